@@ -1,0 +1,42 @@
+// The engines of the stand-in cuDNN: one convolution on host memory, with an algorithm of choice.
+// Pure functions on caller-owned memory, thread-safe; nothing outside the output and the workspace
+// is written. Compute through oneDNN. Accumulation is fp32 (fp64 for fp64 data).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace hostgpu {
+
+enum class Operation { kForward, kBackwardData, kBackwardFilter };
+enum class DataType { kFloat, kHalf, kBfloat16, kDouble };
+
+// Up to three spatial dimensions, axis order d, h, w; 2-D problems use d = 1 everywhere.
+struct ConvolutionShape {
+  Operation operation;
+  DataType type;  // of x, w and y
+  int64_t n, c, k, groups;
+  std::array<int64_t, 3> x, w, y;               // spatial extents of image, filter, output
+  std::array<int64_t, 3> pad, stride, dilation;
+  std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
+  bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w
+  bool flip;         // CUDNN_CONVOLUTION (filter mirrored) instead of CUDNN_CROSS_CORRELATION
+};
+
+// Algorithm numbers are cuDNN's own of each operation. 0 needs no workspace and accepts everything.
+constexpr int kAlgorithmCount = 8;
+
+// Bytes of workspace algorithm `algorithm` needs; nullopt where it does not serve this shape.
+std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm);
+
+bool IsDeterministic(const ConvolutionShape& shape, int algorithm);
+
+// forward: y = alpha*conv(x, w) + beta*y; backward_data: x = alpha*... + beta*x;
+// backward_filter: w = alpha*... + beta*w. beta = 0 never reads the output. `workspace` holds
+// WorkspaceBytes bytes. False when the engine cannot run (a fault of the caller or of oneDNN).
+bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
+         double beta, void* workspace);
+
+}  // namespace hostgpu

@@ -1,0 +1,26 @@
+// What the stand-ins share among themselves and with tests: version node HOSTGPU_PRIVATE of the
+// stand-in libcuda.so.1. Not CUDA; an application never sees it. All functions are thread-safe.
+#pragma once
+
+#include <cstddef>
+
+extern "C" {
+
+// The readable and writable host address behind a device address (device addresses themselves fault
+// when the host dereferences them). Null when the address is in no live allocation.
+void* hostgpuHostAlias(const void* device_address);
+
+// Bytes from a device address to the end of its allocation; 0 when it is in no live allocation.
+size_t hostgpuBytesFrom(const void* device_address);
+
+// Fault injection. Sites: "alloc" (device memory), "stream", "event", "handle" (cudnnCreate),
+// "query" (every cudnnGet/FindConvolution*), "convolution" (every convolution call).
+// The k-th occurrence (1 = next) at `site` from now on fails with the real library's error for
+// exhausted resources; 0 only resets the count. HOSTGPU_FAULT=site:k does the same at start.
+void hostgpuInjectFault(const char* site, long kth);
+// Occurrences at `site` since the last hostgpuInjectFault on it (or since start).
+long hostgpuFaultCount(const char* site);
+// For the stand-ins: counts an occurrence and tells whether it is the one to fail.
+int hostgpuFaultDue(const char* site);
+
+}  // extern "C"
