@@ -1,7 +1,8 @@
 # Warnings, sanitizers, and what every library loaded into a stranger's process has in common.
 add_library(ucudnn_compiler INTERFACE)
 target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra -Werror
-  $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(UCUDNN_SANITIZE)
   add_compile_options(-fsanitize=${UCUDNN_SANITIZE} -fno-omit-frame-pointer)
   if(UCUDNN_SANITIZE STREQUAL "undefined")

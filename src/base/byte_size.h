@@ -1,0 +1,21 @@
+// Byte sizes as people write them: "64MiB", "8 KiB", "512" (bytes). Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ucudnn {
+
+inline constexpr const char* kByteSizeForm = "a whole number of bytes or with B, KiB, MiB, GiB";
+
+// Accepts a whole number with an optional unit B, KiB, MiB or GiB (any case, a space between
+// allowed).
+Result<size_t> ParseByteSize(std::string_view text);
+
+// The largest unit that divides `bytes` exactly, else one decimal: "64 MiB", "205.8 MiB", "17 B".
+std::string FormatByteSize(size_t bytes);
+
+}  // namespace ucudnn

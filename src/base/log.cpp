@@ -1,0 +1,72 @@
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+namespace ucudnn {
+namespace {
+
+struct LogState {
+  std::atomic<LogLevel> level{LogLevel::kWarn};
+  std::atomic<int> descriptor{STDERR_FILENO};
+  std::atomic<int> rank{-1};
+  std::mutex mutex;
+  std::set<std::string> causes;
+};
+
+// Leaked on purpose: threads may log while the process exits.
+LogState& State() {
+  static LogState* const state = new LogState;
+  return *state;
+}
+
+constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
+
+}  // namespace
+
+void ConfigureLog(LogLevel level, const std::string& file, int rank) {
+  LogState& state = State();
+  state.level = level;
+  state.rank = rank;
+  if (file.empty()) return;
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    WarnOnce("log file", "UCUDNN_LOG_FILE '" + file + "' cannot be opened; logging to stderr");
+  } else {
+    state.descriptor = descriptor;
+  }
+}
+
+bool LogEnabled(LogLevel level) { return level <= State().level.load(std::memory_order_relaxed); }
+
+void Log(LogLevel level, const std::string& message) {
+  if (!LogEnabled(level)) return;
+  try {
+    const LogState& state = State();
+    std::string line = "ucudnn";
+    if (state.rank >= 0) line += " rank " + std::to_string(state.rank);
+    line += "[" + std::to_string(getpid()) + "] " + kLevelNames[static_cast<int>(level)] + ": " +
+            message + "\n";
+    // A log line that cannot be written has nowhere to be reported.
+    [[maybe_unused]] const ssize_t written = write(state.descriptor, line.data(), line.size());
+  } catch (...) {
+  }
+}
+
+void WarnOnce(const std::string& cause, const std::string& message) {
+  try {
+    LogState& state = State();
+    {
+      std::lock_guard lock(state.mutex);
+      if (!state.causes.insert(cause).second) return;
+    }
+    Log(LogLevel::kWarn, message);
+  } catch (...) {
+  }
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,223 @@
+#include "base/options.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "base/byte_size.h"
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+// One of `names` (any case), as the value at its position.
+template <typename T, size_t N>
+Status ParseChoice(std::string_view text, const char* const (&names)[N], const T (&values)[N],
+                   T& out) {
+  for (size_t i = 0; i < N; ++i) {
+    if (EqualsIgnoreCase(Trim(text), names[i])) {
+      out = values[i];
+      return Status::Ok();
+    }
+  }
+  return Status::Error("not one of the accepted values");
+}
+
+Status ParseSwitch(std::string_view text, bool& out) {
+  return ParseChoice(text, {"0", "1", "off", "on", "false", "true"},
+                     {false, true, false, true, false, true}, out);
+}
+
+Status NotBuilt(std::string_view, Options&) {
+  return Status::Error("not available in this version");
+}
+
+Status ApplyMode(std::string_view text, Options& options) {
+  return ParseChoice(text, {"on", "observe", "off"}, {Mode::kOn, Mode::kObserve, Mode::kOff},
+                     options.mode);
+}
+
+Status ApplyPolicy(std::string_view text, Options& options) {
+  return ParseChoice(text, {"auto", "undivided", "powerOfTwo", "all"},
+                     {BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kUndivided,
+                      BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kAll},
+                     options.policy);
+}
+
+Status ApplyWorkspaceLimit(std::string_view text, Options& options) {
+  if (EqualsIgnoreCase(Trim(text), "caller")) {
+    options.workspace_limit.reset();
+    return Status::Ok();
+  }
+  if (EqualsIgnoreCase(Trim(text), "auto")) {
+    return Status::Error("a limit from free memory is not available in this version");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(options.workspace_limit, ParseByteSize(text));
+  return Status::Ok();
+}
+
+Status ApplyTune(std::string_view text, Options& options) {
+  if (EqualsIgnoreCase(Trim(text).substr(0, 6), "after:")) {
+    return Status::Error("tuning after some calls is not available in this version");
+  }
+  return ParseChoice(text, {"first", "off"}, {Tune::kFirst, Tune::kOff}, options.tune);
+}
+
+Status ApplyEngines(std::string_view text, Options&) {
+  if (EqualsIgnoreCase(Trim(text), "legacy") || EqualsIgnoreCase(Trim(text), "both")) {
+    return Status::Ok();
+  }
+  return Status::Error("only the legacy engines are available in this version");
+}
+
+Status ApplyDatabase(std::string_view text, Options& options) {
+  options.databases.clear();
+  if (EqualsIgnoreCase(Trim(text), "none")) return Status::Ok();
+  for (std::string& path : Split(text, ':')) {
+    if (path.empty()) return Status::Error("an empty path between colons");
+    options.databases.push_back(std::move(path));
+  }
+  return Status::Ok();
+}
+
+Status ApplyDeterministic(std::string_view text, Options& options) {
+  return ParseSwitch(text, options.deterministic);
+}
+
+Status ApplyReport(std::string_view text, Options& options) {
+  options.report = text;
+  return Status::Ok();
+}
+
+Status ApplyLog(std::string_view text, Options& options) {
+  return ParseChoice(text, {"error", "warn", "info", "debug"},
+                     {LogLevel::kError, LogLevel::kWarn, LogLevel::kInfo, LogLevel::kDebug},
+                     options.log_level);
+}
+
+Status ApplyLogFile(std::string_view text, Options& options) {
+  options.log_file = text;
+  return Status::Ok();
+}
+
+Status ApplyRealCudnn(std::string_view text, Options& options) {
+  options.real_cudnn = text;
+  return Status::Ok();
+}
+
+constexpr Variable kVariables[] = {
+    {"UCUDNN_MODE", nullptr, nullptr, false, "on, observe, off",
+     "observe records and never changes a call; off forwards everything", ApplyMode},
+    {"UCUDNN_BATCH_SIZE_POLICY", nullptr, "policy", false, "auto, undivided, powerOfTwo, all",
+     "micro-batch sizes that are measured", ApplyPolicy},
+    {"UCUDNN_WORKSPACE_LIMIT", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "workspace-limit", false,
+     "caller or a size such as 64MiB", "workspace ceiling of each kernel", ApplyWorkspaceLimit},
+    {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false,
+     "nothing yet", "one workspace budget for all kernels", NotBuilt},
+    {"UCUDNN_DIVISION", nullptr, "division", false, "nothing yet", "how that budget is divided",
+     NotBuilt},
+    {"UCUDNN_SOLVER", nullptr, "solver", false, "nothing yet", "who divides that budget", NotBuilt},
+    {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, both", "engines that may serve a call",
+     ApplyEngines},
+    {"UCUDNN_TUNE", nullptr, nullptr, false, "first, off", "when kernels are measured", ApplyTune},
+    {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "nothing yet", "measuring budget", NotBuilt},
+    {"UCUDNN_TUNE_MEMORY", nullptr, nullptr, false, "nothing yet",
+     "device memory measuring may take", NotBuilt},
+    {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false, "nothing yet", "devices measured on",
+     NotBuilt},
+    {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
+     "measurement stores: the first is written, the rest are read", ApplyDatabase},
+    {"UCUDNN_PLAN", nullptr, nullptr, false, "nothing yet", "a pinned plan file", NotBuilt},
+    {"UCUDNN_DETERMINISTIC", nullptr, "deterministic", true, "0, 1", "only deterministic engines",
+     ApplyDeterministic},
+    {"UCUDNN_CHECK", nullptr, nullptr, false, "nothing yet",
+     "compare every call with the undivided one", NotBuilt},
+    {"UCUDNN_STRICT_LIMIT", nullptr, nullptr, false, "nothing yet", "a kernel over the limit fails",
+     NotBuilt},
+    {"UCUDNN_REPORT", nullptr, "report", false, "a path, %p is the process id",
+     "JSON report of every decision", ApplyReport},
+    {"UCUDNN_LOG", nullptr, nullptr, false, "error, warn, info, debug",
+     "least important line written", ApplyLog},
+    {"UCUDNN_LOG_FILE", nullptr, nullptr, false, "a path", "where lines go instead of stderr",
+     ApplyLogFile},
+    {"UCUDNN_REAL_CUDNN", nullptr, nullptr, false, "a path", "the genuine libcudnn.so.9",
+     ApplyRealCudnn},
+};
+
+// $XDG_CACHE_HOME/ucudnn or ~/.cache/ucudnn; empty when there is no home.
+std::string DefaultDatabase(const std::function<const char*(const char*)>& lookup) {
+  const char* cache = lookup("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/ucudnn/measurements.db";
+  const char* home = lookup("HOME");
+  if (home != nullptr && home[0] == '/') {
+    return std::string(home) + "/.cache/ucudnn/measurements.db";
+  }
+  return {};
+}
+
+int RankOfJob(const std::function<const char*(const char*)>& lookup) {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    const char* text = lookup(name);
+    if (text == nullptr) continue;
+    int rank = -1;
+    const std::string_view view(text);
+    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), rank);
+    if (error == std::errc() && end == view.data() + view.size() && rank >= 0) return rank;
+  }
+  return -1;
+}
+
+}  // namespace
+
+const char* BatchSizePolicyName(BatchSizePolicy policy) {
+  switch (policy) {
+    case BatchSizePolicy::kUndivided:
+      return "undivided";
+    case BatchSizePolicy::kPowerOfTwo:
+      return "powerOfTwo";
+    case BatchSizePolicy::kAll:
+      return "all";
+  }
+  return "";
+}
+
+std::span<const Variable> Variables() { return kVariables; }
+
+Options ParseOptions(const std::function<const char*(const char*)>& lookup,
+                     std::vector<std::string>& warnings) {
+  Options options;
+  options.rank = RankOfJob(lookup);
+  if (std::string path = DefaultDatabase(lookup); !path.empty()) {
+    options.databases.push_back(std::move(path));
+  }
+  for (const Variable& variable : kVariables) {
+    const char* name = variable.name;
+    const char* value = lookup(name);
+    if (value == nullptr && variable.old_name != nullptr) {
+      name = variable.old_name;
+      value = lookup(name);
+    }
+    if (value == nullptr || value[0] == '\0') continue;
+    Options changed = options;
+    if (Status status = variable.apply(value, changed); status.ok()) {
+      options = std::move(changed);
+    } else {
+      warnings.push_back(std::string(name) + "='" + value + "' is ignored: " + status.message() +
+                         " (accepted: " + variable.accepted + ")");
+    }
+  }
+  return options;
+}
+
+const Options& ProcessOptions() {
+  static const Options* const options = [] {
+    std::vector<std::string> warnings;
+    auto* parsed =
+        new Options(ParseOptions([](const char* name) { return std::getenv(name); }, warnings));
+    ConfigureLog(parsed->log_level, parsed->log_file, parsed->rank);
+    for (const std::string& warning : warnings) WarnOnce(warning, warning);
+    return parsed;
+  }();
+  return *options;
+}
+
+}  // namespace ucudnn

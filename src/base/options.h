@@ -1,0 +1,61 @@
+// What the user asked for: every UCUDNN_ variable, parsed once per process. This is the library's
+// only reader of the environment. The parser is a pure function, shared with the command line,
+// whose options set the same variables. ProcessOptions() is thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+
+namespace ucudnn {
+
+enum class Mode { kOn, kObserve, kOff };
+enum class BatchSizePolicy { kUndivided, kPowerOfTwo, kAll };
+enum class Tune { kFirst, kOff };
+
+const char* BatchSizePolicyName(BatchSizePolicy policy);
+
+struct Options {
+  Mode mode = Mode::kOn;
+  BatchSizePolicy policy = BatchSizePolicy::kPowerOfTwo;  // what `auto` means until it is built
+  std::optional<size_t> workspace_limit;                  // bytes per kernel; none: `caller`
+  Tune tune = Tune::kFirst;
+  bool deterministic = false;
+  std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
+  std::string report;                  // JSON report path, %p is the process id; empty: none
+  LogLevel log_level = LogLevel::kWarn;
+  std::string log_file;    // empty: stderr
+  std::string real_cudnn;  // path of the genuine library; empty: found by itself
+  int rank = -1;           // of this process in its job, from the launcher's variables; -1: none
+};
+
+// One variable: its names, the command-line option that sets it, the values it takes.
+struct Variable {
+  const char* name;
+  const char* old_name;  // of earlier releases; null: none
+  const char* flag;      // command-line option without dashes; null: none
+  bool is_switch;        // the option takes no value and means "1"
+  const char* accepted;  // in words, for messages
+  const char* help;
+  // Applies `value`; an error says why the value is refused, without naming the variable.
+  Status (*apply)(std::string_view value, Options& options);
+};
+
+std::span<const Variable> Variables();
+
+// Reads all variables through `lookup` (null when unset). An unreadable value keeps the default and
+// adds a line to `warnings` that names the variable, the value and what is accepted.
+Options ParseOptions(const std::function<const char*(const char*)>& lookup,
+                     std::vector<std::string>& warnings);
+
+// This process's options: the environment, read at the first call; configures the log.
+const Options& ProcessOptions();
+
+}  // namespace ucudnn

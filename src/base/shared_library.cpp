@@ -1,0 +1,62 @@
+#include "base/shared_library.h"
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <new>
+
+namespace ucudnn {
+namespace {
+
+// An error of ours must not be what the application's next dlerror() reports.
+std::string TakeLoaderError() {
+  const char* message = dlerror();
+  return message != nullptr ? message : "the loader gave no reason";
+}
+
+}  // namespace
+
+Result<SharedLibrary> SharedLibrary::Open(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return Status::Error(TakeLoaderError());
+  return SharedLibrary(handle);
+}
+
+void* SharedLibrary::Symbol(const char* name) const {
+  void* address = dlsym(handle_, name);
+  if (address == nullptr) dlerror();
+  return address;
+}
+
+void* SharedLibrary::VersionedSymbol(const char* name, const char* version) const {
+  void* address = dlvsym(handle_, name, version);
+  if (address == nullptr) dlerror();
+  return address;
+}
+
+std::vector<std::string> ProgramSearchDirectories() {
+  std::vector<std::string> directories;
+  void* program = dlopen(nullptr, RTLD_NOW);
+  Dl_serinfo size{};
+  if (program == nullptr || dlinfo(program, RTLD_DI_SERINFOSIZE, &size) != 0) {
+    dlerror();
+    return directories;
+  }
+  // The loader fills a structure whose length it just told; operator new aligns enough for it.
+  void* const storage = ::operator new(size.dls_size);
+  auto* info = static_cast<Dl_serinfo*>(storage);
+  info->dls_size = size.dls_size;
+  info->dls_cnt = size.dls_cnt;
+  if (dlinfo(program, RTLD_DI_SERINFO, info) == 0) {
+    // Indexed by hand: the array is declared with one element.
+    const auto* entries = reinterpret_cast<const Dl_serpath*>(static_cast<const char*>(storage) +
+                                                              offsetof(Dl_serinfo, dls_serpath));
+    for (unsigned i = 0; i < info->dls_cnt; ++i) directories.emplace_back(entries[i].dls_name);
+  } else {
+    dlerror();
+  }
+  ::operator delete(storage);
+  return directories;
+}
+
+}  // namespace ucudnn

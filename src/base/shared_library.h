@@ -1,0 +1,30 @@
+// A library opened at run time: the only dlopen and dlsym of src/. Never closed, because threads may
+// run its code while the process exits. A cheap value; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn {
+
+class SharedLibrary {
+ public:
+  // `name` is a path or a soname. Symbols stay local to the library. The error is the loader's own.
+  static Result<SharedLibrary> Open(const std::string& name);
+
+  // Null when the library and those it needs have no such symbol.
+  void* Symbol(const char* name) const;
+  void* VersionedSymbol(const char* name, const char* version) const;
+
+ private:
+  explicit SharedLibrary(void* handle) : handle_(handle) {}
+  void* handle_;
+};
+
+// Where the loader looks for a library the main program needs, in its own order and expanded: the
+// program's run paths, LD_LIBRARY_PATH as it was at start, the loader's default directories.
+std::vector<std::string> ProgramSearchDirectories();
+
+}  // namespace ucudnn

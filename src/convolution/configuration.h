@@ -1,0 +1,44 @@
+// Configurations: how a mini-batch is divided, and which engine runs each micro-batch. Plain
+// values. Source: mu-cuDNN, section III-A.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ucudnn {
+
+// One engine at one micro-batch, as measured (or about to run).
+struct MicroConfiguration {
+  std::string engine;   // text that says all that selects it, for example "legacy:1"
+  int micro_batch = 0;  // images
+  double time_ms = 0;
+  size_t workspace_bytes = 0;
+  bool deterministic = false;
+
+  bool operator==(const MicroConfiguration&) const = default;
+};
+
+// `count` equal micro-batches in a row.
+struct Run {
+  MicroConfiguration micro;
+  int count = 0;
+
+  bool operator==(const Run&) const = default;
+};
+
+// A division of a whole mini-batch, in the order of execution. All micro-batches but the last have
+// a legal size (multiples of the problem's step), so every piece starts aligned.
+struct Configuration {
+  std::vector<Run> runs;
+
+  bool operator==(const Configuration&) const = default;
+  int Pieces() const;
+  int Images() const;                         // the mini-batch: sum of micro_batch * count
+  double TimeMs() const;                      // sum over the pieces: they run one after the other
+  size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
+  bool Deterministic() const;                 // all pieces are
+  const MicroConfiguration& Largest() const;  // the largest piece; runs must not be empty
+};
+
+}  // namespace ucudnn

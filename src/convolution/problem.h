@@ -1,0 +1,79 @@
+// One convolution kernel as ucudnn sees it: operation, shapes, strides, types and numeric class. A
+// plain value without padding bytes that matter: equality is member-wise, Hash() is stable in one
+// process. Thread-compatible.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ucudnn {
+
+enum class Operation : int32_t { kForward, kBackwardData, kBackwardFilter };
+enum class DataType : int32_t { kFloat, kHalf, kBfloat16, kDouble };
+enum class Layout : int32_t { kNchw, kNhwc };
+enum class ConvolutionMode : int32_t { kCrossCorrelation, kConvolution };
+// cuDNN's math types, in its order.
+enum class MathType : int32_t { kDefault, kTensorOp, kTensorOpAllowConversion, kFma };
+
+constexpr int kMaxSpatial = 3;
+using Spatial = std::array<int32_t, kMaxSpatial>;      // axis order d, h, w; d is 1 (pad 0) in 2-D
+using Strides = std::array<int64_t, kMaxSpatial + 2>;  // in elements, order n, c, d, h, w
+
+struct ConvolutionProblem {
+  Operation operation = Operation::kForward;
+  int32_t spatial_rank = 2;  // 2 or 3
+  int32_t n = 1;             // mini-batch
+  int32_t c = 1;             // input channels, of all groups together
+  int32_t k = 1;             // output channels, of all groups together
+  int32_t groups = 1;
+  Spatial x = {1, 1, 1};  // image extents
+  Spatial w = {1, 1, 1};  // filter extents
+  Spatial pad = {0, 0, 0};
+  Spatial stride = {1, 1, 1};
+  Spatial dilation = {1, 1, 1};
+  DataType type = DataType::kFloat;     // of x, w and y
+  DataType compute = DataType::kFloat;  // of the accumulation
+  Layout layout = Layout::kNchw;        // of the filter
+  ConvolutionMode mode = ConvolutionMode::kCrossCorrelation;
+  MathType math = MathType::kDefault;  // what the caller's convolution descriptor allows
+  int32_t alignment =
+      1;  // bytes every piece of a batched tensor must start on, relative to the tensor
+  int32_t reserved = 0;  // keeps the strides on 8 bytes without hidden padding
+  Strides x_strides = {};
+  Strides y_strides = {};
+
+  bool operator==(const ConvolutionProblem&) const = default;
+  uint64_t Hash() const;
+};
+
+// Output extent of one axis: 1 + (x + 2 pad - ((w - 1) dilation + 1)) / stride, rounded down.
+Spatial OutputExtents(const ConvolutionProblem& problem);
+
+// Strides of a packed tensor with `channels` channels and `extents` in `layout`.
+Strides PackedStrides(Layout layout, int64_t channels, const Spatial& extents);
+
+// Fills x_strides and y_strides for packed tensors in problem.layout.
+void SetPackedStrides(ConvolutionProblem& problem);
+
+size_t ElementBytes(DataType type);
+
+// The smallest number of images after which both batched tensors are again on `alignment` bytes.
+// A batch boundary is legal only at multiples of it.
+int LegalStep(const ConvolutionProblem& problem);
+
+// The kernel without its mini-batch (n = 0): what measurements at any micro-batch are filed under.
+ConvolutionProblem KernelFamily(ConvolutionProblem problem);
+
+// True when dividing the batch keeps the caller's numerics: 16-bit filter gradients would round
+// every partial sum to 16 bits, so they stay undivided.
+bool MayDivide(const ConvolutionProblem& problem);
+
+// "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw": for messages.
+std::string Describe(const ConvolutionProblem& problem);
+
+const char* OperationName(Operation operation);
+const char* DataTypeName(DataType type);
+
+}  // namespace ucudnn

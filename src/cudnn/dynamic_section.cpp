@@ -1,0 +1,178 @@
+#include "cudnn/dynamic_section.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+namespace ucudnn::cudnn {
+namespace {
+
+// Larger tables than any real library has: a damaged header must not make us allocate gigabytes.
+constexpr size_t kMostTableBytes = 64u << 20;
+
+class File {
+ public:
+  explicit File(const std::string& path)
+      // A FIFO must not block the caller.
+      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  int descriptor() const { return descriptor_; }
+
+  // False unless all `count` elements at `offset` could be read.
+  template <typename T>
+  bool Read(uint64_t offset, size_t count, std::vector<T>& out) const {
+    if (count > kMostTableBytes / sizeof(T) || offset > uint64_t{INT64_MAX}) return false;
+    struct stat status;
+    if (fstat(descriptor_, &status) != 0 || offset > static_cast<uint64_t>(status.st_size) ||
+        count * sizeof(T) > static_cast<uint64_t>(status.st_size) - offset) {
+      return false;
+    }
+    out.resize(count);
+    const ssize_t got =
+        pread(descriptor_, out.data(), count * sizeof(T), static_cast<off_t>(offset));
+    return got == static_cast<ssize_t>(count * sizeof(T));
+  }
+
+ private:
+  int descriptor_;
+};
+
+uint64_t ValueOf(std::span<const Elf64_Dyn> entries, Elf64_Sxword tag) {
+  for (const Elf64_Dyn& entry : entries) {
+    if (entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == tag) return entry.d_un.d_val;
+  }
+  return 0;
+}
+
+bool IsLibraryHeader(const Elf64_Ehdr& header) {
+  return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+         header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
+         header.e_type == ET_DYN && header.e_machine == EM_X86_64 &&
+         header.e_phentsize == sizeof(Elf64_Phdr);
+}
+
+// The dynamic section of a library file, its string table found through the load segments.
+bool ReadDynamicOfFile(const File& file, const Elf64_Ehdr& header, DynamicSection& out) {
+  std::vector<Elf64_Phdr> segments;
+  if (!file.Read(header.e_phoff, header.e_phnum, segments)) return false;
+  const auto dynamic = std::find_if(segments.begin(), segments.end(),
+                                    [](const auto& s) { return s.p_type == PT_DYNAMIC; });
+  if (dynamic == segments.end()) return false;
+  std::vector<Elf64_Dyn> entries;
+  if (!file.Read(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn), entries)) return false;
+  const uint64_t table = ValueOf(entries, DT_STRTAB);
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_LOAD || table < segment.p_vaddr ||
+        table - segment.p_vaddr >= segment.p_filesz) {
+      continue;
+    }
+    std::vector<char> strings;
+    const uint64_t offset = table - segment.p_vaddr;
+    if (offset > UINT64_MAX - segment.p_offset ||
+        !file.Read(segment.p_offset + offset, ValueOf(entries, DT_STRSZ), strings)) {
+      return false;
+    }
+    out = ReadDynamic(entries, {strings.data(), strings.size()});
+    return true;
+  }
+  return false;
+}
+
+std::string PathOfProgram() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string();
+}
+
+int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
+  auto& objects = *static_cast<std::vector<LoadedObject>*>(data);
+  std::string path = objects.empty() ? PathOfProgram() : std::string(info->dlpi_name);
+  // The kernel's vDSO has a name, no file, and a dynamic section the loader does not relocate.
+  if (path.find('/') == std::string::npos && !objects.empty()) return 0;
+  DynamicSection dynamic;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const Elf64_Phdr& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_DYNAMIC) continue;
+    const std::span entries(reinterpret_cast<const Elf64_Dyn*>(info->dlpi_addr + segment.p_vaddr),
+                            segment.p_memsz / sizeof(Elf64_Dyn));
+    uint64_t table = ValueOf(entries, DT_STRTAB);
+    if (table == 0) break;
+    // glibc rewrites the entry to an address; other loaders leave the offset.
+    if (table < info->dlpi_addr) table += info->dlpi_addr;
+    dynamic =
+        ReadDynamic(entries, {reinterpret_cast<const char*>(table), ValueOf(entries, DT_STRSZ)});
+    break;
+  }
+  objects.push_back({std::move(path), std::move(dynamic)});
+  return 0;
+} catch (...) {
+  return 1;  // out of memory: what was gathered so far has to do; the loader is plain C
+}
+
+}  // namespace
+
+bool DynamicSection::Needs(std::string_view library) const {
+  return std::find(needed.begin(), needed.end(), library) != needed.end();
+}
+
+DynamicSection ReadDynamic(std::span<const Elf64_Dyn> entries, std::string_view strings) {
+  DynamicSection section;
+  const auto text = [&](uint64_t offset) -> std::string {
+    if (offset >= strings.size()) return {};
+    const size_t end = strings.find('\0', offset);
+    if (end == std::string_view::npos) return {};
+    return std::string(strings.substr(offset, end - offset));
+  };
+  for (const Elf64_Dyn& entry : entries) {
+    if (entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_SONAME) section.soname = text(entry.d_un.d_val);
+    if (entry.d_tag == DT_RPATH) section.rpath = text(entry.d_un.d_val);
+    if (entry.d_tag == DT_RUNPATH) section.runpath = text(entry.d_un.d_val);
+    if (entry.d_tag == DT_NEEDED) {
+      if (std::string name = text(entry.d_un.d_val); !name.empty()) {
+        section.needed.push_back(std::move(name));
+      }
+    }
+  }
+  return section;
+}
+
+Result<LibraryFile> ReadLibraryFile(const std::string& path) {
+  const File file(path);
+  if (file.descriptor() < 0) return Status::Error(std::strerror(errno));
+  struct stat status;
+  if (fstat(file.descriptor(), &status) != 0) return Status::Error(std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) return Status::Error("is a folder, not a library");
+  if (!S_ISREG(status.st_mode)) return Status::Error("is not a regular file");
+  std::vector<Elf64_Ehdr> header;
+  if (!file.Read(0, 1, header) || !IsLibraryHeader(header[0])) {
+    return Status::Error("is not a shared library for x86-64");
+  }
+  LibraryFile library;
+  library.device = status.st_dev;
+  library.inode = status.st_ino;
+  if (!ReadDynamicOfFile(file, header[0], library.dynamic)) {
+    return Status::Error("is damaged: its dynamic section cannot be read");
+  }
+  return library;
+}
+
+std::vector<LoadedObject> LoadedObjects() {
+  std::vector<LoadedObject> objects;
+  dl_iterate_phdr(AddLoadedObject, &objects);
+  return objects;
+}
+
+}  // namespace ucudnn::cudnn
