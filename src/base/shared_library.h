@@ -1,5 +1,5 @@
-// A library opened at run time: the only dlopen and dlsym of src/. Never closed, because threads may
-// run its code while the process exits. A cheap value; thread-safe.
+// A library opened at run time: the only dlopen and dlsym of src/. Never closed, because threads
+// may run its code while the process exits. A cheap value; thread-safe.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What an ELF library says of itself in its dynamic section: read from a file nobody vouches for, or
-// from an object the loader has mapped. Pure but for reading; thread-safe.
+// What an ELF library says of itself in its dynamic section: read from a file nobody vouches for,
+// or from an object the loader has mapped. Pure but for reading; thread-safe.
 #pragma once
 
 #include <elf.h>

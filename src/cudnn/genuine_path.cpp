@@ -135,7 +135,8 @@ bool TakeLoaded(Search& search, const std::vector<LoadedObject>& objects) {
   }
   // A part that is loaded already decides the version: a second one beside it is refused by cuDNN.
   for (const LoadedObject& object : objects) {
-    if (object.dynamic.soname.starts_with("libcudnn_") && object.dynamic.soname.ends_with(".so.9")) {
+    if (object.dynamic.soname.starts_with("libcudnn_") &&
+        object.dynamic.soname.ends_with(".so.9")) {
       if (search.TakeFrom({FolderOf(object.path)})) return true;
     }
   }
@@ -143,7 +144,7 @@ bool TakeLoaded(Search& search, const std::vector<LoadedObject>& objects) {
 }
 
 bool TakeFromRunPaths(Search& search, const std::vector<LoadedObject>& objects,
-                      std::string DynamicSection::* kind) {
+                      std::string DynamicSection::*kind) {
   for (const bool needs_cudnn : {true, false}) {
     for (const LoadedObject& object : objects) {
       if (object.dynamic.Needs(kSoname) != needs_cudnn) continue;

@@ -21,8 +21,8 @@ using AcceptGenuine = std::function<Status(const std::string& path)>;
 
 // Order: `configured` (the user's choice; null or empty: none); libraries already loaded; DT_RPATH
 // of loaded objects; LD_LIBRARY_PATH and the program's own run path; DT_RUNPATH of loaded objects;
-// ld.so.cache; default directories. Objects that need cuDNN come before others. `self` is an address
-// inside the drop-in, or null.
+// ld.so.cache; default directories. Objects that need cuDNN come before others. `self` is an
+// address inside the drop-in, or null.
 GenuineSearch FindGenuine(const char* configured, const void* self,
                           const AcceptGenuine& accept = {});
 

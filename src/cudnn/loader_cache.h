@@ -8,8 +8,8 @@
 namespace ucudnn::cudnn {
 
 // Paths of the x86-64 libraries called `soname`, in the cache's order. `bytes` is the file in the
-// format of glibc 2.2 and newer, alone or behind the older one; nothing in it is trusted. Empty when
-// it is neither. Source: glibc, sysdeps/generic/dl-cache.h.
+// format of glibc 2.2 and newer, alone or behind the older one; nothing in it is trusted. Empty
+// when it is neither. Source: glibc, sysdeps/generic/dl-cache.h.
 std::vector<std::string> FindInLoaderCache(std::string_view bytes, std::string_view soname);
 
 }  // namespace ucudnn::cudnn

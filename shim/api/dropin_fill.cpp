@@ -1,0 +1,105 @@
+#include "api/dropin_fill.h"
+
+#include <cudnn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "api/hooks.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "cudnn/genuine_library.h"
+
+namespace {
+
+using ucudnn::cudnn::GenuineLibrary;
+
+// Stand in for functions the genuine library lacks. They ignore their arguments, so one serves
+// every signature of a kind: the caller owns and clears the stack.
+cudnnStatus_t NotSupported() { return CUDNN_STATUS_NOT_SUPPORTED; }
+cudnnStatus_t NotInitialized() { return CUDNN_STATUS_NOT_INITIALIZED; }
+size_t ZeroSize() { return 0; }
+const void* NullPointer() { return nullptr; }
+void Nothing() {}
+
+// Programs print these without a check, so they answer even when there is no cuDNN.
+const char* ErrorString(cudnnStatus_t status) {
+  switch (status) {
+    case CUDNN_STATUS_SUCCESS:
+      return "CUDNN_STATUS_SUCCESS";
+    case CUDNN_STATUS_NOT_INITIALIZED:
+      return "CUDNN_STATUS_NOT_INITIALIZED";
+    case CUDNN_STATUS_NOT_SUPPORTED:
+      return "CUDNN_STATUS_NOT_SUPPORTED";
+    default:
+      return "CUDNN_STATUS_UNKNOWN (no genuine cuDNN was found)";
+  }
+}
+
+void LastErrorString(char* message, size_t bytes) {
+  if (message != nullptr && bytes > 0) {
+    std::snprintf(message, bytes, "no genuine cuDNN 9 was found (set UCUDNN_REAL_CUDNN)");
+  }
+}
+
+template <typename Function>
+void* Address(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+void* MissingFunction(unsigned char kind) {
+  switch (kind) {
+    case kUcudnnReturnsSize:
+      return Address(ZeroSize);
+    case kUcudnnReturnsPointer:
+      return Address(NullPointer);
+    case kUcudnnReturnsVoid:
+      return Address(Nothing);
+    default:
+      return Address(NotSupported);
+  }
+}
+
+// Without a genuine library.
+void* FunctionOfNoCudnn(const char* name, unsigned char kind) {
+  if (std::strcmp(name, "cudnnGetErrorString") == 0) return Address(ErrorString);
+  if (std::strcmp(name, "cudnnGetLastErrorString") == 0) return Address(LastErrorString);
+  return kind == kUcudnnReturnsStatus ? Address(NotInitialized) : MissingFunction(kind);
+}
+
+void* TargetOf(const char* name, unsigned char kind, const GenuineLibrary& genuine) {
+  if (!genuine.library) return FunctionOfNoCudnn(name, kind);
+  void* const function = genuine.library->Symbol(name);
+  if (function == nullptr) {
+    if (ucudnn::LogEnabled(ucudnn::LogLevel::kDebug)) {
+      ucudnn::Log(ucudnn::LogLevel::kDebug, genuine.search.path + " has no " + name);
+    }
+    return MissingFunction(kind);
+  }
+  const auto hooks = ucudnn::Hooks();
+  const auto hook = std::find_if(hooks.begin(), hooks.end(), [&](const ucudnn::Hook& candidate) {
+    return std::strcmp(candidate.name, name) == 0;
+  });
+  return hook != hooks.end() ? hook->function : function;
+}
+
+// Other threads jump through the slots meanwhile: they see the lazy stub or the target.
+void Publish(void** slot, void* target) { __atomic_store_n(slot, target, __ATOMIC_RELEASE); }
+
+}  // namespace
+
+extern "C" int ucudnnPrivateFillDropin(void** slots, const char* const* names,
+                                       const unsigned char* kinds, unsigned count,
+                                       const void* self) {
+  try {
+    const std::string& configured = ucudnn::ProcessOptions().real_cudnn;
+    const GenuineLibrary& genuine = ucudnn::cudnn::OpenGenuine(configured.c_str(), self);
+    for (unsigned i = 0; i < count; ++i) Publish(&slots[i], TargetOf(names[i], kinds[i], genuine));
+    return genuine.library ? 0 : 1;
+  } catch (...) {
+    // Out of memory. A slot left at its stub would call us for ever.
+    for (unsigned i = 0; i < count; ++i) Publish(&slots[i], FunctionOfNoCudnn(names[i], kinds[i]));
+    return 1;
+  }
+}

@@ -1,0 +1,15 @@
+// The cuDNN functions ucudnn answers itself; all others go straight to the genuine library.
+#pragma once
+
+#include <span>
+
+namespace ucudnn {
+
+struct Hook {
+  const char* name;
+  void* function;
+};
+
+std::span<const Hook> Hooks();
+
+}  // namespace ucudnn
