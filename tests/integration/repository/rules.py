@@ -1,0 +1,139 @@
+"""The rules of the house that a compiler does not see: which folder may include which, where the loader and the
+environment are touched, and that no machine's own paths are committed. Pure functions of a path and its text."""
+
+import posixpath
+import re
+import subprocess
+
+# Rooms on one line do not include each other; every room may include those on the lines before its own.
+FLOORS = [
+    ["src/base"],
+    ["src/convolution"],
+    ["src/planning", "src/cuda"],
+    ["src/cudnn"],
+    ["src/tuning"],
+    ["src/execution", "src/spatial"],
+    ["src/interposer"],
+    ["shim", "tools"],
+]
+PURE = ["src/base", "src/convolution", "src/planning"]
+
+# Folders outside the tower, and what they may include beside themselves.
+ANNEXES = {
+    "include": [],
+    "db": PURE,
+    "planner": PURE,
+    "planner/runtime": PURE + ["src/cuda", "src/cudnn", "src/spatial", "planner"],
+    "planner/multigrid": PURE + ["src/cuda", "src/cudnn", "src/spatial", "planner"],
+}
+# Where the annexes are joined to the tower.
+JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner"]}
+
+WITHOUT_CUDA = ["src/base", "src/convolution", "src/planning", "db", "planner"]
+WITH_CUDA = ["planner/runtime", "planner/multigrid"]
+CUDA_HEADER = re.compile(r"^(cuda|cudnn|cublas|nccl|nvrtc|driver_types|vector_types|library_types)[a-z0-9_]*\.h$")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+LOADER = re.compile(r"\b(dlopen|dlmopen|dlsym|dlvsym)\s*\(")
+ENVIRONMENT = re.compile(r"\b(secure_getenv|getenv|environ)\b")
+# Written in pieces so that this file passes its own test.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.])(/wor" + "k/[a-z.]|/roo" + "t/|/hom" + "e/[a-z])|pyen" + "v|/share" + "d/(notes|papers|oracles|[A-Z])"
+)
+
+SOURCES = (".h", ".hpp", ".cpp", ".cc", ".c", ".S", ".inc")
+
+
+def within(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def room_of(path):
+    """The room a file is in: the longest that matches; None for tests and build files."""
+    rooms = [room for floor in FLOORS for room in floor] + list(ANNEXES)
+    return max((room for room in rooms if within(path, room)), key=len, default=None)
+
+
+def allowed_rooms(room):
+    if room in ANNEXES:
+        return {room, *ANNEXES[room]}
+    below = []
+    for floor in FLOORS:
+        if room in floor:
+            return {room, *below, *JOINED_IN.get(room, [])}
+        below += floor
+    raise KeyError(room)
+
+
+def target_of(path, name, files):
+    """The repository file that `#include "name"` in `path` means; None when it is none of ours."""
+    folder = path.rsplit("/", 1)[0]
+    return next((c for c in (posixpath.normpath(f"{folder}/{name}"), name, f"src/{name}", f"shim/{name}", f"include/{name}")
+                 if c in files), None)
+
+
+def include_violations(path, text, files):
+    room = room_of(path)
+    if room is None or not path.endswith(SOURCES):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        name = match[2]
+        target = target_of(path, name, files)
+        target_room = target and room_of(target)
+        if target and target_room is None:
+            yield f"{path}:{number}: includes {target}, which is not part of what is shipped"
+        elif target and target_room not in allowed_rooms(room):
+            yield f"{path}:{number}: {room} may not include {target}"
+        elif not target and CUDA_HEADER.match(name.rsplit("/", 1)[-1]) and forbids_cuda(path):
+            yield f"{path}:{number}: {room} builds without CUDA but includes {name}"
+
+
+def forbids_cuda(path):
+    return any(within(path, f) for f in WITHOUT_CUDA) and not any(within(path, f) for f in WITH_CUDA)
+
+
+def call_violations(path, text):
+    """dlopen and its kin, and the environment, outside the places that own them."""
+    if room_of(path) is None or not path.endswith(SOURCES):
+        return
+    keep_lines = lambda match: "\n" * match[0].count("\n")
+    code = COMMENT.sub(keep_lines, text).splitlines()
+    for number, line in enumerate(code, 1):
+        if not (within(path, "shim") or path.startswith("src/base/shared_library.")) and LOADER.search(line):
+            yield f"{path}:{number}: only src/base/shared_library and shim/ open libraries"
+        if not (path.startswith("src/base/options.") or within(path, "shim/host") or within(path, "tools")) \
+                and ENVIRONMENT.search(line):
+            yield f"{path}:{number}: only src/base/options, shim/host and tools/ read the environment"
+
+
+def machine_path_violations(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        match = MACHINE_PATH.search(line)
+        if match:
+            yield f"{path}:{number}: names a path of one machine: {line.strip()[:100]}"
+
+
+def violations(files):
+    """`files`: text by path, relative to the repository root."""
+    for path, text in sorted(files.items()):
+        yield from include_violations(path, text, files)
+        yield from call_violations(path, text)
+        yield from machine_path_violations(path, text)
+
+
+def repository_files(root):
+    """Text by path of all that is, or could be, committed."""
+    listing = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             check=True, capture_output=True, text=True).stdout
+    files = {}
+    for path in filter(None, listing.split("\0")):
+        try:
+            with open(f"{root}/{path}", encoding="utf-8") as file:
+                files[path] = file.read()
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue  # binary, or removed but not yet from the index
+    return files
