@@ -1,0 +1,51 @@
+#include "shim/host/engines/engine.h"
+
+#include "shim/host/engines/implicit_gemm.h"
+#include "shim/host/engines/onednn_engine.h"
+
+namespace hostgpu {
+namespace {
+
+// Algorithm numbers as cudnn_ops defines them for each operation.
+std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
+  if (algorithm == 1) return OnednnVariant::kBlocked;
+  switch (operation) {
+    case Operation::kForward:
+      if (algorithm == 2) return OnednnVariant::kPlain;     // CUDNN_CONVOLUTION_FWD_ALGO_GEMM
+      if (algorithm == 6) return OnednnVariant::kWinograd;  // …_FWD_ALGO_WINOGRAD
+      break;
+    case Operation::kBackwardData:
+      if (algorithm == 4) return OnednnVariant::kWinograd;  // …_BWD_DATA_ALGO_WINOGRAD
+      break;
+    case Operation::kBackwardFilter:
+      if (algorithm == 5) return OnednnVariant::kWinograd;  // …_BWD_FILTER_ALGO_WINOGRAD_NONFUSED
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm) {
+  if (algorithm == 0) return 0;
+  const auto variant = VariantOf(shape.operation, algorithm);
+  return variant ? OnednnWorkspaceBytes(shape, *variant) : std::nullopt;
+}
+
+bool IsDeterministic(const ConvolutionShape& shape, int algorithm) {
+  return algorithm != 0 || shape.operation == Operation::kForward;
+}
+
+bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
+         double beta, void* workspace) {
+  if (algorithm == 0) return RunImplicitGemm(shape, alpha, x, w, y, beta);
+  const auto variant = VariantOf(shape.operation, algorithm);
+  if (!variant) return false;
+  // A plain-layout primitive writes straight into y, where it cannot blend.
+  if (*variant == OnednnVariant::kPlain && (alpha != 1 || beta != 0)) {
+    return OnednnWorkspaceBytes(shape, *variant) && RunImplicitGemm(shape, alpha, x, w, y, beta);
+  }
+  return RunOnednn(shape, *variant, alpha, x, w, y, beta, workspace);
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,16 @@
+// Row-major matrix products on one tile: C[m][n] = op(A)[m][k] * op(B)[k][n] + beta * C, beta 0 or
+// 1; op transposes where the flag says so. `ld` is the distance of rows as stored. Inside a
+// parallel loop they run on the calling thread alone. False when oneDNN refuses (out of memory).
+#pragma once
+
+#include <cstdint>
+
+namespace hostgpu {
+
+bool Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
+          int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+
+bool Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const double* a,
+          int64_t lda, const double* b, int64_t ldb, double beta, double* c, int64_t ldc);
+
+}  // namespace hostgpu

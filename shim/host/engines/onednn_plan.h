@@ -1,0 +1,64 @@
+// One convolution as oneDNN primitives: built once (milliseconds), immutable, run by any thread.
+#pragma once
+
+#include <array>
+#include <dnnl.hpp>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "shim/host/engines/onednn_engine.h"
+#include "shim/host/engines/strided_copy.h"
+
+namespace hostgpu {
+
+dnnl::engine& CpuEngine();
+
+// How one of x, w and y gets from the caller's memory to the primitive's and back.
+struct Operand {
+  TensorCopy copy;               // caller's strides and those of the dense fp32 copy
+  int64_t user_offset = 0;       // in elements, to the first element of mirrored axes
+  bool staged = false;           // needs the dense copy: 16-bit data, or a mirrored filter
+  dnnl::memory::desc plain;      // the dense copy if staged, else the caller's memory
+  dnnl::memory::desc primitive;  // what the convolution works on
+  bool reordered = false;        // the two differ
+  bool buffered = false;         // the convolution works on a copy in the workspace
+  size_t buffer_offset = 0;
+};
+
+class OnednnPlan {
+ public:
+  // Null where oneDNN has no such primitive.
+  static std::shared_ptr<const OnednnPlan> Create(const ConvolutionShape& shape,
+                                                  OnednnVariant variant);
+
+  size_t workspace_bytes() const { return workspace_bytes_; }
+  bool Run(float alpha, void* x, void* w, void* y, float beta, void* workspace) const;
+
+ private:
+  struct Blend {
+    float alpha, beta;
+    dnnl::reorder reorder;
+  };
+
+  bool Describe(const ConvolutionShape& shape, OnednnVariant variant);
+  bool CreateConvolution(const ConvolutionShape& shape, OnednnVariant variant, bool forced_layouts);
+  void LayOutWorkspace();
+  dnnl::reorder BlendingReorder(float alpha, float beta) const;
+  void Execute(float alpha, std::array<void*, 3> user, float beta, char* workspace) const;
+
+  DataType type_;
+  Operation operation_;
+  std::array<Operand, 3> operands_;  // x, w, y
+  int output_;                       // which of them is written
+  dnnl::primitive convolution_;
+  dnnl::memory::desc scratchpad_;
+  std::array<dnnl::reorder, 3> reorders_;  // of the inputs
+  std::array<dnnl::memory::desc, 3> reorder_scratchpads_;
+  size_t shared_offset_ = 0;  // dense copies and scratchpads, one after the other in time
+  size_t workspace_bytes_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<Blend> blends_;  // guarded by mutex_; most recently made last
+};
+
+}  // namespace hostgpu

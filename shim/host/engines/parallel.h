@@ -1,0 +1,42 @@
+// Parallel loops of the engines, on the OpenMP threads oneDNN also uses. Any thread may call; the
+// number of threads is one figure per process, so that plans made by one thread fit another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace hostgpu {
+
+int ThreadCount();
+
+// While alive, OpenMP regions started by this thread (oneDNN's too) have `count` threads.
+class ScopedThreadCount {
+ public:
+  explicit ScopedThreadCount(int count);
+  ~ScopedThreadCount();
+  ScopedThreadCount(const ScopedThreadCount&) = delete;
+  ScopedThreadCount& operator=(const ScopedThreadCount&) = delete;
+
+ private:
+  int previous_;
+};
+
+// Runs body(context, task) for task = 0 … tasks-1, in any order, tasks at once. False if any was.
+bool ParallelTasks(int64_t tasks, bool (*body)(void* context, int64_t task), void* context);
+
+template <class Body>
+bool ParallelFor(int64_t tasks, Body&& body) {
+  using Plain = std::remove_reference_t<Body>;
+  return ParallelTasks(
+      tasks,
+      [](void* context, int64_t task) -> bool { return (*static_cast<Plain*>(context))(task); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+// One block of kScratchBytes per thread, 64-byte aligned, kept for the thread's life; contents do
+// not survive between tasks. Null when memory is exhausted.
+constexpr size_t kScratchBytes = size_t{1} << 20;
+void* ThreadScratch();
+
+}  // namespace hostgpu

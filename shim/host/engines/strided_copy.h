@@ -1,0 +1,25 @@
+// Copies between a tensor as the caller stores it and a dense fp32 copy of it. In parallel.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "shim/host/engines/engine.h"
+
+namespace hostgpu {
+
+// A tensor of up to five axes; strides in elements, negative where an axis is mirrored (then the
+// address is that of element 0 of the mirrored axis, which is the last in memory).
+struct TensorCopy {
+  std::array<int64_t, 5> extents;
+  std::array<int64_t, 5> user_strides;
+  std::array<int64_t, 5> dense_strides;
+};
+
+void LoadTensor(const TensorCopy& copy, DataType type, const void* user, float* dense);
+
+// user = alpha * dense + beta * user; beta = 0 does not read `user`.
+void BlendTensor(const TensorCopy& copy, DataType type, const float* dense, void* user, float alpha,
+                 float beta);
+
+}  // namespace hostgpu

@@ -1,0 +1,156 @@
+// Every engine against a naive convolution, to the bit. One test is one kind of problem, over all
+// operations, types, layouts, both filter modes, several alpha and beta, and every algorithm that
+// serves it.
+#include "shim/host/engines/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/unit/host/engines/harness.h"
+
+namespace hostgpu::test {
+namespace {
+
+constexpr std::array<Blend, 4> kBlends{Blend{1, 0}, {-2, 0}, {1, 1}, {0.5, -3}};
+
+bool IsWinograd(Operation operation, int algorithm) {
+  return algorithm == (operation == Operation::kForward        ? 6
+                       : operation == Operation::kBackwardData ? 4
+                                                               : 5);
+}
+
+// All but Winograd, whose transforms round. Returns the algorithms that served any of it.
+std::set<int> CheckEverything(const Problem& problem) {
+  std::set<int> served;
+  uint32_t seed = 1;
+  for (Operation operation : kOperations) {
+    for (bool flip : {false, true}) {
+      const auto plain = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, flip);
+      const Operands operands = MakeOperands(plain, seed++);
+      const std::vector<double> convolution = NaiveConvolution(plain, operands);
+      for (DataType type : kTypes) {
+        for (Layout layout : kLayouts) {
+          const ConvolutionShape shape = MakeShape(problem, operation, type, layout, flip);
+          for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
+            if (IsWinograd(operation, algorithm) || !WorkspaceBytes(shape, algorithm)) continue;
+            served.insert(algorithm);
+            for (Blend blend : kBlends) {
+              const std::string fault =
+                  RunAndCompare(shape, algorithm, blend, operands, convolution);
+              EXPECT_EQ(fault, "") << Describe(problem, shape, algorithm) << " alpha "
+                                   << blend.alpha << " beta " << blend.beta;
+              if (!fault.empty()) return served;
+            }
+          }
+        }
+      }
+    }
+  }
+  return served;
+}
+
+TEST(Engine, PaddedThreeByThree) {
+  EXPECT_EQ(
+      CheckEverything({"3x3", 3, 3, 5, 1, {1, 7, 6}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}}),
+      (std::set<int>{0, 1, 2}));
+}
+
+TEST(Engine, StridedFiveByFive) {
+  CheckEverything({"stride", 2, 4, 6, 1, {1, 11, 9}, {1, 5, 5}, {0, 2, 2}, {1, 2, 2}, {1, 1, 1}});
+}
+
+TEST(Engine, Dilated) {
+  CheckEverything(
+      {"dilation", 2, 3, 4, 1, {1, 11, 10}, {1, 3, 3}, {0, 2, 1}, {1, 1, 2}, {1, 2, 3}});
+}
+
+TEST(Engine, StrideAndDilationWithACommonDivisorReachOnlySomePixels) {
+  CheckEverything({"lattice", 2, 3, 4, 1, {1, 12, 11}, {1, 3, 2}, {0, 1, 2}, {1, 2, 4}, {1, 2, 2}});
+}
+
+TEST(Engine, Grouped) {
+  CheckEverything({"groups", 2, 6, 4, 2, {1, 7, 7}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}});
+}
+
+TEST(Engine, Depthwise) {
+  CheckEverything(
+      {"depthwise", 2, 16, 16, 16, {1, 7, 7}, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}, {1, 1, 1}});
+}
+
+TEST(Engine, DepthwiseWithMultiplier) {
+  CheckEverything(
+      {"multiplier", 2, 5, 10, 5, {1, 6, 6}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}});
+}
+
+TEST(Engine, Pointwise) {
+  CheckEverything({"1x1", 3, 20, 33, 1, {1, 5, 4}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}});
+}
+
+TEST(Engine, StrideLongerThanTheFilterLeavesPixelsWithoutGradient) {
+  CheckEverything({"sparse", 2, 4, 5, 1, {1, 8, 10}, {1, 1, 2}, {0, 0, 0}, {1, 2, 3}, {1, 1, 1}});
+}
+
+TEST(Engine, AsymmetricInHeightAndWidth) {
+  CheckEverything(
+      {"asymmetric", 2, 3, 4, 1, {1, 9, 5}, {1, 1, 5}, {0, 0, 3}, {1, 2, 1}, {1, 1, 1}});
+}
+
+TEST(Engine, PaddingAsWideAsTheFilter) {
+  CheckEverything(
+      {"wide padding", 2, 3, 4, 1, {1, 4, 4}, {1, 2, 2}, {0, 2, 3}, {1, 1, 1}, {1, 1, 1}});
+}
+
+TEST(Engine, FilterAsLargeAsTheImage) {
+  CheckEverything({"fc", 5, 4, 7, 1, {1, 4, 3}, {1, 4, 3}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}});
+}
+
+TEST(Engine, ThreeDimensional) {
+  CheckEverything({"3-D", 2, 3, 4, 1, {5, 6, 4}, {3, 2, 3}, {1, 0, 1}, {2, 1, 1}, {1, 2, 1}});
+}
+
+TEST(Engine, ThreeDimensionalGrouped) {
+  CheckEverything(
+      {"3-D groups", 2, 4, 6, 2, {3, 5, 4}, {2, 3, 3}, {0, 1, 1}, {1, 1, 2}, {1, 1, 1}});
+}
+
+TEST(Engine, OneImage) {
+  CheckEverything({"n=1", 1, 16, 32, 1, {1, 6, 6}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}});
+}
+
+// Large enough that algorithm 0 cuts every axis of its products, at uneven places.
+class EngineTiles : public testing::TestWithParam<Problem> {};
+
+TEST_P(EngineTiles, SumsAcrossThem) {
+  const Problem& problem = GetParam();
+  for (Operation operation : kOperations) {
+    const auto plain = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+    const Operands operands = MakeOperands(plain, 77);
+    const std::vector<double> convolution = NaiveConvolution(plain, operands);
+    for (auto [type, layout] : {std::pair{DataType::kFloat, Layout::kNchw},
+                                {DataType::kFloat, Layout::kNhwc},
+                                {DataType::kHalf, Layout::kNchw},
+                                {DataType::kBfloat16, Layout::kPaddedNhwc},
+                                {DataType::kDouble, Layout::kMixed}}) {
+      const ConvolutionShape shape = MakeShape(problem, operation, type, layout, false);
+      for (int algorithm : {0, 1, 2}) {
+        if (!WorkspaceBytes(shape, algorithm)) continue;
+        EXPECT_EQ(RunAndCompare(shape, algorithm, {1, 1}, operands, convolution), "")
+            << Describe(problem, shape, algorithm);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , EngineTiles,
+    testing::Values(
+        Problem{"pixels", 2, 3, 20, 1, {1, 67, 71}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+        Problem{"channels", 2, 150, 70, 1, {1, 9, 9}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+        Problem{"filters", 3, 40, 600, 1, {1, 7, 7}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}},
+        Problem{"images", 40, 30, 40, 1, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+        Problem{"conv1", 2, 3, 64, 1, {1, 79, 79}, {1, 11, 11}, {0, 2, 2}, {1, 4, 4}, {1, 1, 1}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace hostgpu::test

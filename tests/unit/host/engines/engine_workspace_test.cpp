@@ -1,0 +1,210 @@
+// What engines promise beside the result: workspace, determinism, independence of the batch,
+// alignment, several threads at once, and the looser numbers of Winograd.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "shim/host/engines/engine.h"
+#include "tests/unit/host/engines/harness.h"
+
+namespace hostgpu::test {
+namespace {
+
+constexpr int kWinograd[] = {6, 4, 5};  // by operation
+
+Problem Square(int64_t n, int64_t c, int64_t k, int64_t size, int64_t filter) {
+  return {"square",
+          n,
+          c,
+          k,
+          1,
+          {1, size, size},
+          {1, filter, filter},
+          {0, filter / 2, filter / 2},
+          {1, 1, 1},
+          {1, 1, 1}};
+}
+
+TEST(EngineWorkspace, AlgorithmZeroNeedsNone) {
+  for (Operation operation : kOperations) {
+    for (DataType type : kTypes) {
+      const auto shape =
+          MakeShape(Square(8, 8, 8, 30, 3), operation, type, Layout::kPaddedNhwc, true);
+      EXPECT_EQ(WorkspaceBytes(shape, 0), 0u);
+    }
+  }
+}
+
+TEST(EngineWorkspace, FastEngineGrowsWithTheBatchAndGemmDoesNot) {
+  for (Operation operation : kOperations) {
+    const auto small =
+        MakeShape(Square(8, 64, 64, 28, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    const auto large =
+        MakeShape(Square(32, 64, 64, 28, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    EXPECT_GT(*WorkspaceBytes(large, 1), 3 * *WorkspaceBytes(small, 1));
+  }
+  const auto small = MakeShape(Square(8, 64, 64, 28, 3), Operation::kForward, DataType::kFloat,
+                               Layout::kNchw, false);
+  const auto large = MakeShape(Square(32, 64, 64, 28, 3), Operation::kForward, DataType::kFloat,
+                               Layout::kNchw, false);
+  EXPECT_GT(*WorkspaceBytes(small, 2), 0u);
+  EXPECT_EQ(*WorkspaceBytes(small, 2), *WorkspaceBytes(large, 2));
+}
+
+TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
+  const auto shape = MakeShape(Square(8, 3, 16, 128, 3), Operation::kForward, DataType::kFloat,
+                               Layout::kNchw, false);
+  const size_t y_bytes = 8 * 16 * 128 * 128 * sizeof(float);
+  EXPECT_LT(*WorkspaceBytes(shape, 1), y_bytes + y_bytes / 8);
+}
+
+TEST(EngineWorkspace, UnknownAlgorithmsAndFp64BeyondZeroAreNotServed) {
+  for (Operation operation : kOperations) {
+    const auto shape =
+        MakeShape(Square(2, 16, 16, 8, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    EXPECT_FALSE(WorkspaceBytes(shape, 7));
+    EXPECT_FALSE(WorkspaceBytes(shape, -1));
+    const auto fp64 =
+        MakeShape(Square(2, 16, 16, 8, 3), operation, DataType::kDouble, Layout::kNchw, false);
+    EXPECT_FALSE(WorkspaceBytes(fp64, 1));
+  }
+}
+
+TEST(EngineDeterminism, IsReportedAsCudnnReportsIt) {
+  const Problem problem = Square(2, 16, 16, 8, 3);
+  for (Operation operation : kOperations) {
+    const auto shape = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+    EXPECT_EQ(IsDeterministic(shape, 0), operation == Operation::kForward);
+    EXPECT_TRUE(IsDeterministic(shape, 1));
+  }
+}
+
+// Thirds: sums that round, so that another order of summation shows.
+Operands Rounding(const ConvolutionShape& shape) {
+  Operands operands = MakeOperands(shape, 5);
+  for (auto* values : {&operands.x, &operands.w, &operands.y}) {
+    for (size_t i = 0; i < values->size(); ++i) {
+      (*values)[i] = static_cast<float>(((*values)[i] * 7 + static_cast<double>(i % 11)) / 3);
+    }
+  }
+  return operands;
+}
+
+TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
+  for (const auto& [c, k, size, filter] :
+       {std::array<int64_t, 4>{24, 40, 13, 3}, {3, 16, 30, 5}, {64, 48, 5, 3}}) {
+    for (Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+      const auto whole = MakeShape(Square(13, c, k, size, filter), operation, DataType::kFloat,
+                                   Layout::kNchw, false);
+      const Operands operands = Rounding(whole);
+      for (int algorithm : {0, 1, 2}) {
+        if (!WorkspaceBytes(whole, algorithm)) continue;
+        const std::vector<double> together = RunEngine(whole, algorithm, operands);
+        for (int64_t n : {1, 4}) {
+          const auto part = MakeShape(Square(n, c, k, size, filter), operation, DataType::kFloat,
+                                      Layout::kNchw, false);
+          Operands first = operands;
+          first.x.resize(operands.x.size() / 13 * n);
+          first.y.resize(operands.y.size() / 13 * n);
+          std::vector<double> expected(together.begin(),
+                                       together.begin() + together.size() / 13 * n);
+          EXPECT_TRUE(RunEngine(part, algorithm, first) == expected)
+              << Describe(Square(n, c, k, size, filter), part, algorithm) << " n=" << n
+              << " c=" << c;
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineDeterminism, RepeatedRunsAgreeToTheBit) {
+  for (Operation operation : kOperations) {
+    const auto shape =
+        MakeShape(Square(6, 24, 40, 13, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    const Operands operands = Rounding(shape);
+    for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
+      if (!WorkspaceBytes(shape, algorithm)) continue;
+      const std::vector<double> once = RunEngine(shape, algorithm, operands);
+      for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(RunEngine(shape, algorithm, operands) == once) << algorithm;
+    }
+  }
+}
+
+// Lavin and Gray's transforms for F(4x4, 3x3) multiply by up to 8 and divide by as little as 24;
+// the error is below 100 units of fp32 rounding of the sum of magnitudes, here at most 4 a product.
+TEST(EngineWinograd, ServesThreeByThreeWithinItsTolerance) {
+  const Problem problem = Square(4, 32, 48, 14, 3);
+  int served = 0;
+  for (Operation operation : kOperations) {
+    const int algorithm = kWinograd[static_cast<int>(operation)];
+    for (Layout layout : kLayouts) {
+      const auto shape =
+          MakeShape(problem, operation, DataType::kFloat, layout, layout == Layout::kNhwc);
+      if (!WorkspaceBytes(shape, algorithm)) continue;
+      ++served;
+      const Operands operands = MakeOperands(shape, 9);
+      const int64_t length = operation == Operation::kForward        ? shape.c * 9
+                             : operation == Operation::kBackwardData ? shape.k * 9
+                                                                     : shape.n * 14 * 14;
+      const double tolerance = 100 * std::ldexp(1.0, -24) * 4 * static_cast<double>(length);
+      EXPECT_EQ(RunAndCompare(shape, algorithm, {2, 1}, operands, NaiveConvolution(shape, operands),
+                              tolerance),
+                "")
+          << Describe(problem, shape, algorithm);
+    }
+  }
+  RecordProperty("served", served);
+}
+
+TEST(EngineWinograd, DoesNotServeOtherFilters) {
+  for (Operation operation : kOperations) {
+    const int algorithm = kWinograd[static_cast<int>(operation)];
+    EXPECT_FALSE(WorkspaceBytes(
+        MakeShape(Square(4, 32, 48, 14, 5), operation, DataType::kFloat, Layout::kNchw, false),
+        algorithm));
+  }
+}
+
+TEST(EngineAlignment, AlgorithmZeroTakesElementAlignedPointers) {
+  for (Operation operation : kOperations) {
+    const Problem problem = Square(3, 5, 6, 9, 3);
+    const auto shape = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+    const Operands operands = MakeOperands(shape, 3);
+    std::vector<float> x(operands.x.size() + 1), w(operands.w.size() + 1), y(operands.y.size() + 1);
+    std::copy(operands.x.begin(), operands.x.end(), x.begin() + 1);
+    std::copy(operands.w.begin(), operands.w.end(), w.begin() + 1);
+    std::copy(operands.y.begin(), operands.y.end(), y.begin() + 1);
+    ASSERT_TRUE(hostgpu::Run(shape, 0, 1, x.data() + 1, w.data() + 1, y.data() + 1, 0, nullptr));
+    const auto& out = operation == Operation::kForward        ? y
+                      : operation == Operation::kBackwardData ? x
+                                                              : w;
+    EXPECT_EQ(std::vector<double>(out.begin() + 1, out.end()), NaiveConvolution(shape, operands));
+  }
+}
+
+TEST(EngineThreads, CallsAtOnceDoNotDisturbEachOther) {
+  std::vector<std::thread> threads;
+  std::array<std::string, 6> faults;
+  for (size_t t = 0; t < faults.size(); ++t) {
+    threads.emplace_back([t, &faults] {
+      const Operation operation = kOperations[t % 3];
+      const Problem problem = Square(4, 16, 24, 9 + static_cast<int64_t>(t / 3), 3);
+      const auto shape = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+      const Operands operands = MakeOperands(shape, static_cast<uint32_t>(t));
+      const std::vector<double> convolution = NaiveConvolution(shape, operands);
+      for (int i = 0; i < 20; ++i) {
+        for (int algorithm : {0, 1, 2}) {
+          if (!WorkspaceBytes(shape, algorithm)) continue;
+          faults[t] += RunAndCompare(shape, algorithm, {1, double(i % 2)}, operands, convolution);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& fault : faults) EXPECT_EQ(fault, "");
+}
+
+}  // namespace
+}  // namespace hostgpu::test
