@@ -1,0 +1,44 @@
+#include "shim/host/cuda/address.h"
+
+#include <iterator>
+
+namespace hostgpu {
+
+std::optional<Place> Locate(uintptr_t address) {
+  State& state = TheState();
+  for (Context& context : state.contexts) {
+    if (!context.memory.Contains(address)) continue;
+    const std::optional<Allocation> allocation = context.memory.Find(address);
+    if (!allocation) return std::nullopt;
+    return Place{Memory::kDevice, context.memory.Alias(address), &context, *allocation};
+  }
+  Place place{Memory::kPageable, reinterpret_cast<void*>(address), nullptr, {}};
+  std::lock_guard lock(state.mutex);
+  const auto after = state.host.upper_bound(address);
+  if (after == state.host.begin()) return place;
+  const auto& [start, host] = *std::prev(after);
+  if (address - start >= host.bytes) return place;
+  place.memory = host.kind == HostAllocation::Kind::kManaged ? Memory::kManaged : Memory::kPinned;
+  place.context = host.context;
+  place.allocation = {start, host.bytes};
+  return place;
+}
+
+std::optional<Place> Locate(uintptr_t address, size_t bytes) {
+  std::optional<Place> place = Locate(address);
+  if (place && place->context && place->allocation.BytesFrom(address) < bytes) return std::nullopt;
+  return place;
+}
+
+}  // namespace hostgpu
+
+void* hostgpuHostAlias(const void* device_address) {
+  const auto place = hostgpu::Locate(reinterpret_cast<uintptr_t>(device_address));
+  return place && place->context ? place->host : nullptr;
+}
+
+size_t hostgpuBytesFrom(const void* device_address) {
+  const auto address = reinterpret_cast<uintptr_t>(device_address);
+  const auto place = hostgpu::Locate(address);
+  return place && place->context ? place->allocation.BytesFrom(address) : 0;
+}

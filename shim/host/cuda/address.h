@@ -1,0 +1,27 @@
+// What an address is: device memory, page-locked host memory or the application's own pageable
+// memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "shim/host/cuda/context.h"
+
+namespace hostgpu {
+
+enum class Memory { kPageable, kPinned, kManaged, kDevice };
+
+struct Place {
+  Memory memory = Memory::kPageable;
+  void* host = nullptr;        // where the stand-in reads and writes it
+  Context* context = nullptr;  // null for pageable memory
+  Allocation allocation;       // what it lies in; empty for pageable memory
+};
+
+// Empty when `address` is in a device's range but in no live allocation.
+std::optional<Place> Locate(uintptr_t address);
+// The same for [address, address + bytes): empty also when it runs past its allocation.
+std::optional<Place> Locate(uintptr_t address, size_t bytes);
+
+}  // namespace hostgpu

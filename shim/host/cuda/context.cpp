@@ -1,0 +1,179 @@
+#include "shim/host/cuda/context.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <utility>
+
+namespace hostgpu {
+namespace {
+
+std::atomic<bool> initialized{false};
+std::atomic<bool> forked{false};  // after initialisation: CUDA cannot be used in such a child
+
+// Trivially destructible: calls from other thread-local destructors still find it.
+struct ThreadContexts {
+  std::array<Context*, 64> stack;
+  size_t depth;
+};
+thread_local ThreadContexts contexts;
+thread_local int host_functions = 0;
+
+// The calling thread's cudaStreamPerThread of each device; closed when the thread ends.
+struct PerThreadStreams {
+  std::vector<std::shared_ptr<Stream>> by_device;
+  ~PerThreadStreams() {
+    for (const auto& stream : by_device) {
+      if (stream) stream->Close();
+    }
+  }
+};
+thread_local PerThreadStreams per_thread;
+
+std::shared_ptr<Stream> PerThreadStream(Context& context) {
+  auto& streams = per_thread.by_device;
+  if (streams.empty()) streams.resize(TheState().contexts.size());
+  auto& stream = streams[context.device];
+  if (!stream) stream = context.CreateStream(true, CU_STREAM_DEFAULT, 0);
+  return stream;
+}
+
+}  // namespace
+
+Context::Context(int device, size_t memory_bytes)
+    : device(device),
+      memory(memory_bytes),
+      legacy(std::make_shared<Stream>(*this, true, CU_STREAM_DEFAULT, 0)) {}
+
+Ticket Context::Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after) {
+  std::lock_guard lock(order_);
+  if (&stream == legacy.get()) {
+    std::erase_if(streams_, [](const auto& other) { return other->Drained(); });
+    for (const auto& other : streams_) {
+      if (other->blocking && !other->Last().Done()) after.push_back(other->Last());
+    }
+  } else if (stream.blocking && !legacy->Last().Done()) {
+    after.push_back(legacy->Last());
+  }
+  return stream.Enqueue(std::move(run), std::move(after));
+}
+
+std::shared_ptr<Stream> Context::CreateStream(bool blocking, unsigned flags, int priority) {
+  auto stream = std::make_shared<Stream>(*this, blocking, flags, priority);
+  std::lock_guard lock(order_);
+  std::erase_if(streams_, [](const auto& other) { return other->Drained(); });
+  streams_.push_back(stream);
+  return stream;
+}
+
+std::vector<Ticket> Context::Outstanding(const Stream& stream) {
+  std::lock_guard lock(order_);
+  std::vector<Ticket> tickets{stream.Last()};
+  if (&stream == legacy.get()) {
+    for (const auto& other : streams_) {
+      if (other->blocking) tickets.push_back(other->Last());
+    }
+  }
+  return tickets;
+}
+
+std::vector<Ticket> Context::Outstanding() {
+  std::lock_guard lock(order_);
+  std::vector<Ticket> tickets{legacy->Last()};
+  for (const auto& stream : streams_) tickets.push_back(stream->Last());
+  return tickets;
+}
+
+void Context::Synchronize() {
+  for (const Ticket& ticket : Outstanding()) ticket.Wait();
+}
+
+void Context::Reset() {
+  Synchronize();
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  std::erase_if(state.streams, [this](const auto& entry) {
+    if (&entry.second->context != this) return false;
+    entry.second->Close();
+    return true;
+  });
+  std::erase_if(state.events, [this](const auto& entry) { return &entry.second->context == this; });
+  std::erase_if(state.peers, [this](const auto& pair) { return pair.first == device; });
+  memory.FreeAll();
+}
+
+State::State() {
+  for (int device = 0; device < settings.devices; ++device) {
+    contexts.emplace_back(device, settings.memory_bytes);
+  }
+}
+
+State& TheState() {
+  static State* const state = new State;
+  return *state;
+}
+
+CUresult Initialize() {
+  if (forked) return CUDA_ERROR_NOT_INITIALIZED;
+  if (TheState().contexts.empty()) return CUDA_ERROR_NO_DEVICE;
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { forked = initialized.load(); });
+  if (registered != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  initialized = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult Initialized() {
+  return initialized && !forked ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+HostFunctionScope::HostFunctionScope() { ++host_functions; }
+HostFunctionScope::~HostFunctionScope() { --host_functions; }
+bool InHostFunction() { return host_functions > 0; }
+
+Context* CurrentContext() {
+  return contexts.depth == 0 ? nullptr : contexts.stack[contexts.depth - 1];
+}
+
+void SetCurrentContext(Context* context) {
+  if (contexts.depth > 0) --contexts.depth;
+  if (context) contexts.stack[contexts.depth++] = context;
+}
+
+bool PushContext(Context* context) {
+  if (contexts.depth == contexts.stack.size()) return false;
+  contexts.stack[contexts.depth++] = context;
+  return true;
+}
+
+Context* PopContext() { return contexts.depth == 0 ? nullptr : contexts.stack[--contexts.depth]; }
+
+Context* FindContext(CUcontext handle) {
+  for (Context& context : TheState().contexts) {
+    if (context.Handle() == handle) return &context;
+  }
+  return nullptr;
+}
+
+Context* FindDevice(CUdevice device) {
+  auto& contexts = TheState().contexts;
+  return device >= 0 && static_cast<size_t>(device) < contexts.size() ? &contexts[device] : nullptr;
+}
+
+std::shared_ptr<Event> FindEvent(CUevent handle) {
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  const auto found = state.events.find(reinterpret_cast<Event*>(handle));
+  return found == state.events.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Stream> FindStream(Context& current, CUstream handle) {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return current.legacy;
+  if (handle == CU_STREAM_PER_THREAD) return PerThreadStream(current);
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  const auto found = state.streams.find(reinterpret_cast<Stream*>(handle));
+  return found == state.streams.end() ? nullptr : found->second;
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,130 @@
+// Devices, primary contexts, each thread's current context, and the rules every driver call begins
+// with. Everything is created once and leaked: at exit worker threads may still be running.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "shim/host/cuda/driver_api.h"
+#include "shim/host/cuda/memory.h"
+#include "shim/host/cuda/settings.h"
+#include "shim/host/cuda/stream.h"
+
+namespace hostgpu {
+
+// The primary context of one device; there are no others.
+struct Context {
+  Context(int device, size_t memory_bytes);
+
+  // Enqueues with the legacy default stream's ordering: its tasks follow everything in blocking
+  // streams and everything in blocking streams follows its tasks.
+  Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
+  std::shared_ptr<Stream> CreateStream(bool blocking, unsigned flags, int priority);
+  // What synchronising with `stream` waits for: the legacy stream stands for all blocking ones.
+  std::vector<Ticket> Outstanding(const Stream& stream);
+  std::vector<Ticket> Outstanding();
+  void Synchronize();
+  // Waits, then destroys streams, events and memory, as releasing the last reference does.
+  void Reset();
+
+  const int device;
+  DeviceMemory memory;
+  std::shared_ptr<Stream> legacy;
+  std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; under State::mutex
+  std::atomic<unsigned> flags{0};
+  std::atomic<int> pending_frees{0};  // cuMemFreeAsync not yet reached
+
+  CUcontext Handle() { return reinterpret_cast<CUcontext>(this); }
+
+ private:
+  std::mutex order_;
+  std::vector<std::shared_ptr<Stream>>
+      streams_;  // without the legacy one; closed ones until drained
+};
+
+// Page-locked host memory: ours, the application's (registered), or managed.
+struct HostAllocation {
+  size_t bytes = 0;
+  unsigned flags = 0;
+  enum class Kind { kAllocated, kRegistered, kManaged } kind = Kind::kAllocated;
+  Context* context = nullptr;
+};
+
+struct State {
+  Settings settings = ReadSettings();
+  std::deque<Context> contexts;  // by device
+  std::mutex mutex;              // guards what follows
+  std::unordered_map<Stream*, std::shared_ptr<Stream>> streams;
+  std::unordered_map<Event*, std::shared_ptr<Event>> events;
+  std::map<uintptr_t, HostAllocation> host;
+  std::set<std::pair<int, int>> peers;  // device, peer it may reach
+
+  State();
+};
+State& TheState();
+
+// CUDA_SUCCESS once cuInit has succeeded in this process (not in a parent it was forked from).
+CUresult Initialize();
+CUresult Initialized();
+
+// Marks the calling thread as one that runs an application's host function: no CUDA call is
+// permitted.
+class HostFunctionScope {
+ public:
+  HostFunctionScope();
+  ~HostFunctionScope();
+};
+bool InHostFunction();
+
+Context* CurrentContext();
+void SetCurrentContext(Context* context);  // replaces the top of the thread's stack; null pops it
+bool PushContext(Context* context);
+Context* PopContext();
+
+// The context behind a handle, null when it is none of ours.
+Context* FindContext(CUcontext handle);
+Context* FindDevice(CUdevice device);
+std::shared_ptr<Event> FindEvent(CUevent handle);
+// Resolves the default streams' handles in `current`. Null when the handle is unknown.
+std::shared_ptr<Stream> FindStream(Context& current, CUstream handle);
+
+// Every entry point's body runs in one of these: no exception crosses the C border.
+template <class Body>
+CUresult Call(Body body) {
+  if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
+  if (const CUresult ready = Initialized(); ready != CUDA_SUCCESS) return ready;
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (...) {
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+}
+
+template <class Body>
+CUresult CallInContext(Body body) {
+  return Call([&]() -> CUresult {
+    Context* context = CurrentContext();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return body(*context);
+  });
+}
+
+template <class Body>
+CUresult CallOnStream(CUstream handle, Body body) {
+  return CallInContext([&](Context& context) -> CUresult {
+    const std::shared_ptr<Stream> stream = FindStream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    return body(context, *stream);
+  });
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,106 @@
+// cuGetProcAddress: finding the driver's functions by their unversioned names. Functions the
+// stand-in does not implement are not found (linking against them gives the stub that aborts by
+// name).
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "shim/host/cuda/driver_api.h"
+
+extern "C" {
+// The section the generated stubs lie in; the linker provides both ends.
+[[gnu::visibility("hidden")]] extern const char __start_hostgpu_stubs[];
+[[gnu::visibility("hidden")]] extern const char __stop_hostgpu_stubs[];
+}
+
+namespace {
+
+// First CUDA version whose unversioned name means this export, where that is later than CUDA 3.2.
+struct Introduction {
+  const char* name;
+  int version;
+};
+constexpr Introduction kIntroductions[] = {
+    {"cuDeviceGetUuid_v2", 11040},         {"cuDevicePrimaryCtxRelease_v2", 11000},
+    {"cuDevicePrimaryCtxReset_v2", 11000}, {"cuDevicePrimaryCtxSetFlags_v2", 11000},
+    {"cuEventElapsedTime_v2", 12080},      {"cuGetProcAddress_v2", 12000},
+    {"cuMemHostRegister_v2", 6050},        {"cuStreamBeginCapture_v2", 10010},
+    {"cuStreamGetCaptureInfo_v2", 11030},  {"cuStreamGetCaptureInfo_v3", 12030},
+};
+
+bool Introduced(const std::string& name, int version) {
+  for (const Introduction& entry : kIntroductions) {
+    if (name == entry.name) return version >= entry.version;
+  }
+  return true;
+}
+
+void* Self() {
+  static void* const self = [] {
+    Dl_info info{};
+    dladdr(reinterpret_cast<void*>(&cuInit), &info);
+    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }();
+  return self;
+}
+
+void* Implemented(const std::string& name) {
+  void* address = Self() ? dlsym(Self(), name.c_str()) : nullptr;
+  const auto* byte = static_cast<const char*>(address);
+  return byte >= __start_hostgpu_stubs && byte < __stop_hostgpu_stubs ? nullptr : address;
+}
+
+void* Find(const std::string& symbol, int version, bool per_thread, bool* too_new) {
+  for (const char* suffix : {"_v3", "_v2", ""}) {
+    const std::string name = symbol + suffix;
+    void* address = per_thread ? Implemented(name + "_ptsz") : nullptr;
+    if (!address && per_thread) address = Implemented(name + "_ptds");
+    if (!address) address = Implemented(name);
+    if (!address) continue;
+    if (Introduced(name, version)) return address;
+    *too_new = true;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
+  if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
+  bool too_new = false;
+  // The private symbols of the stand-ins are nobody's business here.
+  const bool driver_name = std::strncmp(symbol, "cu", 2) == 0;
+  const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  *function = driver_name ? Find(symbol, version, per_thread, &too_new) : nullptr;
+  if (status) {
+    *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS
+              : too_new ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return CUDA_SUCCESS;
+}
+
+#undef cuGetProcAddress
+extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* symbol,
+                                                                    void** function, int version,
+                                                                    cuuint64_t flags) {
+  const CUresult result = cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+  return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
+}
+
+// The genuine runtime asks for this first; a program that carries its own copy cannot work here.
+CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  static const bool told = [] {
+    std::fputs(
+        "hostgpu: this program has a CUDA runtime of its own (linked statically); the CPU "
+        "stand-in serves programs that use the shared libcudart.so.13\n",
+        stderr);
+    return true;
+  }();
+  (void)told;
+  if (table) *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,128 @@
+// Events.
+#include <chrono>
+
+#include "shim/host/cuda/context.h"
+
+using hostgpu::CallInContext;
+using hostgpu::CallOnStream;
+using hostgpu::Context;
+using hostgpu::Event;
+using hostgpu::EventRecord;
+using hostgpu::FindEvent;
+using hostgpu::State;
+using hostgpu::Stream;
+using hostgpu::TheState;
+
+namespace {
+
+constexpr unsigned kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+template <class Body>
+CUresult CallWithEvent(CUevent handle, Body body) {
+  return CallInContext([&](Context&) {
+    const std::shared_ptr<Event> event = FindEvent(handle);
+    return event ? body(*event) : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+CUresult ElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  return CallInContext([&](Context&) {
+    if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+    const auto start = FindEvent(start_handle), end = FindEvent(end_handle);
+    if (!start || !end || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    const auto from = start->Latest(), to = end->Latest();
+    if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
+    if (!from->ticket.Done() || !to->ticket.Done()) return CUDA_ERROR_NOT_READY;
+    *milliseconds = static_cast<float>(to->time_ns - from->time_ns) * 1e-6f;
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+CUresult cuEventCreate(CUevent* out, unsigned flags) {
+  return CallInContext([&](Context& context) {
+    if (!out || (flags & ~kEventFlags)) return CUDA_ERROR_INVALID_VALUE;
+    if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (hostgpuFaultDue("event")) return CUDA_ERROR_OUT_OF_MEMORY;
+    auto event = std::make_shared<Event>(context, flags);
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    *out = reinterpret_cast<CUevent>(event.get());
+    state.events.emplace(event.get(), std::move(event));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventDestroy(CUevent handle) {
+  return CallInContext([&](Context&) {
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    return state.events.erase(reinterpret_cast<Event*>(handle)) == 1 ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
+  return CallOnStream(stream_handle, [&](Context&, Stream& stream) {
+    const std::shared_ptr<Event> event = FindEvent(handle);
+    if (!event || &event->context != &stream.context) return CUDA_ERROR_INVALID_HANDLE;
+    auto record = std::make_shared<EventRecord>();
+    record->ticket = stream.context.Enqueue(stream, [record] { record->time_ns = Now(); });
+    std::lock_guard lock(event->mutex);
+    event->latest = std::move(record);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned flags) {
+  return flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL) ? CUDA_ERROR_INVALID_VALUE
+                                                                  : cuEventRecord(handle, stream);
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  return CallWithEvent(handle, [](const Event& event) {
+    const auto record = event.Latest();
+    return !record || record->ticket.Done() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  return CallWithEvent(handle, [](const Event& event) {
+    if (const auto record = event.Latest()) record->ticket.Wait();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags) {
+  return CallOnStream(stream_handle, [&](Context&, Stream& stream) {
+    if (flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) return CUDA_ERROR_INVALID_VALUE;
+    const std::shared_ptr<Event> event = FindEvent(handle);
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    if (const auto record = event->Latest()) {
+      stream.context.Enqueue(stream, [] {}, {record->ticket});
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return ElapsedTime(milliseconds, start, end);
+}
+
+#undef cuEventElapsedTime
+extern "C" [[gnu::visibility("default")]] CUresult cuEventElapsedTime(float* milliseconds,
+                                                                      CUevent start, CUevent end) {
+  return ElapsedTime(milliseconds, start, end);
+}

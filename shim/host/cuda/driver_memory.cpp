@@ -1,0 +1,299 @@
+// Allocation: device, page-locked and managed memory, and what pointers tell about themselves.
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "shim/host/cuda/address.h"
+#include "shim/host/cuda/context.h"
+
+using hostgpu::CallInContext;
+using hostgpu::CallOnStream;
+using hostgpu::Context;
+using hostgpu::HostAllocation;
+using hostgpu::Locate;
+using hostgpu::Memory;
+using hostgpu::Place;
+using hostgpu::State;
+using hostgpu::Stream;
+using hostgpu::TheState;
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *out = 0;
+  if (hostgpuFaultDue("alloc")) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::optional<uintptr_t> address = context.memory.Allocate(bytes);
+  if (!address && context.pending_frees > 0) {
+    // Stream-ordered frees that are still to come make room, as in the genuine memory pool.
+    context.Synchronize();
+    address = context.memory.Allocate(bytes);
+  }
+  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = *address;
+  return CUDA_SUCCESS;
+}
+
+CUresult AllocateHost(Context& context, void** out, size_t bytes, unsigned flags,
+                      HostAllocation::Kind kind) {
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *out = nullptr;
+  const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  if (rounded < bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* address = std::aligned_alloc(kPage, rounded);
+  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  state.host[reinterpret_cast<uintptr_t>(address)] = {bytes, flags, kind, &context};
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+// Takes the entry that starts at `address` out of the table, when it is of a kind `accepted` takes.
+template <class Accepted>
+std::optional<HostAllocation> Forget(uintptr_t address, Accepted accepted) {
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  const auto found = state.host.find(address);
+  if (found == state.host.end() || !accepted(found->second.kind)) return std::nullopt;
+  const HostAllocation allocation = found->second;
+  state.host.erase(found);
+  return allocation;
+}
+
+CUresult FreeManaged(CUdeviceptr address) {
+  const auto allocation =
+      Forget(address, [](auto kind) { return kind == HostAllocation::Kind::kManaged; });
+  if (!allocation) return CUDA_ERROR_INVALID_VALUE;
+  allocation->context->Synchronize();
+  std::free(reinterpret_cast<void*>(address));
+  return CUDA_SUCCESS;
+}
+
+// One attribute of a pointer; `place` is empty memory for what CUDA does not know.
+CUresult Attribute(void* data, CUpointer_attribute attribute, const Place& place,
+                   CUdeviceptr address) {
+  const bool host_visible = place.memory != Memory::kDevice;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(data) = place.context ? place.context->Handle() : nullptr;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(data) = !place.context                    ? 0
+                                      : place.memory == Memory::kPinned ? CU_MEMORYTYPE_HOST
+                                                                        : CU_MEMORYTYPE_DEVICE;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(data) = place.context ? address : 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      *static_cast<void**>(data) =
+          place.context && host_visible ? reinterpret_cast<void*>(address) : nullptr;
+      return host_visible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<unsigned*>(data) = place.memory == Memory::kManaged;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<unsigned*>(data) = 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      *static_cast<unsigned long long*>(data) = place.allocation.start;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(data) = place.context ? place.context->device : CU_DEVICE_INVALID;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr*>(data) = place.allocation.start;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<size_t*>(data) = place.allocation.bytes;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      *static_cast<unsigned*>(data) = place.context != nullptr;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+}  // namespace
+
+CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return CallInContext([&](Context& context) {
+    if (free_bytes) *free_bytes = context.memory.free_bytes();
+    if (total_bytes) *total_bytes = context.memory.total_bytes();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
+  return CallInContext([&](Context& context) { return AllocateDevice(context, out, bytes); });
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                         unsigned element_bytes) {
+  return CallInContext([&](Context& context) {
+    if (!pitch || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pitch = (width + 511) / 512 * 512;
+    return AllocateDevice(context, out, *pitch * height);
+  });
+}
+
+// Waits for the device: pieces of work may still use the memory, and freeing is documented to wait.
+CUresult cuMemFree(CUdeviceptr address) {
+  return CallInContext([&](Context&) {
+    if (address == 0) return CUDA_SUCCESS;
+    const std::optional<Place> place = Locate(address);
+    if (!place || !place->context || place->allocation.start != address) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (place->memory != Memory::kDevice) return FreeManaged(address);
+    place->context->Synchronize();
+    return place->context->memory.Free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+// The memory is there at once; only the free is ordered.
+CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
+  return CallOnStream(
+      handle, [&](Context&, Stream& stream) { return AllocateDevice(stream.context, out, bytes); });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) {
+    if (address == 0) return CUDA_SUCCESS;
+    const std::optional<Place> place = Locate(address);
+    if (!place || place->memory != Memory::kDevice || place->allocation.start != address) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    Context* owner = place->context;
+    ++owner->pending_frees;
+    stream.context.Enqueue(stream, [owner, address] {
+      owner->memory.Free(address);
+      --owner->pending_frees;
+    });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
+  return CallInContext([&](Context& context) {
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    void* address = nullptr;
+    const CUresult result =
+        AllocateHost(context, out ? &address : nullptr, bytes, 0, HostAllocation::Kind::kManaged);
+    if (out) *out = reinterpret_cast<CUdeviceptr>(address);
+    return result;
+  });
+}
+
+CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
+  return CallInContext([&](Context& context) {
+    if (flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
+    return AllocateHost(context, out, bytes, flags | CU_MEMHOSTALLOC_DEVICEMAP,
+                        HostAllocation::Kind::kAllocated);
+  });
+}
+
+CUresult cuMemAllocHost(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
+
+CUresult cuMemFreeHost(void* address) {
+  return CallInContext([&](Context&) {
+    const auto allocation = Forget(reinterpret_cast<uintptr_t>(address), [](auto kind) {
+      return kind == HostAllocation::Kind::kAllocated;
+    });
+    if (!allocation) return CUDA_ERROR_INVALID_VALUE;
+    allocation->context->Synchronize();
+    std::free(address);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemHostRegister(void* address, size_t bytes, unsigned flags) {
+  return CallInContext([&](Context& context) {
+    if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    const auto next = state.host.upper_bound(start);
+    const bool covers_next = next != state.host.end() && next->first - start < bytes;
+    const bool in_previous = next != state.host.begin() &&
+                             start - std::prev(next)->first < std::prev(next)->second.bytes;
+    if (covers_next || in_previous) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    state.host[start] = {bytes, flags | CU_MEMHOSTALLOC_DEVICEMAP,
+                         HostAllocation::Kind::kRegistered, &context};
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemHostUnregister(void* address) {
+  return CallInContext([&](Context& context) {
+    context.Synchronize();
+    return Forget(reinterpret_cast<uintptr_t>(address),
+                  [](auto kind) { return kind == HostAllocation::Kind::kRegistered; })
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  });
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr* out, void* host, unsigned flags) {
+  return CallInContext([&](Context&) {
+    if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    const std::optional<Place> place = Locate(reinterpret_cast<uintptr_t>(host));
+    if (!place || !place->context || place->memory == Memory::kDevice) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = reinterpret_cast<CUdeviceptr>(host);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemHostGetFlags(unsigned* flags, void* host) {
+  return CallInContext([&](Context&) {
+    if (!flags) return CUDA_ERROR_INVALID_VALUE;
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    const auto found = state.host.find(reinterpret_cast<uintptr_t>(host));
+    if (found == state.host.end()) return CUDA_ERROR_INVALID_VALUE;
+    *flags = found->second.flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {
+  return CallInContext([&](Context&) {
+    const std::optional<Place> place = Locate(address);
+    if (!place || !place->context) return CUDA_ERROR_NOT_FOUND;
+    if (start) *start = place->allocation.start;
+    if (bytes) *bytes = place->allocation.bytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  return CallInContext([&](Context&) {
+    const std::optional<Place> place = Locate(address);
+    if (!data || !place || !place->context) return CUDA_ERROR_INVALID_VALUE;
+    return Attribute(data, attribute, *place, address);
+  });
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr address) {
+  return CallInContext([&](Context&) {
+    if (count == 0 || !attributes || !data) return CUDA_ERROR_INVALID_VALUE;
+    const Place place = Locate(address).value_or(Place{});
+    for (unsigned i = 0; i < count; ++i) {
+      const CUresult result = Attribute(data[i], attributes[i], place, address);
+      if (result == CUDA_ERROR_NOT_SUPPORTED) return result;
+    }
+    return CUDA_SUCCESS;
+  });
+}

@@ -1,0 +1,57 @@
+// The memory of one virtual device: a sparse memory file mapped twice. The application's addresses
+// are inaccessible, so that code which treats device memory as host memory faults as it would on a
+// GPU; the stand-ins work through the alias. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+namespace hostgpu {
+
+// A live allocation as the application asked for it.
+struct Allocation {
+  uintptr_t start = 0;
+  size_t bytes = 0;
+  size_t BytesFrom(uintptr_t address) const { return start + bytes - address; }
+};
+
+class DeviceMemory {
+ public:
+  // Nothing is mapped until the first allocation.
+  explicit DeviceMemory(size_t bytes);
+
+  // First fit on multiples of 512 bytes. Empty when nothing fits (or the system refuses the
+  // mapping).
+  std::optional<uintptr_t> Allocate(size_t bytes);
+  // False when no allocation starts at `address`.
+  bool Free(uintptr_t address);
+  void FreeAll();
+
+  // Whether `address` lies in this device's address range, allocated or not.
+  bool Contains(uintptr_t address) const;
+  std::optional<Allocation> Find(uintptr_t address) const;
+  void* Alias(uintptr_t address) const { return alias_ + (address - base_); }
+
+  size_t total_bytes() const { return total_; }
+  size_t free_bytes() const;
+
+ private:
+  bool Map();
+
+  struct Block {
+    size_t rounded;
+    size_t bytes;
+  };
+  const size_t total_;
+  mutable std::mutex mutex_;
+  uintptr_t base_ = 0;
+  char* alias_ = nullptr;
+  size_t used_ = 0;
+  std::map<size_t, Block> live_;   // by offset
+  std::map<size_t, size_t> gaps_;  // offset to bytes
+};
+
+}  // namespace hostgpu

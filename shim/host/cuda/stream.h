@@ -1,0 +1,90 @@
+// Streams and events. A stream is a first-in first-out queue with a worker thread of its own,
+// started at the first task; a task waits for the tickets it was given before it runs. All
+// thread-safe.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace hostgpu {
+
+struct Context;
+
+// How far a stream has come; outlives the stream for those who wait on it.
+struct Progress {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t completed = 0;
+};
+
+// One enqueued task. The default ticket is done.
+struct Ticket {
+  std::shared_ptr<Progress> progress;
+  uint64_t number = 0;
+  bool Done() const;
+  void Wait() const;
+};
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(Context& context, bool blocking, unsigned flags, int priority);
+
+  // Callers hold the context's order lock, which makes "enqueued before" one order over its
+  // streams.
+  Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
+  Ticket Last() const { return {progress_, issued_}; }
+  // What is queued still runs; then the worker leaves.
+  void Close();
+  // Closed and with nothing left to run: nobody can be ordered after it any more.
+  bool Drained();
+
+  Context& context;
+  const bool blocking;  // ordered with the legacy default stream
+  const unsigned flags;
+  const int priority;
+  const uint64_t id;
+
+ private:
+  struct Task {
+    std::function<void()> run;
+    std::vector<Ticket> after;
+    uint64_t number;
+  };
+  void Work();
+
+  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  uint64_t issued_ = 0;  // under the context's order lock
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Task> tasks_;
+  bool started_ = false;
+  bool closing_ = false;
+};
+
+// What an event remembers of its latest cuEventRecord.
+struct EventRecord {
+  Ticket ticket;
+  std::atomic<int64_t> time_ns{0};  // when the worker reached it; valid once the ticket is done
+};
+
+struct Event {
+  Event(Context& context, unsigned flags) : context(context), flags(flags) {}
+
+  std::shared_ptr<EventRecord> Latest() const {
+    std::lock_guard lock(mutex);
+    return latest;
+  }
+
+  Context& context;
+  const unsigned flags;
+  mutable std::mutex mutex;
+  std::shared_ptr<EventRecord> latest;
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,224 @@
+// Allocation, copies and fills over the driver's.
+#include "shim/host/cudart/runtime.h"
+
+using namespace hostgpu::runtime;
+
+namespace {
+
+CUdeviceptr* Out(void** pointer) { return reinterpret_cast<CUdeviceptr*>(pointer); }
+
+// What the kind says about the two operands; false when it is no kind.
+bool Types(cudaMemcpyKind kind, CUmemorytype* to, CUmemorytype* from) {
+  const auto type = [](bool device) { return device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST; };
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+    case cudaMemcpyHostToDevice:
+    case cudaMemcpyDeviceToHost:
+    case cudaMemcpyDeviceToDevice:
+      *to = type(kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice);
+      *from = type(kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice);
+      return true;
+    case cudaMemcpyDefault:
+      *to = *from = CU_MEMORYTYPE_UNIFIED;
+      return true;
+  }
+  return false;
+}
+
+CUDA_MEMCPY2D Copy2D(void* to, size_t to_pitch, CUmemorytype to_type, const void* from,
+                     size_t from_pitch, CUmemorytype from_type, size_t width, size_t height) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = from_type;
+  copy.srcHost = from;
+  copy.srcDevice = Device(from);
+  copy.srcPitch = from_pitch;
+  copy.dstMemoryType = to_type;
+  copy.dstHost = to;
+  copy.dstDevice = Device(to);
+  copy.dstPitch = to_pitch;
+  copy.WidthInBytes = width;
+  copy.Height = height;
+  return copy;
+}
+
+}  // namespace
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return Bound([&] { return cuMemGetInfo(free_bytes, total_bytes); });
+}
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  return Bound([&] {
+    if (!pointer) return CUDA_ERROR_INVALID_VALUE;
+    *pointer = nullptr;
+    return bytes == 0 ? CUDA_SUCCESS : cuMemAlloc(Out(pointer), bytes);
+  });
+}
+
+cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
+  return Bound([&] { return cuMemAllocPitch(Out(pointer), pitch, width, height, 4); });
+}
+
+cudaError_t cudaFree(void* pointer) {
+  return Bound([&] { return cuMemFree(Device(pointer)); });
+}
+
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+  return Bound([&] {
+    if (!pointer) return CUDA_ERROR_INVALID_VALUE;
+    *pointer = nullptr;
+    return bytes == 0 ? CUDA_SUCCESS : cuMemAllocAsync(Out(pointer), bytes, stream);
+  });
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return Bound([&] { return cuMemFreeAsync(Device(pointer), stream); });
+}
+
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
+  return Bound([&] { return cuMemAllocManaged(Out(pointer), bytes, flags); });
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  return Bound([&] {
+    if (!pointer) return CUDA_ERROR_INVALID_VALUE;
+    *pointer = nullptr;
+    return bytes == 0 ? CUDA_SUCCESS : cuMemHostAlloc(pointer, bytes, flags);
+  });
+}
+
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  return Bound([&] { return pointer ? cuMemFreeHost(pointer) : CUDA_SUCCESS; });
+}
+
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
+  return Bound([&] { return cuMemHostRegister(pointer, bytes, flags); });
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  return Bound([&] { return cuMemHostUnregister(pointer); });
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags) {
+  return Bound([&] { return cuMemHostGetDevicePointer(Out(device), host, flags); });
+}
+
+cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
+  return Bound([&] { return cuMemHostGetFlags(flags, host); });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return Bound([&] {
+    if (!attributes) return CUDA_ERROR_INVALID_VALUE;
+    unsigned type = 0, managed = 0;
+    int device = 0;
+    CUdeviceptr device_pointer = 0;
+    void* host_pointer = nullptr;
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void* values[] = {&type, &managed, &device, &device_pointer, &host_pointer};
+    const CUresult result = cuPointerGetAttributes(5, names, values, Device(pointer));
+    if (result != CUDA_SUCCESS) return result;
+    *attributes = {};
+    attributes->type = managed                      ? cudaMemoryTypeManaged
+                       : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
+                       : type == 0                  ? cudaMemoryTypeUnregistered
+                                                    : cudaMemoryTypeDevice;
+    attributes->device = device;
+    attributes->devicePointer = reinterpret_cast<void*>(device_pointer);
+    attributes->hostPointer = type == 0 ? const_cast<void*>(pointer) : host_pointer;
+    return CUDA_SUCCESS;
+  });
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  switch (kind) {
+    case cudaMemcpyHostToDevice:
+      return Bound([&] { return cuMemcpyHtoD(Device(to), from, bytes); });
+    case cudaMemcpyDeviceToHost:
+      return Bound([&] { return cuMemcpyDtoH(to, Device(from), bytes); });
+    case cudaMemcpyDeviceToDevice:
+      return Bound([&] { return cuMemcpyDtoD(Device(to), Device(from), bytes); });
+    case cudaMemcpyHostToHost:
+    case cudaMemcpyDefault:
+      return Bound([&] { return cuMemcpy(Device(to), Device(from), bytes); });
+  }
+  return Recorded(cudaErrorInvalidMemcpyDirection);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  switch (kind) {
+    case cudaMemcpyHostToDevice:
+      return Bound([&] { return cuMemcpyHtoDAsync(Device(to), from, bytes, stream); });
+    case cudaMemcpyDeviceToHost:
+      return Bound([&] { return cuMemcpyDtoHAsync(to, Device(from), bytes, stream); });
+    case cudaMemcpyDeviceToDevice:
+      return Bound([&] { return cuMemcpyDtoDAsync(Device(to), Device(from), bytes, stream); });
+    case cudaMemcpyHostToHost:
+    case cudaMemcpyDefault:
+      return Bound([&] { return cuMemcpyAsync(Device(to), Device(from), bytes, stream); });
+  }
+  return Recorded(cudaErrorInvalidMemcpyDirection);
+}
+
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                         size_t width, size_t height, cudaMemcpyKind kind) {
+  CUmemorytype to_type, from_type;
+  if (!Types(kind, &to_type, &from_type)) return Recorded(cudaErrorInvalidMemcpyDirection);
+  if (width > to_pitch || width > from_pitch) return Recorded(cudaErrorInvalidPitchValue);
+  const CUDA_MEMCPY2D copy =
+      Copy2D(to, to_pitch, to_type, from, from_pitch, from_type, width, height);
+  return Bound([&] { return cuMemcpy2DUnaligned(&copy); });
+}
+
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+  CUmemorytype to_type, from_type;
+  if (!Types(kind, &to_type, &from_type)) return Recorded(cudaErrorInvalidMemcpyDirection);
+  if (width > to_pitch || width > from_pitch) return Recorded(cudaErrorInvalidPitchValue);
+  const CUDA_MEMCPY2D copy =
+      Copy2D(to, to_pitch, to_type, from, from_pitch, from_type, width, height);
+  return Bound([&] { return cuMemcpy2DAsync(&copy, stream); });
+}
+
+cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
+  return Bound([&] { return cuMemcpyPeer(Device(to), nullptr, Device(from), nullptr, bytes); });
+}
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
+                                cudaStream_t stream) {
+  return Bound(
+      [&] { return cuMemcpyPeerAsync(Device(to), nullptr, Device(from), nullptr, bytes, stream); });
+}
+
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  return Bound([&] { return cuMemsetD8(Device(to), static_cast<unsigned char>(value), bytes); });
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return Bound([&] {
+    return cuMemsetD8Async(Device(to), static_cast<unsigned char>(value), bytes, stream);
+  });
+}
+
+cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+  return Bound([&] {
+    return cuMemsetD2D8(Device(to), pitch, static_cast<unsigned char>(value), width, height);
+  });
+}
+
+cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  return Bound([&] {
+    return cuMemsetD2D8Async(Device(to), pitch, static_cast<unsigned char>(value), width, height,
+                             stream);
+  });
+}

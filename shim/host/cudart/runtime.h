@@ -1,0 +1,38 @@
+// What every runtime call begins and ends with: the primary context of the thread's device is
+// bound, and a failure becomes the thread's last error.
+#pragma once
+
+#include "shim/host/cudart/runtime_api.h"
+
+namespace hostgpu::runtime {
+
+// Records `error` as the calling thread's last error unless it is success; returns it.
+cudaError_t Recorded(cudaError_t error);
+// The codes of both APIs are the same numbers.
+inline cudaError_t Recorded(CUresult error) { return Recorded(static_cast<cudaError_t>(error)); }
+
+// Makes a context current as the runtime does: the one there is, else the device's primary one.
+CUresult Bind();
+// Makes `device` the calling thread's.
+CUresult SelectDevice(int device);
+int SelectedDevice();
+// After its primary context was reset: bound anew by the next call.
+void ForgetContext(int device);
+
+// Runs `body` with a context bound.
+template <class Body>
+cudaError_t Bound(Body body) {
+  const CUresult bound = Bind();
+  return Recorded(bound == CUDA_SUCCESS ? body() : bound);
+}
+
+// Runs `body` after initialisation, without a context.
+template <class Body>
+cudaError_t Initialised(Body body) {
+  const CUresult ready = cuInit(0);
+  return Recorded(ready == CUDA_SUCCESS ? body() : ready);
+}
+
+inline CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+}  // namespace hostgpu::runtime
