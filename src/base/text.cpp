@@ -31,4 +31,54 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   }
 }
 
+std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) joined += separator;
+    joined += parts[i];
+  }
+  return joined;
+}
+
+std::string Quoted(std::string_view text) {
+  constexpr size_t kShown = 60;
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string quoted = "'";
+  for (const char c : text.substr(0, kShown)) {
+    if (c >= ' ' && c <= '~') {
+      quoted += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      quoted += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return quoted + (text.size() > kShown ? "...'" : "'");
+}
+
+std::string NearestName(std::string_view text, const std::vector<std::string>& names) {
+  constexpr size_t kLongest = 64;  // a longer text is no misspelt name, and the table is quadratic
+  if (text.size() > kLongest) return {};
+  std::string nearest;
+  size_t fewest = std::max<size_t>(text.size() / 2, 1) + 1;
+  std::vector<size_t> edits;
+  for (const std::string& name : names) {
+    edits.resize(name.size() + 1);
+    for (size_t j = 0; j <= name.size(); ++j) edits[j] = j;
+    for (size_t i = 0; i < text.size(); ++i) {
+      size_t diagonal = edits[0];
+      edits[0] = i + 1;
+      for (size_t j = 0; j < name.size(); ++j) {
+        const size_t replaced = diagonal + (Lower(text[i]) == Lower(name[j]) ? 0 : 1);
+        diagonal = edits[j + 1];
+        edits[j + 1] = std::min({replaced, edits[j] + 1, edits[j + 1] + 1});
+      }
+    }
+    if (edits.back() < fewest) {
+      fewest = edits.back();
+      nearest = name;
+    }
+  }
+  return nearest;
+}
+
 }  // namespace ucudnn

@@ -10,5 +10,14 @@ namespace ucudnn {
 std::string_view Trim(std::string_view text);
 bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
+std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+
+// A value of unknown origin as a message may show it: in single quotes, unprintable bytes as \xNN,
+// cut after 60 characters.
+std::string Quoted(std::string_view text);
+
+// The one of `names` a person who wrote `text` most likely meant (fewest single-character edits,
+// case ignored); empty when all of them are far away.
+std::string NearestName(std::string_view text, const std::vector<std::string>& names);
 
 }  // namespace ucudnn

@@ -2,9 +2,12 @@
 // measurement CSV files, the store and the JSON report. Pure functions.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,24 +19,40 @@ namespace ucudnn {
 // A field of a row by column name; null when the column is absent or the field empty.
 using FieldLookup = std::function<const std::string*(const std::string& column)>;
 
-// Names of all columns that describe a layer, in file order, without `name` and `n`.
-// n,c,h,w,k,r,s,pad_h,...: k output channels, r x s the filter; d,t,pad_d,stride_d,dilation_d are
-// 3-D.
+// Columns a layer must have beside `name` and `n`: c,h,w,k,r,s (k output channels, r x s the
+// filter).
+const std::vector<std::string>& RequiredLayerColumns();
+
+// All columns that describe a layer, in file order, without `name` and `n`. d,t,pad_d,stride_d,
+// dilation_d exist in 3-D only: a row with a `d` is three-dimensional.
 const std::vector<std::string>& LayerColumns();
 
-// Columns beyond the layer's shape: math, compute, mode, x_strides, y_strides, align. Absent ones
-// mean default math, the type's usual compute type, cross-correlation, packed strides, no alignment
-// demand.
+// Columns beyond the layer's shape: math,compute,mode,x_strides,y_strides,align. Absent ones mean
+// default math, the type's usual compute type (fp64 for fp64, else fp32), cross-correlation, packed
+// strides in `layout`, no alignment demand.
 const std::vector<std::string>& NumericColumns();
 
-// The value of each layer and numeric column; empty text where the default applies and where a 3-D
-// column does not exist.
+// The value of `n`, each layer column and each numeric column, in that order. Empty: `n` of a
+// kernel family (n = 0), 3-D columns in 2-D, numeric columns where the default applies.
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
-// Reads a problem (operation and n included when their columns `op` and `n` exist). An error names
-// the column, the value and what was expected. Refuses shapes whose output would be empty.
+// Reads a problem. `op` absent: forward; `n` absent: a kernel family (n = 0). An error names the
+// column, the value and what was expected. Refuses shapes whose output would be empty, whose
+// extents do not fit 31 bits, or whose tensors do not fit 63 bits of bytes.
+// FromColumns(ToColumns(p))
+// == p for every problem it accepts, but for the depth stride of a 2-D problem, which text does not
+// carry: it comes back as PackedStrides() has it.
 Result<ConvolutionProblem> FromColumns(const FieldLookup& field);
 
-Result<Operation> ParseOperation(const std::string& text);
+Result<Operation> ParseOperation(std::string_view text);
+
+// "forward,backward_data": one or more operations, each once.
+Result<std::vector<Operation>> ParseOperations(std::string_view text);
+
+// The whole number in `column`, from `least` to `most`; `absent` when there is none. Without
+// `absent` the column is required.
+Result<int64_t> ReadWholeNumber(const FieldLookup& field, const std::string& column,
+                                std::optional<int64_t> absent, int64_t least,
+                                int64_t most = std::numeric_limits<int32_t>::max());
 
 }  // namespace ucudnn

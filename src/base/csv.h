@@ -1,0 +1,58 @@
+// CSV files with a header: RFC 4180 quoting; LF or CRLF; a byte order mark, blank lines and lines
+// that start with # are skipped; spaces around unquoted fields do not count. Whatever the bytes
+// are, the answer is a table or an error that names file, line and what was expected. Pure
+// functions but ReadCsvFile; thread-compatible.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn {
+
+// The columns a kind of file may have. Any other column is refused.
+struct CsvColumns {
+  std::vector<std::string> required;
+  std::vector<std::string> optional;
+};
+
+class CsvTable {
+ public:
+  size_t rows() const { return rows_.size(); }
+  bool HasColumn(const std::string& column) const;
+
+  // The field of `column` in `row`; null when the file has no such column or the field is empty.
+  const std::string* Field(size_t row, const std::string& column) const;
+
+  // "FILE:LINE: message": the refusal of a row.
+  Status Error(size_t row, const std::string& message) const;
+
+ private:
+  friend Result<CsvTable> ParseCsv(std::string_view, const std::string&, const CsvColumns&);
+
+  struct Row {
+    size_t line = 0;  // of its first character, counted from 1
+    std::vector<std::string> fields;
+  };
+
+  std::string file_;
+  std::vector<std::string> header_;
+  std::vector<Row> rows_;
+};
+
+// `file` is the name errors show.
+Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
+                          const CsvColumns& columns);
+
+// The whole text of a file or pipe of at most 1 GiB.
+Result<std::string> ReadTextFile(const std::string& path);
+
+Result<CsvTable> ReadCsvFile(const std::string& path, const CsvColumns& columns);
+
+// One line with its end, quoted where reading it back would otherwise change a field.
+std::string CsvLine(const std::vector<std::string>& fields);
+
+}  // namespace ucudnn

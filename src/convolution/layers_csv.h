@@ -1,0 +1,22 @@
+// Layer files: one convolution a row, see columns.h for the columns. Errors name file, line, column
+// and what was expected. Pure functions but ReadLayersCsv.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/layer.h"
+
+namespace ucudnn {
+
+// The layers in file order, each once per operation (in the order of `operations`). A file without
+// a single layer is an error. `file` is the name errors show.
+Result<std::vector<Layer>> ParseLayersCsv(std::string_view text, const std::string& file,
+                                          const std::vector<Operation>& operations);
+
+Result<std::vector<Layer>> ReadLayersCsv(const std::string& path,
+                                         const std::vector<Operation>& operations);
+
+}  // namespace ucudnn

@@ -1,0 +1,135 @@
+#include "base/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Environment = std::map<std::string, std::string>;
+
+struct Parsed {
+  Options options;
+  std::vector<std::string> warnings;
+};
+
+Parsed Parse(const Environment& environment) {
+  Parsed parsed;
+  parsed.options = ParseOptions(
+      [&](const char* name) {
+        const auto found = environment.find(name);
+        return found == environment.end() ? nullptr : found->second.c_str();
+      },
+      parsed.warnings);
+  return parsed;
+}
+
+TEST(Options, DefaultsNeedNoVariable) {
+  const Parsed parsed = Parse({});
+  EXPECT_THAT(parsed.warnings, IsEmpty());
+  EXPECT_EQ(parsed.options.mode, Mode::kOn);
+  EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kPowerOfTwo);
+  EXPECT_FALSE(parsed.options.workspace_limit.has_value());
+  EXPECT_FALSE(parsed.options.deterministic);
+  EXPECT_THAT(parsed.options.databases, IsEmpty());
+  EXPECT_EQ(parsed.options.log_level, LogLevel::kWarn);
+}
+
+TEST(Options, ValuesAreReadInAnyCase) {
+  const Parsed parsed = Parse({{"UCUDNN_MODE", "Observe"},
+                               {"UCUDNN_BATCH_SIZE_POLICY", "ALL"},
+                               {"UCUDNN_DETERMINISTIC", "1"},
+                               {"UCUDNN_LOG", "debug"}});
+  EXPECT_THAT(parsed.warnings, IsEmpty());
+  EXPECT_EQ(parsed.options.mode, Mode::kObserve);
+  EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAll);
+  EXPECT_TRUE(parsed.options.deterministic);
+  EXPECT_EQ(parsed.options.log_level, LogLevel::kDebug);
+}
+
+TEST(Options, AWorkspaceLimitOfZeroIsALimit) {
+  EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "0"}}).options.workspace_limit, size_t{0});
+  EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "64MiB"}}).options.workspace_limit, size_t{64} << 20);
+  EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "caller"}}).options.workspace_limit, std::nullopt);
+}
+
+TEST(Options, TheOldNameIsReadAndTheNewOneWins) {
+  EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}}).options.workspace_limit, size_t{5});
+  EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}, {"UCUDNN_WORKSPACE_LIMIT", "6"}})
+                .options.workspace_limit,
+            size_t{6});
+}
+
+TEST(Options, DatabasesAreSeparatedByColons) {
+  EXPECT_THAT(Parse({{"UCUDNN_DATABASE", "/a:/b"}}).options.databases, ElementsAre("/a", "/b"));
+  EXPECT_THAT(Parse({{"HOME", "/h"}, {"UCUDNN_DATABASE", "none"}}).options.databases, IsEmpty());
+}
+
+TEST(Options, TheDefaultDatabaseIsInTheUsersCacheFolder) {
+  EXPECT_THAT(Parse({{"HOME", "/h"}}).options.databases,
+              ElementsAre("/h/.cache/ucudnn/measurements.db"));
+  EXPECT_THAT(Parse({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).options.databases,
+              ElementsAre("/c/ucudnn/measurements.db"));
+  EXPECT_THAT(Parse({{"HOME", "relative"}}).options.databases, IsEmpty());
+}
+
+TEST(Options, AnEmptyVariableIsAnUnsetOne) {
+  const Parsed parsed = Parse({{"UCUDNN_MODE", ""}, {"UCUDNN_WORKSPACE_LIMIT", ""}});
+  EXPECT_THAT(parsed.warnings, IsEmpty());
+  EXPECT_EQ(parsed.options.mode, Mode::kOn);
+}
+
+class UnreadableValue : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(UnreadableValue, KeepsTheDefaultAndWarnsWithNameValueAndAccepted) {
+  const auto& [name, value] = GetParam();
+  const Parsed parsed = Parse({{name, value}});
+  ASSERT_EQ(parsed.warnings.size(), 1u);
+  EXPECT_THAT(parsed.warnings[0],
+              AllOf(HasSubstr(name), HasSubstr(value), HasSubstr("accepted: ")));
+  const Options defaults = Parse({}).options;
+  EXPECT_EQ(parsed.options.mode, defaults.mode);
+  EXPECT_EQ(parsed.options.policy, defaults.policy);
+  EXPECT_EQ(parsed.options.workspace_limit, defaults.workspace_limit);
+  EXPECT_EQ(parsed.options.databases, defaults.databases);
+  EXPECT_EQ(parsed.options.log_level, defaults.log_level);
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, UnreadableValue,
+                         ::testing::Values(std::pair{"UCUDNN_MODE", "maybe"},
+                                           std::pair{"UCUDNN_BATCH_SIZE_POLICY", "powerofthree"},
+                                           std::pair{"UCUDNN_WORKSPACE_LIMIT", "64MB"},
+                                           std::pair{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "-1"},
+                                           std::pair{"UCUDNN_DATABASE", "/a::/b"},
+                                           std::pair{"UCUDNN_LOG", "loud"},
+                                           std::pair{"UCUDNN_DETERMINISTIC", "2"}));
+
+TEST(Options, RankComesFromTheLauncher) {
+  EXPECT_EQ(Parse({}).options.rank, -1);
+  EXPECT_EQ(Parse({{"SLURM_PROCID", "4"}}).options.rank, 4);
+  EXPECT_EQ(Parse({{"RANK", "2"}, {"SLURM_PROCID", "4"}}).options.rank, 2);
+  EXPECT_EQ(Parse({{"RANK", "two"}}).options.rank, -1);
+}
+
+TEST(Options, EveryVariableHasItsOwnNameAndFlagAndSaysWhatItAccepts) {
+  std::set<std::string> names;
+  for (const Variable& variable : Variables()) {
+    EXPECT_TRUE(names.insert(variable.name).second) << variable.name;
+    for (const char* name : {variable.old_name, variable.flag}) {
+      EXPECT_TRUE(name == nullptr || names.insert(name).second) << name;
+    }
+    EXPECT_STRNE(variable.accepted, "");
+    EXPECT_STRNE(variable.help, "");
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn

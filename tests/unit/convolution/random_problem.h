@@ -1,0 +1,14 @@
+// Random valid convolution problems, for property tests.
+#pragma once
+
+#include <random>
+
+#include "convolution/problem.h"
+
+namespace ucudnn {
+
+// Small shapes of any operation, rank, type, layout, group count, dilation and alignment; every
+// third one has padded (non-packed) strides. The depth stride of a 2-D problem is the packed one.
+ConvolutionProblem RandomProblem(std::mt19937& random);
+
+}  // namespace ucudnn
