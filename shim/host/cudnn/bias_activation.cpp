@@ -1,0 +1,135 @@
+// cudnnConvolutionBiasActivationForward: y = activation(alpha1 * conv(x, w) + alpha2 * z + bias).
+// The convolution writes y in y's own type, then one pass adds and clips: 16-bit results are
+// rounded twice where a fused kernel would round once.
+#include "shim/host/cudnn/execution.h"
+#include "shim/host/cudnn/handle.h"
+#include "shim/host/cudnn/operand.h"
+#include "shim/host/cudnn/strided.h"
+#include "shim/host/engines/element.h"
+#include "shim/host/hostgpu.h"
+
+namespace hostgpu {
+namespace {
+
+struct Epilogue {
+  cudnnTensorStruct y, z, bias;
+  const void* z_data;  // null: nothing to add
+  const void* bias_data;
+  double alpha2;
+  bool relu;
+  bool propagate_nan;
+};
+
+template <class T>
+void AddBiasAndActivate(const Epilogue& epilogue, T* y) {
+  using A = Accumulator<T>;
+  const T* z = static_cast<const T*>(epilogue.z_data);
+  const T* bias = static_cast<const T*>(epilogue.bias_data);
+  const A alpha2 = static_cast<A>(epilogue.alpha2);
+  const std::array<Extents, 3> strides = {epilogue.y.strides, epilogue.z.strides,
+                                          BroadcastStrides(epilogue.bias)};
+  ForEachElement(epilogue.y.dim_count, epilogue.y.dims, strides, [&](const auto& at) {
+    A value = Load(y[at[0]]);
+    if (z != nullptr) value += alpha2 * Load(z[at[1]]);
+    value += Load(bias[at[2]]);
+    if (epilogue.relu && !(value > 0) && !(value != value && epilogue.propagate_nan)) value = 0;
+    Store(y[at[0]], value);
+  });
+}
+
+bool SameLayout(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
+  for (int i = 0; i < a.dim_count; ++i) {
+    if (a.dims[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+struct FusedCall {
+  const void* alpha1;
+  cudnnTensorDescriptor_t x;
+  cudnnFilterDescriptor_t w;
+  cudnnConvolutionDescriptor_t convolution;
+  int algorithm;
+  const void* alpha2;
+  cudnnTensorDescriptor_t z;
+  const void* z_data;
+  cudnnTensorDescriptor_t bias;
+  const void* bias_data;
+  cudnnActivationDescriptor_t activation;
+  cudnnTensorDescriptor_t y;
+};
+
+cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePointers& pointers) {
+  HOSTGPU_REFUSE_IF(handle == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(hostgpuFaultDue("convolution"), CUDNN_STATUS_EXECUTION_FAILED);
+  HOSTGPU_REFUSE_IF(call.alpha1 == nullptr || call.alpha2 == nullptr || call.z == nullptr ||
+                        call.bias == nullptr || call.activation == nullptr,
+                    CUDNN_STATUS_BAD_PARAM);
+  Problem problem;
+  if (auto status =
+          Describe(Operation::kForward, call.x, call.w, call.convolution, call.y, &problem)) {
+    return status;
+  }
+  const cudnnActivationMode_t mode = call.activation->mode;
+  HOSTGPU_REFUSE_IF(mode != CUDNN_ACTIVATION_RELU && mode != CUDNN_ACTIVATION_IDENTITY,
+                    CUDNN_STATUS_NOT_SUPPORTED);
+  // Documented: identity is served by IMPLICIT_PRECOMP_GEMM alone.
+  HOSTGPU_REFUSE_IF(mode == CUDNN_ACTIVATION_IDENTITY &&
+                        call.algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+                    CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(call.bias->type != call.y->type || call.z->type != call.y->type,
+                    CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(!IsPerChannel(*call.bias, *call.y), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!SameShape(*call.z, *call.y), CUDNN_STATUS_BAD_PARAM);
+  const double alpha1 = ReadScale(call.alpha1, problem.shape.type);
+  const double alpha2 = ReadScale(call.alpha2, problem.shape.type);
+  const bool adds_z = alpha2 != 0;
+  // z in y's place is read as the convolution's beta; anywhere else in y it would be overwritten.
+  const bool in_place = adds_z && call.z_data == pointers.y;
+  HOSTGPU_REFUSE_IF(in_place && !SameLayout(*call.z, *call.y), CUDNN_STATUS_BAD_PARAM);
+
+  Operands operands;
+  if (auto status = Check(problem, call.algorithm, pointers, &operands)) return status;
+  DataType type{};
+  void* z = nullptr;
+  void* bias = nullptr;
+  if (auto status = ResolveTensor("the bias", call.bias, call.bias_data, &type, &bias))
+    return status;
+  if (adds_z && !in_place) {
+    if (auto status = ResolveTensor("z", call.z, call.z_data, &type, &z)) return status;
+  }
+  const Epilogue epilogue{*call.y,
+                          *call.z,
+                          *call.bias,
+                          z,
+                          bias,
+                          alpha2,
+                          mode == CUDNN_ACTIVATION_RELU,
+                          call.activation->nan_propagation == CUDNN_PROPAGATE_NAN};
+  const int algorithm = call.algorithm;
+  return Enqueue(handle, [=] {
+    Execute(problem, algorithm, alpha1, in_place ? alpha2 : 0, operands);
+    WithElement(problem.shape.type, [&](auto element) {
+      AddBiasAndActivate(epilogue, static_cast<decltype(element)*>(operands.y));
+    });
+  });
+}
+
+}  // namespace
+}  // namespace hostgpu
+
+extern "C" cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t handle, const void* alpha1, const cudnnTensorDescriptor_t xDesc, const void* x,
+    const cudnnFilterDescriptor_t wDesc, const void* w, const cudnnConvolutionDescriptor_t convDesc,
+    cudnnConvolutionFwdAlgo_t algo, void* workSpace, size_t workSpaceSizeInBytes,
+    const void* alpha2, const cudnnTensorDescriptor_t zDesc, const void* z,
+    const cudnnTensorDescriptor_t biasDesc, const void* bias,
+    const cudnnActivationDescriptor_t activationDesc, const cudnnTensorDescriptor_t yDesc,
+    void* y) {
+  return hostgpu::Protect([&] {
+    return hostgpu::Fused(handle,
+                          {alpha1, xDesc, wDesc, convDesc, algo, alpha2, zDesc, z, biasDesc, bias,
+                           activationDesc, yDesc},
+                          {x, w, y, workSpace, workSpaceSizeInBytes});
+  });
+}

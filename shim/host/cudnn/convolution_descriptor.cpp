@@ -1,0 +1,210 @@
+// Convolution descriptors and the output extents they imply. As tensor_descriptor.cpp: checks,
+// their order and what a refusal leaves behind are the genuine library's, 32-bit wrap-around
+// included.
+#include <new>
+
+#include "shim/host/cudnn/descriptors.h"
+#include "shim/host/cudnn/refusal.h"
+
+namespace {
+
+// 32-bit arithmetic that wraps, where the genuine library's does.
+int Multiply(int a, int b) {
+  return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
+}
+int Add(int a, int b) {
+  return static_cast<int>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+int Subtract(int a, int b) {
+  return static_cast<int>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
+}
+
+bool IsComputeType(cudnnDataType_t type) {
+  return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_DOUBLE || type == CUDNN_DATA_HALF ||
+         type == CUDNN_DATA_INT32;
+}
+
+template <class T>
+void Give(T* to, T value) {
+  if (to != nullptr) *to = value;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convDesc) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *convDesc = new (std::nothrow) cudnnConvolutionStruct;
+  HOSTGPU_REFUSE_IF(*convDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc) {
+  delete convDesc;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc,
+                                          cudnnMathType_t mathType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(mathType < CUDNN_DEFAULT_MATH || mathType > CUDNN_FMA_MATH,
+                    CUDNN_STATUS_BAD_PARAM);
+  convDesc->math_type = mathType;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc,
+                                          cudnnMathType_t* mathType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr || mathType == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *mathType = convDesc->math_type;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convDesc, int groupCount) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(groupCount <= 0, CUDNN_STATUS_BAD_PARAM);
+  convDesc->group_count = groupCount;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionGroupCount(cudnnConvolutionDescriptor_t convDesc,
+                                            int* groupCount) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr || groupCount == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *groupCount = convDesc->group_count;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionReorderType(cudnnConvolutionDescriptor_t convDesc,
+                                             cudnnReorderType_t reorderType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(reorderType != CUDNN_DEFAULT_REORDER && reorderType != CUDNN_NO_REORDER,
+                    CUDNN_STATUS_BAD_PARAM);
+  convDesc->reorder_type = reorderType;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionReorderType(cudnnConvolutionDescriptor_t convDesc,
+                                             cudnnReorderType_t* reorderType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr || reorderType == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *reorderType = convDesc->reorder_type;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t convDesc,
+                                              int arrayLength, const int padA[],
+                                              const int filterStrideA[], const int dilationA[],
+                                              cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t dataType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(arrayLength < 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF((mode != CUDNN_CONVOLUTION) && (mode != CUDNN_CROSS_CORRELATION),
+                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!IsComputeType(dataType), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(arrayLength > cudnnConvolutionStruct::kMaxSpatial, CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(
+      arrayLength > 0 && (padA == nullptr || filterStrideA == nullptr || dilationA == nullptr),
+      CUDNN_STATUS_BAD_PARAM);
+  convDesc->spatial_count = arrayLength;
+  convDesc->mode = mode;
+  convDesc->compute_type = dataType;
+  // Each value is stored before it is judged: a refused call leaves it behind.
+  for (int i = 0; i < arrayLength; ++i) {
+    convDesc->pad[i] = padA[i];
+    HOSTGPU_REFUSE_IF(padA[i] < 0, CUDNN_STATUS_BAD_PARAM);
+    convDesc->stride[i] = filterStrideA[i];
+    HOSTGPU_REFUSE_IF(filterStrideA[i] <= 0, CUDNN_STATUS_BAD_PARAM);
+    convDesc->dilation[i] = dilationA[i];
+    HOSTGPU_REFUSE_IF(dilationA[i] <= 0, CUDNN_STATUS_BAD_PARAM);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convDesc, int pad_h,
+                                              int pad_w, int u, int v, int dilation_h,
+                                              int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t computeType) {
+  const int pad[] = {pad_h, pad_w};
+  const int stride[] = {u, v};
+  const int dilation[] = {dilation_h, dilation_w};
+  return cudnnSetConvolutionNdDescriptor(convDesc, 2, pad, stride, dilation, mode, computeType);
+}
+
+cudnnStatus_t cudnnGetConvolutionNdDescriptor(const cudnnConvolutionDescriptor_t convDesc,
+                                              int arrayLengthRequested, int* arrayLength,
+                                              int padA[], int strideA[], int dilationA[],
+                                              cudnnConvolutionMode_t* mode,
+                                              cudnnDataType_t* computeType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(arrayLengthRequested < 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(arrayLengthRequested > cudnnConvolutionStruct::kMaxSpatial,
+                    CUDNN_STATUS_NOT_SUPPORTED);
+  Give(arrayLength, convDesc->spatial_count);
+  Give(mode, convDesc->mode);
+  Give(computeType, convDesc->compute_type);
+  for (int i = 0; i < arrayLengthRequested; ++i) {
+    if (padA != nullptr) padA[i] = convDesc->pad[i];
+    if (strideA != nullptr) strideA[i] = convDesc->stride[i];
+    if (dilationA != nullptr) dilationA[i] = convDesc->dilation[i];
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t convDesc,
+                                              int* pad_h, int* pad_w, int* u, int* v,
+                                              int* dilation_h, int* dilation_w,
+                                              cudnnConvolutionMode_t* mode,
+                                              cudnnDataType_t* computeType) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  Give(pad_h, convDesc->pad[0]);
+  Give(pad_w, convDesc->pad[1]);
+  Give(u, convDesc->stride[0]);
+  Give(v, convDesc->stride[1]);
+  Give(dilation_h, convDesc->dilation[0]);
+  Give(dilation_w, convDesc->dilation[1]);
+  Give(mode, convDesc->mode);
+  Give(computeType, convDesc->compute_type);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescriptor_t convDesc,
+                                                    const cudnnTensorDescriptor_t inputTensorDesc,
+                                                    const cudnnFilterDescriptor_t filterDesc,
+                                                    int nbDims, int tensorOuputDimA[]) {
+  HOSTGPU_REFUSE_IF(convDesc == nullptr || inputTensorDesc == nullptr || filterDesc == nullptr,
+                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(nbDims < 0 || nbDims > inputTensorDesc->dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(convDesc->spatial_count != (filterDesc->dim_count - 2), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(inputTensorDesc->dim_count != filterDesc->dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(
+      inputTensorDesc->dims[1] != Multiply(convDesc->group_count, filterDesc->dims[1]),
+      CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(tensorOuputDimA == nullptr && nbDims > 0, CUDNN_STATUS_BAD_PARAM);
+  for (int i = 0; i < nbDims; ++i) {
+    if (i < 2) {
+      tensorOuputDimA[i] = i == 0 ? inputTensorDesc->dims[0] : filterDesc->dims[0];
+      continue;
+    }
+    const int padded = Add(inputTensorDesc->dims[i], Multiply(2, convDesc->pad[i - 2]));
+    const int window = Add(Multiply(filterDesc->dims[i] - 1, convDesc->dilation[i - 2]), 1);
+    HOSTGPU_REFUSE_IF(padded < window, CUDNN_STATUS_BAD_PARAM);
+    tensorOuputDimA[i] = Add(Subtract(padded, window) / convDesc->stride[i - 2], 1);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(const cudnnConvolutionDescriptor_t convDesc,
+                                                    const cudnnTensorDescriptor_t inputTensorDesc,
+                                                    const cudnnFilterDescriptor_t filterDesc,
+                                                    int* n, int* c, int* h, int* w) {
+  int dims[4] = {};
+  const cudnnStatus_t status =
+      cudnnGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc, 4, dims);
+  Give(n, dims[0]);
+  Give(c, dims[1]);
+  Give(h, dims[2]);
+  Give(w, dims[3]);
+  return status;
+}
+
+}  // extern "C"

@@ -1,0 +1,59 @@
+// The objects behind cuDNN's descriptor handles. Thread-compatible, owned by the application.
+// Setters mirror the genuine 9.19 library down to what a refused call leaves behind; that behaviour
+// was observed (tests/unit/host/cudnn/descriptor_conformance_test.cpp compares it), not read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "shim/host/cudnn/api.h"
+
+namespace hostgpu {
+
+// Bytes of one element as cuDNN counts them (a vector type is one element); 0 for other types.
+size_t ElementBytes(cudnnDataType_t type);
+
+// Types tensors and filters accept (the three vector types included).
+bool IsTensorType(cudnnDataType_t type);
+
+}  // namespace hostgpu
+
+struct cudnnTensorStruct {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;  // only NCHW_VECT_C changes what is reported
+  int dim_count = 0;
+  std::array<int, CUDNN_DIM_MAX> dims{};  // NCHW_VECT_C: channels are counted in vectors
+  std::array<int, CUDNN_DIM_MAX> strides{};
+
+  // Elements from the first to the last one addressed, both included; 0 for an unset descriptor.
+  int64_t Span() const;
+};
+
+struct cudnnFilterStruct {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
+  int dim_count = 0;
+  std::array<int, CUDNN_DIM_MAX> dims{};
+
+  int64_t Elements() const;
+};
+
+struct cudnnConvolutionStruct {
+  static constexpr int kMaxSpatial = CUDNN_DIM_MAX - 2;
+  int spatial_count = 0;
+  std::array<int, kMaxSpatial> pad{};
+  std::array<int, kMaxSpatial> stride{};
+  std::array<int, kMaxSpatial> dilation{};
+  cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
+  cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
+  cudnnMathType_t math_type = CUDNN_DEFAULT_MATH;
+  cudnnReorderType_t reorder_type = CUDNN_DEFAULT_REORDER;
+  int group_count = 1;
+};
+
+struct cudnnActivationStruct {
+  cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
+  cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
+  double coefficient = 0;
+  double swish_beta = 1;
+};

@@ -1,0 +1,37 @@
+// Device memory of the library's own, zeroed; freed with the object.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+namespace hostgpu {
+
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer() {
+    if (address_ != 0) cuMemFree(address_);
+  }
+
+  // False, and empty, when the device has no room.
+  bool Allocate(size_t bytes) {
+    if (cuMemAlloc(&address_, bytes) != CUDA_SUCCESS) {
+      address_ = 0;
+      return false;
+    }
+    bytes_ = bytes;
+    return cuMemsetD8(address_, 0, bytes) == CUDA_SUCCESS;
+  }
+
+  void* address() const { return reinterpret_cast<void*>(address_); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  CUdeviceptr address_ = 0;
+  size_t bytes_ = 0;
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,111 @@
+// Filter descriptors. As tensor_descriptor.cpp: the checks and what a refusal leaves are the
+// genuine library's, its odd count of INT8x32 channels (reported in fours) included.
+#include <new>
+
+#include "shim/host/cudnn/descriptors.h"
+#include "shim/host/cudnn/refusal.h"
+
+using namespace hostgpu;
+
+namespace {
+
+// Filters accept every tensor type but plain 32-bit integers.
+bool IsFilterType(cudnnDataType_t type) { return IsTensorType(type) && type != CUDNN_DATA_INT32; }
+
+int ReportedChannels(const cudnnFilterStruct& filter) {
+  const auto channels = static_cast<uint32_t>(filter.dims[1]);
+  return static_cast<int>(filter.format == CUDNN_TENSOR_NCHW_VECT_C ? channels * 4 : channels);
+}
+
+}  // namespace
+
+int64_t cudnnFilterStruct::Elements() const {
+  if (dim_count == 0) return 0;
+  uint64_t elements = 1;  // wraps as the genuine library's
+  for (int i = 0; i < dim_count; ++i) elements *= static_cast<uint64_t>(int64_t{dims[i]});
+  return static_cast<int64_t>(elements);
+}
+
+extern "C" {
+
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filterDesc) {
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *filterDesc = new (std::nothrow) cudnnFilterStruct;
+  HOSTGPU_REFUSE_IF(*filterDesc == nullptr, CUDNN_STATUS_ALLOC_FAILED);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filterDesc) {
+  delete filterDesc;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
+                                         cudnnDataType_t dataType, cudnnTensorFormat_t format,
+                                         int nbDims, const int filterDimA[]) {
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(nbDims <= 2, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!IsFilterType(dataType), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF((format != CUDNN_TENSOR_NCHW) && (format != CUDNN_TENSOR_NHWC) &&
+                        (format != CUDNN_TENSOR_NCHW_VECT_C),
+                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(nbDims > CUDNN_DIM_MAX, CUDNN_STATUS_NOT_SUPPORTED);
+  const int vector = dataType == CUDNN_DATA_INT8x32 ? 32 : 4;
+  const bool isVectorType = dataType == CUDNN_DATA_INT8x4 || dataType == CUDNN_DATA_UINT8x4 ||
+                            dataType == CUDNN_DATA_INT8x32;
+  HOSTGPU_REFUSE_IF((CUDNN_TENSOR_NCHW_VECT_C == format) && !isVectorType, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
+  filterDesc->type = dataType;
+  filterDesc->format = format;
+  filterDesc->dim_count = nbDims;
+  for (int i = 0; i < nbDims; ++i) {
+    HOSTGPU_REFUSE_IF(filterDimA[i] <= 0, CUDNN_STATUS_BAD_PARAM);
+    filterDesc->dims[i] = filterDimA[i];
+  }
+  if (format == CUDNN_TENSOR_NCHW_VECT_C) filterDesc->dims[1] /= vector;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filterDesc,
+                                         cudnnDataType_t dataType, cudnnTensorFormat_t format,
+                                         int k, int c, int h, int w) {
+  const int dims[] = {k, c, h, w};
+  return cudnnSetFilterNdDescriptor(filterDesc, dataType, format, 4, dims);
+}
+
+cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDesc,
+                                         int nbDimsRequested, cudnnDataType_t* dataType,
+                                         cudnnTensorFormat_t* format, int* nbDims,
+                                         int filterDimA[]) {
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(nbDimsRequested <= 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(nbDimsRequested > CUDNN_DIM_MAX, CUDNN_STATUS_NOT_SUPPORTED);
+  if (dataType != nullptr) *dataType = filterDesc->type;
+  if (format != nullptr) *format = filterDesc->format;
+  if (nbDims != nullptr) *nbDims = filterDesc->dim_count;
+  for (int i = 0; i < nbDimsRequested && filterDimA != nullptr; ++i) {
+    filterDimA[i] = i == 1 ? ReportedChannels(*filterDesc) : filterDesc->dims[i];
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filterDesc,
+                                         cudnnDataType_t* dataType, cudnnTensorFormat_t* format,
+                                         int* k, int* c, int* h, int* w) {
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  if (dataType != nullptr) *dataType = filterDesc->type;
+  if (format != nullptr) *format = filterDesc->format;
+  if (k != nullptr) *k = filterDesc->dims[0];
+  if (c != nullptr) *c = ReportedChannels(*filterDesc);
+  if (h != nullptr) *h = filterDesc->dims[2];
+  if (w != nullptr) *w = filterDesc->dims[3];
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_t filterDesc, size_t* size) {
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr || size == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *size = static_cast<size_t>(filterDesc->Elements()) * ElementBytes(filterDesc->type);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,29 @@
+// A tensor argument of an elementwise function: its device pointer checked and made a host address.
+#pragma once
+
+#include "shim/host/cudnn/descriptors.h"
+#include "shim/host/cudnn/device_memory.h"
+#include "shim/host/cudnn/problem.h"
+#include "shim/host/cudnn/refusal.h"
+
+namespace hostgpu {
+
+// BAD_PARAM for an unset descriptor or null pointer, NOT_SUPPORTED for a type the engines do not
+// know, EXECUTION_FAILED_CUDART for an address that would fault. All elements share one type:
+// `type`.
+inline cudnnStatus_t ResolveTensor(const char* name, cudnnTensorDescriptor_t tensor,
+                                   const void* address, DataType* type, void** host) {
+  HOSTGPU_REFUSE_IF(tensor == nullptr || address == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(tensor->dim_count == 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!EngineType(tensor->type, type), CUDNN_STATUS_NOT_SUPPORTED);
+  for (int i = 0; i < tensor->dim_count; ++i) {
+    HOSTGPU_REFUSE_IF(tensor->strides[i] < 0, CUDNN_STATUS_NOT_SUPPORTED);
+  }
+  const size_t element_bytes = ElementBytes(tensor->type);
+  *host =
+      Resolve(name, address, static_cast<size_t>(tensor->Span()) * element_bytes, element_bytes);
+  HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace hostgpu

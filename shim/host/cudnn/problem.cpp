@@ -1,0 +1,162 @@
+#include "shim/host/cudnn/problem.h"
+
+#include "shim/host/cudnn/descriptors.h"
+#include "shim/host/cudnn/refusal.h"
+
+namespace hostgpu {
+namespace {
+
+bool IsComputeTypeFor(DataType data, cudnnDataType_t compute) {
+  switch (data) {
+    case DataType::kDouble:
+      return compute == CUDNN_DATA_DOUBLE;
+    case DataType::kHalf:
+      return compute == CUDNN_DATA_FLOAT || compute == CUDNN_DATA_HALF;
+    default:
+      return compute == CUDNN_DATA_FLOAT;
+  }
+}
+
+bool HasNegativeStride(const cudnnTensorStruct& tensor) {
+  for (int i = 0; i < tensor.dim_count; ++i) {
+    if (tensor.strides[i] < 0) return true;
+  }
+  return false;
+}
+
+// Axis i (0 = n, 1 = c, 2 = d, 3 = h, 4 = w) of a 4- or 5-dimensional descriptor; -1: there is no
+// d.
+int AxisOf(int dim_count, int i) {
+  if (dim_count == 5 || i < 2) return i;
+  return i == 2 ? -1 : i - 1;
+}
+
+std::array<int64_t, 5> Strides(const cudnnTensorStruct& tensor) {
+  std::array<int64_t, 5> strides{};
+  for (int i = 0; i < 5; ++i) {
+    const int axis = AxisOf(tensor.dim_count, i);
+    strides[i] = axis < 0 ? 0 : tensor.strides[axis];
+  }
+  return strides;
+}
+
+template <class Dims>
+std::array<int64_t, 3> Spatial(int dim_count, const Dims& dims) {
+  std::array<int64_t, 3> extents{};
+  for (int i = 0; i < 3; ++i) {
+    const int axis = AxisOf(dim_count, i + 2);
+    extents[i] = axis < 0 ? 1 : dims[axis];
+  }
+  return extents;
+}
+
+std::array<int64_t, 3> PerSpatial(int dim_count, const std::array<int, 6>& values, int without) {
+  std::array<int64_t, 3> result{};
+  for (int i = 0; i < 3; ++i) {
+    const int axis = AxisOf(dim_count, i + 2);
+    result[i] = axis < 0 ? without : values[axis - 2];
+  }
+  return result;
+}
+
+}  // namespace
+
+bool EngineType(cudnnDataType_t type, DataType* engine_type) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT:
+      *engine_type = DataType::kFloat;
+      return true;
+    case CUDNN_DATA_HALF:
+      *engine_type = DataType::kHalf;
+      return true;
+    case CUDNN_DATA_BFLOAT16:
+      *engine_type = DataType::kBfloat16;
+      return true;
+    case CUDNN_DATA_DOUBLE:
+      *engine_type = DataType::kDouble;
+      return true;
+    default:
+      return false;
+  }
+}
+
+cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                       cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
+                       Problem* problem) {
+  HOSTGPU_REFUSE_IF(x == nullptr || w == nullptr || convolution == nullptr || y == nullptr,
+                    CUDNN_STATUS_BAD_PARAM);
+  const int dim_count = x->dim_count;
+  HOSTGPU_REFUSE_IF(dim_count != w->dim_count || dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(convolution->spatial_count != dim_count - 2, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(x->type != y->type || x->type != w->type, CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(dim_count != 4 && dim_count != 5, CUDNN_STATUS_NOT_SUPPORTED);
+
+  ConvolutionShape& shape = problem->shape;
+  shape.operation = operation;
+  HOSTGPU_REFUSE_IF(!EngineType(x->type, &shape.type), CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(!IsComputeTypeFor(shape.type, convolution->compute_type),
+                    CUDNN_STATUS_NOT_SUPPORTED);
+
+  // Refuses channels that do not match and filters larger than the padded image.
+  int expected[CUDNN_DIM_MAX];
+  if (cudnnStatus_t status =
+          cudnnGetConvolutionNdForwardOutputDim(convolution, x, w, dim_count, expected)) {
+    return status;
+  }
+  for (int i = 0; i < dim_count; ++i) {
+    HOSTGPU_REFUSE_IF(y->dims[i] != expected[i], CUDNN_STATUS_BAD_PARAM);
+  }
+  HOSTGPU_REFUSE_IF(w->dims[0] % convolution->group_count != 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(HasNegativeStride(*x) || HasNegativeStride(*y), CUDNN_STATUS_NOT_SUPPORTED);
+
+  shape.n = x->dims[0];
+  shape.c = x->dims[1];
+  shape.k = w->dims[0];
+  shape.groups = convolution->group_count;
+  shape.x = Spatial(dim_count, x->dims);
+  shape.w = Spatial(dim_count, w->dims);
+  shape.y = Spatial(dim_count, y->dims);
+  shape.pad = PerSpatial(dim_count, convolution->pad, 0);
+  shape.stride = PerSpatial(dim_count, convolution->stride, 1);
+  shape.dilation = PerSpatial(dim_count, convolution->dilation, 1);
+  shape.x_strides = Strides(*x);
+  shape.y_strides = Strides(*y);
+  shape.filter_nhwc = w->format == CUDNN_TENSOR_NHWC;
+  shape.flip = convolution->mode == CUDNN_CONVOLUTION;
+
+  problem->element_bytes = ElementBytes(x->type);
+  problem->bytes = {static_cast<size_t>(x->Span()) * problem->element_bytes,
+                    static_cast<size_t>(w->Elements()) * problem->element_bytes,
+                    static_cast<size_t>(y->Span()) * problem->element_bytes};
+  problem->math_type =
+      convolution->math_type == CUDNN_FMA_MATH ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+double ReadScale(const void* scale, DataType type) {
+  return type == DataType::kDouble ? *static_cast<const double*>(scale)
+                                   : *static_cast<const float*>(scale);
+}
+
+int AlgorithmCount(Operation operation) {
+  switch (operation) {
+    case Operation::kForward:
+      return CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+    case Operation::kBackwardData:
+      return CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
+    case Operation::kBackwardFilter:
+      return CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
+  }
+  return 0;
+}
+
+cudnnStatus_t RequiredWorkspace(const Problem& problem, int algorithm, size_t* bytes) {
+  HOSTGPU_REFUSE_IF(algorithm < 0 || algorithm >= AlgorithmCount(problem.shape.operation),
+                    CUDNN_STATUS_BAD_PARAM);
+  const auto needed = WorkspaceBytes(problem.shape, algorithm);
+  HOSTGPU_REFUSE_IF(!needed, CUDNN_STATUS_NOT_SUPPORTED);
+  *bytes = *needed;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,41 @@
+// From cuDNN's descriptors to the engines' convolution. Pure.
+#pragma once
+
+#include "shim/host/cudnn/api.h"
+#include "shim/host/engines/engine.h"
+
+namespace hostgpu {
+
+// Bytes the three operands span, first to last element.
+struct OperandBytes {
+  size_t x, w, y;
+};
+
+struct Problem {
+  ConvolutionShape shape;
+  OperandBytes bytes;
+  size_t element_bytes;
+  cudnnMathType_t math_type;  // what results report: FMA where the caller insists on it
+};
+
+// x, w and y are image, filter and output of the forward convolution, whatever `operation` is.
+// BAD_PARAM where the descriptors contradict each other, NOT_SUPPORTED for types and layouts
+// outside fp32, fp16, bf16, fp64 and non-negative strides.
+cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                       cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
+                       Problem* problem);
+
+// The engines' type of a tensor type; false where there is none.
+bool EngineType(cudnnDataType_t type, DataType* engine_type);
+
+// A scaling factor: double for fp64 tensors, else float.
+double ReadScale(const void* scale, DataType type);
+
+// Algorithms the operation's enumeration names: 0 … count-1.
+int AlgorithmCount(Operation operation);
+
+// Bytes `algorithm` needs. BAD_PARAM for a number that is no algorithm, NOT_SUPPORTED where it does
+// not serve the problem.
+cudnnStatus_t RequiredWorkspace(const Problem& problem, int algorithm, size_t* bytes);
+
+}  // namespace hostgpu

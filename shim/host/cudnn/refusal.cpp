@@ -1,0 +1,25 @@
+#include "shim/host/cudnn/refusal.h"
+
+#include <cstring>
+
+namespace hostgpu {
+namespace {
+
+// Conditions are string literals: nothing to own.
+thread_local const char* last_condition = "";
+
+}  // namespace
+
+cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition) {
+  last_condition = condition;
+  return status;
+}
+
+void TakeLastError(char* message, size_t capacity) {
+  if (message == nullptr || capacity == 0) return;
+  std::strncpy(message, last_condition, capacity - 1);
+  message[capacity - 1] = '\0';
+  last_condition = "";
+}
+
+}  // namespace hostgpu

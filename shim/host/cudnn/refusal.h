@@ -1,0 +1,20 @@
+// How the stand-in says no: the status, and the failed condition for cudnnGetLastErrorString.
+// One message a thread, as in the genuine library.
+#pragma once
+
+#include "shim/host/cudnn/api.h"
+
+namespace hostgpu {
+
+// Keeps `condition` as this thread's last error and returns `status`.
+cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition);
+
+// Hands out this thread's last error and forgets it.
+void TakeLastError(char* message, size_t capacity);
+
+}  // namespace hostgpu
+
+#define HOSTGPU_REFUSE_IF(condition, status)                       \
+  do {                                                             \
+    if (condition) return ::hostgpu::Refuse((status), #condition); \
+  } while (false)

@@ -1,0 +1,68 @@
+// Walking the elements of several tensors of one shape, each with strides of its own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "shim/host/cudnn/descriptors.h"
+
+namespace hostgpu {
+
+using Extents = std::array<int, CUDNN_DIM_MAX>;
+
+// Calls body(offsets) for every index of `dims` (rank >= 1): offsets[t] is the element's offset in
+// tensor t.
+template <size_t N, class Body>
+void ForEachElement(int rank, const Extents& dims, const std::array<Extents, N>& strides,
+                    const Body& body) {
+  std::array<int64_t, N> offsets{};
+  Extents index{};
+  for (;;) {
+    body(offsets);
+    int axis = rank - 1;
+    for (; axis >= 0; --axis) {
+      for (size_t t = 0; t < N; ++t) offsets[t] += strides[t][axis];
+      if (++index[axis] < dims[axis]) break;
+      for (size_t t = 0; t < N; ++t) offsets[t] -= int64_t{strides[t][axis]} * dims[axis];
+      index[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+// Strides of `small` when it is repeated along its dimensions of extent 1.
+inline Extents BroadcastStrides(const cudnnTensorStruct& small) {
+  Extents strides = small.strides;
+  for (int i = 0; i < small.dim_count; ++i) {
+    if (small.dims[i] == 1) strides[i] = 0;
+  }
+  return strides;
+}
+
+inline bool SameShape(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
+  if (a.dim_count != b.dim_count) return false;
+  for (int i = 0; i < a.dim_count; ++i) {
+    if (a.dims[i] != b.dims[i]) return false;
+  }
+  return true;
+}
+
+// Each dimension of `small` is that of `large` or 1.
+inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& large) {
+  if (small.dim_count != large.dim_count) return false;
+  for (int i = 0; i < small.dim_count; ++i) {
+    if (small.dims[i] != large.dims[i] && small.dims[i] != 1) return false;
+  }
+  return true;
+}
+
+// One value per channel: the second dimension of `of`, all others 1.
+inline bool IsPerChannel(const cudnnTensorStruct& tensor, const cudnnTensorStruct& of) {
+  if (!Broadcasts(tensor, of)) return false;
+  for (int i = 0; i < tensor.dim_count; ++i) {
+    if (tensor.dims[i] != (i == 1 ? of.dims[1] : 1)) return false;
+  }
+  return true;
+}
+
+}  // namespace hostgpu
