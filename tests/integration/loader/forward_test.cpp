@@ -1,0 +1,74 @@
+// Every forwarder delivers every argument, at the first call (through the stub that fills the
+// slots) and at later ones; the genuine library behind it answers as it does alone.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "tests/integration/loader/fake_genuine.h"
+#include "tests/integration/loader/process.h"
+
+namespace ucudnn::testing {
+namespace {
+
+const std::string kRoot = LOADER_ROOT;
+
+struct Export {
+  long index;
+  const char* name;
+};
+#define EXPORT(index, name, kind) {index, #name},
+constexpr Export kExports[] = {
+#include "exports.inc"
+};
+#undef EXPORT
+
+using CheckingFunction = long(FAKE_PARAMETERS);
+
+// In a fresh process, so that the call is the drop-in's first. 0: arguments and result were right.
+int CallFirstThenAgain(const Export& export_) {
+  void* dropin = dlopen(DROPIN, RTLD_NOW | RTLD_LOCAL);
+  if (dropin == nullptr) return 10;
+  auto* function = reinterpret_cast<CheckingFunction*>(dlsym(dropin, export_.name));
+  if (function == nullptr) return 11;
+  if (function(FAKE_ARGUMENTS) != export_.index) return 12;
+  if (function(FAKE_ARGUMENTS) != export_.index) return 13;
+  return 0;
+}
+
+TEST(Forward, EveryExportDeliversRegistersAndStackOnFirstAndLaterCalls) {
+  static_assert(std::size(kExports) == EXPORT_COUNT);
+  ASSERT_EQ(setenv("UCUDNN_REAL_CUDNN", (kRoot + "/checking/libcudnn.so.9").c_str(), 1), 0);
+  for (const Export& export_ : kExports) {
+    const pid_t child = fork();
+    if (child == 0) _exit(CallFirstThenAgain(export_));
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << export_.name;
+  }
+}
+
+TEST(Forward, OneFirstCallFillsAllSlots) {
+  ASSERT_EQ(setenv("UCUDNN_REAL_CUDNN", (kRoot + "/checking/libcudnn.so.9").c_str(), 1), 0);
+  void* dropin = dlopen(DROPIN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(dropin, nullptr) << dlerror();
+  for (const Export& export_ : kExports) {
+    auto* function = reinterpret_cast<CheckingFunction*>(dlsym(dropin, export_.name));
+    ASSERT_NE(function, nullptr) << export_.name;
+    EXPECT_EQ(function(FAKE_ARGUMENTS), export_.index) << export_.name;
+  }
+}
+
+TEST(Forward, RealCudnnAnswersAsItDoesAlone) {
+  const Outcome alone = RunProgram({kRoot + "/answers"});
+  const Outcome behind = RunProgram({kRoot + "/answers"}, {{"LD_PRELOAD", DROPIN}});
+  EXPECT_NE(alone.out.find("descriptor=0 5 6 7 8\n"), std::string::npos) << alone.out;
+  EXPECT_EQ(behind.out, alone.out);
+  EXPECT_EQ(behind.err, "");
+  EXPECT_EQ(behind.exit_code, 0);
+}
+
+}  // namespace
+}  // namespace ucudnn::testing

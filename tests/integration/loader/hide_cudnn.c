@@ -1,0 +1,16 @@
+/* Preloaded, it makes a machine look as if no cuDNN were installed: the search resolves every path
+ * it considers with realpath. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+char* realpath(const char* restrict path, char* restrict resolved) {
+  static const char kName[] = "/libcudnn.so.9";
+  const size_t length = strlen(path);
+  if (length >= sizeof kName - 1 && strcmp(path + length - (sizeof kName - 1), kName) == 0) {
+    errno = ENOENT;
+    return NULL;
+  }
+  return ((char* (*)(const char*, char*))dlsym(RTLD_NEXT, "realpath"))(path, resolved);
+}

@@ -1,0 +1,102 @@
+// Every way a program reaches cuDNN goes through the drop-in when it is preloaded: the tests' hook
+// on cudnnCreate answers, and the genuine library answers the rest.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "tests/integration/loader/process.h"
+
+namespace ucudnn::testing {
+namespace {
+
+const std::string kRoot = LOADER_ROOT;
+const std::string kOpener = kRoot + "/opener";
+const std::string kHooked = "create=0 handle=0x5eed ";
+
+// What the genuine library says of itself to a program that is left alone.
+std::string GenuineVersion() {
+  static const std::string version = [] {
+    std::smatch match;
+    const std::string out = RunProgram({kRoot + "/linked"}).out;
+    return std::regex_search(out, match, std::regex("version=([0-9]+)")) ? match[1].str() : out;
+  }();
+  return version;
+}
+
+std::string Expected() { return kHooked + "version=" + GenuineVersion() + "\n"; }
+
+Outcome RunPreloaded(const std::vector<std::string>& arguments,
+                     std::map<std::string, std::string> environment = {}) {
+  environment["LD_PRELOAD"] = kRoot + "/lib/ucudnn/libcudnn.so.9";
+  return RunProgram(arguments, environment);
+}
+
+void ExpectHooked(const Outcome& outcome, const std::string& expected = Expected()) {
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, expected);
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(Reach, WithoutPreloadNothingIsHooked) {
+  const Outcome outcome = RunProgram({kRoot + "/linked"});
+  EXPECT_EQ(outcome.out.find(kHooked), std::string::npos) << outcome.out;
+  EXPECT_GE(std::stoi(GenuineVersion()), 90000);
+}
+
+TEST(Reach, LinkedProgram) { ExpectHooked(RunPreloaded({kRoot + "/linked"})); }
+
+TEST(Reach, OpenedBySoname) {
+  ExpectHooked(RunPreloaded({kOpener, "soname"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}));
+}
+
+TEST(Reach, OpenedBySonameThroughTheLoadersPathInsteadOfPreload) {
+  ExpectHooked(
+      RunProgram({kOpener, "soname"},
+                 {{"LD_LIBRARY_PATH", kRoot + "/lib/ucudnn:" + std::string(REAL_FOLDER)}}));
+}
+
+TEST(Reach, OpenedByAbsolutePathFirst) {
+  ExpectHooked(RunPreloaded({kOpener, "preloaded", REAL_CUDNN}));
+}
+
+TEST(Reach, LibraryWithRpath) {
+  ExpectHooked(RunPreloaded({kOpener, "consumer", "local", kRoot + "/needs_real_by_rpath.so"}));
+}
+
+TEST(Reach, LibraryWithRunpath) {
+  ExpectHooked(RunPreloaded({kOpener, "consumer", "local", kRoot + "/needs_real_by_runpath.so"}));
+}
+
+TEST(Reach, LibraryOpenedWithDeepbind) {
+  ExpectHooked(RunPreloaded({kOpener, "consumer", "deepbind", kRoot + "/needs_real_by_rpath.so"}));
+}
+
+TEST(Reach, PythonCtypes) {
+  const std::string script =
+      "import ctypes\n"
+      "cudnn = ctypes.CDLL('libcudnn.so.9')\n"
+      "cudnn.cudnnGetVersion.restype = ctypes.c_size_t\n"
+      "handle = ctypes.c_void_p()\n"
+      "status = cudnn.cudnnCreate(ctypes.byref(handle))\n"
+      "print(f'create={status} handle={handle.value:#x} version={cudnn.cudnnGetVersion()}')\n";
+  ExpectHooked(
+      RunPreloaded({"/usr/bin/env", "python3", "-c", script}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}));
+}
+
+TEST(Reach, ForkedChildAndItsParent) {
+  ExpectHooked(RunPreloaded({kOpener, "fork"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}),
+               Expected() + Expected());
+}
+
+TEST(Reach, ExecutedProgram) { ExpectHooked(RunPreloaded({kOpener, "exec", kRoot + "/linked"})); }
+
+TEST(Reach, FirstCallsOfEightThreadsAtOnce) {
+  std::string expected;
+  for (int i = 0; i < 8; ++i) expected += Expected();
+  for (int i = 0; i < 20; ++i) {
+    ExpectHooked(RunPreloaded({kOpener, "threads"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}), expected);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::testing

@@ -1,0 +1,157 @@
+// Which library the drop-in forwards to: the one the program would have had without it, or the one
+// the user names; and what happens when there is none.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/integration/loader/process.h"
+
+namespace ucudnn::testing {
+namespace {
+
+const std::string kRoot = LOADER_ROOT;
+const std::string kOpener = kRoot + "/opener";
+const std::string kDropin = kRoot + "/lib/ucudnn/libcudnn.so.9";
+
+using Environment = std::map<std::string, std::string>;
+
+std::string Genuine(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
+
+std::string VersionIn(const Outcome& outcome) {
+  const size_t at = outcome.out.find("version=");
+  return at == std::string::npos ? outcome.out + outcome.err : outcome.out.substr(at);
+}
+
+Environment Preloaded(Environment environment) {
+  environment["LD_PRELOAD"] = kDropin;
+  return environment;
+}
+
+// The drop-in reaches the library that `arguments` reach without it, known by its stamp.
+void ExpectSameLibrary(const std::vector<std::string>& arguments, const Environment& environment,
+                       const std::string& stamp) {
+  EXPECT_EQ(VersionIn(RunProgram(arguments, environment)), "version=" + stamp + "\n");
+  const Outcome outcome = RunProgram(arguments, Preloaded(environment));
+  EXPECT_EQ(VersionIn(outcome), "version=" + stamp + "\n");
+  EXPECT_EQ(outcome.out.rfind("create=0 handle=0x5eed", 0), 0u) << outcome.out;
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(Search, RpathBeforeTheEnvironment) {
+  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_rpath.so"},
+                    {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}, "90002");
+}
+
+TEST(Search, EnvironmentBeforeRunpath) {
+  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_runpath.so"},
+                    {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}, "90004");
+}
+
+TEST(Search, RunpathBeforeTheLoadersCache) {
+  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_runpath.so"}, {}, "90003");
+}
+
+TEST(Search, EnvironmentForOpenedBySoname) {
+  ExpectSameLibrary({kOpener, "soname"}, {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}, "90004");
+}
+
+TEST(Search, AlreadyLoadedBeforeTheEnvironment) {
+  const Outcome outcome = RunProgram({kOpener, "preloaded", Genuine("by_rpath")},
+                                     Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}));
+  EXPECT_EQ(VersionIn(outcome), "version=90002\n");
+}
+
+TEST(Search, NamedByTheUserBeforeAllOthers) {
+  const Outcome outcome = RunProgram({kOpener, "preloaded", Genuine("by_rpath")},
+                                     Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"},
+                                                {"UCUDNN_REAL_CUDNN", Genuine("configured")}}));
+  EXPECT_EQ(VersionIn(outcome), "version=90001\n");
+  EXPECT_EQ(outcome.err, "");
+}
+
+// What cannot be the genuine library: one warning that names it and why, and the search goes on.
+class NamedInVain : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
+
+TEST_P(NamedInVain, WarnsOnceAndSearchesOn) {
+  const auto& [path, reason] = GetParam();
+  const Outcome outcome = RunProgram(
+      {kOpener, "threads"},
+      Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"}, {"UCUDNN_REAL_CUDNN", path}}));
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(VersionIn(outcome).rfind("version=90004\n", 0), 0u) << outcome.out << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("UCUDNN_REAL_CUDNN is ignored: " + path), std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Search, NamedInVain,
+    ::testing::Values(std::pair(kRoot + "/nowhere/libcudnn.so.9", "no such file"),
+                      std::pair(std::string("/tmp"), "is a folder"),
+                      std::pair(std::string("/etc/passwd"), "is not a shared library"),
+                      std::pair(kDropin, "is ucudnn's own drop-in"),
+                      std::pair(std::string(DROPIN), "is a copy of ucudnn's drop-in"),
+                      std::pair(std::string(LIBUCUDNN), "is not cuDNN 9"),
+                      std::pair(std::string("/dev/null"), "is not a regular file")));
+
+TEST(Search, SplitLibraryWithoutItsPartsIsRefused) {
+  const std::string folder = kRoot + "/parts_missing";
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(REAL_CUDNN, folder + "/libcudnn.so.9",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Outcome outcome = RunProgram({kOpener, "soname"},
+                                     Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"},
+                                                {"UCUDNN_REAL_CUDNN", folder + "/libcudnn.so.9"}}));
+  EXPECT_EQ(VersionIn(outcome), "version=90004\n");
+  EXPECT_NE(outcome.err.find("lacks libcudnn_graph.so.9"), std::string::npos) << outcome.err;
+}
+
+TEST(Search, FilesLinkedOneByOneIntoAFolder) {
+  // As build systems and environments with a content store lay packages out.
+  const std::string folder = kRoot + "/links";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/store");
+  for (const auto& entry : std::filesystem::directory_iterator(REAL_FOLDER)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("libcudnn_")) continue;
+    std::filesystem::create_symlink(entry.path(), folder + "/" + name);
+  }
+  std::filesystem::copy_file(REAL_CUDNN, folder + "/store/content");
+  std::filesystem::create_symlink(folder + "/store/content", folder + "/libcudnn.so.9");
+  const Outcome outcome =
+      RunProgram({kRoot + "/answers"},
+                 {{"LD_PRELOAD", DROPIN}, {"UCUDNN_REAL_CUDNN", folder + "/libcudnn.so.9"}});
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out.find("descriptor=0 5 6 7 8"), std::string::npos) << outcome.out;
+}
+
+TEST(Search, NoGenuineCudnnAnywhere) {
+  const Outcome outcome =
+      RunProgram({kRoot + "/answers"},
+                 {{"LD_PRELOAD", std::string(DROPIN) + ":" + kRoot + "/libhide_cudnn.so"}});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "status=1001\nsize=0\npointer=CUDNN_STATUS_NOT_INITIALIZED\n"
+            "void=no genuine cuDNN 9 was found (set UCUDNN_REAL_CUDNN)\n"
+            "descriptor=1001 0 0 0 0\n");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("no genuine cuDNN 9 was found"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("set UCUDNN_REAL_CUDNN"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(std::string(REAL_FOLDER) + "/libcudnn.so.9"), std::string::npos)
+      << outcome.err;
+}
+
+TEST(Search, MissingFunctionsAnswerByKind) {
+  const Outcome outcome = RunProgram(
+      {kRoot + "/answers"}, {{"LD_PRELOAD", DROPIN}, {"UCUDNN_REAL_CUDNN", Genuine("hollow")}});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "status=3000\nsize=0\npointer=null\nvoid=untouched\ndescriptor=3000 0 0 0 0\n");
+  EXPECT_EQ(outcome.err, "");
+}
+
+}  // namespace
+}  // namespace ucudnn::testing

@@ -1,0 +1,127 @@
+// What the two libraries show to the loader: nothing but what they must, and nothing that keeps a
+// program without CUDA from starting.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <sstream>
+
+#include "tests/integration/loader/process.h"
+
+namespace ucudnn::testing {
+namespace {
+
+using Names = std::set<std::string>;
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Values of the dynamic section's entries of one tag, such as "NEEDED".
+Names DynamicValues(const std::string& library, const std::string& tag) {
+  Names values;
+  for (const std::string& line : Lines(RunProgram({READELF, "-dW", library}).out)) {
+    const size_t open = line.find('[');
+    const size_t close = line.rfind(']');
+    if (line.find("(" + tag + ")") != std::string::npos && close != std::string::npos) {
+      values.insert(line.substr(open + 1, close - open - 1));
+    }
+  }
+  return values;
+}
+
+// Exported functions and data as "name@@node"; version nodes themselves left out.
+Names Exports(const std::string& library) {
+  Names names;
+  for (const std::string& line : Lines(RunProgram({NM, "-D", "--defined-only", library}).out)) {
+    std::istringstream words(line);
+    std::string address, kind, name;
+    words >> address >> kind >> name;
+    if (kind != "A") names.insert(name);
+  }
+  return names;
+}
+
+#define EXPORT(index, name, kind) #name "@@libcudnn.so.9",
+const Names kListed = {
+#include "exports.inc"
+};
+#undef EXPORT
+
+TEST(Shape, DropinNeedsOnlyLibucudnnAndGlibc) {
+  const Names allowed = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libucudnn.so.1"};
+  const Names needed = DynamicValues(DROPIN, "NEEDED");
+  EXPECT_TRUE(needed.contains("libucudnn.so.1"));
+  EXPECT_TRUE(std::includes(allowed.begin(), allowed.end(), needed.begin(), needed.end()));
+}
+
+TEST(Shape, LibucudnnNeedsOnlyGlibc) {
+  const Names allowed = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"};
+  const Names needed = DynamicValues(LIBUCUDNN, "NEEDED");
+  EXPECT_TRUE(needed.contains("libc.so.6"));
+  EXPECT_TRUE(std::includes(allowed.begin(), allowed.end(), needed.begin(), needed.end()));
+}
+
+TEST(Shape, NamesAndRunPathsAreThoseOfTheInstallTree) {
+  EXPECT_EQ(DynamicValues(DROPIN, "SONAME"), Names{"libcudnn.so.9"});
+  EXPECT_EQ(DynamicValues(DROPIN, "RUNPATH"), Names{"$ORIGIN/.."});
+  EXPECT_EQ(DynamicValues(LIBUCUDNN, "SONAME"), Names{"libucudnn.so.1"});
+}
+
+TEST(Shape, DropinRunsNothingWhenLoaded) {
+  const std::string dynamic = RunProgram({READELF, "-dW", DROPIN}).out;
+  ASSERT_NE(dynamic.find("(SONAME)"), std::string::npos);
+  EXPECT_EQ(dynamic.find("INIT"), std::string::npos) << dynamic;
+}
+
+TEST(Shape, DropinExportsExactlyTheListUnderCudnnsNode) { EXPECT_EQ(Exports(DROPIN), kListed); }
+
+TEST(Shape, DropinExportsWhatTheRealLibraryExports) {
+  EXPECT_EQ(Exports(DROPIN), Exports(REAL_CUDNN));
+}
+
+TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
+  const Names exports = Exports(LIBUCUDNN);
+  EXPECT_TRUE(exports.contains("ucudnnPrivateFillDropin@@libucudnn.so.1"));
+  for (const std::string& name : exports) EXPECT_TRUE(name.starts_with("ucudnn")) << name;
+}
+
+TEST(Shape, ProgramsWithoutCudaRunUndisturbed) {
+  const std::vector<std::vector<std::string>> programs = {
+      {"/bin/true"},
+      {"/bin/sh", "-c", "echo a | cat"},
+      {"/usr/bin/env", "bash", "-c", "exit 7"},
+      {"/usr/bin/env", "python3", "-c", "import os, subprocess; print(sum(range(10)))"}};
+  for (const auto& program : programs) {
+    const Outcome alone = RunProgram(program);
+    const Outcome preloaded = RunProgram(program, {{"LD_PRELOAD", DROPIN}});
+    EXPECT_EQ(preloaded.exit_code, alone.exit_code) << program.back();
+    EXPECT_EQ(preloaded.out, alone.out);
+    EXPECT_EQ(preloaded.err, alone.err);
+  }
+}
+
+TEST(Shape, LoadingCostsLittle) {
+  using Clock = std::chrono::steady_clock;
+  const auto milliseconds = [](const std::map<std::string, std::string>& environment) {
+    const Clock::time_point start = Clock::now();
+    RunProgram({"/bin/true"}, environment);
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  double alone = 1e9;
+  double preloaded = 1e9;
+  for (int i = 0; i < 40; ++i) {
+    alone = std::min(alone, milliseconds({}));
+    preloaded = std::min(preloaded, milliseconds({{"LD_PRELOAD", DROPIN}}));
+  }
+  RecordProperty("milliseconds_per_process", std::to_string(preloaded - alone));
+  // Mapping and relocating two libraries; anything done in a constructor would show.
+  EXPECT_LT(preloaded - alone, 5.0);
+}
+
+}  // namespace
+}  // namespace ucudnn::testing
