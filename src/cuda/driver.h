@@ -1,0 +1,43 @@
+// The CUDA driver as ucudnn uses it: a table of functions found at run time in libcuda.so.1, so that the
+// library loads into processes without CUDA. Thread-safe; read-only after the first call of GetDriver.
+#pragma once
+
+#include <cuda.h>
+
+#define UCUDNN_DRIVER_FUNCTIONS(F)     \
+  F(cuCtxGetCurrent)                   \
+  F(cuCtxGetDevice)                    \
+  F(cuCtxPopCurrent)                   \
+  F(cuCtxPushCurrent)                  \
+  F(cuDeviceGetName)                   \
+  F(cuDriverGetVersion)                \
+  F(cuEventCreate)                     \
+  F(cuEventDestroy)                    \
+  F(cuEventElapsedTime)                \
+  F(cuEventRecord)                     \
+  F(cuEventSynchronize)                \
+  F(cuGetErrorName)                    \
+  F(cuMemAlloc)                        \
+  F(cuMemFree)                         \
+  F(cuMemcpyHtoDAsync)                 \
+  F(cuMemsetD8Async)                   \
+  F(cuStreamCreate)                    \
+  F(cuStreamDestroy)                   \
+  F(cuStreamGetCtx)                    \
+  F(cuStreamIsCapturing)               \
+  F(cuStreamSynchronize)               \
+  F(cuThreadExchangeStreamCaptureMode)
+
+namespace ucudnn::cuda {
+
+struct Driver {
+// The header maps some names to versioned ones (cuMemAlloc to cuMemAlloc_v2); members follow it.
+#define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
+  UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
+#undef UCUDNN_MEMBER
+};
+
+// Null when there is no driver, or it lacks a function (one warning says which).
+const Driver* GetDriver();
+
+}  // namespace ucudnn::cuda

@@ -1,0 +1,97 @@
+// Owned driver objects: context scope, device memory, stream, event. Each needs its context current
+// from construction to destruction. Thread-compatible. Errors carry the driver's name of the error.
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+
+namespace ucudnn::cuda {
+
+// Makes `context` current for a scope; costs nothing when it already is. A null context is left alone.
+class ContextScope {
+ public:
+  ContextScope(const Driver& driver, CUcontext context);
+  ~ContextScope();
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+};
+
+// Lets this thread allocate and synchronise while other threads capture: their capture stays valid.
+class RelaxedCaptureScope {
+ public:
+  explicit RelaxedCaptureScope(const Driver& driver);
+  ~RelaxedCaptureScope();
+  RelaxedCaptureScope(const RelaxedCaptureScope&) = delete;
+  RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(const Driver& driver) : driver_(driver) {}
+  ~DeviceBuffer();
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  // At least `bytes`; what was held before is freed first. 0 bytes hold nothing.
+  Status Reserve(size_t bytes);
+  void* data() const { return reinterpret_cast<void*>(address_); }
+  CUdeviceptr address() const { return address_; }
+  size_t size() const { return size_; }
+
+ private:
+  const Driver& driver_;
+  CUdeviceptr address_ = 0;
+  size_t size_ = 0;
+};
+
+// A stream that never waits for the legacy default stream, nor that for it.
+class Stream {
+ public:
+  explicit Stream(const Driver& driver) : driver_(driver) {}
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Status Create();
+  Status Synchronize();
+  CUstream get() const { return stream_; }
+
+ private:
+  const Driver& driver_;
+  CUstream stream_ = nullptr;
+};
+
+class Event {
+ public:
+  explicit Event(const Driver& driver) : driver_(driver) {}
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  Status Create();
+  Status Record(CUstream stream);
+  // Milliseconds from `begin` to this event; waits for this event.
+  Result<double> MillisecondsSince(const Event& begin);
+
+ private:
+  const Driver& driver_;
+  CUevent event_ = nullptr;
+};
+
+// True while `stream` records a CUDA graph. The legacy default stream cannot be captured.
+bool IsCapturing(const Driver& driver, CUstream stream);
+
+// `result` as a Status that names `action`.
+Status DriverStatus(const Driver& driver, CUresult result, const char* action);
+
+}  // namespace ucudnn::cuda

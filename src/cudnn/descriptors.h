@@ -1,0 +1,45 @@
+// Between cuDNN's descriptors and ConvolutionProblem. Thread-safe as far as cuDNN's descriptors are.
+#pragma once
+
+#include "base/status.h"
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+#include "cudnn/legacy_call.h"
+
+namespace ucudnn::cudnn {
+
+// cuDNN's own promise to its legacy engines: device pointers as cudaMalloc returns them, at the least
+// aligned for 16-byte loads.
+constexpr int kLegacyAlignment = 16;
+
+// Reads what `descriptors` describe. Null on success; else why ucudnn leaves such a call alone (static
+// text). Runs at every call: no allocation.
+const char* ReadProblem(const Functions& functions, Operation operation,
+                        const Descriptors& descriptors, ConvolutionProblem& problem);
+
+// Descriptors of a problem that ucudnn owns. Movable; destroyed through the genuine library.
+class OwnedDescriptors {
+ public:
+  explicit OwnedDescriptors(const Functions& functions) : functions_(&functions) {}
+  ~OwnedDescriptors();
+  OwnedDescriptors(OwnedDescriptors&& other) noexcept;
+  OwnedDescriptors& operator=(OwnedDescriptors&&) = delete;
+
+  // All four descriptors of `problem`, whose n is the (micro-)batch. Called once.
+  Status Create(const ConvolutionProblem& problem);
+  // The x and y tensor descriptors alone; filter and convolution stay null.
+  Status CreateTensors(const ConvolutionProblem& problem);
+
+  const Descriptors& get() const { return descriptors_; }
+
+ private:
+  const Functions* functions_;
+  Descriptors descriptors_;
+};
+
+// Bytes from the first to behind the last element of the image, filter or output tensor.
+size_t ImageBytes(const ConvolutionProblem& problem);
+size_t FilterBytes(const ConvolutionProblem& problem);
+size_t OutputBytes(const ConvolutionProblem& problem);
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,74 @@
+// The functions of the genuine cuDNN that ucudnn calls, found at run time. Thread-safe; read-only after
+// loading. A table is a plain value, so that tests can replace single functions.
+#pragma once
+
+#include <cudnn.h>
+
+#include "base/status.h"
+
+#define UCUDNN_CUDNN_FUNCTIONS(F)                   \
+  F(cudnnConvolutionBackwardData)                   \
+  F(cudnnConvolutionBackwardFilter)                 \
+  F(cudnnConvolutionBiasActivationForward)          \
+  F(cudnnConvolutionForward)                        \
+  F(cudnnCreate)                                    \
+  F(cudnnCreateConvolutionDescriptor)               \
+  F(cudnnCreateFilterDescriptor)                    \
+  F(cudnnCreateTensorDescriptor)                    \
+  F(cudnnDestroy)                                   \
+  F(cudnnDestroyConvolutionDescriptor)              \
+  F(cudnnDestroyFilterDescriptor)                   \
+  F(cudnnDestroyTensorDescriptor)                   \
+  F(cudnnFindConvolutionBackwardDataAlgorithm)      \
+  F(cudnnFindConvolutionBackwardDataAlgorithmEx)    \
+  F(cudnnFindConvolutionBackwardFilterAlgorithm)    \
+  F(cudnnFindConvolutionBackwardFilterAlgorithmEx)  \
+  F(cudnnFindConvolutionForwardAlgorithm)           \
+  F(cudnnFindConvolutionForwardAlgorithmEx)         \
+  F(cudnnGetActivationDescriptor)                   \
+  F(cudnnGetConvolutionBackwardDataAlgorithm_v7)    \
+  F(cudnnGetConvolutionBackwardDataWorkspaceSize)   \
+  F(cudnnGetConvolutionBackwardFilterAlgorithm_v7)  \
+  F(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+  F(cudnnGetConvolutionForwardAlgorithm_v7)         \
+  F(cudnnGetConvolutionForwardWorkspaceSize)        \
+  F(cudnnGetConvolutionGroupCount)                  \
+  F(cudnnGetConvolutionMathType)                    \
+  F(cudnnGetConvolutionNdDescriptor)                \
+  F(cudnnGetErrorString)                            \
+  F(cudnnGetFilterNdDescriptor)                     \
+  F(cudnnGetStream)                                 \
+  F(cudnnGetTensorNdDescriptor)                     \
+  F(cudnnGetVersion)                                \
+  F(cudnnSetConvolutionGroupCount)                  \
+  F(cudnnSetConvolutionMathType)                    \
+  F(cudnnSetConvolutionNdDescriptor)                \
+  F(cudnnSetFilterNdDescriptor)                     \
+  F(cudnnSetStream)                                 \
+  F(cudnnSetTensorNdDescriptor)
+
+namespace ucudnn::cudnn {
+
+struct Functions {
+#define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
+  UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
+#undef UCUDNN_MEMBER
+};
+
+// Fills `functions` through `symbol` (name to address, null when absent); an error names what is missing.
+template <typename Symbol>
+Status LoadFunctions(Symbol symbol, Functions& functions) {
+  const char* missing = nullptr;
+#define UCUDNN_LOAD(name)                                             \
+  functions.name = reinterpret_cast<decltype(&::name)>(symbol(#name)); \
+  if (functions.name == nullptr) missing = #name;
+  UCUDNN_CUDNN_FUNCTIONS(UCUDNN_LOAD)
+#undef UCUDNN_LOAD
+  if (missing != nullptr) return Status::Error(std::string("the genuine cuDNN lacks ") + missing);
+  return Status::Ok();
+}
+
+// `status` as a Status that names `action`.
+Status CudnnStatus(const Functions& functions, cudnnStatus_t status, const char* action);
+
+}  // namespace ucudnn::cudnn

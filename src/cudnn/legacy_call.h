@@ -1,0 +1,90 @@
+// One call of the legacy convolution API, the same for all operations, and the genuine library's answer to
+// it. Plain values; the functions are thread-safe as far as cuDNN is.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn {
+
+// x, w and y are the image, filter and output tensors of the convolution in every operation (gradients
+// where the operation has gradients): backward_data writes x, backward_filter writes w.
+struct Descriptors {
+  cudnnTensorDescriptor_t x = nullptr;
+  cudnnFilterDescriptor_t w = nullptr;
+  cudnnTensorDescriptor_t y = nullptr;
+  cudnnConvolutionDescriptor_t convolution = nullptr;
+};
+
+// What cudnnConvolutionBiasActivationForward takes beyond a forward convolution. z has the shape of y.
+struct BiasActivation {
+  const void* alpha2 = nullptr;
+  cudnnTensorDescriptor_t z_descriptor = nullptr;
+  const void* z = nullptr;
+  cudnnTensorDescriptor_t bias_descriptor = nullptr;
+  const void* bias = nullptr;
+  cudnnActivationDescriptor_t activation = nullptr;
+};
+
+struct LegacyCall {
+  Operation operation = Operation::kForward;
+  cudnnHandle_t handle = nullptr;
+  Descriptors descriptors;
+  const void* alpha = nullptr;
+  const void* beta = nullptr;  // unused with a bias
+  void* x = nullptr;
+  void* w = nullptr;
+  void* y = nullptr;
+  int algorithm = 0;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  const BiasActivation* bias = nullptr;  // set: cudnnConvolutionBiasActivationForward
+};
+
+// The genuine convolution of `call`.
+cudnnStatus_t Convolve(const Functions& functions, const LegacyCall& call);
+
+// The genuine cudnnGetConvolution*WorkspaceSize.
+cudnnStatus_t WorkspaceBytes(const Functions& functions, Operation operation, cudnnHandle_t handle,
+                             const Descriptors& descriptors, int algorithm, size_t* bytes);
+
+// One entry of cudnnConvolution*AlgoPerf_t, whatever the operation.
+struct AlgorithmPerformance {
+  int algorithm = 0;
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  float time_ms = -1;
+  size_t workspace_bytes = 0;
+  cudnnDeterminism_t determinism = CUDNN_NON_DETERMINISTIC;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+};
+
+// The genuine cudnnGetConvolution*Algorithm_v7: every algorithm it ranks, best first.
+cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cudnnHandle_t handle,
+                             const Descriptors& descriptors,
+                             std::vector<AlgorithmPerformance>& ranking);
+
+// The per-operation result arrays of cuDNN's Get and Find functions differ in the type of `algo` only.
+template <typename Performance>
+AlgorithmPerformance FromPerformance(const Performance& performance) {
+  return {static_cast<int>(performance.algo), performance.status,      performance.time,
+          performance.memory,                 performance.determinism, performance.mathType};
+}
+
+template <typename Performance>
+Performance ToPerformance(const AlgorithmPerformance& from) {
+  Performance performance = {};
+  performance.algo = static_cast<decltype(performance.algo)>(from.algorithm);
+  performance.status = from.status;
+  performance.time = from.time_ms;
+  performance.memory = from.workspace_bytes;
+  performance.determinism = from.determinism;
+  performance.mathType = from.math;
+  return performance;
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,168 @@
+#include "cudnn/legacy_engines.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cudnn/descriptors.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+constexpr float kOneFloat = 1, kZeroFloat = 0;
+constexpr double kOneDouble = 1, kZeroDouble = 0;
+
+class PreparedLegacyProblem : public PreparedProblem {
+ public:
+  PreparedLegacyProblem(const Functions& functions, cudnnHandle_t handle,
+                        const ConvolutionProblem& problem, OwnedDescriptors descriptors)
+      : functions_(functions),
+        handle_(handle),
+        problem_(problem),
+        descriptors_(std::move(descriptors)) {}
+
+  Result<std::vector<EngineChoice>> Engines() override {
+    std::vector<AlgorithmPerformance> ranking;
+    UCUDNN_RETURN_IF_ERROR(UseMath(problem_.math));
+    UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions_,
+                                       RankAlgorithms(functions_, problem_.operation, handle_,
+                                                      descriptors_.get(), ranking),
+                                       "asking for algorithms"));
+    std::vector<EngineChoice> choices;
+    for (const AlgorithmPerformance& ranked : ranking) {
+      if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
+      LegacyEngine engine{ranked.algorithm, std::nullopt};
+      const auto math = static_cast<MathType>(ranked.math);
+      if (math != problem_.math) engine.math = math;
+      EngineChoice choice{LegacyEngineName(engine),
+                          LegacyNumericClass(problem_.operation, ranked.algorithm),
+                          ranked.determinism == CUDNN_DETERMINISTIC, ranked.workspace_bytes};
+      const bool known = std::any_of(choices.begin(), choices.end(), [&](const EngineChoice& c) {
+        return c.engine == choice.engine;
+      });
+      if (known) continue;
+      // The size that execution checks, not only the heuristic's.
+      size_t bytes = 0;
+      UCUDNN_RETURN_IF_ERROR(UseMath(math));
+      if (WorkspaceBytes(functions_, problem_.operation, handle_, descriptors_.get(),
+                         ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
+        continue;
+      }
+      choice.workspace_bytes = std::max(choice.workspace_bytes, bytes);
+      choices.push_back(std::move(choice));
+    }
+    return choices;
+  }
+
+  Status Run(const EngineChoice& choice, const Buffers& buffers) override {
+    const std::optional<LegacyEngine> engine = ParseLegacyEngine(choice.engine);
+    if (!engine) return Status::Error("'" + choice.engine + "' is no legacy engine");
+    UCUDNN_RETURN_IF_ERROR(UseMath(engine->math.value_or(problem_.math)));
+    const bool wide = problem_.type == DataType::kDouble;
+    LegacyCall call;
+    call.operation = problem_.operation;
+    call.handle = handle_;
+    call.descriptors = descriptors_.get();
+    call.alpha = wide ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
+    call.beta = wide ? static_cast<const void*>(&kZeroDouble) : &kZeroFloat;
+    call.x = buffers.x;
+    call.w = buffers.w;
+    call.y = buffers.y;
+    call.algorithm = engine->algorithm;
+    call.workspace = buffers.workspace;
+    call.workspace_bytes = buffers.workspace_bytes;
+    return CudnnStatus(functions_, Convolve(functions_, call), "running an engine");
+  }
+
+ private:
+  Status UseMath(MathType math) {
+    return CudnnStatus(functions_,
+                       functions_.cudnnSetConvolutionMathType(descriptors_.get().convolution,
+                                                              static_cast<cudnnMathType_t>(math)),
+                       "setting the math type");
+  }
+
+  const Functions& functions_;
+  cudnnHandle_t handle_;
+  ConvolutionProblem problem_;
+  OwnedDescriptors descriptors_;
+};
+
+}  // namespace
+
+std::string LegacyEngineName(const LegacyEngine& engine) {
+  std::string name = "legacy:" + std::to_string(engine.algorithm);
+  if (engine.math) name += "[math=" + std::to_string(static_cast<int>(*engine.math)) + "]";
+  return name;
+}
+
+std::optional<LegacyEngine> ParseLegacyEngine(const std::string& text) {
+  int algorithm = 0, math = 0, end = 0;
+  if (std::sscanf(text.c_str(), "legacy:%2d%n[math=%1d]%n", &algorithm, &end, &math, &end) < 1) {
+    return std::nullopt;
+  }
+  LegacyEngine engine{algorithm, std::nullopt};
+  if (text.find('[') != std::string::npos) engine.math = static_cast<MathType>(math);
+  // Only what LegacyEngineName writes is a legacy engine.
+  if (LegacyEngineName(engine) != text || math > static_cast<int>(MathType::kFma)) {
+    return std::nullopt;
+  }
+  return engine;
+}
+
+planning::NumericClass LegacyNumericClass(Operation operation, int algorithm) {
+  using planning::NumericClass;
+  switch (operation) {
+    case Operation::kForward:
+      switch (algorithm) {
+        case CUDNN_CONVOLUTION_FWD_ALGO_FFT:
+        case CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING:
+          return NumericClass::kFft;
+        case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
+        case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED:
+          return NumericClass::kWinograd;
+      }
+      break;
+    case Operation::kBackwardData:
+      switch (algorithm) {
+        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT:
+        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING:
+          return NumericClass::kFft;
+        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD:
+        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED:
+          return NumericClass::kWinograd;
+      }
+      break;
+    case Operation::kBackwardFilter:
+      switch (algorithm) {
+        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT:
+        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING:
+          return NumericClass::kFft;
+        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD:
+        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED:
+          return NumericClass::kWinograd;
+      }
+      break;
+  }
+  return NumericClass::kDirect;
+}
+
+std::vector<planning::Candidate> LegacyCandidates(
+    Operation operation, const std::vector<MicroConfiguration>& measured) {
+  std::vector<planning::Candidate> candidates;
+  for (const MicroConfiguration& micro : measured) {
+    const std::optional<LegacyEngine> engine = ParseLegacyEngine(micro.engine);
+    if (!engine) continue;
+    candidates.push_back({micro, LegacyNumericClass(operation, engine->algorithm)});
+  }
+  return candidates;
+}
+
+Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(
+    const ConvolutionProblem& problem) {
+  OwnedDescriptors descriptors(functions_);
+  UCUDNN_RETURN_IF_ERROR(descriptors.Create(problem));
+  return std::unique_ptr<PreparedProblem>(
+      new PreparedLegacyProblem(functions_, handle_, problem, std::move(descriptors)));
+}
+
+}  // namespace ucudnn::cudnn

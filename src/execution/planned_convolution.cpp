@@ -1,0 +1,154 @@
+#include "execution/planned_convolution.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cudnn/legacy_engines.h"
+
+namespace ucudnn::execution {
+namespace {
+
+constexpr float kOneFloat = 1;
+constexpr double kOneDouble = 1;
+
+// cuDNN reads alpha and beta as double for double tensors, as float otherwise.
+bool IsZero(const void* scale, DataType type) {
+  return type == DataType::kDouble ? *static_cast<const double*>(scale) == 0
+                                   : *static_cast<const float*>(scale) == 0;
+}
+
+void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
+
+bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a), b_begin = reinterpret_cast<uintptr_t>(b);
+  return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+}
+
+Result<int> AlgorithmOf(const MicroConfiguration& micro) {
+  const std::optional<cudnn::LegacyEngine> engine = cudnn::ParseLegacyEngine(micro.engine);
+  if (!engine) return Status::Error("'" + micro.engine + "' is no legacy engine");
+  return engine->algorithm;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
+    const cudnn::Functions& functions, const ConvolutionProblem& problem,
+    const Configuration& configuration, const MicroConfiguration& undivided) {
+  std::unique_ptr<PlannedConvolution> plan(new PlannedConvolution(functions, problem));
+  if (configuration.Images() != problem.n || undivided.micro_batch != problem.n) {
+    return Status::Error("a configuration of " + std::to_string(configuration.Images()) +
+                         " images does not divide " + Describe(problem));
+  }
+  const size_t element = ElementBytes(problem.type);
+  for (const ucudnn::Run& run : configuration.runs) {
+    UCUDNN_ASSIGN_OR_RETURN(const int algorithm, AlgorithmOf(run.micro));
+    ConvolutionProblem piece = problem;
+    piece.n = run.micro.micro_batch;
+    cudnn::OwnedDescriptors tensors(functions);
+    UCUDNN_RETURN_IF_ERROR(tensors.CreateTensors(piece));
+    plan->parts_.push_back({algorithm, run.count, std::move(tensors),
+                            piece.n * static_cast<size_t>(problem.x_strides[0]) * element,
+                            piece.n * static_cast<size_t>(problem.y_strides[0]) * element,
+                            run.micro.workspace_bytes});
+  }
+  plan->pieces_ = configuration.Pieces();
+  plan->workspace_bytes_ = configuration.WorkspaceBytes();
+  UCUDNN_ASSIGN_OR_RETURN(plan->undivided_algorithm_, AlgorithmOf(undivided));
+  plan->undivided_bytes_ = undivided.workspace_bytes;
+  return plan;
+}
+
+bool PlannedConvolution::UsesOnly(int algorithm) const {
+  return undivided_algorithm_ == algorithm &&
+         std::all_of(parts_.begin(), parts_.end(),
+                     [&](const Part& part) { return part.algorithm == algorithm; });
+}
+
+// A second run over an output that pieces have already changed is right only when it neither reads
+// that output nor reads inputs from it.
+bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
+  const size_t x_bytes = cudnn::ImageBytes(problem_);
+  const size_t w_bytes = cudnn::FilterBytes(problem_);
+  const size_t y_bytes = cudnn::OutputBytes(problem_);
+  if (call.bias != nullptr) {
+    const bool reads_z = !IsZero(call.bias->alpha2, problem_.type);
+    if (reads_z && Overlap(call.bias->z, y_bytes, call.y, y_bytes)) return false;
+    if (Overlap(call.bias->bias, problem_.k * ElementBytes(problem_.type), call.y, y_bytes)) {
+      return false;
+    }
+  } else if (!IsZero(call.beta, problem_.type)) {
+    return false;
+  }
+  switch (problem_.operation) {
+    case Operation::kForward:
+      return !Overlap(call.y, y_bytes, call.x, x_bytes) &&
+             !Overlap(call.y, y_bytes, call.w, w_bytes);
+    case Operation::kBackwardData:
+      return !Overlap(call.x, x_bytes, call.y, y_bytes) &&
+             !Overlap(call.x, x_bytes, call.w, w_bytes);
+    case Operation::kBackwardFilter:
+      return !Overlap(call.w, w_bytes, call.x, x_bytes) &&
+             !Overlap(call.w, w_bytes, call.y, y_bytes);
+  }
+  return false;
+}
+
+cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& outcome) const {
+  const bool usable = call.workspace != nullptr || workspace_bytes_ == 0;
+  if (!usable || call.workspace_bytes < workspace_bytes_) {
+    outcome = Outcome::kNotAttempted;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  cudnn::LegacyCall piece = call;
+  cudnn::BiasActivation bias;
+  if (call.bias != nullptr) {
+    bias = *call.bias;
+    piece.bias = &bias;
+  }
+  int done = 0;
+  for (const Part& part : parts_) {
+    piece.algorithm = part.algorithm;
+    piece.descriptors.x = part.tensors.get().x;
+    piece.descriptors.y = part.tensors.get().y;
+    piece.workspace_bytes = part.workspace_bytes;
+    bias.z_descriptor = part.tensors.get().y;
+    for (int i = 0; i < part.count; ++i) {
+      if (const cudnnStatus_t status = Convolve(functions_, piece);
+          status != CUDNN_STATUS_SUCCESS) {
+        if (done == 0 || MayRerun(call)) return RunUndivided(call, outcome);
+        outcome = Outcome::kFailed;
+        return status;
+      }
+      ++done;
+      piece.x = Advance(piece.x, part.x_bytes);
+      piece.y = Advance(piece.y, part.y_bytes);
+      if (call.bias != nullptr) {
+        bias.z = static_cast<const char*>(bias.z) + part.y_bytes;
+      }
+      // Gradients of the filter add up: the caller's beta holds for the first piece only.
+      if (problem_.operation == Operation::kBackwardFilter) {
+        piece.beta = problem_.type == DataType::kDouble ? static_cast<const void*>(&kOneDouble)
+                                                        : &kOneFloat;
+      }
+    }
+  }
+  outcome = Outcome::kPlanned;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t PlannedConvolution::RunUndivided(const cudnn::LegacyCall& call,
+                                               Outcome& outcome) const {
+  const bool usable = call.workspace != nullptr || undivided_bytes_ == 0;
+  if (!usable || call.workspace_bytes < undivided_bytes_) {
+    outcome = Outcome::kNotAttempted;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  cudnn::LegacyCall whole = call;
+  whole.algorithm = undivided_algorithm_;
+  whole.workspace_bytes = undivided_bytes_;
+  outcome = Outcome::kUndivided;
+  return Convolve(functions_, whole);
+}
+
+}  // namespace ucudnn::execution

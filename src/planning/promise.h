@@ -1,0 +1,52 @@
+// Promises: what ucudnn tells a caller about a kernel (engine, workspace, determinism), and how it
+// is kept. Pure functions over measurements; DESIGN's invariant 2.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "convolution/configuration.h"
+
+namespace ucudnn::planning {
+
+// The kind of arithmetic behind an engine. FFT and Winograd round differently from a direct sum, so
+// a caller who asked for a direct engine never gets them.
+enum class NumericClass { kDirect, kFft, kWinograd };
+
+struct Candidate {
+  MicroConfiguration micro;
+  NumericClass numeric = NumericClass::kDirect;
+};
+
+// Within `workspace_bytes`, `plan` computes the kernel; so does `undivided`, in one piece: what
+// runs when the plan may not (a fault, a capturing stream). Both are at least as deterministic and
+// as exact as `reported`, the engine of the plan's largest piece.
+struct Promise {
+  MicroConfiguration
+      reported;  // engine and determinism reported; micro_batch n, the plan's total time
+  size_t workspace_bytes = 0;  // what is reported, and all that is ever used
+  Configuration plan;
+  MicroConfiguration undivided;
+};
+
+struct PromiseRequest {
+  int n = 0;     // mini-batch
+  int step = 1;  // legal batch boundaries
+  bool may_divide = true;
+  size_t limit_bytes = 0;      // no promise exceeds it
+  bool deterministic = false;  // only deterministic engines
+  // Set: the caller chose an engine of this class; only direct engines and this class may serve.
+  std::optional<NumericClass> chosen;
+};
+
+// A running process divides only for a measured gain over the fastest undivided engine that fits.
+constexpr double kHysteresis = 0.03;
+
+// The fastest promise; none when no engine runs undivided within the limit (then the genuine need
+// must be promised).
+std::optional<Promise> MakePromise(std::span<const Candidate> measured,
+                                   const PromiseRequest& request);
+
+}  // namespace ucudnn::planning

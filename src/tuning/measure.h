@@ -1,0 +1,36 @@
+// Measuring engines on a device: on a stream, a handle and memory of ours, all given back before
+// returning. The caller's buffers are neither read nor written.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/problem.h"
+#include "cuda/resources.h"
+#include "cudnn/functions.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::tuning {
+
+// Where to measure. Thread-safe as far as the driver and cuDNN are.
+struct Device {
+  const cuda::Driver* driver = nullptr;
+  const cudnn::Functions* functions = nullptr;
+  CUcontext context = nullptr;
+  planning::Platform platform;
+};
+
+// What the driver and cuDNN say of the device of the current context.
+Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
+                                            const cudnn::Functions& functions);
+
+// Called with all measurements of one micro-batch as soon as they are complete.
+using OnMeasured = std::function<void(int micro_batch, const std::vector<planning::Measurement>&)>;
+
+// Measures every engine of `problem` at each of `sizes` images: the median of repeated runs. An engine
+// that fails or finds no memory is left out. An error when nothing could be measured at all.
+Status MeasureEngines(const Device& device, const ConvolutionProblem& problem,
+                      const std::vector<int>& sizes, const OnMeasured& on_measured);
+
+}  // namespace ucudnn::tuning
