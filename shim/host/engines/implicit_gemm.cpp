@@ -162,6 +162,7 @@ class GatheringProduct {
     const int64_t result_stride = forward_ ? filter_strides_.k : filter_strides_.c;
     const int64_t source_stride = forward_ ? filter_strides_.c : filter_strides_.k;
     std::vector<int64_t> offsets(part);
+    std::vector<T> one_channel(part);
     for (int64_t i = 0; i < part; ++i) {
       const PatchRow& row = rows[first + i];
       offsets[i] = row.channel * source_stride + row.d->filter_position * filter_strides_.d +
@@ -170,8 +171,8 @@ class GatheringProduct {
     }
     for (int64_t channel = 0; channel < channels; ++channel) {
       const T* from = filter + channel * result_stride;
-      Acc* to = packed + channel * part;
-      for (int64_t i = 0; i < part; ++i) to[i] = Load(from[offsets[i]]);
+      for (int64_t i = 0; i < part; ++i) one_channel[i] = from[offsets[i]];
+      LoadRun(one_channel.data(), 1, packed + channel * part, part);
     }
   }
 
@@ -216,6 +217,7 @@ class GatheringProduct {
 template <class T>
 class FilterProduct {
   using Acc = Accumulator<T>;
+  static constexpr int64_t kSmallImage = 96;  // pixels
 
  public:
   FilterProduct(const ConvolutionShape& shape, Acc alpha, const T* x, const T* y, Acc beta, T* w)
@@ -226,6 +228,10 @@ class FilterProduct {
         y_strides_(shape.y_strides),
         columns_(shape.filter_nhwc && x_strides_[1] == 1 && channels_ > 1),
         y_columns_(y_strides_[1] == 1 && filters_ > 1),
+        y_in_place_(std::is_same_v<T, Acc> && y_strides_[4] == 1 && y_strides_[3] == shape.y[2] &&
+                    y_strides_[2] == shape.y[1] * shape.y[2] &&
+                    shape.y[0] * y_strides_[2] >= kSmallImage &&
+                    y_strides_[1] >= shape.y[0] * y_strides_[2]),
         patches_of_x_(ForwardGeometry(shape)),
         pixels_of_y_(IdentityGeometry(shape)),
         // In the order of w's memory, so that a tile's rows are stored as runs.
@@ -245,10 +251,10 @@ class FilterProduct {
     const int64_t filter_tiles = Parts(filters_, filters);
     const int64_t width_tiles = Parts(depth, width);
     const int64_t image = patches_of_x_.PixelsPerImage();
-    const int64_t limit =
-        std::min(Scratch<Acc>::kOperand / filters, Scratch<Acc>::kPatches / width);
+    int64_t limit = Scratch<Acc>::kPatches / width;
+    if (!y_in_place_) limit = std::min(limit, Scratch<Acc>::kOperand / filters);
     // Small images are put together so that the products are deep enough to be worth packing for.
-    const int64_t batch = image >= 96 ? image : image * patches_of_x_.images;
+    const int64_t batch = image >= kSmallImage ? image : image * patches_of_x_.images;
     const int64_t pixels = Part(batch, limit);
     return ParallelFor(groups_ * filter_tiles * width_tiles, [&](int64_t task) {
       Tile tile;
@@ -274,7 +280,8 @@ class FilterProduct {
     const PatchSource<T> y{y_ + tile.group * filters_ * y_strides_[1], y_strides_};
     const int64_t end_row = tile.first_row + tile.width;
     const int64_t end_filter = tile.first_filter + tile.filters;
-    const int64_t total = patches_of_x_.PixelsPerImage() * patches_of_x_.images;
+    const int64_t image = patches_of_x_.PixelsPerImage();
+    const int64_t total = image * patches_of_x_.images;
     std::fill(scratch.result, scratch.result + tile.filters * tile.width, Acc{0});
     for (int64_t start = 0; start < total; start += batch) {
       for (int64_t first = start; first < start + batch; first += pixels) {
@@ -287,16 +294,25 @@ class FilterProduct {
           GatherRows(patches_of_x_, x_rows_, tile.first_row, end_row, runs, x, scratch.patches,
                      part);
         }
-        if (y_columns_) {
+        const Acc* operand = scratch.operand;
+        int64_t operand_ld = y_columns_ ? tile.filters : part;
+        if (y_in_place_) {
+          if constexpr (std::is_same_v<T, Acc>) {
+            const int64_t n = first / image;
+            operand = y.data + n * y_strides_[0] + tile.first_filter * y_strides_[1] +
+                      (first - n * image);
+            operand_ld = y_strides_[1];
+          }
+        } else if (y_columns_) {
           GatherColumns(pixels_of_y_, y_rows_, tile.first_filter, end_filter, runs, y,
                         scratch.operand, tile.filters);
         } else {
           GatherRows(pixels_of_y_, y_rows_, tile.first_filter, end_filter, runs, y, scratch.operand,
                      part);
         }
-        if (!Gemm(y_columns_, !columns_, tile.filters, tile.width, part, scratch.operand,
-                  y_columns_ ? tile.filters : part, scratch.patches, columns_ ? tile.width : part,
-                  Acc{1}, scratch.result, tile.width)) {
+        if (!Gemm(y_columns_ && !y_in_place_, !columns_, tile.filters, tile.width, part, operand,
+                  operand_ld, scratch.patches, columns_ ? tile.width : part, Acc{1}, scratch.result,
+                  tile.width)) {
           return false;
         }
       }
@@ -313,6 +329,7 @@ class FilterProduct {
   const int64_t channels_, filters_, groups_;
   const std::array<int64_t, 5> x_strides_, y_strides_;
   const bool columns_, y_columns_;
+  const bool y_in_place_;  // fp32 planes without gaps are multiplied where they lie
   const PatchGeometry patches_of_x_, pixels_of_y_;
   const std::vector<PatchRow> x_rows_, y_rows_;
   const Acc alpha_, beta_;

@@ -191,8 +191,13 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
     if (is_first || is_last) operand.copy.user_strides = operand.copy.dense_strides;
     operand.staged = type_ != DataType::kFloat;
   }
+  Operand& filter = operands_[1];
+  if (variant == OnednnVariant::kWinograd && shape.filter_nhwc) {
+    // oneDNN transforms filters from and to k, c, h, w only.
+    filter.staged = true;
+    filter.copy.dense_strides = DenseStrides(extents[1], false);
+  }
   if (shape.flip) {
-    Operand& filter = operands_[1];
     filter.staged = true;
     for (int axis = 0; axis < 3; ++axis) {
       int64_t& stride = filter.copy.user_strides[axis + 2];
