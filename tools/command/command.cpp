@@ -1,0 +1,108 @@
+#include "command/command.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string_view>
+
+namespace ucudnn::command {
+namespace {
+
+class HelpText : public CLI::Formatter {
+ public:
+  explicit HelpText(std::string usage) : usage_(std::move(usage)) { column_width(34); }
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: ucudnn " + usage_ + "\n";
+  }
+
+ private:
+  std::string usage_;
+};
+
+// What the table says of a variable that no value is accepted for yet.
+constexpr std::string_view kNothing = "nothing yet";
+
+std::string FullName(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return app.get_name();
+  return FullName(*app.get_parent()) + " " + app.get_name();
+}
+
+}  // namespace
+
+CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
+                        const std::string& help) {
+  CLI::App* app = parent.add_subcommand(name, help);
+  app->formatter(std::make_shared<HelpText>(usage));
+  app->get_help_ptr()->description("print this text");
+  return app;
+}
+
+Command AddNotBuilt(CLI::App& parent, const std::string& name) {
+  CLI::App* app = parent.add_subcommand(name)->group("")->allow_extras();
+  app->set_help_flag();
+  return {app, [app](const ProgramWords&) {
+            return Refuse(*app, "not available in this version of ucudnn");
+          }};
+}
+
+int Refuse(const CLI::App& app, const std::string& message) {
+  std::string line = FullName(app) + ": " + message;
+  // One line, whatever a file name or a library's message contains.
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::cerr << line << "\n";
+  return kBadUsage;
+}
+
+void VariableOptions::Add(CLI::App& app, const Variable& variable) {
+  Given& given = given_.emplace_back();
+  given.variable = &variable;
+  const std::string flag = std::string("--") + variable.flag;
+  if (variable.is_switch) {
+    given.text = "1";
+    given.option = app.add_flag(flag, variable.help);
+  } else {
+    given.option = app.add_option(flag, given.text,
+                                  std::string(variable.help) + " (" + variable.accepted + ")");
+    given.option->type_name("VALUE");
+  }
+  if (variable.accepted == kNothing) given.option->group("");
+}
+
+void VariableOptions::AddTo(CLI::App& app) {
+  for (const Variable& variable : Variables()) {
+    if (variable.flag != nullptr) Add(app, variable);
+  }
+}
+
+void VariableOptions::AddTo(CLI::App& app, const std::string& name) {
+  for (const Variable& variable : Variables()) {
+    if (variable.name == name) Add(app, variable);
+  }
+}
+
+Status VariableOptions::Check() const {
+  Options options;
+  for (const Given& given : given_) {
+    if (given.option->count() == 0) continue;
+    // An empty variable counts as unset, so an empty option would be ignored.
+    const Status status =
+        given.text.empty() ? Status::Error("is empty") : given.variable->apply(given.text, options);
+    if (status.ok()) continue;
+    const std::string shown = std::string("--") + given.variable->flag +
+                              (given.variable->is_switch ? std::string() : " '" + given.text + "'");
+    return Status::Error(shown + ": " + status.message() +
+                         (given.variable->accepted == kNothing
+                              ? std::string()
+                              : std::string(" (accepted: ") + given.variable->accepted + ")"));
+  }
+  return Status::Ok();
+}
+
+void VariableOptions::Export() const {
+  for (const Given& given : given_) {
+    if (given.option->count() > 0) setenv(given.variable->name, given.text.c_str(), 1);
+  }
+}
+
+}  // namespace ucudnn::command

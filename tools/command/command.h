@@ -1,0 +1,67 @@
+// What the subcommands of `ucudnn` share: how they join the command line, how they refuse, and the
+// options that stand for UCUDNN_ variables. Used from main's thread only.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+
+namespace ucudnn::command {
+
+constexpr int kBadUsage = 2;
+
+// The words behind `--`.
+using ProgramWords = std::vector<std::string>;
+
+// A subcommand, parsed when `app->parsed()`; `run` returns the exit code.
+struct Command {
+  CLI::App* app;
+  std::function<int(const ProgramWords& program)> run;
+};
+
+Command AddRun(CLI::App& ucudnn);
+Command AddBench(CLI::App& ucudnn);
+Command AddCache(CLI::App& ucudnn);
+Command AddDoctor(CLI::App& ucudnn);
+
+// A command of a later version: hidden, and refused whatever its arguments.
+Command AddNotBuilt(CLI::App& parent, const std::string& name);
+
+// A subcommand whose help begins with "Usage: ucudnn " and `usage`.
+CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
+                        const std::string& help);
+
+// Prints "ucudnn NAME: message" as one line on stderr and returns kBadUsage.
+int Refuse(const CLI::App& app, const std::string& message);
+
+// The options that set UCUDNN_ variables, from the same table that parses the variables.
+class VariableOptions {
+ public:
+  // Options a version does not serve yet are accepted here and refused, with the reason, by Check.
+  void AddTo(CLI::App& app);
+  // Only the variable called `name`.
+  void AddTo(CLI::App& app, const std::string& name);
+
+  // Refuses the first value that is not accepted; the error names option, value and what is
+  // accepted.
+  Status Check() const;
+  // Sets the variables of all given options in this process's environment.
+  void Export() const;
+
+ private:
+  struct Given {
+    const Variable* variable;
+    CLI::Option* option = nullptr;
+    std::string text;
+  };
+  void Add(CLI::App& app, const Variable& variable);
+
+  std::deque<Given> given_;  // CLI11 keeps pointers to the elements
+};
+
+}  // namespace ucudnn::command

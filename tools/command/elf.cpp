@@ -1,0 +1,167 @@
+#include "command/elf.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+namespace ucudnn::command {
+namespace {
+
+// Tables of real files are far smaller: a damaged header must not make us allocate gigabytes.
+constexpr uint64_t kMostTableBytes = 64u << 20;
+constexpr uint64_t kChunkBytes = 1u << 20;
+
+// In the read-only data of every CUDA runtime since 5.0: names its shared memory. It survives
+// strip.
+constexpr std::string_view kCudartMark = "/cudart.shm.%";
+
+class File {
+ public:
+  explicit File(const std::string& path)
+      // A FIFO must not block us.
+      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    struct stat status;
+    if (descriptor_ >= 0 && fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) {
+      size_ = static_cast<uint64_t>(status.st_size);
+    }
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  bool IsOpen() const { return descriptor_ >= 0; }
+  uint64_t size() const { return size_; }
+
+  // False unless all `count` elements at `offset` could be read.
+  template <typename T>
+  bool Read(uint64_t offset, uint64_t count, std::vector<T>& out) const {
+    if (count > kMostTableBytes / sizeof(T) || offset > size_ ||
+        count * sizeof(T) > size_ - offset) {
+      return false;
+    }
+    out.resize(count);
+    const ssize_t got =
+        pread(descriptor_, out.data(), count * sizeof(T), static_cast<off_t>(offset));
+    return got == static_cast<ssize_t>(count * sizeof(T));
+  }
+
+ private:
+  int descriptor_;
+  uint64_t size_ = 0;
+};
+
+uint64_t ValueOf(const std::vector<Elf64_Dyn>& entries, Elf64_Sxword tag) {
+  for (const Elf64_Dyn& entry : entries) {
+    if (entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == tag) return entry.d_un.d_val;
+  }
+  return 0;
+}
+
+// The string table of the dynamic section is given as an address: the segment that is loaded there
+// tells where it lies in the file.
+bool ReadStrings(const File& file, const std::vector<Elf64_Phdr>& segments, uint64_t address,
+                 uint64_t bytes, std::vector<char>& out) {
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_LOAD || address < segment.p_vaddr ||
+        address - segment.p_vaddr >= segment.p_filesz) {
+      continue;
+    }
+    const uint64_t within = address - segment.p_vaddr;
+    return segment.p_offset <= file.size() && within <= file.size() &&
+           file.Read(segment.p_offset + within, bytes, out);
+  }
+  return false;
+}
+
+bool ReadSegments(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
+  std::vector<Elf64_Phdr> segments;
+  if (header.e_phnum > 0 && header.e_phentsize != sizeof(Elf64_Phdr)) return false;
+  if (!file.Read(header.e_phoff, header.e_phnum, segments)) return false;
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type == PT_INTERP) out.has_interpreter = true;
+    if (segment.p_type != PT_DYNAMIC) continue;
+    std::vector<Elf64_Dyn> entries;
+    std::vector<char> strings;
+    if (!file.Read(segment.p_offset, segment.p_filesz / sizeof(Elf64_Dyn), entries) ||
+        !ReadStrings(file, segments, ValueOf(entries, DT_STRTAB), ValueOf(entries, DT_STRSZ),
+                     strings)) {
+      return false;
+    }
+    out.dynamic = cudnn::ReadDynamic(entries, {strings.data(), strings.size()});
+  }
+  return true;
+}
+
+bool Contains(const File& file, const Elf64_Shdr& section, std::string_view text) {
+  std::vector<char> chunk;
+  const uint64_t overlap = text.size() - 1;
+  for (uint64_t at = 0; at < section.sh_size;) {
+    const uint64_t bytes = std::min(kChunkBytes, section.sh_size - at);
+    if (!file.Read(section.sh_offset + at, bytes, chunk)) return false;
+    if (std::string_view(chunk.data(), chunk.size()).find(text) != std::string_view::npos) {
+      return true;
+    }
+    if (bytes < kChunkBytes) break;
+    at += bytes - overlap;
+  }
+  return false;
+}
+
+// Section headers are not needed to run: a file without any is fine, and then says nothing here.
+void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
+  std::vector<Elf64_Shdr> sections;
+  std::vector<char> names;
+  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum ||
+      !file.Read(header.e_shoff, header.e_shnum, sections) ||
+      !file.Read(sections[header.e_shstrndx].sh_offset, sections[header.e_shstrndx].sh_size,
+                 names)) {
+    return;
+  }
+  const std::string_view all(names.data(), names.size());
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_name >= all.size()) continue;
+    const std::string_view name =
+        all.substr(section.sh_name, all.find('\0', section.sh_name) - section.sh_name);
+    if (name == ".nv_fatbin" || name == ".nvFatBinSegment" || name == "__nv_module_id" ||
+        name == "__nv_relfatbin") {
+      out.has_kernels = true;
+    }
+    if (name == ".rodata" && section.sh_type == SHT_PROGBITS && section.sh_offset <= file.size() &&
+        Contains(file, section, kCudartMark)) {
+      out.has_static_cudart = true;
+    }
+  }
+}
+
+}  // namespace
+
+Result<ElfFile> ReadElf(const std::string& path) {
+  const File file(path);
+  if (!file.IsOpen()) return Status::Error(std::strerror(errno));
+  ElfFile out;
+  std::vector<unsigned char> ident;
+  if (!file.Read(0, EI_NIDENT, ident) || std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0) {
+    return out;
+  }
+  out.is_elf = true;
+  std::vector<Elf64_Ehdr> header;
+  if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB) return out;
+  if (!file.Read(0, 1, header)) return Status::Error("is a damaged program");
+  if (header[0].e_machine != EM_X86_64) return out;
+  out.is_x86_64 = true;
+  if (!ReadSegments(file, header[0], out)) return Status::Error("is a damaged program");
+  ReadSections(file, header[0], out);
+  return out;
+}
+
+}  // namespace ucudnn::command

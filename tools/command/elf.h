@@ -1,0 +1,25 @@
+// What a program or library file says of itself, as far as `ucudnn run` must know it beforehand.
+// Read from files nobody vouches for: every offset is checked, a damaged file is an error. Pure but
+// for reading.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "cudnn/dynamic_section.h"
+
+namespace ucudnn::command {
+
+struct ElfFile {
+  bool is_elf = false;             // false: a script, or no program at all; nothing below is known
+  bool is_x86_64 = false;          // false: nothing below is known
+  bool has_interpreter = false;    // the loader starts it; a program without is static
+  bool has_kernels = false;        // code for the GPU, as nvcc embeds it
+  bool has_static_cudart = false;  // the CUDA runtime is linked in
+  cudnn::DynamicSection dynamic;
+};
+
+// An error: the file cannot be read, or is a damaged ELF file.
+Result<ElfFile> ReadElf(const std::string& path);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,22 @@
+// Where the libraries of this ucudnn are: beside the command itself, in the build tree as in the
+// install tree.
+#pragma once
+
+#include <string>
+
+namespace ucudnn::command {
+
+struct Installation {
+  std::string drop_in;      // lib/ucudnn/libcudnn.so.9
+  std::string host_folder;  // lib/ucudnn/host: the CPU stand-ins
+  std::string host_cuda;
+  std::string host_cudart;
+  std::string host_cudnn;
+};
+
+// Absolute paths, from where this program's own file is; whether they exist is not looked at.
+Installation FindInstallation();
+
+bool FileExists(const std::string& path);
+
+}  // namespace ucudnn::command

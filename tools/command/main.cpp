@@ -1,0 +1,87 @@
+// The `ucudnn` command. Exit codes: the command's own, 2 for bad usage (one line on stderr).
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command/command.h"
+
+namespace ucudnn::command {
+namespace {
+
+constexpr const char* kUsage =
+    "Usage: ucudnn COMMAND [OPTIONS]\n"
+    "`ucudnn COMMAND --help` tells about one command.\n";
+
+class MainHelp : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override { return kUsage; }
+};
+
+// CLI11's own words, but for what they leave unclear.
+std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extra = app.remaining(true);
+    const std::string word = extra.empty() ? "" : extra.front();
+    if (word.starts_with("-")) return word + " is not an option; see --help";
+    if (app.get_name() == "run" || app.get_name() == "doctor") {
+      return "'" + word + "' is not expected; the program is written behind --, as in `ucudnn " +
+             app.get_name() + " -- " + word + "`";
+    }
+    return "'" + word + "' is not expected; see --help";
+  }
+  return error.what();
+}
+
+const CLI::App& Innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : Innermost(*chosen.front());
+}
+
+int Main(int argc, char** argv) {
+  // The program's words are not ours to parse.
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  const auto separator = std::find(words.begin(), words.end(), "--");
+  std::vector<std::string> ours(words.begin(), separator);
+  const ProgramWords program(separator == words.end() ? separator : separator + 1, words.end());
+
+  CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");
+  app.formatter(std::make_shared<MainHelp>());
+  app.get_help_ptr()->description("print this text");
+  app.set_version_flag("--version", "ucudnn " UCUDNN_VERSION)->description("print the version");
+  std::vector<Command> commands = {AddRun(app)};
+  for (const char* name : {"workspace", "plan", "report"}) {
+    commands.push_back(AddNotBuilt(app, name));
+  }
+
+  std::reverse(ours.begin(), ours.end());  // CLI11 takes words from the end
+  try {
+    app.parse(ours);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    if (app.get_subcommands().empty() && !app.remaining().empty() &&
+        !app.remaining().front().starts_with("-")) {
+      return Refuse(app, "'" + app.remaining().front() +
+                             "' is not a command; the commands are run, bench, cache and doctor");
+    }
+    const CLI::App& inner = Innermost(app);
+    return Refuse(inner, Explain(inner, error));
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return command.run(program);
+  }
+  return Refuse(app, "which command? One of run, bench, cache and doctor; see --help");
+}
+
+}  // namespace
+}  // namespace ucudnn::command
+
+int main(int argc, char** argv) try {
+  return ucudnn::command::Main(argc, argv);
+} catch (const std::exception& error) {
+  std::cerr << "ucudnn: " << error.what() << "\n";
+  return 1;
+}

@@ -1,0 +1,38 @@
+// The program the user wants started: finding it, and saying beforehand why it cannot be served,
+// rather than starting it and letting it fail in its own words. Thread-compatible.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn::command {
+
+// The file `name` means: itself when it has a slash, else the first match in `search_path` (as
+// PATH).
+Result<std::string> FindProgram(const std::string& name, const std::string& search_path);
+
+// Whether the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
+Status CheckPreload(const std::string& program);
+
+// Whether the CPU stand-ins in `host_folder` can serve `program` and the libraries it needs, looked
+// for where the loader will: run paths, `library_path` (as LD_LIBRARY_PATH), its cache, default
+// folders.
+Status CheckHost(const std::string& program, const std::string& host_folder,
+                 const std::string& library_path);
+
+// A library a program needs, with those its libraries need.
+struct NeededLibrary {
+  std::string name;
+  std::string path;       // empty: not found
+  std::string needed_by;  // path of the file that needs it
+};
+
+// In the order the loader takes them, each name once. What lies in `preloaded_folder` (empty: none)
+// takes the place of any library of its name, wherever that is.
+std::vector<NeededLibrary> NeededLibraries(const std::string& program,
+                                           const std::string& preloaded_folder,
+                                           const std::string& library_path);
+
+}  // namespace ucudnn::command
