@@ -1,0 +1,86 @@
+// What the stand-in's tests share: two small devices, and host functions that hold a stream.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "shim/host/hostgpu.h"
+
+#define EXPECT_OK(call) EXPECT_EQ(static_cast<int>(call), 0)
+#define ASSERT_OK(call) ASSERT_EQ(static_cast<int>(call), 0)
+
+namespace hostgpu::testing {
+
+constexpr size_t kDeviceBytes = size_t{64} << 20;
+constexpr int kDevices = 2;
+
+// Holds whatever stream it is launched on until it is opened.
+class Gate {
+ public:
+  ~Gate() { Open(); }
+  void Launch(cudaStream_t stream) { EXPECT_OK(cudaLaunchHostFunc(stream, &Gate::Run, this)); }
+  void Open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  static void Run(void* self) {
+    auto* gate = static_cast<Gate*>(self);
+    std::unique_lock lock(gate->mutex_);
+    gate->changed_.wait(lock, [gate] { return gate->open_; });
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+// Writes down who ran, in the order they ran.
+class Journal {
+ public:
+  void Launch(cudaStream_t stream, int name) {
+    EXPECT_OK(cudaLaunchHostFunc(stream, &Journal::Run, new Entry{this, name}));
+  }
+  std::vector<int> Read() {
+    std::lock_guard lock(mutex_);
+    return names_;
+  }
+
+ private:
+  struct Entry {
+    Journal* journal;
+    int name;
+  };
+  static void Run(void* argument) {
+    auto* entry = static_cast<Entry*>(argument);
+    {
+      std::lock_guard lock(entry->journal->mutex_);
+      entry->journal->names_.push_back(entry->name);
+    }
+    delete entry;
+  }
+  std::mutex mutex_;
+  std::vector<int> names_;
+};
+
+// Device 0 selected, no error left over; everything finished and no fault armed afterwards.
+class HostCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(cudaSetDevice(0));
+    cudaGetLastError();
+  }
+  void TearDown() override {
+    for (const char* site : {"alloc", "stream", "event"}) hostgpuInjectFault(site, 0);
+    cudaSetDevice(0);
+    EXPECT_OK(cudaDeviceSynchronize());
+  }
+};
+
+}  // namespace hostgpu::testing
