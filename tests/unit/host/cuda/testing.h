@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -19,26 +20,35 @@ namespace hostgpu::testing {
 constexpr size_t kDeviceBytes = size_t{64} << 20;
 constexpr int kDevices = 2;
 
-// Holds whatever stream it is launched on until it is opened.
+// Holds whatever stream it is launched on until it is opened, at the latest when it goes out of
+// scope.
 class Gate {
  public:
   ~Gate() { Open(); }
-  void Launch(cudaStream_t stream) { EXPECT_OK(cudaLaunchHostFunc(stream, &Gate::Run, this)); }
+  void Launch(cudaStream_t stream) {
+    EXPECT_OK(cudaLaunchHostFunc(stream, &Gate::Run, new std::shared_ptr<State>(state_)));
+  }
   void Open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
+    std::lock_guard lock(state_->mutex);
+    state_->open = true;
+    state_->changed.notify_all();
   }
 
  private:
-  static void Run(void* self) {
-    auto* gate = static_cast<Gate*>(self);
-    std::unique_lock lock(gate->mutex_);
-    gate->changed_.wait(lock, [gate] { return gate->open_; });
+  // Shared: a stream may still be leaving when the gate itself is gone.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = false;
+  };
+  static void Run(void* argument) {
+    const std::unique_ptr<std::shared_ptr<State>> held(
+        static_cast<std::shared_ptr<State>*>(argument));
+    State& state = **held;
+    std::unique_lock lock(state.mutex);
+    state.changed.wait(lock, [&state] { return state.open; });
   }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // Writes down who ran, in the order they ran.
