@@ -51,7 +51,7 @@ int Main(int argc, char** argv) {
   app.formatter(std::make_shared<MainHelp>());
   app.get_help_ptr()->description("print this text");
   app.set_version_flag("--version", "ucudnn " UCUDNN_VERSION)->description("print the version");
-  std::vector<Command> commands = {AddRun(app)};
+  std::vector<Command> commands = {AddRun(app), AddDoctor(app)};
   for (const char* name : {"workspace", "plan", "report"}) {
     commands.push_back(AddNotBuilt(app, name));
   }
