@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "tests/unit/host/cuda/testing.h"
@@ -129,6 +130,32 @@ TEST(InitialisationDeathTest, DriverCallsBeforeItAreRefused) {
                              cuInit(1) == CUDA_ERROR_INVALID_VALUE;
         const bool works = cuInit(0) == CUDA_SUCCESS && cuDeviceGetCount(&count) == CUDA_SUCCESS;
         _exit(refused && works ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(InitialisationDeathTest, MachineWithoutDevicesSaysSo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("HOSTGPU_DEVICES", "0", 1);
+        int count = -1;
+        const bool none = cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0;
+        _exit(none && cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(InitialisationDeathTest, FaultsMayComeFromTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("HOSTGPU_FAULT", "event:2", 1);
+        cudaEvent_t event = nullptr;
+        const bool first = cudaEventCreate(&event) == cudaSuccess;
+        const bool second = cudaEventCreate(&event) == cudaErrorMemoryAllocation;
+        const bool third = cudaEventCreate(&event) == cudaSuccess;
+        _exit(first && second && third ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
 }
