@@ -1,7 +1,289 @@
 #include "api/hooks.h"
 
-namespace ucudnn {
+#include <algorithm>
+#include <array>
+#include <type_traits>
 
-std::span<const Hook> Hooks() { return {}; }
+#include "api/process.h"
+#include "base/log.h"
+#include "base/options.h"
+
+// The entry points: cuDNN's signatures, turned into LegacyCall and Descriptors. What happens is
+// decided in src/interposer; here only the edge is kept: no exception leaves, and a call that could
+// not even be looked at is the genuine one.
+
+namespace ucudnn {
+namespace {
+
+using cudnn::AlgorithmPerformance;
+using cudnn::Descriptors;
+using cudnn::LegacyCall;
+using interposer::Interposer;
+
+Interposer& Ucudnn() { return *ProcessInterposer(); }
+const cudnn::Functions& Genuine() { return Ucudnn().functions(); }
+
+// cuDNN takes inputs as const pointers; LegacyCall holds one kind.
+void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
+
+// `inside`, or `genuine` when it ran out of memory. `inside` throws only before it enqueued
+// anything.
+template <typename Inside, typename GenuineCall>
+cudnnStatus_t Guarded(Inside inside, GenuineCall genuine) {
+  try {
+    return inside();
+  } catch (...) {
+    WarnOnce("exception", "out of memory inside ucudnn: calls run as the caller asked");
+    return genuine();
+  }
+}
+
+cudnnStatus_t GuardedConvolve(const LegacyCall& call) {
+  return Guarded([&] { return Ucudnn().Convolve(call); },
+                 [&] { return cudnn::Convolve(Genuine(), call); });
+}
+
+// Writes `answer` as cuDNN's result arrays are written; false when the genuine library must answer.
+template <typename Performance>
+bool Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer, int requested,
+             int* returned, Performance* results) {
+  if (!answer || requested < 1 || returned == nullptr || results == nullptr) return false;
+  const int count = std::min(requested, static_cast<int>(answer->size()));
+  for (int i = 0; i < count; ++i) {
+    results[i] = cudnn::ToPerformance<Performance>((*answer)[i]);
+  }
+  *returned = count;
+  return true;
+}
+
+cudnnStatus_t Create(cudnnHandle_t* handle) {
+  if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, "cudnnCreate intercepted");
+  if (handle == nullptr) return Genuine().cudnnCreate(handle);
+  return Ucudnn().Create(handle);
+}
+
+cudnnStatus_t Destroy(cudnnHandle_t handle) { return Ucudnn().Destroy(handle); }
+
+cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  return Ucudnn().SetStream(handle, stream);
+}
+
+cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
+                      const void* x, cudnnFilterDescriptor_t w_desc, const void* w,
+                      cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm,
+                      void* workspace, size_t workspace_bytes, const void* beta,
+                      cudnnTensorDescriptor_t y_desc, void* y) {
+  return GuardedConvolve({Operation::kForward,
+                          handle,
+                          {x_desc, w_desc, y_desc, convolution},
+                          alpha,
+                          beta,
+                          Mutable(x),
+                          Mutable(w),
+                          y,
+                          algorithm,
+                          workspace,
+                          workspace_bytes});
+}
+
+cudnnStatus_t BiasActivationForward(
+    cudnnHandle_t handle, const void* alpha1, cudnnTensorDescriptor_t x_desc, const void* x,
+    cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
+    cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t workspace_bytes,
+    const void* alpha2, cudnnTensorDescriptor_t z_desc, const void* z,
+    cudnnTensorDescriptor_t bias_desc, const void* bias, cudnnActivationDescriptor_t activation,
+    cudnnTensorDescriptor_t y_desc, void* y) {
+  const cudnn::BiasActivation extra{alpha2, z_desc, z, bias_desc, bias, activation};
+  return GuardedConvolve({Operation::kForward,
+                          handle,
+                          {x_desc, w_desc, y_desc, convolution},
+                          alpha1,
+                          nullptr,
+                          Mutable(x),
+                          Mutable(w),
+                          y,
+                          algorithm,
+                          workspace,
+                          workspace_bytes,
+                          &extra});
+}
+
+cudnnStatus_t BackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w_desc,
+                           const void* w, cudnnTensorDescriptor_t dy_desc, const void* dy,
+                           cudnnConvolutionDescriptor_t convolution,
+                           cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
+                           size_t workspace_bytes, const void* beta,
+                           cudnnTensorDescriptor_t dx_desc, void* dx) {
+  return GuardedConvolve({Operation::kBackwardData,
+                          handle,
+                          {dx_desc, w_desc, dy_desc, convolution},
+                          alpha,
+                          beta,
+                          dx,
+                          Mutable(w),
+                          Mutable(dy),
+                          algorithm,
+                          workspace,
+                          workspace_bytes});
+}
+
+cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
+                             cudnnTensorDescriptor_t x_desc, const void* x,
+                             cudnnTensorDescriptor_t dy_desc, const void* dy,
+                             cudnnConvolutionDescriptor_t convolution,
+                             cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
+                             size_t workspace_bytes, const void* beta,
+                             cudnnFilterDescriptor_t dw_desc, void* dw) {
+  return GuardedConvolve({Operation::kBackwardFilter,
+                          handle,
+                          {x_desc, dw_desc, dy_desc, convolution},
+                          alpha,
+                          beta,
+                          Mutable(x),
+                          dw,
+                          Mutable(dy),
+                          algorithm,
+                          workspace,
+                          workspace_bytes});
+}
+
+// The three operations pass their descriptors in different orders; `Order` sorts them.
+struct ForwardOrder {
+  static constexpr Operation kOperation = Operation::kForward;
+  static Descriptors Sort(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                          cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y) {
+    return {x, w, y, convolution};
+  }
+};
+struct BackwardDataOrder {
+  static constexpr Operation kOperation = Operation::kBackwardData;
+  static Descriptors Sort(cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
+                          cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t dx) {
+    return {dx, w, dy, convolution};
+  }
+};
+struct BackwardFilterOrder {
+  static constexpr Operation kOperation = Operation::kBackwardFilter;
+  static Descriptors Sort(cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+                          cudnnConvolutionDescriptor_t convolution, cudnnFilterDescriptor_t dw) {
+    return {x, dw, dy, convolution};
+  }
+};
+
+// cudnnGetConvolution*WorkspaceSize(handle, four descriptors, algorithm, bytes).
+template <typename Order, auto genuine, typename Signature>
+struct WorkspaceSizeHook;
+template <typename Order, auto genuine, typename A, typename B, typename C, typename D,
+          typename Algorithm>
+struct WorkspaceSizeHook<Order, genuine,
+                         cudnnStatus_t(cudnnHandle_t, A, B, C, D, Algorithm, size_t*)> {
+  static cudnnStatus_t Call(cudnnHandle_t handle, A a, B b, C c, D d, Algorithm algorithm,
+                            size_t* bytes) {
+    const auto forward = [&] { return (Genuine().*genuine)(handle, a, b, c, d, algorithm, bytes); };
+    if (bytes == nullptr) return forward();
+    return Guarded(
+        [&] {
+          return Ucudnn().WorkspaceSize(Order::kOperation, handle, Order::Sort(a, b, c, d),
+                                        algorithm, bytes);
+        },
+        forward);
+  }
+};
+
+// cudnnGetConvolution*Algorithm_v7 and cudnnFindConvolution*Algorithm(handle, four descriptors,
+// requested, returned, results).
+template <typename Order, auto genuine, bool is_find, typename Signature>
+struct ListHook;
+template <typename Order, auto genuine, bool is_find, typename A, typename B, typename C,
+          typename D, typename Performance>
+struct ListHook<Order, genuine, is_find,
+                cudnnStatus_t(cudnnHandle_t, A, B, C, D, int, int*, Performance*)> {
+  static cudnnStatus_t Call(cudnnHandle_t handle, A a, B b, C c, D d, int requested, int* returned,
+                            Performance* results) {
+    const auto forward = [&] {
+      return (Genuine().*genuine)(handle, a, b, c, d, requested, returned, results);
+    };
+    return Guarded(
+        [&] {
+          const Descriptors descriptors = Order::Sort(a, b, c, d);
+          const auto answer =
+              is_find ? Ucudnn().FindAlgorithms(Order::kOperation, handle, descriptors, {})
+                      : Ucudnn().GetAlgorithms(Order::kOperation, handle, descriptors);
+          return Deliver(answer, requested, returned, results) ? CUDNN_STATUS_SUCCESS : forward();
+        },
+        forward);
+  }
+};
+
+// cudnnFindConvolution*AlgorithmEx: descriptors with their pointers; the last pointer is the
+// output.
+template <typename Order, auto genuine, typename Signature>
+struct FindExHook;
+template <typename Order, auto genuine, typename A, typename B, typename C, typename D,
+          typename Performance>
+struct FindExHook<Order, genuine,
+                  cudnnStatus_t(cudnnHandle_t, A, const void*, B, const void*, C, D, void*, int,
+                                int*, Performance*, void*, size_t)> {
+  static cudnnStatus_t Call(cudnnHandle_t handle, A a, const void* a_data, B b, const void* b_data,
+                            C c, D d, void* d_data, int requested, int* returned,
+                            Performance* results, void* workspace, size_t workspace_bytes) {
+    const auto forward = [&] {
+      return (Genuine().*genuine)(handle, a, a_data, b, b_data, c, d, d_data, requested, returned,
+                                  results, workspace, workspace_bytes);
+    };
+    if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
+    return Guarded(
+        [&] {
+          const auto answer =
+              Ucudnn().FindAlgorithms(Order::kOperation, handle, Order::Sort(a, b, c, d),
+                                      workspace == nullptr ? 0 : workspace_bytes);
+          return Deliver(answer, requested, returned, results) ? CUDNN_STATUS_SUCCESS : forward();
+        },
+        forward);
+  }
+};
+
+template <typename Function>
+void* Address(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+// Ours, checked by the compiler to have the genuine function's type.
+#define UCUDNN_HOOK(name, function) \
+  Hook { #name, Address(static_cast <decltype(&::name)>(function)) }
+#define UCUDNN_WORKSPACE_HOOK(name, order) \
+  UCUDNN_HOOK(name, (WorkspaceSizeHook<order, &cudnn::Functions::name, decltype(::name)>::Call))
+#define UCUDNN_LIST_HOOK(name, order, is_find) \
+  UCUDNN_HOOK(name, (ListHook<order, &cudnn::Functions::name, is_find, decltype(::name)>::Call))
+#define UCUDNN_FIND_EX_HOOK(name, order) \
+  UCUDNN_HOOK(name, (FindExHook<order, &cudnn::Functions::name, decltype(::name)>::Call))
+
+}  // namespace
+
+std::span<const Hook> Hooks() {
+  if (ProcessOptions().mode == Mode::kOff || ProcessInterposer() == nullptr) return {};
+  static const std::array hooks = {
+      UCUDNN_HOOK(cudnnCreate, Create),
+      UCUDNN_HOOK(cudnnDestroy, Destroy),
+      UCUDNN_HOOK(cudnnSetStream, SetStream),
+      UCUDNN_HOOK(cudnnConvolutionForward, Forward),
+      UCUDNN_HOOK(cudnnConvolutionBiasActivationForward, BiasActivationForward),
+      UCUDNN_HOOK(cudnnConvolutionBackwardData, BackwardData),
+      UCUDNN_HOOK(cudnnConvolutionBackwardFilter, BackwardFilter),
+      UCUDNN_WORKSPACE_HOOK(cudnnGetConvolutionForwardWorkspaceSize, ForwardOrder),
+      UCUDNN_WORKSPACE_HOOK(cudnnGetConvolutionBackwardDataWorkspaceSize, BackwardDataOrder),
+      UCUDNN_WORKSPACE_HOOK(cudnnGetConvolutionBackwardFilterWorkspaceSize, BackwardFilterOrder),
+      UCUDNN_LIST_HOOK(cudnnGetConvolutionForwardAlgorithm_v7, ForwardOrder, false),
+      UCUDNN_LIST_HOOK(cudnnGetConvolutionBackwardDataAlgorithm_v7, BackwardDataOrder, false),
+      UCUDNN_LIST_HOOK(cudnnGetConvolutionBackwardFilterAlgorithm_v7, BackwardFilterOrder, false),
+      UCUDNN_LIST_HOOK(cudnnFindConvolutionForwardAlgorithm, ForwardOrder, true),
+      UCUDNN_LIST_HOOK(cudnnFindConvolutionBackwardDataAlgorithm, BackwardDataOrder, true),
+      UCUDNN_LIST_HOOK(cudnnFindConvolutionBackwardFilterAlgorithm, BackwardFilterOrder, true),
+      UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionForwardAlgorithmEx, ForwardOrder),
+      UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardDataAlgorithmEx, BackwardDataOrder),
+      UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardFilterAlgorithmEx, BackwardFilterOrder),
+  };
+  return hooks;
+}
 
 }  // namespace ucudnn

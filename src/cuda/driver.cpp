@@ -11,11 +11,11 @@ namespace {
 const Driver* LoadDriver() {
   const Result<SharedLibrary> library = SharedLibrary::Open("libcuda.so.1");
   if (!library.ok()) {
-    WarnOnce("driver", "the CUDA driver cannot be loaded: " + library.message());
+    Log(LogLevel::kInfo, "the CUDA driver cannot be loaded: " + library.message());
     return nullptr;
   }
-  using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t,
-                                      CUdriverProcAddressQueryResult*);
+  using GetProcAddress =
+      CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
   const auto get = reinterpret_cast<GetProcAddress>(library->Symbol("cuGetProcAddress_v2"));
   if (get == nullptr) {
     WarnOnce("driver", "the CUDA driver is older than 12.0");

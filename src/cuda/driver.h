@@ -1,31 +1,32 @@
-// The CUDA driver as ucudnn uses it: a table of functions found at run time in libcuda.so.1, so that the
-// library loads into processes without CUDA. Thread-safe; read-only after the first call of GetDriver.
+// The CUDA driver as ucudnn uses it: a table of functions found at run time in libcuda.so.1, so
+// that the library loads into processes without CUDA. Thread-safe; read-only after the first call
+// of GetDriver.
 #pragma once
 
 #include <cuda.h>
 
-#define UCUDNN_DRIVER_FUNCTIONS(F)     \
-  F(cuCtxGetCurrent)                   \
-  F(cuCtxGetDevice)                    \
-  F(cuCtxPopCurrent)                   \
-  F(cuCtxPushCurrent)                  \
-  F(cuDeviceGetName)                   \
-  F(cuDriverGetVersion)                \
-  F(cuEventCreate)                     \
-  F(cuEventDestroy)                    \
-  F(cuEventElapsedTime)                \
-  F(cuEventRecord)                     \
-  F(cuEventSynchronize)                \
-  F(cuGetErrorName)                    \
-  F(cuMemAlloc)                        \
-  F(cuMemFree)                         \
-  F(cuMemcpyHtoDAsync)                 \
-  F(cuMemsetD8Async)                   \
-  F(cuStreamCreate)                    \
-  F(cuStreamDestroy)                   \
-  F(cuStreamGetCtx)                    \
-  F(cuStreamIsCapturing)               \
-  F(cuStreamSynchronize)               \
+#define UCUDNN_DRIVER_FUNCTIONS(F) \
+  F(cuCtxGetCurrent)               \
+  F(cuCtxGetDevice)                \
+  F(cuCtxPopCurrent)               \
+  F(cuCtxPushCurrent)              \
+  F(cuDeviceGetName)               \
+  F(cuDriverGetVersion)            \
+  F(cuEventCreate)                 \
+  F(cuEventDestroy)                \
+  F(cuEventElapsedTime)            \
+  F(cuEventRecord)                 \
+  F(cuEventSynchronize)            \
+  F(cuGetErrorName)                \
+  F(cuMemAlloc)                    \
+  F(cuMemFree)                     \
+  F(cuMemcpyHtoDAsync)             \
+  F(cuMemsetD8Async)               \
+  F(cuStreamCreate)                \
+  F(cuStreamDestroy)               \
+  F(cuStreamGetCtx)                \
+  F(cuStreamIsCapturing)           \
+  F(cuStreamSynchronize)           \
   F(cuThreadExchangeStreamCaptureMode)
 
 namespace ucudnn::cuda {

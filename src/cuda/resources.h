@@ -9,7 +9,8 @@
 
 namespace ucudnn::cuda {
 
-// Makes `context` current for a scope; costs nothing when it already is. A null context is left alone.
+// Makes `context` current for a scope; costs nothing when it already is. A null context is left
+// alone.
 class ContextScope {
  public:
   ContextScope(const Driver& driver, CUcontext context);

@@ -92,8 +92,8 @@ Extents5 NarrowExtents(const ConvolutionProblem& problem, int n, int channels,
 Status SetTensor(const Functions& functions, const ConvolutionProblem& problem, int channels,
                  const Spatial& extents, const Strides& strides,
                  cudnnTensorDescriptor_t& descriptor) {
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions, functions.cudnnCreateTensorDescriptor(&descriptor), "creating a descriptor"));
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions, functions.cudnnCreateTensorDescriptor(&descriptor),
+                                     "creating a descriptor"));
   const Extents5 sizes = NarrowExtents(problem, problem.n, channels, extents);
   Extents5 steps = {static_cast<int>(strides[0]), static_cast<int>(strides[1])};
   for (int i = 0; i < problem.spatial_rank; ++i) {
@@ -121,8 +121,7 @@ const char* ReadProblem(const Functions& functions, Operation operation,
   Extents5 filter = {};
   if (descriptors.w == nullptr ||
       functions.cudnnGetFilterNdDescriptor(descriptors.w, kMaxRank, &filter_type, &format,
-                                           &filter_rank,
-                                           filter.data()) != CUDNN_STATUS_SUCCESS) {
+                                           &filter_rank, filter.data()) != CUDNN_STATUS_SUCCESS) {
     return "the filter descriptor cannot be read";
   }
   int spatial_rank = 0, groups = 1;
@@ -189,6 +188,13 @@ const char* ReadProblem(const Functions& functions, Operation operation,
   return nullptr;
 }
 
+bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b) {
+  Tensor first, second;
+  return ReadTensor(functions, a, first) && ReadTensor(functions, b, second) &&
+         first.type == second.type && first.rank == second.rank &&
+         first.extents == second.extents && first.strides == second.strides;
+}
+
 OwnedDescriptors::~OwnedDescriptors() {
   if (descriptors_.x != nullptr) functions_->cudnnDestroyTensorDescriptor(descriptors_.x);
   if (descriptors_.y != nullptr) functions_->cudnnDestroyTensorDescriptor(descriptors_.y);
@@ -202,8 +208,8 @@ OwnedDescriptors::OwnedDescriptors(OwnedDescriptors&& other) noexcept
     : functions_(other.functions_), descriptors_(std::exchange(other.descriptors_, {})) {}
 
 Status OwnedDescriptors::CreateTensors(const ConvolutionProblem& problem) {
-  UCUDNN_RETURN_IF_ERROR(SetTensor(*functions_, problem, problem.c, problem.x, problem.x_strides,
-                                   descriptors_.x));
+  UCUDNN_RETURN_IF_ERROR(
+      SetTensor(*functions_, problem, problem.c, problem.x, problem.x_strides, descriptors_.x));
   return SetTensor(*functions_, problem, problem.k, OutputExtents(problem), problem.y_strides,
                    descriptors_.y);
 }
@@ -213,33 +219,31 @@ Status OwnedDescriptors::Create(const ConvolutionProblem& problem) {
   UCUDNN_RETURN_IF_ERROR(CreateTensors(problem));
   UCUDNN_RETURN_IF_ERROR(
       CudnnStatus(f, f.cudnnCreateFilterDescriptor(&descriptors_.w), "creating a descriptor"));
-  const Extents5 filter =
-      NarrowExtents(problem, problem.k, problem.c / problem.groups, problem.w);
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      f,
-      f.cudnnSetFilterNdDescriptor(
-          descriptors_.w, FromDataType(problem.type),
-          problem.layout == Layout::kNhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
-          TensorRank(problem), filter.data()),
-      "describing a filter"));
+  const Extents5 filter = NarrowExtents(problem, problem.k, problem.c / problem.groups, problem.w);
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(f,
+                  f.cudnnSetFilterNdDescriptor(
+                      descriptors_.w, FromDataType(problem.type),
+                      problem.layout == Layout::kNhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+                      TensorRank(problem), filter.data()),
+                  "describing a filter"));
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       f, f.cudnnCreateConvolutionDescriptor(&descriptors_.convolution), "creating a descriptor"));
   const int first = kMaxSpatial - problem.spatial_rank;
   const cudnnConvolutionDescriptor_t convolution = descriptors_.convolution;
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      f,
-      f.cudnnSetConvolutionNdDescriptor(
-          convolution, problem.spatial_rank, problem.pad.data() + first,
-          problem.stride.data() + first, problem.dilation.data() + first,
-          problem.mode == ConvolutionMode::kConvolution ? CUDNN_CONVOLUTION
-                                                        : CUDNN_CROSS_CORRELATION,
-          FromDataType(problem.compute)),
-      "describing a convolution"));
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(f,
+                  f.cudnnSetConvolutionNdDescriptor(
+                      convolution, problem.spatial_rank, problem.pad.data() + first,
+                      problem.stride.data() + first, problem.dilation.data() + first,
+                      problem.mode == ConvolutionMode::kConvolution ? CUDNN_CONVOLUTION
+                                                                    : CUDNN_CROSS_CORRELATION,
+                      FromDataType(problem.compute)),
+                  "describing a convolution"));
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       f, f.cudnnSetConvolutionGroupCount(convolution, problem.groups), "setting groups"));
   return CudnnStatus(
-      f,
-      f.cudnnSetConvolutionMathType(convolution, static_cast<cudnnMathType_t>(problem.math)),
+      f, f.cudnnSetConvolutionMathType(convolution, static_cast<cudnnMathType_t>(problem.math)),
       "setting the math type");
 }
 

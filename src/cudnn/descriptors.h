@@ -1,4 +1,5 @@
-// Between cuDNN's descriptors and ConvolutionProblem. Thread-safe as far as cuDNN's descriptors are.
+// Between cuDNN's descriptors and ConvolutionProblem. Thread-safe as far as cuDNN's descriptors
+// are.
 #pragma once
 
 #include "base/status.h"
@@ -8,14 +9,17 @@
 
 namespace ucudnn::cudnn {
 
-// cuDNN's own promise to its legacy engines: device pointers as cudaMalloc returns them, at the least
-// aligned for 16-byte loads.
+// cuDNN's own promise to its legacy engines: device pointers as cudaMalloc returns them, at the
+// least aligned for 16-byte loads.
 constexpr int kLegacyAlignment = 16;
 
-// Reads what `descriptors` describe. Null on success; else why ucudnn leaves such a call alone (static
-// text). Runs at every call: no allocation.
+// Reads what `descriptors` describe. Null on success; else why ucudnn leaves such a call alone
+// (static text). Runs at every call: no allocation.
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
+
+// True when both describe the same type, extents and strides. Allocates nothing.
+bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b);
 
 // Descriptors of a problem that ucudnn owns. Movable; destroyed through the genuine library.
 class OwnedDescriptors {

@@ -1,6 +1,6 @@
-// "Run this convolution with micro-batch b and workspace w": what planning and tuning know of cuDNN's
-// engines. Implemented by the legacy algorithms here; an implementation belongs to one handle and is
-// used by one thread at a time.
+// "Run this convolution with micro-batch b and workspace w": what planning and tuning know of
+// cuDNN's engines. Implemented by the legacy algorithms here; an implementation belongs to one
+// handle and is used by one thread at a time.
 #pragma once
 
 #include <memory>

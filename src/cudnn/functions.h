@@ -1,5 +1,5 @@
-// The functions of the genuine cuDNN that ucudnn calls, found at run time. Thread-safe; read-only after
-// loading. A table is a plain value, so that tests can replace single functions.
+// The functions of the genuine cuDNN that ucudnn calls, found at run time. Thread-safe; read-only
+// after loading. A table is a plain value, so that tests can replace single functions.
 #pragma once
 
 #include <cudnn.h>
@@ -55,11 +55,12 @@ struct Functions {
 #undef UCUDNN_MEMBER
 };
 
-// Fills `functions` through `symbol` (name to address, null when absent); an error names what is missing.
+// Fills `functions` through `symbol` (name to address, null when absent); an error names what is
+// missing.
 template <typename Symbol>
 Status LoadFunctions(Symbol symbol, Functions& functions) {
   const char* missing = nullptr;
-#define UCUDNN_LOAD(name)                                             \
+#define UCUDNN_LOAD(name)                                              \
   functions.name = reinterpret_cast<decltype(&::name)>(symbol(#name)); \
   if (functions.name == nullptr) missing = #name;
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_LOAD)

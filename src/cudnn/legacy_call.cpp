@@ -78,8 +78,8 @@ cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cu
     case Operation::kForward:
       return Rank<cudnnConvolutionFwdAlgoPerf_t>(
           [&](int requested, int* count, cudnnConvolutionFwdAlgoPerf_t* results) {
-            return functions.cudnnGetConvolutionForwardAlgorithm_v7(
-                handle, d.x, d.w, d.convolution, d.y, requested, count, results);
+            return functions.cudnnGetConvolutionForwardAlgorithm_v7(handle, d.x, d.w, d.convolution,
+                                                                    d.y, requested, count, results);
           },
           ranking);
     case Operation::kBackwardData:

@@ -1,5 +1,5 @@
-// One call of the legacy convolution API, the same for all operations, and the genuine library's answer to
-// it. Plain values; the functions are thread-safe as far as cuDNN is.
+// One call of the legacy convolution API, the same for all operations, and the genuine library's
+// answer to it. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -12,8 +12,8 @@
 
 namespace ucudnn::cudnn {
 
-// x, w and y are the image, filter and output tensors of the convolution in every operation (gradients
-// where the operation has gradients): backward_data writes x, backward_filter writes w.
+// x, w and y are the image, filter and output tensors of the convolution in every operation
+// (gradients where the operation has gradients): backward_data writes x, backward_filter writes w.
 struct Descriptors {
   cudnnTensorDescriptor_t x = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
@@ -21,7 +21,8 @@ struct Descriptors {
   cudnnConvolutionDescriptor_t convolution = nullptr;
 };
 
-// What cudnnConvolutionBiasActivationForward takes beyond a forward convolution. z has the shape of y.
+// What cudnnConvolutionBiasActivationForward takes beyond a forward convolution. z has the shape of
+// y.
 struct BiasActivation {
   const void* alpha2 = nullptr;
   cudnnTensorDescriptor_t z_descriptor = nullptr;
@@ -68,11 +69,16 @@ cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cu
                              const Descriptors& descriptors,
                              std::vector<AlgorithmPerformance>& ranking);
 
-// The per-operation result arrays of cuDNN's Get and Find functions differ in the type of `algo` only.
+// The per-operation result arrays of cuDNN's Get and Find functions differ in the type of `algo`
+// only.
 template <typename Performance>
 AlgorithmPerformance FromPerformance(const Performance& performance) {
-  return {static_cast<int>(performance.algo), performance.status,      performance.time,
-          performance.memory,                 performance.determinism, performance.mathType};
+  return {static_cast<int>(performance.algo),
+          performance.status,
+          performance.time,
+          performance.memory,
+          performance.determinism,
+          performance.mathType};
 }
 
 template <typename Performance>

@@ -23,10 +23,10 @@ class PreparedLegacyProblem : public PreparedProblem {
   Result<std::vector<EngineChoice>> Engines() override {
     std::vector<AlgorithmPerformance> ranking;
     UCUDNN_RETURN_IF_ERROR(UseMath(problem_.math));
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(functions_,
-                                       RankAlgorithms(functions_, problem_.operation, handle_,
-                                                      descriptors_.get(), ranking),
-                                       "asking for algorithms"));
+    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+        functions_,
+        RankAlgorithms(functions_, problem_.operation, handle_, descriptors_.get(), ranking),
+        "asking for algorithms"));
     std::vector<EngineChoice> choices;
     for (const AlgorithmPerformance& ranked : ranking) {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
@@ -146,19 +146,32 @@ planning::NumericClass LegacyNumericClass(Operation operation, int algorithm) {
   return NumericClass::kDirect;
 }
 
-std::vector<planning::Candidate> LegacyCandidates(
-    Operation operation, const std::vector<MicroConfiguration>& measured) {
-  std::vector<planning::Candidate> candidates;
+std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
+                                   const std::vector<MicroConfiguration>& measured) {
+  std::vector<MathGroup> groups;
   for (const MicroConfiguration& micro : measured) {
     const std::optional<LegacyEngine> engine = ParseLegacyEngine(micro.engine);
     if (!engine) continue;
-    candidates.push_back({micro, LegacyNumericClass(operation, engine->algorithm)});
+    const MathType math = engine->math.value_or(problem.math);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const MathGroup& other) { return other.math == math; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {math, {}});
+    planning::Candidate candidate{micro, LegacyNumericClass(problem.operation, engine->algorithm)};
+    candidate.micro.engine = LegacyEngineName({engine->algorithm, std::nullopt});
+    group->candidates.push_back(std::move(candidate));
   }
-  return candidates;
+  return groups;
 }
 
-Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(
-    const ConvolutionProblem& problem) {
+std::vector<planning::Candidate> OwnMathCandidates(
+    const ConvolutionProblem& problem, const std::vector<MicroConfiguration>& measured) {
+  for (MathGroup& group : GroupByMath(problem, measured)) {
+    if (group.math == problem.math) return std::move(group.candidates);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(const ConvolutionProblem& problem) {
   OwnedDescriptors descriptors(functions_);
   UCUDNN_RETURN_IF_ERROR(descriptors.Create(problem));
   return std::unique_ptr<PreparedProblem>(

@@ -1,5 +1,5 @@
-// The legacy API's algorithms as engines: "legacy:1" is algorithm 1 with the problem's own math type,
-// "legacy:1[math=1]" with math type 1 (cudnnMathType_t).
+// The legacy API's algorithms as engines: "legacy:1" is algorithm 1 with the problem's own math
+// type, "legacy:1[math=1]" with math type 1 (cudnnMathType_t).
 #pragma once
 
 #include <optional>
@@ -21,9 +21,19 @@ std::optional<LegacyEngine> ParseLegacyEngine(const std::string& text);
 // The kind of arithmetic of an algorithm number of cuDNN's.
 planning::NumericClass LegacyNumericClass(Operation operation, int algorithm);
 
-// Candidates from measurements of legacy engines; rows of other engines are left out.
-std::vector<planning::Candidate> LegacyCandidates(
-    Operation operation, const std::vector<MicroConfiguration>& measured);
+// Candidates of one math type: what may share a plan, because the caller sets one math type for
+// all.
+struct MathGroup {
+  MathType math;
+  std::vector<planning::Candidate> candidates;  // engines named as in a problem with this math type
+};
+
+// Measurements of `problem`'s legacy engines by math type; rows of other engines are left out.
+std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
+                                   const std::vector<MicroConfiguration>& measured);
+// Those of the problem's own math type.
+std::vector<planning::Candidate> OwnMathCandidates(const ConvolutionProblem& problem,
+                                                   const std::vector<MicroConfiguration>& measured);
 
 class LegacyEngines : public Engines {
  public:

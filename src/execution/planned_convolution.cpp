@@ -36,7 +36,7 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
     const cudnn::Functions& functions, const ConvolutionProblem& problem,
     const Configuration& configuration, const MicroConfiguration& undivided) {
   std::unique_ptr<PlannedConvolution> plan(new PlannedConvolution(functions, problem));
-  if (configuration.Images() != problem.n || undivided.micro_batch != problem.n) {
+  if (configuration.Images() != problem.n) {
     return Status::Error("a configuration of " + std::to_string(configuration.Images()) +
                          " images does not divide " + Describe(problem));
   }
@@ -52,17 +52,12 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
                             piece.n * static_cast<size_t>(problem.y_strides[0]) * element,
                             run.micro.workspace_bytes});
   }
-  plan->pieces_ = configuration.Pieces();
   plan->workspace_bytes_ = configuration.WorkspaceBytes();
-  UCUDNN_ASSIGN_OR_RETURN(plan->undivided_algorithm_, AlgorithmOf(undivided));
-  plan->undivided_bytes_ = undivided.workspace_bytes;
+  if (!undivided.engine.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(plan->undivided_algorithm_, AlgorithmOf(undivided));
+    plan->undivided_bytes_ = undivided.workspace_bytes;
+  }
   return plan;
-}
-
-bool PlannedConvolution::UsesOnly(int algorithm) const {
-  return undivided_algorithm_ == algorithm &&
-         std::all_of(parts_.begin(), parts_.end(),
-                     [&](const Part& part) { return part.algorithm == algorithm; });
 }
 
 // A second run over an output that pieces have already changed is right only when it neither reads
@@ -116,7 +111,7 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
     for (int i = 0; i < part.count; ++i) {
       if (const cudnnStatus_t status = Convolve(functions_, piece);
           status != CUDNN_STATUS_SUCCESS) {
-        if (done == 0 || MayRerun(call)) return RunUndivided(call, outcome);
+        if (done == 0 || (has_undivided() && MayRerun(call))) return RunUndivided(call, outcome);
         outcome = Outcome::kFailed;
         return status;
       }
@@ -128,8 +123,8 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
       }
       // Gradients of the filter add up: the caller's beta holds for the first piece only.
       if (problem_.operation == Operation::kBackwardFilter) {
-        piece.beta = problem_.type == DataType::kDouble ? static_cast<const void*>(&kOneDouble)
-                                                        : &kOneFloat;
+        piece.beta =
+            problem_.type == DataType::kDouble ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
       }
     }
   }
@@ -140,7 +135,7 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
 cudnnStatus_t PlannedConvolution::RunUndivided(const cudnn::LegacyCall& call,
                                                Outcome& outcome) const {
   const bool usable = call.workspace != nullptr || undivided_bytes_ == 0;
-  if (!usable || call.workspace_bytes < undivided_bytes_) {
+  if (!has_undivided() || !usable || call.workspace_bytes < undivided_bytes_) {
     outcome = Outcome::kNotAttempted;
     return CUDNN_STATUS_SUCCESS;
   }

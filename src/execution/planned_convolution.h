@@ -1,6 +1,6 @@
 // A configuration made ready for one problem: descriptors of every micro-batch, offsets, and the
-// undivided algorithm that may take its place. Immutable after Create; a call allocates nothing, takes no
-// lock and does not synchronise.
+// undivided algorithm that may take its place. Immutable after Create; a call allocates nothing,
+// takes no lock and does not synchronise.
 #pragma once
 
 #include <memory>
@@ -23,23 +23,23 @@ enum class Outcome {
 
 class PlannedConvolution {
  public:
-  // `configuration` and `undivided` hold legacy engines with the problem's own math type.
+  // `configuration` and `undivided` hold legacy engines with the problem's own math type. An
+  // `undivided` without an engine means that nothing can take the pieces' place.
   static Result<std::unique_ptr<PlannedConvolution>> Create(const cudnn::Functions& functions,
                                                             const ConvolutionProblem& problem,
                                                             const Configuration& configuration,
                                                             const MicroConfiguration& undivided);
 
-  // Enqueues all pieces of `call`, whose descriptors describe the problem this was made for. Uses at
-  // most the larger of both workspaces, out of what the caller passed.
+  // Enqueues all pieces of `call`, whose descriptors describe the problem this was made for. Uses
+  // at most the larger of both workspaces, out of what the caller passed.
   cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const;
   // The undivided algorithm alone, inside the same workspace.
   cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const;
 
-  int pieces() const { return pieces_; }
-  // Every piece runs `algorithm`; an identity activation demands one algorithm of cuDNN.
-  bool UsesOnly(int algorithm) const;
+  bool has_undivided() const { return undivided_algorithm_ != kNoAlgorithm; }
 
  private:
+  static constexpr int kNoAlgorithm = -1;
   struct Part {  // `count` equal pieces in a row
     int algorithm;
     int count;
@@ -56,9 +56,8 @@ class PlannedConvolution {
   const cudnn::Functions& functions_;
   ConvolutionProblem problem_;
   std::vector<Part> parts_;
-  int pieces_ = 0;
   size_t workspace_bytes_ = 0;
-  int undivided_algorithm_ = 0;
+  int undivided_algorithm_ = kNoAlgorithm;
   size_t undivided_bytes_ = 0;
 };
 

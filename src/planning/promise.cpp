@@ -113,10 +113,16 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
     const std::optional<Configuration> division = BestDivision(allowed, request);
     if (division && division->Pieces() > 1 &&
         division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
-      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
+      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) {
+        promise->fastest_undivided = fastest->micro;
+        return promise;
+      }
     }
   }
-  return PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
+  std::optional<Promise> promise =
+      PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
+  promise->fastest_undivided = fastest->micro;
+  return promise;
 }
 
 }  // namespace ucudnn::planning

@@ -29,6 +29,7 @@ struct Promise {
   size_t workspace_bytes = 0;  // what is reported, and all that is ever used
   Configuration plan;
   MicroConfiguration undivided;
+  MicroConfiguration fastest_undivided;  // within the limit: what the plan was measured against
 };
 
 struct PromiseRequest {

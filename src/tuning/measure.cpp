@@ -20,7 +20,8 @@ constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
 // An engine this much slower than the best so far gets one sample: it will hardly be chosen.
 constexpr double kHopeless = 2;
-// Bytes of operands: 0x3c repeated is a small positive number in every type, neither denormal nor NaN.
+// Bytes of operands: 0x3c repeated is a small positive number in every type, neither denormal nor
+// NaN.
 constexpr unsigned char kOperandByte = 0x3c;
 
 // A handle of our own on a stream of our own.
@@ -88,8 +89,8 @@ class Measurer {
         best_ms = std::min(best_ms, measurement.micro.time_ms);
         measurements.push_back(std::move(measurement));
       } else if (LogEnabled(LogLevel::kInfo)) {
-        Log(LogLevel::kInfo, choice.engine + " is left out of " + Describe(problem) + ": " +
-                                 status.message());
+        Log(LogLevel::kInfo,
+            choice.engine + " is left out of " + Describe(problem) + ": " + status.message());
       }
     }
     return measurements;

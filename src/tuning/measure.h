@@ -28,8 +28,8 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 // Called with all measurements of one micro-batch as soon as they are complete.
 using OnMeasured = std::function<void(int micro_batch, const std::vector<planning::Measurement>&)>;
 
-// Measures every engine of `problem` at each of `sizes` images: the median of repeated runs. An engine
-// that fails or finds no memory is left out. An error when nothing could be measured at all.
+// Measures every engine of `problem` at each of `sizes` images: the median of repeated runs. An
+// engine that fails or finds no memory is left out. An error when nothing could be measured at all.
 Status MeasureEngines(const Device& device, const ConvolutionProblem& problem,
                       const std::vector<int>& sizes, const OnMeasured& on_measured);
 

@@ -48,8 +48,8 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
           WarnOnce("store write", "measurements cannot be stored: " + stored.message());
         }
       });
-  // Another process may have measured the same meanwhile. The first to write wins, so that processes
-  // which share a store plan from the same numbers.
+  // Another process may have measured the same meanwhile. The first to write wins, so that
+  // processes which share a store plan from the same numbers.
   Measurements stored;
   if (written) Load({KernelFamily(problem), device.platform}, stored);
   for (const Measurements* rows : {&stored, &fresh}) {

@@ -1,5 +1,6 @@
-// All measurements this process knows, in front of the store: read once, measured once, shared by all
-// handles. Thread-safe; one thread measures at a time, because two on one device disturb each other.
+// All measurements this process knows, in front of the store: read once, measured once, shared by
+// all handles. Thread-safe; one thread measures at a time, because two on one device disturb each
+// other.
 #pragma once
 
 #include <atomic>
@@ -21,8 +22,8 @@ class MeasuredKernels {
   explicit MeasuredKernels(planning::MeasurementStore* store) : store_(store) {}
 
   // Measurements of `problem` at the sizes `policy` considers, measuring those that nobody has when
-  // `may_measure`. Without it, or when measuring fails, those that are known. Measurements at n itself
-  // missing is an error: nothing can be promised without them.
+  // `may_measure`. Without it, or when measuring fails, those that are known. Measurements at n
+  // itself missing is an error: nothing can be promised without them.
   Result<std::vector<MicroConfiguration>> Get(const Device& device,
                                               const ConvolutionProblem& problem,
                                               BatchSizePolicy policy, bool may_measure);
@@ -48,7 +49,8 @@ class MeasuredKernels {
 
   planning::MeasurementStore* const store_;
   std::atomic<long> measured_ = 0;
-  std::mutex mutex_;  // held while reading and measuring: callers of one process wait for each other
+  std::mutex
+      mutex_;  // held while reading and measuring: callers of one process wait for each other
   std::unordered_map<Family, Measurements, FamilyHash> known_;
 };
 

@@ -1,0 +1,105 @@
+// What happens when the application calls cuDNN's legacy convolution API. One object per process,
+// made by shim/; every function answers like the genuine one, and whatever goes wrong inside gives
+// the genuine behaviour. Thread-safe. Nothing here throws across: callers are the C entry points,
+// which also catch.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/options.h"
+#include "cuda/driver.h"
+#include "cudnn/functions.h"
+#include "cudnn/legacy_call.h"
+#include "interposer/promise_book.h"
+#include "interposer/report.h"
+#include "interposer/session.h"
+#include "planning/measurement_store.h"
+#include "tuning/measured_kernels.h"
+
+namespace ucudnn::interposer {
+
+class Interposer {
+ public:
+  // `driver` may be null (no CUDA): then every call is forwarded. `store` may be null. All
+  // arguments outlive the object.
+  Interposer(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
+             planning::MeasurementStore* store);
+
+  const cudnn::Functions& functions() const { return functions_; }
+
+  cudnnStatus_t Create(cudnnHandle_t* handle);
+  cudnnStatus_t Destroy(cudnnHandle_t handle);
+  cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream);
+
+  cudnnStatus_t Convolve(const cudnn::LegacyCall& call);
+
+  cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
+                              const cudnn::Descriptors& descriptors, int algorithm, size_t* bytes);
+
+  // The answer to cudnnFindConvolution*Algorithm(Ex): best first, none when the genuine library
+  // must answer. `caller_bytes` is the workspace passed to ...Ex, none for the function without.
+  std::optional<std::vector<cudnn::AlgorithmPerformance>> FindAlgorithms(
+      Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+      std::optional<size_t> caller_bytes);
+
+  // The answer to cudnnGetConvolution*Algorithm_v7, like FindAlgorithms.
+  std::optional<std::vector<cudnn::AlgorithmPerformance>> GetAlgorithms(
+      Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors);
+
+  // Rewrites the report file, if one was asked for and this process called a convolution.
+  void WriteReport();
+  Report& report() { return report_; }
+  long measured() const { return kernels_.measured(); }
+
+ private:
+  // A problem met on a session.
+  struct Kernel {
+    ConvolutionProblem problem;
+    Session* session = nullptr;
+  };
+  using Answer = std::vector<cudnn::AlgorithmPerformance>;
+
+  // interposer.cpp: handles and calls.
+  Session* SessionOf(cudnnHandle_t handle);
+  void OpenSession(cudnnHandle_t handle, Session& session);
+  int PlatformIndex(const planning::Platform& platform);
+  tuning::Device DeviceOf(const Session& session);
+  bool Capturing(const Session& session) const;
+  // One warning and an entry of the report. Called also when pieces are under way: never throws.
+  void Fallback(const ConvolutionProblem& problem, const std::string& cause) noexcept;
+
+  // decisions.cpp: how a call runs that is met for the first time.
+  std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call) const;
+  Decision* Decide(const cudnn::LegacyCall& call, const Kernel& kernel, const CallKey& key);
+  // A plan inside what the caller passes, at least as exact and deterministic as the algorithm it
+  // names; none when the call had better run as it is. Fills what the report says of it.
+  std::optional<planning::Promise> PlanUnasked(const cudnn::LegacyCall& call, const Kernel& kernel,
+                                               const CallKey& key, KernelRecord& record);
+
+  // queries.cpp: what callers are told.
+  std::optional<Kernel> Meet(Operation operation, cudnnHandle_t handle,
+                             const cudnn::Descriptors& descriptors);
+  // Measurements of the kernel at its policy's micro-batches; empty when there are none.
+  std::vector<MicroConfiguration> Measured(const Kernel& kernel);
+  planning::PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes) const;
+  // Every algorithm and math type within the limit, best first, each once and at its fastest:
+  // undivided or as a promise, which is entered into the book. Empty when none fits.
+  Answer AnswerWithin(const Kernel& kernel, const std::vector<MicroConfiguration>& measured,
+                      size_t limit_bytes);
+
+  const Options& options_;
+  const cudnn::Functions& functions_;
+  const cuda::Driver* const driver_;
+  tuning::MeasuredKernels kernels_;
+  PromiseBook promises_;
+  Report report_;
+  SessionTable sessions_;
+  std::mutex platforms_mutex_;
+  std::vector<std::unique_ptr<planning::Platform>> platforms_;
+  std::mutex report_mutex_;  // one writer of the file at a time
+};
+
+}  // namespace ucudnn::interposer

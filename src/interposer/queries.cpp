@@ -1,0 +1,231 @@
+// What callers of cudnnGet/FindConvolution* are told: promises, and genuine answers where there is
+// nothing to promise.
+#include <algorithm>
+#include <limits>
+
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "cudnn/descriptors.h"
+#include "cudnn/legacy_engines.h"
+#include "interposer/interposer.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using cudnn::AlgorithmPerformance;
+using planning::Candidate;
+using planning::Promise;
+
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+// One line of an answer, and the promise behind it when it is not simply an undivided engine.
+struct Offer {
+  AlgorithmPerformance performance;
+  std::optional<Promise> promise;
+};
+
+AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math) {
+  AlgorithmPerformance performance;
+  performance.algorithm = cudnn::ParseLegacyEngine(micro.engine)->algorithm;
+  performance.time_ms = static_cast<float>(micro.time_ms);
+  performance.workspace_bytes = micro.workspace_bytes;
+  performance.determinism = micro.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+  performance.math = static_cast<cudnnMathType_t>(math);
+  return performance;
+}
+
+bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
+  return a.algorithm == b.algorithm && a.math == b.math;
+}
+
+// Every undivided engine of the group within the request, and the promises that beat them: the
+// fastest, and the fastest deterministic one for callers who pick by determinism.
+void CollectOffers(const cudnn::MathGroup& group, const planning::PromiseRequest& request,
+                   std::vector<Offer>& offers) {
+  for (const Candidate& candidate : group.candidates) {
+    const MicroConfiguration& micro = candidate.micro;
+    if (micro.micro_batch != request.n || micro.workspace_bytes > request.limit_bytes) continue;
+    if (request.deterministic && !micro.deterministic) continue;
+    offers.push_back({PerformanceOf(micro, group.math), std::nullopt});
+  }
+  planning::PromiseRequest stricter = request;
+  for (const bool deterministic : {false, true}) {
+    stricter.deterministic |= deterministic;
+    std::optional<Promise> promise = planning::MakePromise(group.candidates, stricter);
+    if (!promise || promise->plan.Pieces() == 1) continue;
+    const AlgorithmPerformance performance = PerformanceOf(promise->reported, group.math);
+    offers.push_back({performance, std::move(promise)});
+  }
+}
+
+// Workspace of the fastest undivided engine: what the genuine library's own choice would use.
+size_t GenuineChoiceBytes(const ConvolutionProblem& problem,
+                          const std::vector<MicroConfiguration>& measured, bool deterministic) {
+  const MicroConfiguration* best = nullptr;
+  for (const MicroConfiguration& micro : measured) {
+    if (micro.micro_batch != problem.n || (deterministic && !micro.deterministic)) continue;
+    if (best == nullptr || micro.time_ms < best->time_ms) best = &micro;
+  }
+  return best != nullptr ? best->workspace_bytes : 0;
+}
+
+}  // namespace
+
+std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHandle_t handle,
+                                                   const cudnn::Descriptors& descriptors) {
+  if (options_.mode != Mode::kOn) return std::nullopt;
+  Kernel kernel;
+  kernel.session = SessionOf(handle);
+  if (kernel.session == nullptr) return std::nullopt;
+  if (const char* why = cudnn::ReadProblem(functions_, operation, descriptors, kernel.problem)) {
+    if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, std::string("left alone: ") + why);
+    return std::nullopt;
+  }
+  return kernel;
+}
+
+std::vector<MicroConfiguration> Interposer::Measured(const Kernel& kernel) {
+  const bool may_measure = options_.tune == Tune::kFirst && !Capturing(*kernel.session);
+  Result<std::vector<MicroConfiguration>> measured =
+      kernels_.Get(DeviceOf(*kernel.session), kernel.problem, options_.policy, may_measure);
+  if (measured.ok()) return std::move(*measured);
+  if (may_measure) Fallback(kernel.problem, "cannot be measured: " + measured.message());
+  return {};
+}
+
+planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& problem,
+                                                size_t limit_bytes) const {
+  planning::PromiseRequest request;
+  request.n = problem.n;
+  request.step = LegalStep(problem);
+  request.may_divide = MayDivide(problem);
+  request.limit_bytes = limit_bytes;
+  request.deterministic = options_.deterministic;
+  return request;
+}
+
+Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel,
+                                            const std::vector<MicroConfiguration>& measured,
+                                            size_t limit_bytes) {
+  std::vector<Offer> offers;
+  for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel.problem, measured)) {
+    CollectOffers(group, RequestFor(kernel.problem, limit_bytes), offers);
+  }
+  std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
+    return a.performance.time_ms < b.performance.time_ms;
+  });
+  Answer answer;
+  for (Offer& offer : offers) {
+    const bool listed = std::any_of(answer.begin(), answer.end(), [&](const auto& other) {
+      return SameEngine(other, offer.performance);
+    });
+    if (listed) continue;
+    answer.push_back(offer.performance);
+    if (!offer.promise) continue;
+    ConvolutionProblem problem = kernel.problem;
+    problem.math = static_cast<MathType>(offer.performance.math);
+    promises_.Add({kernel.session->platform(), offer.performance.algorithm, problem},
+                  std::move(*offer.promise));
+  }
+  return answer;
+}
+
+std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
+    Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+    std::optional<size_t> caller_bytes) {
+  const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
+  if (!kernel) return std::nullopt;
+  const std::vector<MicroConfiguration> measured = Measured(*kernel);
+  if (measured.empty()) return std::nullopt;
+  const size_t ceiling = caller_bytes.value_or(kNoLimit);
+  size_t limit = std::min(ceiling, options_.workspace_limit.value_or(kNoLimit));
+  if (limit == kNoLimit) {
+    limit = GenuineChoiceBytes(kernel->problem, measured, options_.deterministic);
+  }
+  Answer answer = AnswerWithin(*kernel, measured, limit);
+  if (answer.empty()) {
+    Fallback(kernel->problem, "no engine fits " + FormatByteSize(limit) + " undivided");
+    return std::nullopt;
+  }
+  return answer;
+}
+
+std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
+    Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors) {
+  const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
+  if (!kernel) return std::nullopt;
+  if (options_.workspace_limit) {
+    const std::vector<MicroConfiguration> measured = Measured(*kernel);
+    if (measured.empty()) return std::nullopt;
+    Answer answer = AnswerWithin(*kernel, measured, *options_.workspace_limit);
+    if (!answer.empty()) return answer;
+    Fallback(kernel->problem,
+             "no engine fits " + FormatByteSize(*options_.workspace_limit) + " undivided");
+    return std::nullopt;
+  }
+  // Without a limit of the user's: the heuristic's own choice sets it, and stays the answer unless
+  // something measured is faster in the same workspace.
+  Answer ranking;
+  if (cudnn::RankAlgorithms(functions_, operation, handle, descriptors, ranking) !=
+          CUDNN_STATUS_SUCCESS ||
+      ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  const std::vector<MicroConfiguration> measured = Measured(*kernel);
+  if (measured.empty()) return std::nullopt;
+  Answer answer = AnswerWithin(*kernel, measured, ranking[0].workspace_bytes);
+  if (answer.empty()) return std::nullopt;
+  const auto choice = std::find_if(answer.begin(), answer.end(), [&](const auto& other) {
+    return SameEngine(other, ranking[0]);
+  });
+  if (choice != answer.end() &&
+      answer[0].time_ms >= (1 - planning::kHysteresis) * choice->time_ms) {
+    std::rotate(answer.begin(), choice, choice + 1);
+  }
+  for (const AlgorithmPerformance& ranked : ranking) {
+    const bool listed = std::any_of(answer.begin(), answer.end(),
+                                    [&](const auto& other) { return SameEngine(other, ranked); });
+    if (!listed) answer.push_back(ranked);
+  }
+  return answer;
+}
+
+cudnnStatus_t Interposer::WorkspaceSize(Operation operation, cudnnHandle_t handle,
+                                        const cudnn::Descriptors& descriptors, int algorithm,
+                                        size_t* bytes) {
+  const cudnnStatus_t status =
+      cudnn::WorkspaceBytes(functions_, operation, handle, descriptors, algorithm, bytes);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
+  if (!kernel) return status;
+  const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
+  if (const std::optional<size_t> reported = promises_.LastReported(key)) {
+    *bytes = *reported;
+    return status;
+  }
+  const size_t limit = options_.workspace_limit.value_or(kNoLimit);
+  if (*bytes <= limit) return status;
+
+  // The caller chose the algorithm without asking: engines as exact and as deterministic may serve
+  // it.
+  const std::vector<Candidate> candidates =
+      cudnn::OwnMathCandidates(kernel->problem, Measured(*kernel));
+  planning::PromiseRequest request = RequestFor(kernel->problem, limit);
+  request.chosen = cudnn::LegacyNumericClass(operation, algorithm);
+  const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
+  request.deterministic |=
+      std::none_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+        return candidate.micro.engine == engine && !candidate.micro.deterministic;
+      });
+  std::optional<Promise> promise = planning::MakePromise(candidates, request);
+  if (!promise) {
+    Fallback(kernel->problem,
+             "cannot be brought under the workspace limit of " + FormatByteSize(limit));
+    return status;
+  }
+  *bytes = promise->workspace_bytes;
+  promises_.Add(key, std::move(*promise));
+  return status;
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,55 @@
+// What ucudnn decided in this process: one record per kernel, and everything that did not go as
+// planned. Written as JSON (`ucudnn-report`) by rename. Thread-safe; counting a call is one atomic
+// addition.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/problem.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::interposer {
+
+struct KernelRecord {
+  ConvolutionProblem problem;
+  size_t limit_bytes = 0;        // the ceiling this kernel was planned under
+  size_t workspace_bytes = 0;    // what it uses of the caller's workspace
+  Configuration plan;            // what runs; one piece when undivided
+  MicroConfiguration undivided;  // the fastest undivided engine under the ceiling; empty: unknown
+  std::string reason;
+  std::atomic<long> calls = 0;
+};
+
+class Report {
+ public:
+  // The record of an equal decision, or a new one.
+  KernelRecord* Record(const ConvolutionProblem& problem, size_t limit_bytes,
+                       size_t workspace_bytes, Configuration plan, MicroConfiguration undivided,
+                       std::string reason);
+
+  // Something ran otherwise than planned: `kernel` in words, `cause` in words.
+  void AddFallback(const std::string& kernel, const std::string& cause);
+
+  void SetPlatform(const planning::Platform& platform);
+
+  // Everything as JSON text. `measured` counts measurements made by this process.
+  std::string Json(const char* mode, long measured);
+  // Writes Json to `path` (%p is the process id) by rename.
+  Status Write(const std::string& path, const char* mode, long measured);
+
+  bool empty();
+
+ private:
+  std::mutex mutex_;
+  planning::Platform platform_;
+  std::deque<KernelRecord> kernels_;  // records keep their address
+  std::map<std::pair<std::string, std::string>, long> fallbacks_;
+};
+
+}  // namespace ucudnn::interposer

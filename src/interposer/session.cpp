@@ -1,0 +1,87 @@
+#include "interposer/session.h"
+
+namespace ucudnn::interposer {
+
+void Session::Open(CUcontext context, int platform, CUstream stream) {
+  context_ = context;
+  platform_ = platform;
+  stream_ = stream;
+}
+
+void Session::Close() {
+  std::lock_guard lock(mutex_);
+  decisions_.clear();
+  replaced_.clear();
+}
+
+Decision* Session::Find(const CallKey& key, uint64_t epoch) {
+  std::lock_guard lock(mutex_);
+  const auto entry = decisions_.find(key);
+  if (entry == decisions_.end()) return nullptr;
+  Decision* const decision = entry->second.get();
+  // A plan keeps its promise whatever came later; only "run as asked" may be overtaken by a
+  // promise.
+  if (decision->plan == nullptr && decision->epoch != epoch) return nullptr;
+  return decision;
+}
+
+Decision* Session::Keep(const CallKey& key, std::unique_ptr<Decision> decision) {
+  std::lock_guard lock(mutex_);
+  std::unique_ptr<Decision>& kept = decisions_[key];
+  if (kept != nullptr) replaced_.push_back(std::move(kept));
+  kept = std::move(decision);
+  return kept.get();
+}
+
+size_t SessionTable::FirstSlot(cudnnHandle_t handle) {
+  const auto bits = reinterpret_cast<uintptr_t>(handle);
+  return (bits >> 4) * 0x9e3779b97f4a7c15u >> 52;
+}
+
+Session* SessionTable::Find(cudnnHandle_t handle) const {
+  if (handle == nullptr) return nullptr;
+  for (size_t probe = 0, slot = FirstSlot(handle); probe < kSlots; ++probe, ++slot) {
+    const Slot& candidate = slots_[slot % kSlots];
+    const cudnnHandle_t key = candidate.handle.load(std::memory_order_acquire);
+    if (key == handle) {
+      if (Session* session = candidate.session.load(std::memory_order_acquire)) return session;
+    }
+    if (key == nullptr) return nullptr;
+  }
+  return nullptr;
+}
+
+Session* SessionTable::TakeSession() {
+  if (spare_.empty()) return new Session;
+  Session* const session = spare_.back();
+  spare_.pop_back();
+  return session;
+}
+
+bool SessionTable::Insert(cudnnHandle_t handle, Session* session) {
+  for (size_t probe = 0, slot = FirstSlot(handle); probe < kSlots; ++probe, ++slot) {
+    Slot& candidate = slots_[slot % kSlots];
+    if (candidate.session.load(std::memory_order_relaxed) != nullptr) continue;
+    candidate.handle.store(handle, std::memory_order_release);
+    candidate.session.store(session, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+void SessionTable::Close(cudnnHandle_t handle) {
+  std::lock_guard lock(mutex_);
+  for (size_t probe = 0, slot = FirstSlot(handle); probe < kSlots; ++probe, ++slot) {
+    Slot& candidate = slots_[slot % kSlots];
+    const cudnnHandle_t key = candidate.handle.load(std::memory_order_relaxed);
+    if (key == nullptr) return;
+    Session* const session = candidate.session.load(std::memory_order_relaxed);
+    if (key != handle || session == nullptr) continue;
+    candidate.session.store(nullptr, std::memory_order_release);
+    session->Close();
+    spare_.push_back(session);
+    return;
+  }
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,111 @@
+// One cuDNN handle of the application, and the decisions taken for calls on it. Lookups take no
+// lock shared between handles. A session is used by one thread at a time as cuDNN demands of a
+// handle; a program that breaks that rule waits on the session's own mutex instead of crashing.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+#include "execution/planned_convolution.h"
+#include "interposer/report.h"
+
+namespace ucudnn::interposer {
+
+// What decides how a call runs. `flavour` tells a plain convolution from one with bias and
+// activation, and that from one with an identity activation, which cuDNN serves with one algorithm
+// only.
+enum class Flavour : int32_t { kPlain, kActivation, kIdentity };
+
+struct CallKey {
+  ConvolutionProblem problem;
+  int32_t algorithm = 0;
+  Flavour flavour = Flavour::kPlain;
+  uint64_t workspace_bytes = 0;
+  bool operator==(const CallKey&) const = default;
+};
+
+struct CallKeyHash {
+  size_t operator()(const CallKey& key) const {
+    return key.problem.Hash() ^ (key.workspace_bytes * 0x9e3779b97f4a7c15u) ^
+           (static_cast<uint64_t>(key.algorithm) << 8) ^ static_cast<uint64_t>(key.flavour);
+  }
+};
+
+struct Decision {
+  std::unique_ptr<execution::PlannedConvolution> plan;  // null: the call runs as the caller asked
+  KernelRecord* record = nullptr;
+  uint64_t epoch = 0;                // of the promises it was taken with
+  std::atomic<bool> barred = false;  // a piece failed: the undivided algorithm runs from now on
+};
+
+class Session {
+ public:
+  Session() = default;
+
+  // Takes a new handle; what an earlier one left is gone.
+  void Open(CUcontext context, int platform, CUstream stream);
+  void Close();
+
+  CUcontext context() const { return context_; }
+  int platform() const { return platform_; }
+  CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
+  void set_stream(CUstream stream) { stream_.store(stream, std::memory_order_relaxed); }
+
+  // The decision for `key`, or null when there is none as new as `epoch`. Stays valid until Close,
+  // or Keep replaces it.
+  Decision* Find(const CallKey& key, uint64_t epoch);
+  Decision* Keep(const CallKey& key, std::unique_ptr<Decision> decision);
+
+ private:
+  CUcontext context_ = nullptr;
+  int platform_ = 0;
+  std::atomic<CUstream> stream_ = nullptr;
+  std::mutex mutex_;
+  std::unordered_map<CallKey, std::unique_ptr<Decision>, CallKeyHash> decisions_;
+  // Replaced decisions: a call on another thread may still hold one.
+  std::vector<std::unique_ptr<Decision>> replaced_;
+};
+
+// Sessions by handle. Find is wait-free; sessions are reused, never freed.
+class SessionTable {
+ public:
+  Session* Find(cudnnHandle_t handle) const;
+  // The session of `handle`, opened by `open` when there was none. Null when the table is full.
+  template <typename Open>
+  Session* FindOrOpen(cudnnHandle_t handle, Open open) {
+    std::lock_guard lock(mutex_);
+    spare_.reserve(kSlots);  // Close gives sessions back and must not fail
+    if (Session* session = Find(handle)) return session;
+    Session* const session = TakeSession();
+    open(*session);
+    if (Insert(handle, session)) return session;
+    spare_.push_back(session);
+    return nullptr;
+  }
+  void Close(cudnnHandle_t handle);
+
+ private:
+  static constexpr size_t kSlots = 4096;  // a power of two
+  struct Slot {
+    std::atomic<cudnnHandle_t> handle = nullptr;  // null: never used, ends a probe
+    std::atomic<Session*> session = nullptr;      // null: free
+  };
+  static size_t FirstSlot(cudnnHandle_t handle);
+  Session* TakeSession();
+  bool Insert(cudnnHandle_t handle, Session* session);
+
+  std::array<Slot, kSlots> slots_;
+  std::mutex mutex_;  // of all that follows and of changes to the slots
+  std::vector<Session*> spare_;
+};
+
+}  // namespace ucudnn::interposer
