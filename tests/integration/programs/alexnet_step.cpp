@@ -1,0 +1,200 @@
+// An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: the
+// five convolutions of AlexNet (Krizhevsky's "one weird trick" form), forward and backward, on
+// memory from cudaMalloc, with algorithms from cudnnFind...Ex. Prints a checksum of every output,
+// so that two runs can be compared, and the time of a step. Linked with the genuine libraries.
+//
+//   alexnet_step [BATCH [STEPS [WORKSPACE_MIB]]]
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#define CHECK_CUDA(call)                                                  \
+  do {                                                                    \
+    const cudaError_t error = (call);                                     \
+    if (error != cudaSuccess) {                                           \
+      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error)); \
+      std::exit(1);                                                       \
+    }                                                                     \
+  } while (0)
+#define CHECK_CUDNN(call)                                                   \
+  do {                                                                      \
+    const cudnnStatus_t status = (call);                                    \
+    if (status != CUDNN_STATUS_SUCCESS) {                                   \
+      std::fprintf(stderr, "%s: %s\n", #call, cudnnGetErrorString(status)); \
+      std::exit(1);                                                         \
+    }                                                                       \
+  } while (0)
+
+namespace {
+
+struct Shape {
+  const char* name;
+  int c, size, k, filter, pad, stride;
+};
+
+constexpr Shape kAlexNet[] = {{"conv1", 3, 224, 64, 11, 2, 4},
+                              {"conv2", 64, 27, 192, 5, 2, 1},
+                              {"conv3", 192, 13, 384, 3, 1, 1},
+                              {"conv4", 384, 13, 256, 3, 1, 1},
+                              {"conv5", 256, 13, 256, 3, 1, 1}};
+
+// Small whole numbers: every sum is exact, so any correct algorithm gives the same bits.
+class DeviceTensor {
+ public:
+  DeviceTensor(size_t count, uint32_t seed) : host_(count) {
+    for (float& value : host_) {
+      seed = seed * 1664525u + 1013904223u;
+      value = static_cast<float>(static_cast<int>(seed >> 24) % 5 - 2);
+    }
+    CHECK_CUDA(cudaMalloc(&device_, count * sizeof(float)));
+    CHECK_CUDA(cudaMemcpy(device_, host_.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  ~DeviceTensor() { cudaFree(device_); }
+  DeviceTensor(const DeviceTensor&) = delete;
+
+  float* get() const { return device_; }
+
+  uint64_t Checksum() {
+    CHECK_CUDA(
+        cudaMemcpy(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    uint64_t sum = 1469598103934665603u;
+    for (const float value : host_) {
+      sum = (sum ^ static_cast<uint64_t>(static_cast<int64_t>(value))) * 1099511628211u;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<float> host_;
+  float* device_ = nullptr;
+};
+
+class Layer {
+ public:
+  Layer(cudnnHandle_t handle, const Shape& shape, int n)
+      : shape_(shape),
+        out_((shape.size + 2 * shape.pad - shape.filter) / shape.stride + 1),
+        x_(size_t{1} * n * shape.c * shape.size * shape.size, 1),
+        w_(size_t{1} * shape.k * shape.c * shape.filter * shape.filter, 2),
+        y_(size_t{1} * n * shape.k * out_ * out_, 3),
+        dx_(size_t{1} * n * shape.c * shape.size * shape.size, 4),
+        dw_(size_t{1} * shape.k * shape.c * shape.filter * shape.filter, 5),
+        dy_(size_t{1} * n * shape.k * out_ * out_, 6),
+        handle_(handle) {
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&x_desc_));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(x_desc_, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, n, shape.c,
+                                           shape.size, shape.size));
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&y_desc_));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(y_desc_, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, n, shape.k,
+                                           out_, out_));
+    CHECK_CUDNN(cudnnCreateFilterDescriptor(&w_desc_));
+    CHECK_CUDNN(cudnnSetFilter4dDescriptor(w_desc_, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, shape.k,
+                                           shape.c, shape.filter, shape.filter));
+    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
+    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, shape.pad, shape.pad, shape.stride,
+                                                shape.stride, 1, 1, CUDNN_CROSS_CORRELATION,
+                                                CUDNN_DATA_FLOAT));
+  }
+
+  // Chooses algorithms as frameworks do: the first that cudnnFind...Ex returns.
+  void FindAlgorithms(void* workspace, size_t bytes) {
+    int count = 0;
+    CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithmEx(handle_, x_desc_, x_.get(), w_desc_,
+                                                       w_.get(), convolution_, y_desc_, y_.get(), 1,
+                                                       &count, &forward_, workspace, bytes));
+    CHECK_CUDNN(cudnnFindConvolutionBackwardDataAlgorithmEx(
+        handle_, w_desc_, w_.get(), y_desc_, dy_.get(), convolution_, x_desc_, dx_.get(), 1, &count,
+        &backward_data_, workspace, bytes));
+    CHECK_CUDNN(cudnnFindConvolutionBackwardFilterAlgorithmEx(
+        handle_, x_desc_, x_.get(), y_desc_, dy_.get(), convolution_, w_desc_, dw_.get(), 1, &count,
+        &backward_filter_, workspace, bytes));
+  }
+
+  void Forward(void* workspace) {
+    const float one = 1, zero = 0;
+    CHECK_CUDNN(cudnnConvolutionForward(handle_, &one, x_desc_, x_.get(), w_desc_, w_.get(),
+                                        convolution_, forward_.algo, workspace, forward_.memory,
+                                        &zero, y_desc_, y_.get()));
+  }
+
+  void Backward(void* workspace) {
+    const float one = 1, zero = 0;
+    CHECK_CUDNN(cudnnConvolutionBackwardData(handle_, &one, w_desc_, w_.get(), y_desc_, dy_.get(),
+                                             convolution_, backward_data_.algo, workspace,
+                                             backward_data_.memory, &zero, x_desc_, dx_.get()));
+    CHECK_CUDNN(cudnnConvolutionBackwardFilter(handle_, &one, x_desc_, x_.get(), y_desc_, dy_.get(),
+                                               convolution_, backward_filter_.algo, workspace,
+                                               backward_filter_.memory, &zero, w_desc_, dw_.get()));
+  }
+
+  void PrintChecksums() {
+    std::printf("%s  y %016llx  dx %016llx  dw %016llx\n", shape_.name,
+                static_cast<unsigned long long>(y_.Checksum()),
+                static_cast<unsigned long long>(dx_.Checksum()),
+                static_cast<unsigned long long>(dw_.Checksum()));
+  }
+
+  double WorkspaceMiB() const {
+    size_t most = forward_.memory;
+    if (backward_data_.memory > most) most = backward_data_.memory;
+    if (backward_filter_.memory > most) most = backward_filter_.memory;
+    return static_cast<double>(most) / (1 << 20);
+  }
+
+ private:
+  Shape shape_;
+  int out_;
+  DeviceTensor x_, w_, y_, dx_, dw_, dy_;
+  cudnnHandle_t handle_;
+  cudnnTensorDescriptor_t x_desc_ = nullptr, y_desc_ = nullptr;
+  cudnnFilterDescriptor_t w_desc_ = nullptr;
+  cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  cudnnConvolutionFwdAlgoPerf_t forward_ = {};
+  cudnnConvolutionBwdDataAlgoPerf_t backward_data_ = {};
+  cudnnConvolutionBwdFilterAlgoPerf_t backward_filter_ = {};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int batch = argc > 1 ? std::atoi(argv[1]) : 128;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
+  const size_t workspace_bytes = (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 512) << 20;
+  if (batch < 1 || steps < 1) {
+    std::fprintf(stderr, "usage: alexnet_step [BATCH [STEPS [WORKSPACE_MIB]]]\n");
+    return 2;
+  }
+  cudnnHandle_t handle;
+  CHECK_CUDNN(cudnnCreate(&handle));
+  void* workspace = nullptr;
+  if (workspace_bytes > 0) CHECK_CUDA(cudaMalloc(&workspace, workspace_bytes));
+  std::vector<Layer*> layers;
+  for (const Shape& shape : kAlexNet) layers.push_back(new Layer(handle, shape, batch));
+  for (Layer* layer : layers) layer->FindAlgorithms(workspace, workspace_bytes);
+
+  double best_ms = 1e30;
+  for (int step = 0; step < steps; ++step) {
+    CHECK_CUDA(cudaDeviceSynchronize());
+    const auto begin = std::chrono::steady_clock::now();
+    for (Layer* layer : layers) layer->Forward(workspace);
+    for (size_t i = layers.size(); i-- > 0;) layers[i]->Backward(workspace);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    if (took.count() < best_ms) best_ms = took.count();
+  }
+  double most_mib = 0;
+  for (Layer* layer : layers) {
+    layer->PrintChecksums();
+    if (layer->WorkspaceMiB() > most_mib) most_mib = layer->WorkspaceMiB();
+  }
+  std::printf("batch %d, workspace %.1f MiB, step %.1f ms\n", batch, most_mib, best_ms);
+  for (Layer* layer : layers) delete layer;
+  if (workspace != nullptr) CHECK_CUDA(cudaFree(workspace));
+  CHECK_CUDNN(cudnnDestroy(handle));
+  return 0;
+}
