@@ -179,16 +179,17 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescri
   HOSTGPU_REFUSE_IF(
       inputTensorDesc->dims[1] != Multiply(convDesc->group_count, filterDesc->dims[1]),
       CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(tensorOuputDimA == nullptr && nbDims > 0, CUDNN_STATUS_BAD_PARAM);
-  for (int i = 0; i < nbDims; ++i) {
-    if (i < 2) {
-      tensorOuputDimA[i] = i == 0 ? inputTensorDesc->dims[0] : filterDesc->dims[0];
-      continue;
-    }
+  HOSTGPU_REFUSE_IF(tensorOuputDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
+  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // whatever nbDims says
+  tensorOuputDimA[1] = filterDesc->dims[0];
+  for (int i = 2; i < nbDims; ++i) {
+    const int stride = convDesc->stride[i - 2];
     const int padded = Add(inputTensorDesc->dims[i], Multiply(2, convDesc->pad[i - 2]));
     const int window = Add(Multiply(filterDesc->dims[i] - 1, convDesc->dilation[i - 2]), 1);
     HOSTGPU_REFUSE_IF(padded < window, CUDNN_STATUS_BAD_PARAM);
-    tensorOuputDimA[i] = Add(Subtract(padded, window) / convDesc->stride[i - 2], 1);
+    // A refused setter can leave a stride no division survives; the genuine library dies of it.
+    HOSTGPU_REFUSE_IF(stride <= 0, CUDNN_STATUS_BAD_PARAM);
+    tensorOuputDimA[i] = Add(Subtract(padded, window) / stride, 1);
   }
   return CUDNN_STATUS_SUCCESS;
 }

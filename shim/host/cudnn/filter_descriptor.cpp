@@ -1,5 +1,5 @@
 // Filter descriptors. As tensor_descriptor.cpp: the checks and what a refusal leaves are the
-// genuine library's, its odd count of INT8x32 channels (reported in fours) included.
+// genuine library's, the 4d getter's count of INT8x32 channels in fours included.
 #include <new>
 
 #include "shim/host/cudnn/descriptors.h"
@@ -12,9 +12,12 @@ namespace {
 // Filters accept every tensor type but plain 32-bit integers.
 bool IsFilterType(cudnnDataType_t type) { return IsTensorType(type) && type != CUDNN_DATA_INT32; }
 
-int ReportedChannels(const cudnnFilterStruct& filter) {
+int VectorLength(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
+
+int ReportedChannels(const cudnnFilterStruct& filter, int vector_length) {
   const auto channels = static_cast<uint32_t>(filter.dims[1]);
-  return static_cast<int>(filter.format == CUDNN_TENSOR_NCHW_VECT_C ? channels * 4 : channels);
+  const auto factor = static_cast<uint32_t>(vector_length);
+  return static_cast<int>(filter.format == CUDNN_TENSOR_NCHW_VECT_C ? channels * factor : channels);
 }
 
 }  // namespace
@@ -50,7 +53,6 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
                         (format != CUDNN_TENSOR_NCHW_VECT_C),
                     CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(nbDims > CUDNN_DIM_MAX, CUDNN_STATUS_NOT_SUPPORTED);
-  const int vector = dataType == CUDNN_DATA_INT8x32 ? 32 : 4;
   const bool isVectorType = dataType == CUDNN_DATA_INT8x4 || dataType == CUDNN_DATA_UINT8x4 ||
                             dataType == CUDNN_DATA_INT8x32;
   HOSTGPU_REFUSE_IF((CUDNN_TENSOR_NCHW_VECT_C == format) && !isVectorType, CUDNN_STATUS_BAD_PARAM);
@@ -62,7 +64,7 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
     HOSTGPU_REFUSE_IF(filterDimA[i] <= 0, CUDNN_STATUS_BAD_PARAM);
     filterDesc->dims[i] = filterDimA[i];
   }
-  if (format == CUDNN_TENSOR_NCHW_VECT_C) filterDesc->dims[1] /= vector;
+  if (format == CUDNN_TENSOR_NCHW_VECT_C) filterDesc->dims[1] /= VectorLength(dataType);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -83,8 +85,12 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   if (dataType != nullptr) *dataType = filterDesc->type;
   if (format != nullptr) *format = filterDesc->format;
   if (nbDims != nullptr) *nbDims = filterDesc->dim_count;
-  for (int i = 0; i < nbDimsRequested && filterDimA != nullptr; ++i) {
-    filterDimA[i] = i == 1 ? ReportedChannels(*filterDesc) : filterDesc->dims[i];
+  HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
+  // (The genuine library writes filterDimA[1] of a vector layout even for those who asked for
+  // less.)
+  for (int i = 0; i < nbDimsRequested; ++i) {
+    filterDimA[i] = i == 1 ? ReportedChannels(*filterDesc, VectorLength(filterDesc->type))
+                           : filterDesc->dims[i];
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -96,14 +102,16 @@ cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filterDes
   if (dataType != nullptr) *dataType = filterDesc->type;
   if (format != nullptr) *format = filterDesc->format;
   if (k != nullptr) *k = filterDesc->dims[0];
-  if (c != nullptr) *c = ReportedChannels(*filterDesc);
+  if (c != nullptr) *c = ReportedChannels(*filterDesc, 4);  // fours, whatever the type
   if (h != nullptr) *h = filterDesc->dims[2];
   if (w != nullptr) *w = filterDesc->dims[3];
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_t filterDesc, size_t* size) {
-  HOSTGPU_REFUSE_IF(filterDesc == nullptr || size == nullptr, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(size == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *size = 0;
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   *size = static_cast<size_t>(filterDesc->Elements()) * ElementBytes(filterDesc->type);
   return CUDNN_STATUS_SUCCESS;
 }

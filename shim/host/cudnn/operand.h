@@ -21,7 +21,7 @@ inline cudnnStatus_t ResolveTensor(const char* name, cudnnTensorDescriptor_t ten
   }
   const size_t element_bytes = ElementBytes(tensor->type);
   *host =
-      Resolve(name, address, static_cast<size_t>(tensor->Span()) * element_bytes, element_bytes);
+      Resolve(name, address, static_cast<size_t>(tensor->span) * element_bytes, element_bytes);
   HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -125,9 +125,9 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   shape.flip = convolution->mode == CUDNN_CONVOLUTION;
 
   problem->element_bytes = ElementBytes(x->type);
-  problem->bytes = {static_cast<size_t>(x->Span()) * problem->element_bytes,
+  problem->bytes = {static_cast<size_t>(x->span) * problem->element_bytes,
                     static_cast<size_t>(w->Elements()) * problem->element_bytes,
-                    static_cast<size_t>(y->Span()) * problem->element_bytes};
+                    static_cast<size_t>(y->span) * problem->element_bytes};
   problem->math_type =
       convolution->math_type == CUDNN_FMA_MATH ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
   return CUDNN_STATUS_SUCCESS;

@@ -42,11 +42,25 @@ int WrappingProduct(int a, int b) {
 
 int ChannelsPerVector(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
 
+bool IsVectorType(cudnnDataType_t type) {
+  return type == CUDNN_DATA_INT8x4 || type == CUDNN_DATA_UINT8x4 || type == CUDNN_DATA_INT8x32;
+}
+
 cudnnStatus_t CheckForm(cudnnDataType_t type, int nbDims) {
   HOSTGPU_REFUSE_IF(!IsTensorType(type), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(nbDims < 2, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(nbDims > CUDNN_DIM_MAX, CUDNN_STATUS_NOT_SUPPORTED);
   return CUDNN_STATUS_SUCCESS;
+}
+
+int64_t Span(const cudnnTensorStruct& tensor) {
+  int64_t span = 1;
+  for (int i = 0; i < tensor.dim_count; ++i) {
+    const int stride = tensor.strides[i];
+    const int64_t magnitude = stride == INT_MIN ? INT_MIN : std::abs(stride);
+    span += (tensor.dims[i] - int64_t{1}) * magnitude;
+  }
+  return span;
 }
 
 // Descriptors keep what was stored before the refusal, as the genuine ones do.
@@ -60,7 +74,8 @@ cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims,
     tensor.dims[i] = dimA[i];
     tensor.strides[i] = strideA[i];
   }
-  HOSTGPU_REFUSE_IF(static_cast<uint64_t>(tensor.Span()) > INT_MAX, CUDNN_STATUS_NOT_SUPPORTED);
+  tensor.span = Span(tensor);
+  HOSTGPU_REFUSE_IF(static_cast<uint64_t>(tensor.span) > INT_MAX, CUDNN_STATUS_NOT_SUPPORTED);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -90,17 +105,6 @@ cudnnStatus_t StorePacked(cudnnTensorStruct& tensor, cudnnTensorFormat_t format,
 
 using namespace hostgpu;
 
-int64_t cudnnTensorStruct::Span() const {
-  if (dim_count == 0) return 0;
-  int64_t span = 1;
-  for (int i = 0; i < dim_count; ++i) {
-    if (dims[i] == 0) return 0;
-    const int64_t magnitude = strides[i] == INT_MIN ? INT_MIN : std::abs(strides[i]);
-    span += (dims[i] - int64_t{1}) * magnitude;
-  }
-  return span;
-}
-
 extern "C" {
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensorDesc) {
@@ -122,9 +126,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc,
   HOSTGPU_REFUSE_IF(!IsTensorType(dataType), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF((n <= 0) || (c <= 0) || (h <= 0) || (w <= 0), CUDNN_STATUS_BAD_PARAM);
   if (format == CUDNN_TENSOR_NCHW_VECT_C) {
-    const bool is_vector = dataType == CUDNN_DATA_INT8x4 || dataType == CUDNN_DATA_UINT8x4 ||
-                           dataType == CUDNN_DATA_INT8x32;
-    HOSTGPU_REFUSE_IF(!is_vector, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(!IsVectorType(dataType), CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(c % ChannelsPerVector(dataType), CUDNN_STATUS_BAD_PARAM);
     c /= ChannelsPerVector(dataType);
   } else {
@@ -150,6 +152,7 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensorDesc,
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   if (cudnnStatus_t status = CheckForm(dataType, nbDims)) return status;
   HOSTGPU_REFUSE_IF(dimA == nullptr || strideA == nullptr, CUDNN_STATUS_BAD_PARAM);
+  tensorDesc->format = CUDNN_TENSOR_NCHW;
   return Store(*tensorDesc, dataType, nbDims, dimA, strideA);
 }
 
@@ -166,13 +169,12 @@ cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t tensorDesc,
     tensorDesc->format = format;
     return StorePacked(*tensorDesc, format, dataType, nbDims, dimA);
   }
+  HOSTGPU_REFUSE_IF(nbDims < 2, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dimA[1] % ChannelsPerVector(dataType), CUDNN_STATUS_BAD_PARAM);
-  if (cudnnStatus_t status = CheckForm(dataType, nbDims)) {
-    // The genuine library has switched the layout by the time it counts the dimensions.
-    if (status == CUDNN_STATUS_NOT_SUPPORTED) tensorDesc->format = format;
-    return status;
-  }
+  HOSTGPU_REFUSE_IF(!IsTensorType(dataType), CUDNN_STATUS_BAD_PARAM);
+  // The genuine library has switched the layout by the time it counts the dimensions.
   tensorDesc->format = format;
+  if (cudnnStatus_t status = CheckForm(dataType, nbDims)) return status;
   std::array<int, CUDNN_DIM_MAX> dims{};
   for (int i = 0; i < nbDims; ++i) dims[i] = dimA[i];
   dims[1] /= ChannelsPerVector(dataType);
@@ -186,6 +188,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDes
   if (dataType != nullptr) *dataType = tensorDesc->type;
   if (nbDims != nullptr) *nbDims = tensorDesc->dim_count;
   const bool vectors = tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C;
+  // (The genuine library scales dimA[1] of a vector layout even for those who asked for less.)
   for (int i = 0; i < nbDimsRequested && i < tensorDesc->dim_count; ++i) {
     if (dimA != nullptr) {
       dimA[i] = tensorDesc->dims[i];
@@ -202,21 +205,26 @@ cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensorDes
                                          int* nStride, int* cStride, int* hStride, int* wStride) {
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   if (dataType != nullptr) *dataType = tensorDesc->type;
-  int* const dims[] = {n, c, h, w};
+  if (n != nullptr) *n = tensorDesc->dims[0];
+  // Other types may carry the vector layout, but their channels are not counted here.
+  int channels_per_element = 1;
+  if (tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
+    HOSTGPU_REFUSE_IF(!IsVectorType(tensorDesc->type), CUDNN_STATUS_BAD_PARAM);
+    channels_per_element = ChannelsPerVector(tensorDesc->type);
+  }
+  if (c != nullptr) *c = WrappingProduct(tensorDesc->dims[1], channels_per_element);
+  if (h != nullptr) *h = tensorDesc->dims[2];
+  if (w != nullptr) *w = tensorDesc->dims[3];
   int* const strides[] = {nStride, cStride, hStride, wStride};
   for (int i = 0; i < 4; ++i) {
-    if (dims[i] != nullptr) *dims[i] = tensorDesc->dims[i];
     if (strides[i] != nullptr) *strides[i] = tensorDesc->strides[i];
-  }
-  if (c != nullptr && tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
-    *c = WrappingProduct(*c, ChannelsPerVector(tensorDesc->type));
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnGetTensorSizeInBytes(const cudnnTensorDescriptor_t tensorDesc, size_t* size) {
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr || size == nullptr, CUDNN_STATUS_BAD_PARAM);
-  *size = static_cast<size_t>(tensorDesc->Span()) * ElementBytes(tensorDesc->type);
+  *size = static_cast<size_t>(tensorDesc->span) * ElementBytes(tensorDesc->type);
   return CUDNN_STATUS_SUCCESS;
 }
 
