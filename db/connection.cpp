@@ -1,0 +1,167 @@
+#include "db/connection.h"
+
+#include <sqlite3.h>
+
+#include <utility>
+
+namespace ucudnn::db {
+namespace {
+
+constexpr int kBusyTimeoutMs = 5000;
+constexpr int kBusyPollMs = 5;
+
+// Waits for a lock another process holds. Polls evenly: SQLite's own waiting slows down to 100 ms a
+// try, by which a process that writes in a row starves the others.
+int WaitWhileBusy(void*, int tries) {
+  if (tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
+  sqlite3_sleep(kBusyPollMs);
+  return 1;
+}
+
+}  // namespace
+
+Statement::Statement(Connection* connection, sqlite3_stmt* statement)
+    : connection_(connection), statement_(statement) {}
+
+Statement::Statement(Statement&& other) noexcept
+    : connection_(other.connection_),
+      statement_(std::exchange(other.statement_, nullptr)),
+      bound_(std::move(other.bound_)) {}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+void Statement::NoteBound(int code) {
+  if (code != SQLITE_OK && bound_.ok()) bound_ = connection_->Fault("cannot bind a value");
+}
+
+void Statement::Bind(int parameter, int64_t value) {
+  NoteBound(sqlite3_bind_int64(statement_, parameter, value));
+}
+
+void Statement::Bind(int parameter, double value) {
+  NoteBound(sqlite3_bind_double(statement_, parameter, value));
+}
+
+void Statement::Bind(int parameter, std::string_view value) {
+  // A null pointer would bind NULL, not the empty text.
+  const char* text = value.data() != nullptr ? value.data() : "";
+  NoteBound(sqlite3_bind_text64(statement_, parameter, text, value.size(), SQLITE_TRANSIENT,
+                                SQLITE_UTF8));
+}
+
+Result<bool> Statement::Step() {
+  UCUDNN_RETURN_IF_ERROR(bound_);
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  const Status status = code == SQLITE_DONE ? Status::Ok() : connection_->Fault("failed");
+  sqlite3_reset(statement_);
+  if (!status.ok()) return status;
+  return false;
+}
+
+Status Statement::Run() { return Step().status(); }
+
+bool Statement::IsNumber(int column) const {
+  const int type = sqlite3_column_type(statement_, column);
+  return type == SQLITE_INTEGER || type == SQLITE_FLOAT;
+}
+
+int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_, column); }
+
+double Statement::Real(int column) const { return sqlite3_column_double(statement_, column); }
+
+std::string Statement::Text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  if (text == nullptr) return {};
+  return std::string(text, static_cast<size_t>(sqlite3_column_bytes(statement_, column)));
+}
+
+Status Connection::Fault(const std::string& doing) {
+  if (connection_ == nullptr) return Status::Error(path_ + ": " + doing + ": out of memory");
+  const int code = sqlite3_errcode(connection_) & 0xff;
+  if (damage_.empty() && (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)) {
+    damage_ = sqlite3_errmsg(connection_);
+  }
+  return Status::Error(path_ + ": " + doing + ": " + sqlite3_errmsg(connection_));
+}
+
+Status Connection::Open(const std::string& path, Access access) {
+  path_ = path;
+  damage_.clear();
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  switch (access) {
+    case Access::kRead:
+      flags |= SQLITE_OPEN_READONLY;
+      break;
+    case Access::kWrite:
+      flags |= SQLITE_OPEN_READWRITE;
+      break;
+    case Access::kCreate:
+      flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+      break;
+  }
+  // A name that is never parsed as a URI, whatever the process configured.
+  const std::string name = path.front() == '/' ? path : "./" + path;
+  if (sqlite3_open_v2(name.c_str(), &connection_, flags, nullptr) != SQLITE_OK) {
+    const Status status = Fault("cannot be opened");
+    Close();
+    return status;
+  }
+  sqlite3_busy_handler(connection_, WaitWhileBusy, nullptr);
+  // The file may come from anyone: nothing its schema holds may run, and a file that turns out to
+  // be another program's is left as it was.
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  return Status::Ok();
+}
+
+void Connection::Close() { sqlite3_close_v2(std::exchange(connection_, nullptr)); }
+
+bool Connection::ReadOnly() const { return sqlite3_db_readonly(connection_, "main") == 1; }
+
+Result<Statement> Connection::Prepare(const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  if (sqlite3_prepare_v2(connection_, sql.c_str(), static_cast<int>(sql.size()), &statement,
+                         nullptr) != SQLITE_OK) {
+    return Fault("cannot be read");
+  }
+  return Statement(this, statement);
+}
+
+Status Connection::Execute(const std::string& sql) {
+  if (sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
+    return Fault("cannot be changed");
+  }
+  return Status::Ok();
+}
+
+Result<int64_t> Connection::Number(const std::string& sql) {
+  UCUDNN_ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  UCUDNN_ASSIGN_OR_RETURN(const bool row, statement.Step());
+  return row ? statement.Int(0) : 0;
+}
+
+int64_t Connection::Changes() const { return sqlite3_changes64(connection_); }
+
+Transaction::~Transaction() {
+  // After a fault SQLite may have undone it by itself; then there is nothing left to undo.
+  if (open_) [[maybe_unused]]
+    const Status undone = connection_.Execute("ROLLBACK");
+}
+
+Status Transaction::Begin() {
+  UCUDNN_RETURN_IF_ERROR(connection_.Execute("BEGIN IMMEDIATE"));
+  open_ = true;
+  return Status::Ok();
+}
+
+Status Transaction::Commit() {
+  UCUDNN_RETURN_IF_ERROR(connection_.Execute("COMMIT"));
+  open_ = false;
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::db

@@ -1,0 +1,103 @@
+// SQLite with Status instead of codes: one connection and its statements. Not thread-safe; a
+// connection belongs to the process that opened it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace ucudnn::db {
+
+class Connection;
+
+// A prepared statement of a connection it must not outlive. Parameters are numbered from 1, columns
+// from 0.
+class Statement {
+ public:
+  Statement(Connection* connection, sqlite3_stmt* statement);
+  Statement(Statement&& other) noexcept;
+  Statement& operator=(Statement&&) = delete;
+  ~Statement();
+
+  void Bind(int parameter, int64_t value);
+  void Bind(int parameter, double value);
+  void Bind(int parameter, std::string_view value);
+
+  // True: a row is there. False: the statement is done and may be bound anew.
+  Result<bool> Step();
+  // Steps a statement that gives no rows.
+  Status Run();
+
+  bool IsNumber(int column) const;
+  int64_t Int(int column) const;
+  double Real(int column) const;
+  std::string Text(int column) const;
+
+ private:
+  void NoteBound(int code);
+
+  Connection* connection_;
+  sqlite3_stmt* statement_;
+  Status bound_;  // the first failure to bind, reported by Step
+};
+
+class Connection {
+ public:
+  enum class Access { kRead, kWrite, kCreate };
+
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { Close(); }
+
+  // Waits up to five seconds where another process holds the file. Nothing is read or written yet.
+  Status Open(const std::string& path, Access access);
+  void Close();
+  // Forgets the connection without closing it: what the child of a fork must do.
+  void Leak() { connection_ = nullptr; }
+  bool open() const { return connection_ != nullptr; }
+  // The file system lets this process read the file and not write it.
+  bool ReadOnly() const;
+
+  Result<Statement> Prepare(const std::string& sql);
+  Status Execute(const std::string& sql);
+  Result<int64_t> Number(const std::string& sql);  // the first column of the first row
+  int64_t Changes() const;                         // rows the last statement inserted
+
+  // Why the file is no intact SQLite database, as the first failure since Open that said so put it;
+  // empty when none did.
+  const std::string& damage() const { return damage_; }
+
+ private:
+  friend class Statement;
+
+  // SQLite's last error as "PATH: doing: reason".
+  Status Fault(const std::string& doing);
+
+  std::string path_;
+  sqlite3* connection_ = nullptr;
+  std::string damage_;
+};
+
+// A transaction that may write. Undone unless committed.
+class Transaction {
+ public:
+  explicit Transaction(Connection& connection) : connection_(connection) {}
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  Status Begin();
+  Status Commit();
+
+ private:
+  Connection& connection_;
+  bool open_ = false;
+};
+
+}  // namespace ucudnn::db

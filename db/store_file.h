@@ -1,0 +1,54 @@
+// One file of measurements: finds the file to use, opens it when it is first needed, and opens it
+// anew in the child of a fork. Not thread-safe: the caller holds StoreMutex().
+#pragma once
+
+#include <sys/types.h>
+
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+#include "db/connection.h"
+
+namespace ucudnn::db {
+
+// Held around every use of SQLite in this process, and across fork, so that a child inherits
+// neither a half-done transaction nor a mutex that is locked for ever.
+std::mutex& StoreMutex();
+
+class StoreFile {
+ public:
+  // A `writable` file that is damaged, foreign or newer is left alone and the first usable of its
+  // siblings NAME-2.EXT to NAME-9.EXT takes its place; one that is only read gives no rows.
+  StoreFile(std::string path, bool writable) : path_(std::move(path)), writable_(writable) {}
+  ~StoreFile();
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
+
+  // The open file; null where there is none yet, or none this version can read.
+  Result<Connection*> ForReading();
+  // The open file, created with its folders where it is missing.
+  Result<Connection*> ForWriting();
+
+  // To be called after a failure: true when the open file turned out to be damaged. It is set aside
+  // then, and the next call opens another.
+  bool SetAsideIfDamaged();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  Status Open(bool create);
+  Status OpenCandidate(const std::string& candidate, bool create, bool& usable);
+  void WarnSetAside(const std::string& candidate, const std::string& reason) const;
+  void ForgetInChild();
+
+  const std::string path_;
+  const bool writable_;
+  Connection connection_;
+  std::string opened_;   // the candidate behind connection_
+  std::string damaged_;  // candidates found damaged while in use, one a line
+  pid_t pid_ = 0;        // the process that opened connection_
+  bool empty_ = false;   // no tables yet
+};
+
+}  // namespace ucudnn::db

@@ -1,0 +1,21 @@
+// One row of a measurement store, with all that the store and the CSV form keep of it.
+#pragma once
+
+#include <string>
+
+#include "convolution/problem.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::db {
+
+struct StoredMeasurement {
+  std::string name;  // of the layer; informational, may be empty
+  // Its n is the mini-batch the row was measured for: informational, 0 when unknown.
+  ConvolutionProblem problem;
+  planning::Platform platform;
+  planning::Measurement measurement;
+
+  bool operator==(const StoredMeasurement&) const = default;
+};
+
+}  // namespace ucudnn::db

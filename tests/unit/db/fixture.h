@@ -1,0 +1,59 @@
+// What the store's tests share: a folder of their own and rows to store.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "db/sqlite_store.h"
+
+namespace ucudnn::db {
+
+inline ConvolutionProblem Problem(int n = 64, int channels = 64) {
+  ConvolutionProblem problem;
+  problem.n = n;
+  problem.c = channels;
+  problem.k = 192;
+  problem.x = {1, 27, 27};
+  problem.w = {1, 5, 5};
+  problem.pad = {0, 2, 2};
+  SetPackedStrides(problem);
+  return problem;
+}
+
+inline const planning::Platform kPlatform{"NVIDIA H100 80GB HBM3", 91900, 13000};
+
+inline planning::Measurement Row(const std::string& engine, int micro_batch, double time_ms,
+                                 size_t workspace_bytes = 0) {
+  return {{engine, micro_batch, time_ms, workspace_bytes, true}, 5, true};
+}
+
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() {
+    std::string pattern = ::testing::TempDir() + "/store_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~StoreTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string Path(const std::string& name = "measurements.db") const {
+    return folder_ + "/" + name;
+  }
+  static std::string Bytes(const std::string& path) {
+    std::ostringstream bytes;
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    return bytes.str();
+  }
+
+  std::string folder_;
+};
+
+}  // namespace ucudnn::db

@@ -1,0 +1,251 @@
+#include "db/sqlite_store.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include "fixture.h"
+#include "tests/unit/convolution/random_problem.h"
+
+namespace ucudnn::db {
+namespace {
+
+using planning::Measurement;
+using planning::Platform;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using SqliteStoreTest = StoreTest;
+
+std::vector<Measurement> ReadAll(SqliteStore& store, const ConvolutionProblem& problem = Problem(),
+                                 const Platform& platform = kPlatform) {
+  auto rows = store.Read(problem, platform);
+  EXPECT_TRUE(rows.ok()) << rows.message();
+  return rows.ok() ? *rows : std::vector<Measurement>();
+}
+
+TEST_F(SqliteStoreTest, AColdStoreHasNoRowsAndMakesNoFile) {
+  SqliteStore store({Path("a/b.db")});
+  EXPECT_THAT(ReadAll(store), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(Path("a")));
+}
+
+TEST_F(SqliteStoreTest, AWarmStoreGivesBackWhatAnotherWrote) {
+  const std::vector<Measurement> rows = {Row("legacy:0", 1, 0.25), Row("legacy:1", 1, 0.5, 4096),
+                                         Row("legacy:1", 64, 3.5, size_t{1} << 40)};
+  {
+    SqliteStore store({Path()});
+    ASSERT_TRUE(store.Write(Problem(), kPlatform, rows).ok());
+    EXPECT_EQ(ReadAll(store), rows);
+  }
+  SqliteStore store({Path()});
+  EXPECT_EQ(ReadAll(store), rows);
+}
+
+TEST_F(SqliteStoreTest, RowsOfOtherMiniBatchesOfTheFamilyAreTheSame) {
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(Problem(64), kPlatform, {Row("legacy:1", 32, 1)}).ok());
+  EXPECT_THAT(ReadAll(store, Problem(256)), ElementsAre(Row("legacy:1", 32, 1)));
+}
+
+TEST_F(SqliteStoreTest, TheFirstWriterWins) {
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:1", 32, 1)}).ok());
+  ASSERT_TRUE(
+      store.Write(Problem(), kPlatform, {Row("legacy:1", 32, 2), Row("legacy:1", 16, 3)}).ok());
+  EXPECT_THAT(ReadAll(store), ElementsAre(Row("legacy:1", 16, 3), Row("legacy:1", 32, 1)));
+}
+
+TEST_F(SqliteStoreTest, EverythingThatChangesAMeasurementKeepsRowsApart) {
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:1", 32, 1)}).ok());
+  for (const auto edit : std::vector<void (*)(ConvolutionProblem&)>{
+           [](auto& p) { p.operation = Operation::kBackwardData; },
+           [](auto& p) { p.c = 32; },
+           [](auto& p) { p.k = 32; },
+           [](auto& p) { p.groups = 2; },
+           [](auto& p) { p.x[1] = 28; },
+           [](auto& p) { p.x[2] = 28; },
+           [](auto& p) { p.w[1] = 3; },
+           [](auto& p) { p.w[2] = 3; },
+           [](auto& p) { p.pad[1] = 1; },
+           [](auto& p) { p.pad[2] = 1; },
+           [](auto& p) { p.stride[1] = 2; },
+           [](auto& p) { p.stride[2] = 2; },
+           [](auto& p) { p.dilation[1] = 2; },
+           [](auto& p) { p.dilation[2] = 2; },
+           [](auto& p) { p.type = DataType::kHalf; },
+           [](auto& p) { p.compute = DataType::kHalf; },
+           [](auto& p) { p.layout = Layout::kNhwc; },
+           [](auto& p) { p.math = MathType::kFma; },
+           [](auto& p) { p.mode = ConvolutionMode::kConvolution; },
+           [](auto& p) { p.alignment = 16; },
+           [](auto& p) { p.spatial_rank = 3; }}) {
+    ConvolutionProblem other = Problem();
+    edit(other);
+    SetPackedStrides(other);
+    EXPECT_THAT(ReadAll(store, other), IsEmpty()) << Describe(other);
+  }
+  for (const size_t axis : {0, 1, 3, 4}) {
+    ConvolutionProblem other = Problem();
+    other.x_strides[axis] += 1;
+    EXPECT_THAT(ReadAll(store, other), IsEmpty()) << "x stride " << axis;
+    other = Problem();
+    other.y_strides[axis] += 1;
+    EXPECT_THAT(ReadAll(store, other), IsEmpty()) << "y stride " << axis;
+  }
+  EXPECT_THAT(ReadAll(store, Problem(), {"another device", 91900, 13000}), IsEmpty());
+  EXPECT_THAT(ReadAll(store, Problem(), {kPlatform.device, 91901, 13000}), IsEmpty());
+  EXPECT_THAT(ReadAll(store, Problem(), {kPlatform.device, 91900, 13001}), IsEmpty());
+  EXPECT_EQ(ReadAll(store).size(), 1u);
+}
+
+TEST_F(SqliteStoreTest, RowsOfUnknownVersionsAreForOfflineUseOnly) {
+  SqliteStore store({Path()});
+  const Platform unknown{kPlatform.device, 0, 0};
+  ASSERT_TRUE(store.Write(Problem(), unknown, {Row("any text", 32, 1)}).ok());
+  EXPECT_THAT(ReadAll(store), IsEmpty());
+  EXPECT_THAT(ReadAll(store, Problem(), unknown), ElementsAre(Row("any text", 32, 1)));
+}
+
+TEST_F(SqliteStoreTest, AskingOfflineGivesTheNewestPlatformsRowsAlone) {
+  SqliteStore store({Path()});
+  const std::string& device = kPlatform.device;
+  ASSERT_TRUE(store.Write(Problem(), {device, 0, 0}, {Row("imported", 8, 9)}).ok());
+  ASSERT_TRUE(store.Write(Problem(), {device, 91900, 13000}, {Row("legacy:1", 8, 1)}).ok());
+  ASSERT_TRUE(store.Write(Problem(), {device, 90000, 13010}, {Row("legacy:1", 8, 2)}).ok());
+  EXPECT_THAT(ReadAll(store, Problem(), {device, 0, 0}), ElementsAre(Row("legacy:1", 8, 1)));
+}
+
+TEST_F(SqliteStoreTest, TimesComeBackToTheBit) {
+  SqliteStore store({Path()});
+  std::mt19937_64 random(5);
+  std::vector<Measurement> rows;
+  for (int i = 1; i <= 500; ++i) {
+    rows.push_back(Row("e", i, std::exp(std::uniform_real_distribution<>(-600, 600)(random))));
+  }
+  rows.push_back(Row("e", 501, 0.0));
+  rows.push_back(Row("e", 502, std::numeric_limits<double>::denorm_min()));
+  rows.push_back(Row("e", 503, std::numeric_limits<double>::max()));
+  rows.push_back(Row("e", 504, 0.1, static_cast<size_t>(std::numeric_limits<int64_t>::max())));
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, rows).ok());
+  EXPECT_EQ(ReadAll(store), rows);
+}
+
+TEST_F(SqliteStoreTest, EveryProblemSurvivesTheStore) {
+  const unsigned seed = 99;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  std::vector<StoredMeasurement> rows;
+  for (int i = 0; i < 500; ++i) {
+    rows.push_back({"layer " + std::to_string(i), RandomProblem(random), kPlatform,
+                    Row("e" + std::to_string(i), 1 + i % 7, i * 0.1)});
+  }
+  SqliteStore store({Path()});
+  const auto added = store.Add(rows);
+  ASSERT_TRUE(added.ok()) << added.message();
+  EXPECT_EQ(*added, rows.size());
+  const auto listed = SqliteStore({Path()}).List();
+  ASSERT_TRUE(listed.ok()) << listed.message();
+  EXPECT_EQ(*listed, rows);
+  for (const StoredMeasurement& row : rows) {
+    EXPECT_THAT(ReadAll(store, row.problem), ::testing::Contains(row.measurement));
+  }
+}
+
+TEST_F(SqliteStoreTest, AddCountsNewRowsOnly) {
+  SqliteStore store({Path()});
+  const StoredMeasurement row{"conv1", Problem(), kPlatform, Row("legacy:1", 32, 1)};
+  EXPECT_EQ(*store.Add({row, row}), 1u);
+  EXPECT_EQ(*store.Add({row}), 0u);
+  EXPECT_THAT(*store.List(), ElementsAre(row));
+}
+
+TEST_F(SqliteStoreTest, TextIsStoredAsItIs) {
+  SqliteStore store({Path()});
+  StoredMeasurement row{"it's; DROP TABLE kernels;--", Problem(), kPlatform,
+                        Row("'e' [k2=1]", 1, 1)};
+  row.platform.device = "caf\xc3\xa9 \"x\"";
+  ASSERT_TRUE(store.Add({row}).ok());
+  EXPECT_THAT(*store.List(), ElementsAre(row));
+}
+
+TEST_F(SqliteStoreTest, RowsThatMakeNoSenseAreRefusedWhole) {
+  SqliteStore store({Path()});
+  const auto refusal = [&](const Measurement& bad) {
+    return store.Write(Problem(), kPlatform, {Row("good", 1, 1), bad}).message();
+  };
+  EXPECT_THAT(refusal(Row("e", 0, 1)), HasSubstr("micro-batch 0; expected 1 or more"));
+  EXPECT_THAT(refusal(Row("e", 1, std::nan(""))), HasSubstr("expected 0 or more"));
+  EXPECT_THAT(refusal(Row("e", 1, -1)), HasSubstr("time -1.0"));
+  EXPECT_THAT(refusal(Row("e", 1, HUGE_VAL)), HasSubstr("time inf"));
+  EXPECT_THAT(refusal(Row("", 1, 1)), HasSubstr("its engine has no name"));
+  EXPECT_THAT(refusal(Row(std::string("a\0b", 3), 1, 1)), HasSubstr("NUL byte"));
+  EXPECT_THAT(refusal(Row("e", 1, 1, ~size_t{0})), HasSubstr("a workspace of"));
+  EXPECT_THAT(ReadAll(store), IsEmpty());
+}
+
+TEST_F(SqliteStoreTest, LaterFilesAreReadAndNeverWritten) {
+  ASSERT_TRUE(SqliteStore({Path("shared.db")})
+                  .Write(Problem(), kPlatform, {Row("legacy:0", 8, 1), Row("legacy:1", 8, 2)})
+                  .ok());
+  const std::string before = Bytes(Path("shared.db"));
+  SqliteStore store({Path("own.db"), Path("shared.db"), Path("missing.db")});
+  EXPECT_THAT(ReadAll(store), ElementsAre(Row("legacy:0", 8, 1), Row("legacy:1", 8, 2)));
+  ASSERT_TRUE(
+      store.Write(Problem(), kPlatform, {Row("legacy:1", 8, 3), Row("legacy:1", 4, 4)}).ok());
+  EXPECT_THAT(ReadAll(store),
+              ElementsAre(Row("legacy:1", 4, 4), Row("legacy:1", 8, 3), Row("legacy:0", 8, 1)));
+  EXPECT_EQ(store.List()->size(), 3u);
+  EXPECT_EQ(Bytes(Path("shared.db")), before);
+  EXPECT_FALSE(std::filesystem::exists(Path("missing.db")));
+}
+
+TEST_F(SqliteStoreTest, WithoutFilesNothingIsStored) {
+  SqliteStore store({});
+  EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)}).ok());
+  EXPECT_THAT(ReadAll(store), IsEmpty());
+}
+
+TEST_F(SqliteStoreTest, MissingFoldersAreMadeForThisUserAlone) {
+  SqliteStore store({Path("a/b/c.db")});
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)}).ok());
+  for (const char* folder : {"a", "a/b"}) {
+    struct stat info;
+    ASSERT_EQ(stat(Path(folder).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u);
+  }
+}
+
+TEST_F(SqliteStoreTest, RelativePathsAndOddNamesAreFiles) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  for (const char* name : {"plain.db", "file:a.db?mode=memory", ":memory:", "d/e.db"}) {
+    EXPECT_TRUE(SqliteStore({name}).Write(Problem(), kPlatform, {Row("e", 8, 1)}).ok()) << name;
+    EXPECT_TRUE(std::filesystem::exists(Path(name))) << name;
+  }
+  std::filesystem::current_path(before);
+}
+
+TEST_F(SqliteStoreTest, ThreadsShareOneStore) {
+  SqliteStore store({Path()});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 1; i <= 10; ++i) {
+        EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("e" + std::to_string(t), i, i)}).ok());
+        EXPECT_TRUE(store.Read(Problem(), kPlatform).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ReadAll(store).size(), 40u);
+}
+
+}  // namespace
+}  // namespace ucudnn::db

@@ -1,0 +1,294 @@
+// Files the store must not trust, and places it must not or cannot write.
+#include <gmock/gmock.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "base/log.h"
+#include "fixture.h"
+
+namespace ucudnn::db {
+namespace {
+
+using planning::Measurement;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Runs `action` in a child of its own, as an ordinary user where the tests run as root (whom no
+// permission stops), and gives what it logged. Failures inside fail the test.
+std::string InChild(const std::string& log, bool as_ordinary_user,
+                    const std::function<void()>& action) {
+  const pid_t child = fork();
+  if (child == 0) {
+    ConfigureLog(LogLevel::kWarn, log, -1);
+    if (as_ordinary_user && geteuid() == 0) {
+      constexpr uid_t kNobody = 65534;
+      if (setegid(kNobody) != 0 || seteuid(kNobody) != 0) _exit(3);
+    }
+    action();
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  std::ostringstream text;
+  text << std::ifstream(log).rdbuf();
+  return text.str();
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+void RunSql(const std::string& path, const char* sql) {
+  sqlite3* connection = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &connection), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(connection, sql, nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(connection);
+  sqlite3_close(connection);
+}
+
+void FillStore(const std::string& path) {
+  std::vector<Measurement> rows;
+  for (int i = 1; i <= 400; ++i) rows.push_back(Row("legacy:1", i, i));
+  ASSERT_TRUE(SqliteStore({path}).Write(Problem(), kPlatform, rows).ok());
+}
+
+void Overwrite(const std::string& path, std::streamoff at, const std::string& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(at);
+  file << bytes;
+}
+
+struct Fault {
+  const char* name;
+  void (*prepare)(const std::string& path);
+  const char* reason;
+};
+
+void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+
+class UnusableFile : public StoreTest, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(UnusableFile, IsLeftAloneWithOneWarningAndASiblingServes) {
+  GetParam().prepare(Path());
+  const std::string before = Bytes(Path());
+  ASSERT_FALSE(before.empty());
+  const std::string log = InChild(Path("log"), false, [&] {
+    SqliteStore store({Path()});
+    EXPECT_THAT(*store.Read(Problem(), kPlatform), IsEmpty());
+    const Status status = store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)});
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_THAT(*store.Read(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
+    EXPECT_EQ(store.List()->size(), 1u);
+    SqliteStore later({Path()});
+    EXPECT_THAT(*later.Read(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
+  });
+  EXPECT_EQ(Bytes(Path()), before);
+  EXPECT_TRUE(std::filesystem::exists(Path("measurements-2.db")));
+  EXPECT_EQ(Count(log, "is left alone: "), 1u) << log;
+  EXPECT_THAT(log, HasSubstr(Path() + " is left alone: " + GetParam().reason));
+}
+
+TEST_P(UnusableFile, CostsOneWarningAmongTheReadOnlyOnes) {
+  GetParam().prepare(Path("shared.db"));
+  const std::string before = Bytes(Path("shared.db"));
+  const std::string log = InChild(Path("log"), false, [&] {
+    SqliteStore store({Path(), Path("shared.db")});
+    ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:0", 777, 1)}).ok());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(*store.Read(Problem(), kPlatform), ::testing::Contains(Row("legacy:0", 777, 1)));
+    }
+  });
+  EXPECT_EQ(Bytes(Path("shared.db")), before);
+  EXPECT_EQ(Count(log, "\n"), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("shared.db"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Store, UnusableFile,
+    ::testing::Values(
+        Fault{"Garbage",
+              [](const std::string& path) { std::ofstream(path) << std::string(9000, 'x'); },
+              "it is damaged: "},
+        Fault{"ShortGarbage", [](const std::string& path) { std::ofstream(path) << "hello"; },
+              "it is damaged: "},
+        Fault{"Truncated",
+              [](const std::string& path) {
+                FillStore(path);
+                std::filesystem::resize_file(path, 8192);
+              },
+              "it is damaged: "},
+        Fault{"TruncatedToTheHeader",
+              [](const std::string& path) {
+                FillStore(path);
+                std::filesystem::resize_file(path, 50);
+              },
+              "it is damaged: "},
+        Fault{"GarbageInside",
+              [](const std::string& path) {
+                FillStore(path);
+                Overwrite(path, 4096 * 3, std::string(4096 * 2, '\xa5'));
+              },
+              "it is damaged: "},
+        Fault{"TablesMissing",
+              [](const std::string& path) {
+                FillStore(path);
+                RunSql(path, "DROP TABLE measurements");
+              },
+              "it is damaged: tables are missing"},
+        Fault{"Foreign",
+              [](const std::string& path) { RunSql(path, "CREATE TABLE bookmarks(url TEXT)"); },
+              "it is another program's database"},
+        Fault{"ForeignInWalMode",
+              [](const std::string& path) {
+                RunSql(path, "PRAGMA journal_mode=WAL; CREATE TABLE bookmarks(url TEXT)");
+              },
+              "it is another program's database"},
+        Fault{"ForeignButEmpty",
+              [](const std::string& path) {
+                RunSql(path, "PRAGMA application_id=7; CREATE TABLE t(x); DROP TABLE t");
+              },
+              "it is another program's database"},
+        Fault{"Newer",
+              [](const std::string& path) {
+                FillStore(path);
+                RunSql(path, "PRAGMA user_version=2");
+              },
+              "its schema version is 2 and this ucudnn knows versions up to 1"}),
+    [](const auto& info) { return info.param.name; });
+
+using StoreFaultsTest = StoreTest;
+
+TEST_F(StoreFaultsTest, DamageFoundInUseMovesToASibling) {
+  const std::string log = InChild(Path("log"), false, [&] {
+    FillStore(Path());
+    SqliteStore store({Path()});
+    ASSERT_EQ(store.Read(Problem(), kPlatform)->size(), 400u);
+    const auto size = static_cast<size_t>(std::filesystem::file_size(Path()));
+    Overwrite(Path(), 4096, std::string(size - 4096, '\x5a'));
+    Overwrite(Path(), 24, "\x7f\x7f\x7f\x7f");  // the change counter: caches are stale
+    const std::string before = Bytes(Path());
+    const Status status = store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)});
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_THAT(*store.Read(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
+    EXPECT_EQ(Bytes(Path()), before);
+  });
+  EXPECT_EQ(Count(log, "is left alone: it is damaged"), 1u) << log;
+}
+
+TEST_F(StoreFaultsTest, NineUnusableFilesAreAnError) {
+  std::ofstream(Path()) << "hello";
+  for (int i = 2; i <= 9; ++i) {
+    std::ofstream(Path("measurements-" + std::to_string(i) + ".db")) << "hello";
+  }
+  SqliteStore store({Path()});
+  EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+              HasSubstr("siblings are all unusable"));
+}
+
+TEST_F(StoreFaultsTest, AnEmptyFileBecomesAStore) {
+  std::ofstream(Path()).flush();
+  SqliteStore store({Path()});
+  EXPECT_THAT(*store.Read(Problem(), kPlatform), IsEmpty());
+  EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
+  EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
+}
+
+TEST_F(StoreFaultsTest, AReadOnlyFileIsReadAndRefusesToBeWritten) {
+  FillStore(Path());
+  chmod(Path().c_str(), 0444);
+  chmod(folder_.c_str(), 0755);
+  const std::string before = Bytes(Path());
+  InChild(Path("log"), true, [&] {
+    SqliteStore store({Path()});
+    const auto rows = store.Read(Problem(), kPlatform);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    EXPECT_EQ(rows->size(), 400u);
+    EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+                HasSubstr(Path() + ": is read-only"));
+    EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 400u);
+  });
+  EXPECT_EQ(Bytes(Path()), before);
+}
+
+TEST_F(StoreFaultsTest, AFileInAReadOnlyFolderIsRead) {
+  FillStore(Path());
+  chmod(Path().c_str(), 0666);
+  chmod(folder_.c_str(), 0555);
+  InChild("", true, [&] {
+    SqliteStore store({Path()});
+    const auto rows = store.Read(Problem(), kPlatform);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    EXPECT_EQ(rows->size(), 400u);
+    EXPECT_FALSE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
+    EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 400u);
+  });
+  chmod(folder_.c_str(), 0755);
+}
+
+TEST_F(StoreFaultsTest, AFolderThatCannotBeWrittenIsNamed) {
+  chmod(folder_.c_str(), 0555);
+  InChild("", true, [&] {
+    SqliteStore store({Path("deep/store.db")});
+    EXPECT_THAT(*store.Read(Problem(), kPlatform), IsEmpty());
+    EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+                HasSubstr("cannot create the folder " + Path("deep") + ": Permission denied"));
+    EXPECT_THAT(SqliteStore({Path()}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+                HasSubstr(Path() + ": cannot be opened"));
+  });
+  chmod(folder_.c_str(), 0755);
+}
+
+TEST_F(StoreFaultsTest, AFileThatMayNotBeReadIsAnErrorAndKept) {
+  FillStore(Path());
+  chmod(Path().c_str(), 0000);
+  chmod(folder_.c_str(), 0755);
+  InChild("", true, [&] {
+    EXPECT_THAT(SqliteStore({Path()}).Read(Problem(), kPlatform).message(),
+                HasSubstr(Path() + ": cannot be opened"));
+  });
+  EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
+}
+
+TEST_F(StoreFaultsTest, AFolderOrDeviceInPlaceOfTheFileIsAnError) {
+  EXPECT_THAT(SqliteStore({folder_}).Read(Problem(), kPlatform).message(),
+              HasSubstr("not a regular file"));
+  EXPECT_THAT(SqliteStore({"/dev/null"}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+              HasSubstr("/dev/null: cannot be opened: not a regular file"));
+  std::ofstream(Path("plain")) << "x";
+  EXPECT_FALSE(
+      SqliteStore({Path("plain/store.db")}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
+}
+
+TEST_F(StoreFaultsTest, AnUnreadableFirstFileDoesNotHideTheOthers) {
+  FillStore(Path("shared.db"));
+  SqliteStore store({folder_, Path("shared.db")});
+  const auto rows = store.Read(Problem(), kPlatform);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(rows->size(), 400u);
+}
+
+TEST_F(StoreFaultsTest, RowsEditedToNonsenseAreLeftOut) {
+  FillStore(Path());
+  RunSql(Path(),
+         "UPDATE measurements SET time_ms=-1 WHERE micro_batch=1;"
+         "UPDATE measurements SET workspace_bytes=-1 WHERE micro_batch=2;"
+         "UPDATE measurements SET time_ms='soon' WHERE micro_batch=3;"
+         "UPDATE measurements SET micro_batch=-4 WHERE micro_batch=4;"
+         "UPDATE measurements SET samples=-1 WHERE micro_batch=5;");
+  SqliteStore store({Path()});
+  EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 395u);
+  EXPECT_EQ(store.List()->size(), 395u);
+  RunSql(Path(), "UPDATE kernels SET stride_h=0");
+  EXPECT_THAT(*store.List(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ucudnn::db

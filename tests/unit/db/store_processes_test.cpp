@@ -1,0 +1,157 @@
+// Several connections, processes and forks on one file.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "fixture.h"
+
+namespace ucudnn::db {
+namespace {
+
+using ::testing::ElementsAre;
+
+using StoreProcessesTest = StoreTest;
+
+pid_t Start(const std::function<void()>& action) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // a child that hangs fails the test instead of outliving it
+    action();
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  return child;
+}
+
+void ExpectSuccess(pid_t child) {
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(StoreProcessesTest, TwoConnectionsSeeEachOthersRowsAndAgree) {
+  SqliteStore a({Path()});
+  SqliteStore b({Path()});
+  ASSERT_TRUE(a.Write(Problem(), kPlatform, {Row("legacy:1", 8, 1)}).ok());
+  ASSERT_TRUE(b.Write(Problem(), kPlatform, {Row("legacy:1", 8, 2), Row("legacy:1", 4, 3)}).ok());
+  EXPECT_THAT(*a.Read(Problem(), kPlatform),
+              ElementsAre(Row("legacy:1", 4, 3), Row("legacy:1", 8, 1)));
+  EXPECT_EQ(*a.Read(Problem(), kPlatform), *b.Read(Problem(), kPlatform));
+}
+
+TEST_F(StoreProcessesTest, ProcessesThatCreateAndWriteAtOnceLoseNoRow) {
+  constexpr int kProcesses = 4;
+  constexpr int kWrites = 25;
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    children.push_back(Start([&, p] {
+      SqliteStore store({Path("new/folder/measurements.db")});
+      for (int i = 1; i <= kWrites; ++i) {
+        const Status status = store.Write(
+            Problem(), kPlatform, {Row("own:" + std::to_string(p), i, p), Row("contested", i, p)});
+        EXPECT_TRUE(status.ok()) << status.message();
+      }
+    }));
+  }
+  for (const pid_t child : children) ExpectSuccess(child);
+  SqliteStore store({Path("new/folder/measurements.db")});
+  EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), size_t{(kProcesses + 1) * kWrites});
+  EXPECT_FALSE(std::filesystem::exists(Path("new/folder/measurements-2.db")));
+}
+
+TEST_F(StoreProcessesTest, AChildOfAForkUsesAConnectionOfItsOwn) {
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("parent", 1, 1)}).ok());
+  ExpectSuccess(Start([&] {
+    EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 1u);
+    EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("child", 2, 2)}).ok());
+    ExpectSuccess(Start(
+        [&] { EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("grandchild", 3, 3)}).ok()); }));
+  }));
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("parent", 4, 4)}).ok());
+  EXPECT_THAT(*store.Read(Problem(), kPlatform),
+              ElementsAre(Row("parent", 1, 1), Row("child", 2, 2), Row("grandchild", 3, 3),
+                          Row("parent", 4, 4)));
+}
+
+TEST_F(StoreProcessesTest, AForkDuringAWriteLeavesTheChildAble) {
+  SqliteStore store({Path()});
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (int i = 1; !stop; ++i) {
+      EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("writer", i, i)}).ok());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // others want the lock, too
+    }
+  });
+  for (int i = 1; i <= 15; ++i) {
+    ExpectSuccess(Start([&] {
+      EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("child", i, i)}).ok());
+      EXPECT_TRUE(store.Read(Problem(), kPlatform).ok());
+    }));
+  }
+  stop = true;
+  writer.join();
+  int from_children = 0;
+  const auto rows = store.Read(Problem(), kPlatform);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  for (const auto& row : *rows) {
+    from_children += row.micro.engine == "child" ? 1 : 0;
+  }
+  EXPECT_EQ(from_children, 15);
+}
+
+TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLeavesWholeTransactions) {
+  constexpr int kRows = 50;
+  for (int round = 0; round < 8; ++round) {
+    const pid_t child = Start([&] {
+      SqliteStore store({Path()});
+      for (int i = 0;; ++i) {
+        std::vector<planning::Measurement> rows;
+        const std::string engine = std::to_string(getpid()) + ":" + std::to_string(i);
+        for (int b = 1; b <= kRows; ++b) rows.push_back(Row(engine, b, b));
+        EXPECT_TRUE(store.Write(Problem(), kPlatform, rows).ok());
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + 7 * round));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    SqliteStore store({Path()});
+    const auto rows = store.Read(Problem(), kPlatform);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    EXPECT_EQ(rows->size() % kRows, 0u);
+  }
+  EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
+}
+
+TEST_F(StoreProcessesTest, ALockedFileIsAnErrorAfterTheTimeoutNotAHang) {
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t holder = Start([&] {
+    Connection connection;
+    EXPECT_TRUE(connection.Open(Path(), Connection::Access::kWrite).ok());
+    EXPECT_TRUE(connection.Execute("BEGIN EXCLUSIVE").ok());
+    EXPECT_EQ(write(ready[1], "x", 1), 1);
+    pause();
+  });
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 2, 2)}).message(),
+              ::testing::HasSubstr("database is locked"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  kill(holder, SIGKILL);
+  waitpid(holder, nullptr, 0);
+  EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("e", 2, 2)}).ok());
+  EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
+}
+
+}  // namespace
+}  // namespace ucudnn::db
