@@ -1,0 +1,172 @@
+// Primary contexts, the current context of a thread, and access between them.
+#include "shim/host/cuda/context.h"
+
+using hostgpu::Call;
+using hostgpu::CallInContext;
+using hostgpu::Context;
+using hostgpu::FindContext;
+using hostgpu::FindDevice;
+using hostgpu::TheState;
+
+namespace {
+
+constexpr int kGreatestPriority = -5;
+
+}  // namespace
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  return Call([&] {
+    if (!context) return CUDA_ERROR_INVALID_VALUE;
+    Context* primary = FindDevice(device);
+    if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    ++primary->references;
+    *context = primary->Handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return Call([&] {
+    Context* primary = FindDevice(device);
+    if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    int references = primary->references;
+    do {
+      if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    } while (!primary->references.compare_exchange_weak(references, references - 1));
+    if (references == 1) primary->Reset();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  return Call([&] {
+    Context* primary = FindDevice(device);
+    if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    primary->Reset();
+    primary->references = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  return Call([&] {
+    if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+    const Context* primary = FindDevice(device);
+    if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    *flags = primary->flags;
+    *active = primary->references > 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+  return Call([&] {
+    Context* primary = FindDevice(device);
+    if (!primary) return CUDA_ERROR_INVALID_DEVICE;
+    primary->flags = flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSetCurrent(CUcontext handle) {
+  return Call([&] {
+    Context* context = handle ? FindContext(handle) : nullptr;
+    if (handle && !context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context && context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    hostgpu::SetCurrentContext(context);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetCurrent(CUcontext* handle) {
+  return Call([&] {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = hostgpu::CurrentContext();
+    *handle = context ? context->Handle() : nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPushCurrent(CUcontext handle) {
+  return Call([&] {
+    Context* context = FindContext(handle);
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return hostgpu::PushContext(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  });
+}
+
+CUresult cuCtxPopCurrent(CUcontext* handle) {
+  return Call([&] {
+    Context* context = hostgpu::PopContext();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (handle) *handle = context->Handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  return CallInContext([&](Context& context) {
+    if (!device) return CUDA_ERROR_INVALID_VALUE;
+    *device = context.device;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  return CallInContext([&](Context& context) {
+    if (!flags) return CUDA_ERROR_INVALID_VALUE;
+    *flags = context.flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
+  return Call([&] {
+    if (!version) return CUDA_ERROR_INVALID_VALUE;
+    if (handle ? !FindContext(handle) : !hostgpu::CurrentContext()) {
+      return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    *version = 3020;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSynchronize() {
+  return CallInContext([](Context& context) {
+    context.Synchronize();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return CallInContext([&](Context&) {
+    if (least) *least = 0;
+    if (greatest) *greatest = kGreatestPriority;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  return CallInContext([&](Context& context) {
+    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    const Context* other = FindContext(peer);
+    if (!other) return CUDA_ERROR_INVALID_CONTEXT;
+    if (other == &context) return CUDA_ERROR_INVALID_DEVICE;
+    std::lock_guard lock(TheState().mutex);
+    return TheState().peers.emplace(context.device, other->device).second
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  });
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  return CallInContext([&](Context& context) {
+    const Context* other = FindContext(peer);
+    if (!other) return CUDA_ERROR_INVALID_CONTEXT;
+    std::lock_guard lock(TheState().mutex);
+    return TheState().peers.erase({context.device, other->device}) == 1
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  });
+}
