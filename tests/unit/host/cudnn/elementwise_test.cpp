@@ -1,0 +1,170 @@
+// AddTensor, SetTensor, ScaleTensor, activations and the bias gradient.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "tests/unit/host/cudnn/convolution_case.h"
+
+namespace hostgpu::test {
+namespace {
+
+class Elementwise : public testing::TestWithParam<std::tuple<DataType, Layout>> {
+ protected:
+  static constexpr Index kDims = {2, 3, 2, 4, 5};
+
+  Elementwise() : type_(std::get<0>(GetParam())), layout_(std::get<1>(GetParam())) {
+    cudnnCreate(&handle_);
+  }
+  ~Elementwise() override {
+    for (cudnnTensorDescriptor_t descriptor : descriptors_)
+      cudnnDestroyTensorDescriptor(descriptor);
+    cudnnDestroy(handle_);
+  }
+  cudnnTensorDescriptor_t Describe(const DeviceTensor& tensor) {
+    cudnnTensorDescriptor_t descriptor;
+    cudnnCreateTensorDescriptor(&descriptor);
+    EXPECT_EQ(cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type), 5, tensor.dims.data(),
+                                         tensor.strides.data()),
+              CUDNN_STATUS_SUCCESS);
+    descriptors_.push_back(descriptor);
+    return descriptor;
+  }
+  // A scaling factor of the width the type asks for.
+  const void* Scale(double value) {
+    doubles_.push_back(std::make_unique<double>(value));
+    floats_.push_back(std::make_unique<float>(static_cast<float>(value)));
+    return type_ == DataType::kDouble ? static_cast<const void*>(doubles_.back().get())
+                                      : floats_.back().get();
+  }
+
+  const DataType type_;
+  const Layout layout_;
+  cudnnHandle_t handle_ = nullptr;
+  std::mt19937 random_{17};
+  std::vector<cudnnTensorDescriptor_t> descriptors_;
+  std::vector<std::unique_ptr<double>> doubles_;
+  std::vector<std::unique_ptr<float>> floats_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Elementwise,
+                         testing::Combine(testing::Values(DataType::kFloat, DataType::kHalf,
+                                                          DataType::kBfloat16, DataType::kDouble),
+                                          testing::Values(Layout::kNchw, Layout::kNhwc,
+                                                          Layout::kPadded)));
+
+TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
+  for (const Index& small : {Index{1, 3, 1, 1, 1}, Index{1, 1, 1, 4, 5}, kDims}) {
+    DeviceTensor a(small, layout_, type_), c(kDims, layout_, type_);
+    a.Fill(random_);
+    c.Fill(random_);
+    ASSERT_EQ(
+        cudnnAddTensor(handle_, Scale(2), Describe(a), a.data, Scale(-1), Describe(c), c.data),
+        CUDNN_STATUS_SUCCESS);
+    c.ForEach([&](const Index& at) {
+      Index from;
+      for (int i = 0; i < 5; ++i) from[i] = small[i] == 1 ? 0 : at[i];
+      c.Set(at, 2 * a.At(from) - c.At(at));
+    });
+    cudaDeviceSynchronize();
+    EXPECT_TRUE(c.Matches());
+  }
+}
+
+TEST_P(Elementwise, SetAndScale) {
+  DeviceTensor y(kDims, layout_, type_);
+  y.Fill(random_);
+  WithElement(type_, [&](auto value) {
+    Store(value, 3);
+    EXPECT_EQ(cudnnSetTensor(handle_, Describe(y), y.data, &value), CUDNN_STATUS_SUCCESS);
+  });
+  EXPECT_EQ(cudnnScaleTensor(handle_, Describe(y), y.data, Scale(-2)), CUDNN_STATUS_SUCCESS);
+  y.ForEach([&](const Index& at) { y.Set(at, -6); });
+  cudaDeviceSynchronize();
+  EXPECT_TRUE(y.Matches());
+}
+
+TEST_P(Elementwise, BackwardBiasSumsPerChannel) {
+  DeviceTensor dy(kDims, layout_, type_), db({1, 3, 1, 1, 1}, layout_, type_);
+  dy.Fill(random_);
+  db.Fill(random_);
+  ASSERT_EQ(cudnnConvolutionBackwardBias(handle_, Scale(1), Describe(dy), dy.data, Scale(2),
+                                         Describe(db), db.data),
+            CUDNN_STATUS_SUCCESS);
+  double sums[3] = {};
+  dy.ForEach([&](const Index& at) { sums[at[1]] += dy.At(at); });
+  db.ForEach([&](const Index& at) { db.Set(at, sums[at[1]] + 2 * db.At(at)); });
+  cudaDeviceSynchronize();
+  EXPECT_TRUE(db.Matches());
+}
+
+TEST_P(Elementwise, ActivationsAndTheirSlopes) {
+  // One rounding to the type, on values below 4, after a computation in fp32 or better.
+  const double tolerance = type_ == DataType::kDouble  ? 1e-13
+                           : type_ == DataType::kFloat ? 4e-6
+                           : type_ == DataType::kHalf  ? std::ldexp(4, -11)
+                                                       : std::ldexp(4, -8);
+  cudnnActivationDescriptor_t activation;
+  cudnnCreateActivationDescriptor(&activation);
+  cudnnSetActivationDescriptorSwishBeta(activation, 1.5);
+  for (cudnnActivationMode_t mode :
+       {CUDNN_ACTIVATION_SIGMOID, CUDNN_ACTIVATION_RELU, CUDNN_ACTIVATION_TANH,
+        CUDNN_ACTIVATION_CLIPPED_RELU, CUDNN_ACTIVATION_ELU, CUDNN_ACTIVATION_SWISH}) {
+    cudnnSetActivationDescriptor(activation, mode, CUDNN_NOT_PROPAGATE_NAN, 0.5);
+    const auto f = [&](double x) {
+      switch (mode) {
+        case CUDNN_ACTIVATION_SIGMOID:
+          return 1 / (1 + std::exp(-x));
+        case CUDNN_ACTIVATION_RELU:
+          return std::fmax(x, 0);
+        case CUDNN_ACTIVATION_TANH:
+          return std::tanh(x);
+        case CUDNN_ACTIVATION_CLIPPED_RELU:
+          return std::fmin(std::fmax(x, 0), 0.5);
+        case CUDNN_ACTIVATION_ELU:
+          return x > 0 ? x : 0.5 * (std::exp(x) - 1);
+        default:
+          return x / (1 + std::exp(-1.5 * x));
+      }
+    };
+    DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_), dy(kDims, layout_, type_),
+        dx(kDims, layout_, type_);
+    x.Fill(random_);
+    x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });  // off the kinks
+    x.Upload();
+    dy.Fill(random_);
+    ASSERT_EQ(cudnnActivationForward(handle_, activation, Scale(1), Describe(x), x.data, Scale(0),
+                                     Describe(y), y.data),
+              CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(
+        cudnnActivationBackward(handle_, activation, Scale(1), Describe(y), y.data, Describe(dy),
+                                dy.data, Describe(x), x.data, Scale(0), Describe(dx), dx.data),
+        CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaMemcpy(y.bytes.data(), y.data, y.bytes.size(), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(dx.bytes.data(), dx.data, dx.bytes.size(), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    x.ForEach([&](const Index& at) {
+      const double step = 1e-6, value = x.At(at);
+      const double slope = (f(value + step) - f(value - step)) / (2 * step);
+      EXPECT_NEAR(y.At(at), f(value), tolerance) << "mode " << mode;
+      // The slope may be computed from a rounded y.
+      EXPECT_NEAR(dx.At(at), dy.At(at) * slope, 3 * tolerance + 1e-8) << "mode " << mode;
+    });
+  }
+  cudnnDestroyActivationDescriptor(activation);
+}
+
+TEST_P(Elementwise, RefusesShapesThatDoNotFit) {
+  DeviceTensor a({1, 2, 1, 1, 1}, layout_, type_), c(kDims, layout_, type_);
+  EXPECT_EQ(cudnnAddTensor(handle_, Scale(1), Describe(a), a.data, Scale(1), Describe(c), c.data),
+            CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnConvolutionBackwardBias(handle_, Scale(1), Describe(c), c.data, Scale(0),
+                                         Describe(a), a.data),
+            CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnScaleTensor(nullptr, Describe(c), c.data, Scale(1)), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnScaleTensor(handle_, Describe(c), nullptr, Scale(1)), CUDNN_STATUS_BAD_PARAM);
+}
+
+}  // namespace
+}  // namespace hostgpu::test
