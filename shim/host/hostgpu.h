@@ -13,10 +13,10 @@ void* hostgpuHostAlias(const void* device_address);
 // Bytes from a device address to the end of its allocation; 0 when it is in no live allocation.
 size_t hostgpuBytesFrom(const void* device_address);
 
-// Runs `run(argument)` on `stream` (a CUstream or cudaStream_t, the default streams' handles included) in
-// stream order and returns at once. The stream is resolved in the calling thread's current context; a
-// thread without one gets the primary context of device 0, as a runtime call would. Fails (0) without a
-// device, with an unknown stream, or when called from a host function.
+// Runs `run(argument)` on `stream` (a CUstream or cudaStream_t, the default streams' handles
+// included) in stream order and returns at once. The stream is resolved in the calling thread's
+// current context; a thread without one gets the primary context of device 0, as a runtime call
+// would. Fails (0) without a device, with an unknown stream, or when called from a host function.
 int hostgpuEnqueue(void* stream, void (*run)(void*), void* argument);
 
 // Fault injection. Sites: "alloc" (device memory), "stream", "event", "handle" (cudnnCreate),
