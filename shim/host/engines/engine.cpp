@@ -1,12 +1,14 @@
 #include "shim/host/engines/engine.h"
 
+#include <new>
+
 #include "shim/host/engines/implicit_gemm.h"
 #include "shim/host/engines/onednn_engine.h"
 
 namespace hostgpu {
 namespace {
 
-// Algorithm numbers as cudnn_ops defines them for each operation.
+// Algorithm numbers as cuDNN's enumeration of each operation has them.
 std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
   if (algorithm == 1) return OnednnVariant::kBlocked;
   switch (operation) {
@@ -37,7 +39,7 @@ bool IsDeterministic(const ConvolutionShape& shape, int algorithm) {
 }
 
 bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
-         double beta, void* workspace) {
+         double beta, void* workspace) try {
   if (algorithm == 0) return RunImplicitGemm(shape, alpha, x, w, y, beta);
   const auto variant = VariantOf(shape.operation, algorithm);
   if (!variant) return false;
@@ -46,6 +48,8 @@ bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, vo
     return OnednnWorkspaceBytes(shape, *variant) && RunImplicitGemm(shape, alpha, x, w, y, beta);
   }
   return RunOnednn(shape, *variant, alpha, x, w, y, beta, workspace);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 }  // namespace hostgpu

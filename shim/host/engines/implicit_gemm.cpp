@@ -212,12 +212,23 @@ class GatheringProduct {
   T* result_;
 };
 
+constexpr int64_t kSmallImage = 96;  // pixels
+
+// Whether each channel of y is one run of memory, long enough to multiply with where it lies.
+bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
+  int64_t run = 1;
+  for (int axis = 2; axis >= 0; --axis) {
+    if (shape.y[axis] != 1 && shape.y_strides[axis + 2] != run) return false;
+    run *= shape.y[axis];
+  }
+  return run >= kSmallImage && shape.y_strides[1] >= run;
+}
+
 // w from x and y. A task owns a tile of w and walks over the whole batch, so that the sum stays in
 // one fp32 tile and is rounded to the filter's type once.
 template <class T>
 class FilterProduct {
   using Acc = Accumulator<T>;
-  static constexpr int64_t kSmallImage = 96;  // pixels
 
  public:
   FilterProduct(const ConvolutionShape& shape, Acc alpha, const T* x, const T* y, Acc beta, T* w)
@@ -228,10 +239,7 @@ class FilterProduct {
         y_strides_(shape.y_strides),
         columns_(shape.filter_nhwc && x_strides_[1] == 1 && channels_ > 1),
         y_columns_(y_strides_[1] == 1 && filters_ > 1),
-        y_in_place_(std::is_same_v<T, Acc> && y_strides_[4] == 1 && y_strides_[3] == shape.y[2] &&
-                    y_strides_[2] == shape.y[1] * shape.y[2] &&
-                    shape.y[0] * y_strides_[2] >= kSmallImage &&
-                    y_strides_[1] >= shape.y[0] * y_strides_[2]),
+        y_in_place_(std::is_same_v<T, Acc> && HasLargeGaplessPlanes(shape)),
         patches_of_x_(ForwardGeometry(shape)),
         pixels_of_y_(IdentityGeometry(shape)),
         // In the order of w's memory, so that a tile's rows are stored as runs.

@@ -20,13 +20,19 @@ struct Loop {
   std::atomic<int> finished{0};
 };
 
+bool RunTask(const Loop& loop, int64_t task) try {
+  return loop.body(loop.context, task);
+} catch (...) {  // out of memory; an exception that left the region would end the process
+  return false;
+}
+
 // The atomics order this thread's accesses with the caller's: libgomp's own barriers do so too, but
 // ThreadSanitizer cannot see them.
 __attribute__((noinline)) void RunTasks(Loop* loop) {
   (void)loop->published.load(std::memory_order_acquire);
   int64_t task;
   while ((task = loop->next.fetch_add(1, std::memory_order_relaxed)) < loop->tasks) {
-    if (!loop->body(loop->context, task)) loop->ok.store(false, std::memory_order_relaxed);
+    if (!RunTask(*loop, task)) loop->ok.store(false, std::memory_order_relaxed);
   }
   loop->finished.fetch_add(1, std::memory_order_release);
 }

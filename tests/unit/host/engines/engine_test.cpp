@@ -118,6 +118,27 @@ TEST(Engine, OneImage) {
   CheckEverything({"n=1", 1, 16, 32, 1, {1, 6, 6}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}});
 }
 
+TEST(Engine, StrideOfAnAxisOfOneElementDoesNotMatter) {
+  const Problem problem{"strides",   1,         4,         5,         1,
+                        {1, 10, 11}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}};
+  for (Operation operation : kOperations) {
+    for (Layout layout : kLayouts) {
+      for (int64_t odd : {int64_t{0}, int64_t{110}, int64_t{12345}}) {
+        ConvolutionShape shape = MakeShape(problem, operation, DataType::kFloat, layout, false);
+        shape.x_strides[0] = shape.x_strides[2] = shape.y_strides[0] = shape.y_strides[2] = odd;
+        const Operands operands = MakeOperands(shape, 4);
+        for (int algorithm : {0, 1, 2}) {
+          if (!WorkspaceBytes(shape, algorithm)) continue;
+          EXPECT_EQ(
+              RunAndCompare(shape, algorithm, {1, 0}, operands, NaiveConvolution(shape, operands)),
+              "")
+              << Describe(problem, shape, algorithm);
+        }
+      }
+    }
+  }
+}
+
 // Large enough that algorithm 0 cuts every axis of its products, at uneven places.
 class EngineTiles : public testing::TestWithParam<Problem> {};
 
@@ -129,6 +150,7 @@ TEST_P(EngineTiles, SumsAcrossThem) {
     const std::vector<double> convolution = NaiveConvolution(plain, operands);
     for (auto [type, layout] : {std::pair{DataType::kFloat, Layout::kNchw},
                                 {DataType::kFloat, Layout::kNhwc},
+                                {DataType::kFloat, Layout::kPaddedNchw},
                                 {DataType::kHalf, Layout::kNchw},
                                 {DataType::kBfloat16, Layout::kPaddedNhwc},
                                 {DataType::kDouble, Layout::kMixed}}) {
@@ -146,6 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
     , EngineTiles,
     testing::Values(
         Problem{"pixels", 2, 3, 20, 1, {1, 67, 71}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+        Problem{"planes", 2, 30, 20, 1, {1, 40, 60}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
         Problem{"channels", 2, 150, 70, 1, {1, 9, 9}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
         Problem{"filters", 3, 40, 600, 1, {1, 7, 7}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}},
         Problem{"images", 40, 30, 40, 1, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},

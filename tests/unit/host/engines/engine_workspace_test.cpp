@@ -52,6 +52,15 @@ TEST(EngineWorkspace, FastEngineGrowsWithTheBatchAndGemmDoesNot) {
   EXPECT_EQ(*WorkspaceBytes(small, 2), *WorkspaceBytes(large, 2));
 }
 
+TEST(EngineWorkspace, StrideOfAnAxisOfOneElementCostsNothing) {
+  auto shape = MakeShape(Square(8, 32, 32, 14, 3), Operation::kForward, DataType::kFloat,
+                         Layout::kNchw, false);
+  const auto blocked = WorkspaceBytes(shape, 1), plain = WorkspaceBytes(shape, 2);
+  shape.x_strides[2] = shape.y_strides[2] = 12345;
+  EXPECT_EQ(WorkspaceBytes(shape, 1), blocked);
+  EXPECT_EQ(WorkspaceBytes(shape, 2), plain);
+}
+
 TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
   const auto shape = MakeShape(Square(8, 3, 16, 128, 3), Operation::kForward, DataType::kFloat,
                                Layout::kNchw, false);
