@@ -69,15 +69,16 @@ void VariableOptions::Add(CLI::App& app, const Variable& variable) {
   if (variable.accepted == kNothing) given.option->group("");
 }
 
-void VariableOptions::AddTo(CLI::App& app) {
+void VariableOptions::AddTo(CLI::App& app, const std::vector<std::string>& except) {
   for (const Variable& variable : Variables()) {
-    if (variable.flag != nullptr) Add(app, variable);
+    const bool wanted = std::find(except.begin(), except.end(), variable.name) == except.end();
+    if (variable.flag != nullptr && wanted) Add(app, variable);
   }
 }
 
-void VariableOptions::AddTo(CLI::App& app, const std::string& name) {
-  for (const Variable& variable : Variables()) {
-    if (variable.name == name) Add(app, variable);
+void VariableOptions::AddOnly(CLI::App& app, const std::string& variable) {
+  for (const Variable& known : Variables()) {
+    if (known.name == variable) Add(app, known);
   }
 }
 

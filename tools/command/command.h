@@ -22,6 +22,7 @@ using ProgramWords = std::vector<std::string>;
 struct Command {
   CLI::App* app;
   std::function<int(const ProgramWords& program)> run;
+  bool takes_program = false;  // words behind -- are expected
 };
 
 Command AddRun(CLI::App& ucudnn);
@@ -42,10 +43,10 @@ int Refuse(const CLI::App& app, const std::string& message);
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
 class VariableOptions {
  public:
-  // Options a version does not serve yet are accepted here and refused, with the reason, by Check.
-  void AddTo(CLI::App& app);
-  // Only the variable called `name`.
-  void AddTo(CLI::App& app, const std::string& name);
+  // Options a version does not serve yet are added too, and refused with the reason by Check. The
+  // variables in `except` get none: what a command has no use for is unknown to it.
+  void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
+  void AddOnly(CLI::App& app, const std::string& variable);
 
   // Refuses the first value that is not accepted; the error names option, value and what is
   // accepted.

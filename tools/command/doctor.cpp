@@ -11,9 +11,11 @@
 
 #include "base/options.h"
 #include "base/shared_library.h"
+#include "base/version.h"
 #include "command/command.h"
 #include "command/installation.h"
 #include "command/program.h"
+#include "command/versions.h"
 #include "cudnn/genuine_path.h"
 
 namespace ucudnn::command {
@@ -32,12 +34,6 @@ void Print(const std::string& name, const Status& status, const std::string& tex
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
-}
-
-// "9.19.0" from what cudnnGetVersion returns.
-std::string CudnnVersion(size_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
 }
 
 // Where a program without a run path of its own finds the genuine cuDNN, with its version.
@@ -75,8 +71,8 @@ Result<std::string> FindDriver() {
       name(device, sizeof device, 0) != 0) {
     return Status::Error("the driver has no device");
   }
-  return "CUDA " + std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10) + ", " +
-         std::to_string(devices) + (devices == 1 ? " device, " : " devices, the first ") + device;
+  return "CUDA " + DriverVersion(cuda) + ", " + std::to_string(devices) +
+         (devices == 1 ? " device, " : " devices, the first ") + device;
 }
 
 Status CheckStandIns(const Installation& installation) {
@@ -98,6 +94,9 @@ std::string StoreState(const std::string& path, bool first) {
   while (!folder.empty() && !std::filesystem::exists(folder, error)) {
     if (folder == folder.parent_path()) break;
     folder = folder.parent_path();
+  }
+  if (!std::filesystem::is_directory(folder, error)) {
+    return "no: " + folder.string() + " is not a folder";
   }
   return access(folder.c_str(), W_OK) == 0 ? "made when first used"
                                            : "no: " + folder.string() + " cannot be written";
@@ -156,7 +155,7 @@ int Diagnose(const ProgramWords& words) {
                              : Status::Error(installation.drop_in + " is missing");
   const Status stand_ins = CheckStandIns(installation);
 
-  Print("ucudnn", UCUDNN_VERSION);
+  Print("ucudnn", kVersion);
   Print("drop-in", drop_in, installation.drop_in);
   Print("genuine cuDNN", genuine.status(), genuine.ok() ? *genuine : "");
   Print("driver", driver.status(), driver.ok() ? *driver : "");
@@ -188,7 +187,7 @@ int Diagnose(const ProgramWords& words) {
 Command AddDoctor(CLI::App& ucudnn) {
   CLI::App* app = AddSubcommand(ucudnn, "doctor", "doctor [-- PROGRAM]",
                                 "say what was found, what works, what does not and why");
-  return {app, [](const ProgramWords& program) { return Diagnose(program); }};
+  return {app, [](const ProgramWords& program) { return Diagnose(program); }, true};
 }
 
 }  // namespace ucudnn::command

@@ -150,10 +150,11 @@ Result<ElfFile> ReadElf(const std::string& path) {
   if (!file.IsOpen()) return Status::Error(std::strerror(errno));
   ElfFile out;
   std::vector<unsigned char> ident;
-  if (!file.Read(0, EI_NIDENT, ident) || std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0) {
+  if (!file.Read(0, SELFMAG, ident) || std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0) {
     return out;
   }
   out.is_elf = true;
+  if (!file.Read(0, EI_NIDENT, ident)) return Status::Error("is a damaged program");
   std::vector<Elf64_Ehdr> header;
   if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB) return out;
   if (!file.Read(0, 1, header)) return Status::Error("is a damaged program");

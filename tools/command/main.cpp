@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/version.h"
 #include "command/command.h"
 
 namespace ucudnn::command {
@@ -50,8 +51,9 @@ int Main(int argc, char** argv) {
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");
   app.formatter(std::make_shared<MainHelp>());
   app.get_help_ptr()->description("print this text");
-  app.set_version_flag("--version", "ucudnn " UCUDNN_VERSION)->description("print the version");
-  std::vector<Command> commands = {AddRun(app), AddDoctor(app)};
+  app.set_version_flag("--version", std::string("ucudnn ") + kVersion)
+      ->description("print the version");
+  std::vector<Command> commands = {AddRun(app), AddBench(app), AddCache(app), AddDoctor(app)};
   for (const char* name : {"workspace", "plan", "report"}) {
     commands.push_back(AddNotBuilt(app, name));
   }
@@ -71,7 +73,11 @@ int Main(int argc, char** argv) {
     return Refuse(inner, Explain(inner, error));
   }
   for (const Command& command : commands) {
-    if (command.app->parsed()) return command.run(program);
+    if (!command.app->parsed()) continue;
+    if (separator != words.end() && !command.takes_program) {
+      return Refuse(*command.app, "takes no program; -- belongs to run and doctor");
+    }
+    return command.run(program);
   }
   return Refuse(app, "which command? One of run, bench, cache and doctor; see --help");
 }

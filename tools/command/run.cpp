@@ -142,9 +142,11 @@ Command AddRun(CLI::App& ucudnn) {
   options->device_memory_given->type_name("SIZE");
   app->add_flag("--off", options->off, "leave the program's cuDNN as it is, to compare with");
   options->variables.AddTo(*app);
-  return {app, [app, options](const ProgramWords& program) {
+  return {app,
+          [app, options](const ProgramWords& program) {
             return Refuse(*app, Run(*options, program).message());
-          }};
+          },
+          true};
 }
 
 }  // namespace ucudnn::command

@@ -1,0 +1,67 @@
+"""A ucudnn installation of the test's own: the real command beside libraries that do nothing, so that what it sets
+and refuses is tested apart from what those libraries do."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+CC = os.environ["UCUDNN_TEST_CC"]
+STAND_INS = ("libcuda.so.1", "libcudart.so.13", "libcudnn.so.9")
+
+PRINT_ENVIRONMENT = r"""
+#include <stdio.h>
+extern char** environ;
+int main(int argc, char** argv) {
+  for (int i = 0; i < argc; ++i) printf("argument=%s\n", argv[i]);
+  for (char** entry = environ; *entry; ++entry) printf("%s\n", *entry);
+  return argc == 2 ? 7 : 0;
+}
+"""
+
+
+class CommandTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-command-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        os.makedirs(f"{cls.folder}/installed/bin")
+        cls.command = f"{cls.folder}/installed/bin/ucudnn"
+        shutil.copy(COMMAND, cls.command)
+        libraries = f"{cls.folder}/installed/lib/ucudnn"
+        cls.drop_in = f"{libraries}/libcudnn.so.9"
+        cls.host = f"{libraries}/host"
+        os.makedirs(cls.host)
+        cls.build("int ucudnn_test_drop_in;", cls.drop_in, "-shared", "-Wl,-soname,libcudnn.so.9")
+        for name in STAND_INS:
+            cls.build("int stand_in;", f"{cls.host}/{name}", "-shared", f"-Wl,-soname,{name}")
+        cls.program = cls.build(PRINT_ENVIRONMENT, f"{cls.folder}/program")
+
+    @classmethod
+    def build(cls, source, path, *options):
+        subprocess.run([CC, "-x", "c", "-fPIC", "-", "-x", "none", "-o", path, *options], input=source.encode(),
+                       check=True)
+        return path
+
+    def run_command(self, *words, **variables):
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
+        return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
+                              timeout=60)
+
+    def environment_of(self, *words, **variables):
+        """What the started program saw, by variable name."""
+        result = self.run_command(*words, **variables)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+
+    def assert_refused(self, words, *expected, **variables):
+        """Exit code 2, nothing on stdout, one line on stderr that holds all of `expected`."""
+        result = self.run_command(*words, **variables)
+        self.assertEqual(2, result.returncode, result.stdout + result.stderr)
+        self.assertEqual("", result.stdout)
+        self.assertEqual(1, result.stderr.count("\n"), result.stderr)
+        for text in expected:
+            self.assertIn(text, result.stderr)

@@ -1,0 +1,83 @@
+"""`ucudnn run --host`: programs the stand-ins cannot serve are named with the reason before they start."""
+
+import os
+import subprocess
+import unittest
+
+from command import CommandTest
+
+MAIN = "int main(void) { return 0; }"
+FATBIN = '__attribute__((section(".nv_fatbin"))) int fatbin = 1;\n'
+# What the read-only data of a linked-in CUDA runtime holds.
+STATIC_CUDART = 'const char* volatile mark = "/cudart.shm.%x.%x.%llx";\n'
+
+
+class Host(CommandTest):
+    def library(self, soname, source="int something;", folder="libraries", options=()):
+        os.makedirs(f"{self.folder}/{folder}", exist_ok=True)
+        return self.build(source, f"{self.folder}/{folder}/{soname}", "-shared", f"-Wl,-soname,{soname}", *options)
+
+    def linked(self, name, *libraries):
+        return self.build(MAIN, f"{self.folder}/{name}", "-Wl,--no-as-needed", *libraries)
+
+    def assert_host_refuses(self, program, *expected, **variables):
+        self.assert_refused(["run", "--host", "--", program], "ucudnn run: --host cannot run", program, *expected, **variables)
+        self.assertEqual(0, self.run_command("run", "--", program, LD_LIBRARY_PATH=f"{self.folder}/libraries").returncode)
+
+    def test_cuda_12_runtime(self):
+        self.assert_host_refuses(self.linked("cuda12", self.library("libcudart.so.12")), "it needs libcudart.so.12 (CUDA 12)")
+
+    def test_cudnn_8(self):
+        self.assert_host_refuses(self.linked("cudnn8", self.library("libcudnn.so.8")), "it needs libcudnn.so.8 (cuDNN 8)")
+
+    def test_cuda_12_behind_a_library_with_a_run_path(self):
+        self.library("libcudart.so.12", folder="hidden")
+        for kind in ("--enable-new-dtags", "--disable-new-dtags"):
+            inner = self.library("libinner.so", options=(
+                f"-Wl,{kind}", "-Wl,-rpath,$ORIGIN/../hidden", "-Wl,--no-as-needed",
+                f"{self.folder}/hidden/libcudart.so.12"))
+            program = self.linked("indirect", f"-Wl,-rpath,{self.folder}/libraries", inner)
+            self.assert_host_refuses(program, "libinner.so needs libcudart.so.12 (CUDA 12)")
+
+    def test_library_found_through_ld_library_path(self):
+        kernels = self.library("libkernels.so", FATBIN)
+        program = self.linked("through-path", kernels)
+        self.assert_host_refuses(program, kernels, "GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
+
+    def test_own_kernels(self):
+        self.assert_host_refuses(self.build(FATBIN + MAIN, f"{self.folder}/kernels"), "it has GPU kernels of its own")
+
+    def test_static_cudart_also_when_stripped(self):
+        program = self.build(STATIC_CUDART + MAIN, f"{self.folder}/static-cudart")
+        self.assert_host_refuses(program, "static cudart", "-cudart shared")
+        subprocess.run(["strip", program], check=True)
+        self.assert_host_refuses(program, "static cudart")
+
+    def test_static_cudart_mark_across_a_read_boundary(self):
+        for shift in range(0, 32, 5):
+            source = f'const char filler[(1 << 20) - {shift}] = {{1}};\nconst char mark[] = "/cudart.shm.%x";\n' + MAIN
+            self.assert_host_refuses(self.build(source, f"{self.folder}/boundary"), "static cudart")
+
+    def test_static_executable(self):
+        program = self.build(MAIN, f"{self.folder}/static", "-static")
+        self.assert_refused(["run", "--host", "--", program], "static executable")
+
+    def test_genuine_libraries_the_stand_ins_replace_are_not_looked_into(self):
+        genuine = self.library("libcudnn.so.9", FATBIN + STATIC_CUDART, options=(
+            "-Wl,--no-as-needed", self.library("libcudart.so.12", folder="hidden")))
+        program = self.linked("ordinary", f"-Wl,--disable-new-dtags,-rpath,{self.folder}/libraries", genuine,
+                              self.library("libcudart.so.13", FATBIN))
+        result = self.run_command("run", "--host", "--", program)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+
+    def test_missing_library_is_left_to_the_loader_to_report(self):
+        path = self.library("libgone.so")
+        program = self.linked("incomplete", path)
+        os.remove(path)
+        result = self.run_command("run", "--host", "--", program)
+        self.assertEqual(127, result.returncode)
+        self.assertIn("libgone.so", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

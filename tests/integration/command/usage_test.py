@@ -1,0 +1,68 @@
+"""Bad usage: one line that says what is wrong and what would be right, exit code 2. Help: what is there."""
+
+import unittest
+
+from command import CommandTest
+
+
+class Usage(CommandTest):
+    def test_without_a_command_the_commands_are_named(self):
+        self.assert_refused([], "ucudnn: ", "run, bench, cache and doctor")
+
+    def test_unknown_command_is_named(self):
+        self.assert_refused(["rum", "--", "true"], "ucudnn: 'rum'", "run, bench, cache and doctor")
+
+    def test_commands_of_later_versions_are_refused(self):
+        for words in (["workspace", "--net", "alexnet"], ["plan", "alexnet", "--batch", "8"], ["report", "a.json"]):
+            self.assert_refused(words, f"ucudnn {words[0]}: not available in this version")
+
+    def test_unknown_option_is_named(self):
+        self.assert_refused(["run", "--polcy", "all", "--", "true"], "ucudnn run: --polcy ")
+
+    def test_value_that_is_not_accepted_is_named_with_what_is(self):
+        self.assert_refused(["run", "--policy", "foo", "--", "true"],
+                            "ucudnn run: --policy 'foo': ", "auto, undivided, powerOfTwo, all")
+        self.assert_refused(["run", "--workspace-limit", "64mb", "--", "true"],
+                            "ucudnn run: --workspace-limit '64mb': ", "caller or a size such as 64MiB")
+        self.assert_refused(["run", "--workspace-limit=-1", "--", "true"], "--workspace-limit '-1': ")
+        self.assert_refused(["run", "--db", "a.db::b.db", "--", "true"], "--db 'a.db::b.db': ")
+
+    def test_empty_value_is_refused_because_it_would_be_ignored(self):
+        self.assert_refused(["run", "--report", "", "--", "true"], "--report ''")
+
+    def test_missing_value_is_named(self):
+        self.assert_refused(["run", "--policy", "--", "true"], "ucudnn run: --policy")
+
+    def test_option_of_a_later_version_is_refused(self):
+        for option, value in (("--total-workspace", "1GiB"), ("--division", "shared"), ("--solver", "glpk")):
+            self.assert_refused(["run", option, value, "--", "true"], f"{option} '{value}': not available in this version")
+
+    def test_program_is_missing(self):
+        self.assert_refused(["run"], "ucudnn run: no program")
+        self.assert_refused(["run", "--"], "ucudnn run: no program")
+
+    def test_program_without_separator_is_explained(self):
+        self.assert_refused(["run", "python3", "a.py"], "'python3'", "behind --")
+
+    def test_stand_in_options_need_host(self):
+        self.assert_refused(["run", "--devices", "2", "--", "true"], "--devices", "--host")
+        self.assert_refused(["run", "--device-memory", "1GiB", "--", "true"], "--device-memory", "--host")
+
+    def test_stand_in_options_are_checked(self):
+        for devices in ("0", "65", "two", "1.5", "-1"):
+            self.assert_refused(["run", "--host", f"--devices={devices}", "--", "true"], f"--devices '{devices}'", "1 to 64")
+        for memory in ("0", "4XB", "lots"):
+            self.assert_refused(["run", "--host", "--device-memory", memory, "--", "true"], "--device-memory", memory)
+
+    def test_help_of_every_command(self):
+        for words in ([], ["run"], ["bench"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],
+                      ["doctor"]):
+            result = self.run_command(*words, "--help")
+            self.assertEqual((0, ""), (result.returncode, result.stderr), words)
+            self.assertIn(" ".join(["Usage: ucudnn", *words]), result.stdout)
+            self.assertNotIn("nothing yet", result.stdout)
+            self.assertLessEqual(max(map(len, result.stdout.splitlines())), 160, words)
+
+
+if __name__ == "__main__":
+    unittest.main()

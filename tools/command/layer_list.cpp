@@ -1,0 +1,70 @@
+#include "command/layer_list.h"
+
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "convolution/columns.h"
+#include "convolution/layers_csv.h"
+
+namespace ucudnn::command {
+namespace {
+
+Result<int> ParseBatch(const std::string& text) {
+  int batch = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batch);
+  if (error != std::errc() || end != text.data() + text.size() || batch < 1) {
+    return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
+  }
+  return batch;
+}
+
+// The problem at another mini-batch, or why there is none so large.
+Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
+  problem.n = batch;
+  std::map<std::string, std::string> fields;
+  for (auto& [column, text] : ToColumns(problem)) fields[column] = std::move(text);
+  fields["op"] = OperationName(problem.operation);
+  return FromColumns([&](const std::string& column) -> const std::string* {
+    const auto field = fields.find(column);
+    return field == fields.end() || field->second.empty() ? nullptr : &field->second;
+  });
+}
+
+Result<std::vector<Layer>> FromFile(const LayerSource& source,
+                                    const std::vector<Operation>& operations) {
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<Layer> layers, ReadLayersCsv(source.layers, operations));
+  if (source.batch.empty()) return layers;
+  UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(source.batch));
+  for (Layer& layer : layers) {
+    Result<ConvolutionProblem> problem = AtBatch(layer.problem, batch);
+    if (!problem.ok()) return Status::Error("layer " + layer.name + ": " + problem.message());
+    layer.problem = *problem;
+  }
+  return layers;
+}
+
+}  // namespace
+
+void LayerSource::AddTo(CLI::App& app) {
+  app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");
+  app.add_option("--net", net, "layers of a built-in network")->type_name("NAME");
+  app.add_option("--trace", trace)->group("");
+  app.add_option("--batch", batch, "mini-batch, in place of the file's")->type_name("N");
+  app.add_option("--ops", ops, "operations (" + ops + ")")->type_name("LIST");
+}
+
+Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
+  if (!source.trace.empty()) {
+    return Status::Error("--trace: not available in this version");
+  }
+  if (source.layers.empty() == source.net.empty()) {
+    return Status::Error("either --layers FILE.csv or --net NAME is needed");
+  }
+  const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
+  if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());
+  if (!source.layers.empty()) return FromFile(source, *operations);
+  return Status::Error("--net '" + source.net + "': no network is built in yet");
+}
+
+}  // namespace ucudnn::command

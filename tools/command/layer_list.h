@@ -1,0 +1,31 @@
+// The convolutions a command is about: from a layer file or a network. Used from main's thread
+// only.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/layer.h"
+
+namespace ucudnn::command {
+
+// What the command line says; the members are CLI11's to fill.
+struct LayerSource {
+  std::string layers;
+  std::string net;
+  std::string trace;
+  std::string batch;
+  std::string ops = "forward,backward_data,backward_filter";
+
+  // Adds --layers, --net, --trace, --batch and --ops; `app` and this object live as long as each
+  // other.
+  void AddTo(CLI::App& app);
+};
+
+// Each layer once per operation. The error is bad usage: it names the option or the place in the
+// file.
+Result<std::vector<Layer>> ListLayers(const LayerSource& source);
+
+}  // namespace ucudnn::command
