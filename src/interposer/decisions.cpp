@@ -1,9 +1,7 @@
 // How a convolution call runs that a session meets for the first time.
 #include <algorithm>
-#include <limits>
 
 #include "base/byte_size.h"
-#include "base/log.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
@@ -77,7 +75,7 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
     record.reason = "not measured: runs as the caller asked";
     return std::nullopt;
   }
-  const size_t limit = record.limit_bytes;
+  const size_t limit = std::min<size_t>(record.limit_bytes, key.workspace_bytes);
   record.undivided = FastestUndivided(candidates, problem.n, limit);
   const Candidate* const own = FindUndivided(candidates, engine, problem.n);
   if (own != nullptr) record.plan.runs[0].micro = own->micro;
@@ -127,8 +125,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
   decision->epoch = promises_.epoch();
   KernelRecord record;
   record.problem = problem;
-  record.limit_bytes = std::min<size_t>(
-      key.workspace_bytes, options_.workspace_limit.value_or(std::numeric_limits<size_t>::max()));
+  record.limit_bytes = options_.workspace_limit.value_or(key.workspace_bytes);
 
   std::optional<planning::Promise> promise;
   if (options_.mode == Mode::kObserve) {
