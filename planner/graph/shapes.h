@@ -1,0 +1,37 @@
+// Shapes and parameter counts of a graph's nodes. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/graph/graph.h"
+
+namespace ucudnn::planner {
+
+// What a node puts out. Flat features have extents 1.
+struct Shape {
+  int32_t n = 1;
+  int32_t c = 1;
+  Spatial extents = {1, 1, 1};  // d, h, w
+  int32_t spatial_rank = 2;
+
+  bool operator==(const Shape&) const = default;
+  int64_t Features() const;  // elements of one image
+};
+
+std::string Describe(const Shape& shape);  // "64x3x224x224"
+
+// The output shape of every node for a mini-batch of `batch` images, by NodeId. An error names the
+// node and what of it does not fit.
+Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);
+
+// Trainable numbers of one node whose first input has shape `input`: weights, biases, scales and
+// shifts.
+int64_t ParameterCount(const Node& node, const Shape& input);
+
+// Of all nodes together.
+Result<int64_t> ParameterCount(const Graph& graph);
+
+}  // namespace ucudnn::planner

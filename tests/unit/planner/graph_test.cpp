@@ -1,0 +1,192 @@
+#include "planner/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/graph/layers.h"
+#include "planner/graph/shapes.h"
+
+namespace ucudnn::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+Convolution Conv(int32_t filters, int32_t window, int32_t stride, int32_t pad, int32_t groups = 1) {
+  Convolution convolution;
+  convolution.filters = filters;
+  convolution.window = {1, window, window};
+  convolution.stride = {1, stride, stride};
+  convolution.pad = {0, pad, pad};
+  convolution.groups = groups;
+  return convolution;
+}
+
+Pooling Pool(int32_t window, int32_t stride, int32_t pad, bool round_up) {
+  return {PoolingKind::kMaximum, {1, window, window}, {1, stride, stride}, {0, pad, pad}, round_up};
+}
+
+// The shape `op` gives to an image of `extent` x `extent` with 8 channels, and its extent.
+Result<Shape> After(const Operator& op, int32_t extent) {
+  GraphBuilder builder("net");
+  const NodeId data = builder.Add("data", Input{8, {1, extent, extent}, 2}, {});
+  builder.Add("node", op, {data});
+  UCUDNN_ASSIGN_OR_RETURN(const Graph graph, builder.Build());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, 3));
+  return shapes.back();
+}
+
+TEST(Graph, OperatorsGiveTheirShapes) {
+  EXPECT_EQ(Describe(*After(Conv(16, 3, 2, 1), 9)), "3x16x5x5");
+  EXPECT_EQ(Describe(*After(FullyConnected{10, true}, 9)), "3x10x1x1");
+  EXPECT_EQ(Describe(*After(GlobalPooling{}, 9)), "3x8x1x1");
+  EXPECT_EQ(Describe(*After(Flatten{}, 9)), "3x648x1x1");
+  for (const Operator& op :
+       {Operator(Activation{}), Operator(BatchNormalization{}), Operator(Dropout{}),
+        Operator(LocalResponseNormalization{}), Operator(Softmax{}), Operator(Concat{})}) {
+    EXPECT_EQ(Describe(*After(op, 9)), "3x8x9x9");
+  }
+}
+
+// As Caffe and PyTorch define it: the last window must start inside the image or its left padding.
+int PooledRoundingUp(int x, int window, int stride, int pad) {
+  int count = 0;
+  for (int start = -pad;; start += stride, ++count) {
+    const bool fits = start + window <= x + pad;
+    const bool hangs_over = start < x && start - stride + window < x + pad;
+    if (!fits && !hangs_over) return count;
+  }
+}
+
+TEST(Graph, PoolingRoundsUpOnlyForWindowsThatStartInside) {
+  for (int x = 3; x < 20; ++x) {
+    for (int stride = 1; stride <= 4; ++stride) {
+      for (int pad = 0; pad <= 1; ++pad) {
+        EXPECT_EQ(After(Pool(3, stride, pad, true), x)->extents[1],
+                  PooledRoundingUp(x, 3, stride, pad))
+            << x << " stride " << stride << " pad " << pad;
+        EXPECT_EQ(After(Pool(3, stride, pad, false), x)->extents[1],
+                  1 + (x + 2 * pad - 3) / stride);
+      }
+    }
+  }
+}
+
+TEST(Graph, BranchesJoinAndAdd) {
+  GraphBuilder builder("net");
+  const NodeId data = builder.Add("data", Input{3, {1, 8, 8}, 2}, {});
+  const NodeId a = builder.Add("a", Conv(4, 1, 1, 0), {data});
+  const NodeId b = builder.Add("b", Conv(4, 3, 1, 1), {data});
+  const NodeId joined = builder.Add("joined", Concat{}, {a, b, data});
+  const NodeId sum = builder.Add("sum", Add{}, {a, b});
+  const auto graph = builder.Build();
+  ASSERT_TRUE(graph.ok()) << graph.message();
+  const auto shapes = InferShapes(*graph, 2);
+  ASSERT_TRUE(shapes.ok()) << shapes.message();
+  EXPECT_EQ(Describe((*shapes)[static_cast<size_t>(joined)]), "2x11x8x8");
+  EXPECT_EQ(Describe((*shapes)[static_cast<size_t>(sum)]), "2x4x8x8");
+  EXPECT_EQ(graph->Find("joined")->inputs.size(), 3u);
+  EXPECT_EQ(graph->Find("missing"), nullptr);
+}
+
+TEST(Graph, ParametersAreWeightsBiasesScalesAndShifts) {
+  const Shape input{1, 8, {1, 5, 5}, 2};
+  Convolution convolution = Conv(6, 3, 1, 0, 2);
+  EXPECT_EQ(ParameterCount(Node{"a", convolution, {}}, input), 6 * (4 * 9 + 1));
+  convolution.bias = false;
+  EXPECT_EQ(ParameterCount(Node{"a", convolution, {}}, input), 6 * 4 * 9);
+  EXPECT_EQ(ParameterCount(Node{"a", FullyConnected{10, true}, {}}, input), 10 * (200 + 1));
+  EXPECT_EQ(ParameterCount(Node{"a", FullyConnected{10, false}, {}}, input), 10 * 200);
+  EXPECT_EQ(ParameterCount(Node{"a", BatchNormalization{}, {}}, input), 16);
+  EXPECT_EQ(ParameterCount(Node{"a", Pooling{}, {}}, input), 0);
+}
+
+TEST(Graph, ThreeDimensionsAreInferredToo) {
+  GraphBuilder builder("net");
+  const NodeId data = builder.Add("data", Input{2, {9, 8, 7}, 3}, {});
+  Convolution convolution = Conv(4, 3, 1, 1);
+  convolution.window[0] = 3;
+  convolution.stride[0] = 2;
+  builder.Add("conv", convolution, {data});
+  const auto layers = ConvolutionLayers(*builder.Build(), 5, {Operation::kForward});
+  ASSERT_TRUE(layers.ok());
+  EXPECT_EQ(layers->front().problem.spatial_rank, 3);
+  EXPECT_EQ(OutputExtents(layers->front().problem), (Spatial{4, 8, 7}));
+}
+
+TEST(Graph, LayersTakeTypeAndLayout) {
+  GraphBuilder builder("net");
+  builder.Add("conv", Conv(4, 3, 1, 1), {builder.Add("data", Input{2, {1, 8, 8}, 2}, {})});
+  const auto layers = ConvolutionLayers(*builder.Build(), 5, {Operation::kBackwardFilter},
+                                        DataType::kHalf, Layout::kNhwc);
+  ASSERT_TRUE(layers.ok());
+  ConvolutionProblem expected;
+  expected.operation = Operation::kBackwardFilter;
+  expected.n = 5;
+  expected.c = 2;
+  expected.k = 4;
+  expected.x = {1, 8, 8};
+  expected.w = {1, 3, 3};
+  expected.pad = {0, 1, 1};
+  expected.type = DataType::kHalf;
+  expected.layout = Layout::kNhwc;
+  SetPackedStrides(expected);
+  EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
+}
+
+TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
+  EXPECT_EQ(
+      After(Conv(4, 12, 1, 1), 9).message(),
+      "net: node 'node': a window of 12 over an image of 9 padded by 1; expected one that fits "
+      "inside");
+  EXPECT_EQ(After(Conv(4, 3, 1, 1, 3), 9).message(),
+            "net: node 'node': 3 groups; expected a divisor of 8 channels and 4 filters");
+  EXPECT_THAT(After(Conv(4, 3, 0, 1), 9).message(), HasSubstr("expected positive numbers"));
+  EXPECT_THAT(After(Conv(0, 3, 1, 1), 9).message(), HasSubstr("expected positive extents"));
+  EXPECT_THAT(After(Conv(4, 3, 1, 1), 0).message(), HasSubstr("node 'data': shape 1x8x0x0"));
+  EXPECT_THAT(After(FullyConnected{0, true}, 9).message(), HasSubstr("0 features; expected"));
+  EXPECT_THAT(After(Activation{}, 2147483647).message(), HasSubstr("fits 63 bits"));
+  EXPECT_THAT(After(FullyConnected{2147483647, true}, 2000).message(),
+              HasSubstr("expected of any"));
+  EXPECT_THAT(After(Conv(4, 3, 1, 2147483647), 9).message(), HasSubstr("padded by 2147483647"));
+}
+
+TEST(GraphRefusal, TheFirstFaultIsReported) {
+  GraphBuilder twice("net");
+  const NodeId data = twice.Add("data", Input{}, {});
+  twice.Add("data", Activation{}, {data});
+  twice.Add("", Activation{}, {data});
+  EXPECT_EQ(twice.Build().message(), "net: node 'data': occurs twice; expected a name of its own");
+
+  GraphBuilder backwards("net");
+  backwards.Add("relu", Activation{}, {0});
+  EXPECT_EQ(backwards.Build().message(), "net: node 'relu': input 0; expected an earlier node");
+
+  GraphBuilder lonely("net");
+  lonely.Add("sum", Add{}, {lonely.Add("data", Input{}, {})});
+  EXPECT_EQ(lonely.Build().message(), "net: node 'sum': 1 inputs; expected two or more inputs");
+}
+
+TEST(GraphRefusal, AddAndConcatWantFittingShapes) {
+  GraphBuilder add("net");
+  add.Add("sum", Add{},
+          {add.Add("a", Input{3, {1, 8, 8}, 2}, {}), add.Add("b", Input{4, {1, 8, 8}, 2}, {})});
+  EXPECT_EQ(add.Build().message(),
+            "net: node 'sum': adds 1x3x8x8 and 1x4x8x8; expected equal shapes");
+  GraphBuilder join("net");
+  join.Add("both", Concat{},
+           {join.Add("a", Input{3, {1, 8, 8}, 2}, {}), join.Add("b", Input{3, {1, 9, 8}, 2}, {})});
+  EXPECT_THAT(join.Build().message(),
+              HasSubstr("joins 1x3x8x8 and 1x3x9x8; expected equal extents"));
+}
+
+TEST(GraphRefusal, ABatchMustBePositiveAndFit) {
+  GraphBuilder builder("net");
+  builder.Add("data", Input{2147483647, {1, 1024, 1024}, 2}, {});
+  const auto graph = builder.Build();
+  ASSERT_TRUE(graph.ok()) << graph.message();
+  EXPECT_EQ(InferShapes(*graph, 0).message(), "net: batch 0; expected 1 or more");
+  EXPECT_THAT(InferShapes(*graph, 2147483647).message(), HasSubstr("fits 63 bits"));
+}
+
+}  // namespace
+}  // namespace ucudnn::planner
