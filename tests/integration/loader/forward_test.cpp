@@ -14,6 +14,7 @@ namespace ucudnn::testing {
 namespace {
 
 const std::string kRoot = LOADER_ROOT;
+const std::string kBare = kRoot + "/bare/lib/ucudnn/libcudnn.so.9";
 
 struct Export {
   long index;
@@ -29,7 +30,7 @@ using CheckingFunction = long(FAKE_PARAMETERS);
 
 // In a fresh process, so that the call is the drop-in's first. 0: arguments and result were right.
 int CallFirstThenAgain(const Export& export_) {
-  void* dropin = dlopen(DROPIN, RTLD_NOW | RTLD_LOCAL);
+  void* dropin = dlopen(kBare.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (dropin == nullptr) return 10;
   auto* function = reinterpret_cast<CheckingFunction*>(dlsym(dropin, export_.name));
   if (function == nullptr) return 11;
@@ -52,7 +53,7 @@ TEST(Forward, EveryExportDeliversRegistersAndStackOnFirstAndLaterCalls) {
 
 TEST(Forward, OneFirstCallFillsAllSlots) {
   ASSERT_EQ(setenv("UCUDNN_REAL_CUDNN", (kRoot + "/checking/libcudnn.so.9").c_str(), 1), 0);
-  void* dropin = dlopen(DROPIN, RTLD_NOW | RTLD_LOCAL);
+  void* dropin = dlopen(kBare.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(dropin, nullptr) << dlerror();
   for (const Export& export_ : kExports) {
     auto* function = reinterpret_cast<CheckingFunction*>(dlsym(dropin, export_.name));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,10 +30,14 @@ std::vector<std::string> EnvironmentWith(const std::map<std::string, std::string
   return result;
 }
 
-void ReadBoth(std::array<pollfd, 2> ends, Outcome& outcome) {
+// A drop-in that forwards to itself never returns.
+constexpr int kMostMilliseconds = 60000;
+
+// Until both ends are closed, or `child` had to be killed because it stayed silent.
+void ReadBoth(std::array<pollfd, 2> ends, pid_t child, Outcome& outcome) {
   std::string* const texts[] = {&outcome.out, &outcome.err};
   for (int open = 2; open > 0;) {
-    poll(ends.data(), ends.size(), -1);
+    if (poll(ends.data(), ends.size(), kMostMilliseconds) == 0) kill(child, SIGKILL);
     for (size_t i = 0; i < ends.size(); ++i) {
       if (ends[i].fd < 0 || ends[i].revents == 0) continue;
       char buffer[4096];
@@ -71,7 +76,7 @@ Outcome RunProgram(const std::vector<std::string>& arguments,
   close(out[1]);
   close(err[1]);
   Outcome outcome;
-  ReadBoth({pollfd{out[0], POLLIN, 0}, pollfd{err[0], POLLIN, 0}}, outcome);
+  ReadBoth({pollfd{out[0], POLLIN, 0}, pollfd{err[0], POLLIN, 0}}, child, outcome);
   int status = 0;
   waitpid(child, &status, 0);
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

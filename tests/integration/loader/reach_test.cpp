@@ -27,7 +27,7 @@ std::string Expected() { return kHooked + "version=" + GenuineVersion() + "\n"; 
 
 Outcome RunPreloaded(const std::vector<std::string>& arguments,
                      std::map<std::string, std::string> environment = {}) {
-  environment["LD_PRELOAD"] = kRoot + "/lib/ucudnn/libcudnn.so.9";
+  environment["LD_PRELOAD"] = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
   return RunProgram(arguments, environment);
 }
 
@@ -45,6 +45,14 @@ TEST(Reach, WithoutPreloadNothingIsHooked) {
 
 TEST(Reach, LinkedProgram) { ExpectHooked(RunPreloaded({kRoot + "/linked"})); }
 
+TEST(Reach, InstalledLibraryInterceptsWithItsOwnHooks) {
+  const Outcome outcome =
+      RunProgram({kRoot + "/linked"}, {{"LD_PRELOAD", DROPIN}, {"UCUDNN_LOG", "debug"}});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.err.find("cudnnCreate intercepted"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("version=" + GenuineVersion()), std::string::npos) << outcome.out;
+}
+
 TEST(Reach, OpenedBySoname) {
   ExpectHooked(RunPreloaded({kOpener, "soname"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}));
 }
@@ -52,7 +60,7 @@ TEST(Reach, OpenedBySoname) {
 TEST(Reach, OpenedBySonameThroughTheLoadersPathInsteadOfPreload) {
   ExpectHooked(
       RunProgram({kOpener, "soname"},
-                 {{"LD_LIBRARY_PATH", kRoot + "/lib/ucudnn:" + std::string(REAL_FOLDER)}}));
+                 {{"LD_LIBRARY_PATH", kRoot + "/hooked/lib/ucudnn:" + std::string(REAL_FOLDER)}}));
 }
 
 TEST(Reach, OpenedByAbsolutePathFirst) {

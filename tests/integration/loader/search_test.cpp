@@ -13,7 +13,7 @@ namespace {
 
 const std::string kRoot = LOADER_ROOT;
 const std::string kOpener = kRoot + "/opener";
-const std::string kDropin = kRoot + "/lib/ucudnn/libcudnn.so.9";
+const std::string kDropin = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
 
 using Environment = std::map<std::string, std::string>;
 
@@ -145,8 +145,9 @@ TEST(Search, NoGenuineCudnnAnywhere) {
 }
 
 TEST(Search, MissingFunctionsAnswerByKind) {
-  const Outcome outcome = RunProgram(
-      {kRoot + "/answers"}, {{"LD_PRELOAD", DROPIN}, {"UCUDNN_REAL_CUDNN", Genuine("hollow")}});
+  const Outcome outcome =
+      RunProgram({kRoot + "/answers"}, {{"LD_PRELOAD", kRoot + "/bare/lib/ucudnn/libcudnn.so.9"},
+                                        {"UCUDNN_REAL_CUDNN", Genuine("hollow")}});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out,
             "status=3000\nsize=0\npointer=null\nvoid=untouched\ndescriptor=3000 0 0 0 0\n");
