@@ -6,6 +6,8 @@
 
 #include "convolution/columns.h"
 #include "convolution/layers_csv.h"
+#include "planner/graph/layers.h"
+#include "planner/graph/networks.h"
 
 namespace ucudnn::command {
 namespace {
@@ -44,13 +46,33 @@ Result<std::vector<Layer>> FromFile(const LayerSource& source,
   return layers;
 }
 
+Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
+                                       const std::vector<Operation>& operations) {
+  const Result<planner::Graph> graph = planner::BuildNetwork(source.net);
+  if (!graph.ok()) return Status::Error("--net '" + source.net + "': " + graph.message());
+  if (source.batch.empty()) return Status::Error("--net needs the mini-batch: --batch N");
+  UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(source.batch));
+  Result<std::vector<Layer>> layers = planner::ConvolutionLayers(*graph, batch, operations);
+  if (!layers.ok()) return Status::Error("--net '" + source.net + "': " + layers.message());
+  return layers;
+}
+
+std::string Networks() {
+  std::string names;
+  for (const std::string& name : planner::NetworkNames())
+    names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 }  // namespace
 
 void LayerSource::AddTo(CLI::App& app) {
   app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");
-  app.add_option("--net", net, "layers of a built-in network")->type_name("NAME");
+  app.add_option("--net", net, "layers of a built-in network (" + Networks() + ")")
+      ->type_name("NAME");
   app.add_option("--trace", trace)->group("");
-  app.add_option("--batch", batch, "mini-batch, in place of the file's")->type_name("N");
+  app.add_option("--batch", batch, "mini-batch: the network's, or in place of the file's")
+      ->type_name("N");
   app.add_option("--ops", ops, "operations (" + ops + ")")->type_name("LIST");
 }
 
@@ -64,7 +86,7 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());
   if (!source.layers.empty()) return FromFile(source, *operations);
-  return Status::Error("--net '" + source.net + "': no network is built in yet");
+  return FromNetwork(source, *operations);
 }
 
 }  // namespace ucudnn::command

@@ -56,6 +56,14 @@ class Bench(CommandTest):
             self.assertLessEqual(max(piece["workspace_bytes"] for piece in plan), limit)
             self.assertLessEqual(kernel["divided"]["time_ms"], kernel["undivided"]["time_ms"] * (1 + 1e-9))
 
+    def test_network_gives_its_layers(self):
+        result = self.run_command("bench", "--net", "alexnet", "--batch", "1", "--ops", "forward", "--policy", "undivided",
+                                  "--host", "--json", "--db", self.store)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        kernels = json.loads(result.stdout)["kernels"]
+        self.assertEqual(["conv1", "conv2", "conv3", "conv4", "conv5"], [kernel["name"] for kernel in kernels])
+        self.assertEqual([64, 192, 384, 256, 256], [kernel["problem"]["k"] for kernel in kernels])
+
     def test_batch_takes_the_place_of_the_files(self):
         self.assertEqual({7}, {kernel["problem"]["n"] for kernel in self.bench("--batch", "7", "--ops", "forward")["kernels"]})
 
@@ -82,6 +90,8 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "99999999999"], "--batch '99999999999'")
         self.assert_refused(["bench", "--layers", self.layers, "--ops", "forward,sideways"], "--ops 'forward,sideways'")
         self.assert_refused(["bench", "--layers", self.layers, "--policy", "some"], "--policy 'some'")
+        self.assert_refused(["bench", "--net", "alexnot", "--batch", "1"], "--net 'alexnot'", "alexnet", "resnet18")
+        self.assert_refused(["bench", "--net", "alexnet"], "--batch N")
         self.assert_refused(["bench", "--trace", "a.json"], "--trace: not available in this version")
         self.assert_refused(["bench", "--layers", self.layers, "--report", "r.json"], "--report")
 
