@@ -1,6 +1,7 @@
 #include "planning/promise.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planning/workspace_reuse.h"
 
@@ -17,6 +18,8 @@ bool IsExactAs(NumericClass engine, NumericClass asked) {
 Candidates Allowed(std::span<const Candidate> measured, const PromiseRequest& request) {
   Candidates allowed;
   for (const Candidate& candidate : measured) {
+    // A store written by others may hold anything; such a time compares with nothing.
+    if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
     if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !candidate.micro.deterministic) continue;
     if (request.chosen && !IsExactAs(candidate.numeric, *request.chosen)) continue;

@@ -25,9 +25,11 @@ std::vector<int> FastestOfEachSize(std::span<const MicroConfiguration> measured,
   return fastest;
 }
 
-// The optimum for every whole number of steps: time, and the size (in steps) of one of its pieces.
+// The optimum for every whole number of steps: time, number of pieces, and the size (in steps) of
+// one of them.
 struct Optimum {
   std::vector<double> time_ms;
+  std::vector<int> pieces;
   std::vector<int> piece;
 };
 
@@ -36,25 +38,30 @@ struct Optimum {
 // handful.
 Optimum SolveSteps(const std::vector<double>& single_ms) {
   const int count = static_cast<int>(single_ms.size());
-  Optimum optimum{std::vector<double>(count, kNever), std::vector<int>(count, kNone)};
+  Optimum optimum{std::vector<double>(count, kNever), std::vector<int>(count, 0),
+                  std::vector<int>(count, kNone)};
   optimum.time_ms[0] = 0;
   std::vector<int> irreducible;
   for (int size = 1; size < count; ++size) {
     double best = kNever;
+    int pieces = 0;
     int piece = kNone;
     for (const int part : irreducible) {
       const double time_ms = single_ms[part] + optimum.time_ms[size - part];
-      if (time_ms < best) {
-        best = time_ms;
-        piece = part;
-      }
+      if (time_ms > best || time_ms == kNever) continue;
+      if (time_ms == best && optimum.pieces[size - part] + 1 >= pieces) continue;
+      best = time_ms;
+      pieces = optimum.pieces[size - part] + 1;
+      piece = part;
     }
     if (single_ms[size] < kNever && single_ms[size] <= best) {
       best = single_ms[size];
+      pieces = 1;
       piece = size;
       irreducible.push_back(size);
     }
     optimum.time_ms[size] = best;
+    optimum.pieces[size] = pieces;
     optimum.piece[size] = piece;
   }
   return optimum;
@@ -78,13 +85,16 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
   double best = optimum.time_ms[n / step];
   if (const int rest = n % step; rest != 0) {
     best = kNever;
+    int pieces_before = 0;
     for (int size = rest; size <= n; size += step) {
       if (fastest[size] == kNone) continue;
-      const double time_ms = measured[fastest[size]].time_ms + optimum.time_ms[(n - size) / step];
-      if (time_ms <= best) {
-        best = time_ms;
-        last = size;
-      }
+      const int before = (n - size) / step;
+      const double time_ms = measured[fastest[size]].time_ms + optimum.time_ms[before];
+      if (time_ms > best) continue;
+      if (time_ms == best && optimum.pieces[before] >= pieces_before) continue;
+      best = time_ms;
+      pieces_before = optimum.pieces[before];
+      last = size;
     }
   }
   if (best == kNever) return std::nullopt;

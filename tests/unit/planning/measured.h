@@ -1,0 +1,75 @@
+// Random measurements, and what every division of a mini-batch must keep.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "convolution/configuration.h"
+
+namespace ucudnn::planning {
+
+inline int Draw(std::mt19937& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+// Whole milliseconds add without rounding, so equal times are ties. One row in twelve is broken.
+inline double RandomTime(std::mt19937& random) {
+  switch (Draw(random, 0, 35)) {
+    case 0:
+      return std::numeric_limits<double>::quiet_NaN();
+    case 1:
+      return -Draw(random, 1, 5);
+    case 2:
+      return std::numeric_limits<double>::infinity();
+    default:
+      return Draw(random, 0, 12);
+  }
+}
+
+inline size_t RandomWorkspace(std::mt19937& random) {
+  if (Draw(random, 0, 15) == 0) return std::numeric_limits<size_t>::max() - Draw(random, 0, 1);
+  return static_cast<size_t>(Draw(random, 0, 8)) << 20;
+}
+
+inline MicroConfiguration RandomMicro(std::mt19937& random, int algorithm, int micro_batch) {
+  return {"legacy:" + std::to_string(algorithm), micro_batch, RandomTime(random),
+          RandomWorkspace(random), Draw(random, 0, 1) == 1};
+}
+
+// Some sizes absent, others with several engines, in any order; sizes that fit nowhere included.
+inline std::vector<MicroConfiguration> RandomMeasured(std::mt19937& random, int n, int engines) {
+  std::vector<MicroConfiguration> measured;
+  const int present = Draw(random, 1, 4);
+  for (int size = 0; size <= n + 2; ++size) {
+    for (int engine = 0; engine < engines; ++engine) {
+      if (Draw(random, 1, 4) > present) continue;
+      measured.push_back(RandomMicro(random, engine, size));
+    }
+  }
+  std::shuffle(measured.begin(), measured.end(), random);
+  return measured;
+}
+
+// A division of `n` images: every piece starts at a multiple of `step`, and is inside the limit.
+inline void ExpectLegalDivision(const Configuration& plan, int n, int step, size_t limit_bytes) {
+  int begin = 0;
+  for (const Run& run : plan.runs) {
+    ASSERT_GE(run.count, 1);
+    ASSERT_GE(run.micro.micro_batch, 1);
+    EXPECT_LE(run.micro.workspace_bytes, limit_bytes);
+    EXPECT_GE(run.micro.time_ms, 0);
+    for (int i = 0; i < run.count; ++i) {
+      EXPECT_EQ(begin % step, 0) << "a piece starts at image " << begin;
+      begin += run.micro.micro_batch;
+    }
+  }
+  EXPECT_EQ(begin, n);
+  EXPECT_EQ(plan.Images(), n);
+}
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,210 @@
+#include "planning/promise.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "measured.h"
+
+namespace ucudnn::planning {
+namespace {
+
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+constexpr auto kDirect = NumericClass::kDirect;
+constexpr auto kFft = NumericClass::kFft;
+constexpr auto kWinograd = NumericClass::kWinograd;
+
+Candidate Row(int algorithm, int micro_batch, double time_ms, size_t workspace_bytes,
+              NumericClass numeric = kDirect, bool deterministic = true) {
+  return {
+      {"legacy:" + std::to_string(algorithm), micro_batch, time_ms, workspace_bytes, deterministic},
+      numeric};
+}
+
+PromiseRequest Request(int n, size_t limit_bytes) {
+  PromiseRequest request;
+  request.n = n;
+  request.limit_bytes = limit_bytes;
+  return request;
+}
+
+// A slow engine without workspace, and one that is fast in pieces of 4.
+std::vector<Candidate> SlowAndFast() {
+  return {Row(0, 4, 4, 0), Row(0, 8, 8, 0), Row(1, 4, 2, 100), Row(1, 8, 3, 200)};
+}
+
+TEST(Promise, DividesWhatDoesNotFitUndivided) {
+  const auto promise = MakePromise(SlowAndFast(), Request(8, 150));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->workspace_bytes, 100u);
+  EXPECT_EQ(promise->reported.engine, "legacy:1");
+  EXPECT_EQ(promise->reported.micro_batch, 8);
+  EXPECT_EQ(promise->reported.time_ms, 4);
+  EXPECT_EQ(promise->undivided.engine, "legacy:0");
+  EXPECT_EQ(promise->fastest_undivided.engine, "legacy:0");
+}
+
+TEST(Promise, StaysUndividedWhereTheFastestFits) {
+  const auto promise = MakePromise(SlowAndFast(), Request(8, 200));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 1);
+  EXPECT_EQ(promise->reported.engine, "legacy:1");
+  EXPECT_EQ(promise->workspace_bytes, 200u);
+}
+
+TEST(Promise, StaysUndividedWhereDividingIsForbidden) {
+  PromiseRequest request = Request(8, 150);
+  request.may_divide = false;
+  const auto promise = MakePromise(SlowAndFast(), request);
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 1);
+  EXPECT_EQ(promise->reported.engine, "legacy:0");
+}
+
+TEST(Promise, NoneWhereNothingFitsUndivided) {
+  const std::vector<Candidate> measured = {Row(1, 4, 2, 100), Row(1, 8, 3, 200)};
+  EXPECT_FALSE(MakePromise(measured, Request(8, 150)));
+  EXPECT_FALSE(MakePromise({}, Request(8, 150)));
+}
+
+TEST(Promise, AGainBelowTheHysteresisDoesNotDivide) {
+  for (const auto& [half_ms, pieces] : {std::pair{48.6, 1}, std::pair{48.4, 2}}) {
+    const std::vector<Candidate> measured = {Row(0, 8, 100, 0), Row(0, 4, half_ms, 0)};
+    const auto promise = MakePromise(measured, Request(8, 0));
+    ASSERT_TRUE(promise);
+    EXPECT_EQ(promise->plan.Pieces(), pieces) << half_ms;
+  }
+}
+
+TEST(Promise, GrowsByWhatAnUndividedFallbackNeeds) {
+  // The pieces use 50, the only undivided engine 80: less than 80 could not be kept.
+  const std::vector<Candidate> measured = {Row(0, 8, 100, 80), Row(1, 4, 10, 50)};
+  const auto promise = MakePromise(measured, Request(8, 90));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->workspace_bytes, 80u);
+}
+
+TEST(Promise, ADirectChoiceNeverBecomesATransform) {
+  const std::vector<Candidate> measured = {Row(0, 8, 100, 0), Row(4, 8, 1, 0, kFft),
+                                           Row(6, 4, 1, 0, kWinograd)};
+  PromiseRequest request = Request(8, 0);
+  request.chosen = kDirect;
+  EXPECT_EQ(MakePromise(measured, request)->reported.engine, "legacy:0");
+  request.chosen = kFft;
+  EXPECT_EQ(MakePromise(measured, request)->reported.engine, "legacy:4");
+}
+
+TEST(Promise, APlanNeverMixesTransforms) {
+  // 3 images by FFT and 2 by Winograd would be fastest.
+  const std::vector<Candidate> measured = {Row(0, 5, 100, 0), Row(4, 3, 1, 0, kFft),
+                                           Row(6, 2, 1, 0, kWinograd), Row(4, 5, 90, 0, kFft)};
+  const auto promise = MakePromise(measured, Request(5, 0));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 1);
+}
+
+TEST(Promise, TheLargestPieceIsTheLeastExact) {
+  // 4 direct images and 2 by FFT would be reported as direct.
+  const std::vector<Candidate> measured = {Row(0, 6, 100, 0), Row(0, 4, 1, 0),
+                                           Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
+  const auto promise = MakePromise(measured, Request(6, 0));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 1);
+}
+
+TEST(Promise, BrokenTimesAreNoChoice) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Candidate> measured = {Row(2, 8, nan, 0), Row(3, 8, -1, 0), Row(0, 8, 5, 0)};
+  const auto promise = MakePromise(measured, Request(8, 0));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->reported.engine, "legacy:0");
+  EXPECT_FALSE(MakePromise(std::vector{Row(2, 8, nan, 0)}, Request(8, 0)));
+}
+
+NumericClass ClassOf(const std::vector<NumericClass>& classes, const MicroConfiguration& micro) {
+  return classes[std::stoi(micro.engine.substr(std::string("legacy:").size()))];
+}
+
+// What holds of every promise, whatever was measured.
+void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
+                    const std::vector<NumericClass>& classes) {
+  ExpectLegalDivision(promise.plan, request.n, request.step, promise.workspace_bytes);
+  EXPECT_LE(promise.workspace_bytes, request.limit_bytes);
+  EXPECT_EQ(promise.reported.workspace_bytes, promise.workspace_bytes);
+  EXPECT_EQ(promise.reported.engine, promise.plan.Largest().engine);
+  EXPECT_EQ(promise.reported.time_ms, promise.plan.TimeMs());
+  EXPECT_EQ(promise.undivided.micro_batch, request.n);
+  EXPECT_LE(promise.undivided.workspace_bytes, promise.workspace_bytes);
+  EXPECT_EQ(promise.fastest_undivided.micro_batch, request.n);
+  EXPECT_LE(promise.fastest_undivided.workspace_bytes, request.limit_bytes);
+
+  const NumericClass reported = ClassOf(classes, promise.reported);
+  std::vector<MicroConfiguration> used = {promise.undivided};
+  for (const Run& run : promise.plan.runs) used.push_back(run.micro);
+  for (const MicroConfiguration& micro : used) {
+    const NumericClass numeric = ClassOf(classes, micro);
+    EXPECT_TRUE(numeric == kDirect || numeric == reported) << micro.engine;
+    if (promise.reported.deterministic) {
+      EXPECT_TRUE(micro.deterministic) << micro.engine;
+    }
+    EXPECT_TRUE(std::isfinite(micro.time_ms) && micro.time_ms >= 0);
+  }
+  if (request.chosen) {
+    EXPECT_TRUE(reported == kDirect || reported == *request.chosen);
+  }
+  if (request.deterministic) {
+    EXPECT_TRUE(promise.reported.deterministic);
+  }
+  if (promise.plan.Pieces() > 1) {
+    EXPECT_TRUE(request.may_divide);
+    EXPECT_LT(promise.plan.TimeMs(), (1 - kHysteresis) * promise.fastest_undivided.time_ms);
+  } else {
+    EXPECT_EQ(promise.plan.TimeMs(), promise.fastest_undivided.time_ms);
+  }
+}
+
+TEST(Promise, CanBeKeptWhateverWasMeasured) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  int divided = 0, none = 0;
+  for (int i = 0; i < 5000 && !::testing::Test::HasFailure(); ++i) {
+    constexpr int kEngines = 5;
+    std::vector<NumericClass> classes;
+    for (int e = 0; e < kEngines; ++e)
+      classes.push_back(static_cast<NumericClass>(Draw(random, 0, 2)));
+    const int n = Draw(random, 1, 24);
+    PromiseRequest request = Request(n, static_cast<size_t>(Draw(random, 0, 9)) << 20);
+    request.step = 1 << Draw(random, 0, 3);
+    request.may_divide = Draw(random, 0, 5) > 0;
+    request.deterministic = Draw(random, 0, 3) == 0;
+    if (Draw(random, 0, 1) == 1) request.chosen = static_cast<NumericClass>(Draw(random, 0, 2));
+    std::vector<Candidate> candidates;
+    for (const MicroConfiguration& micro : RandomMeasured(random, n, kEngines)) {
+      candidates.push_back({micro, ClassOf(classes, micro)});
+    }
+    SCOPED_TRACE("case " + std::to_string(i));
+    const auto promise = MakePromise(candidates, request);
+    if (promise) {
+      ExpectKeepable(*promise, request, classes);
+      divided += promise->plan.Pieces() > 1;
+    } else {
+      ++none;
+      for (const Candidate& c : candidates) {
+        const bool allowed =
+            c.micro.micro_batch == n && std::isfinite(c.micro.time_ms) && c.micro.time_ms >= 0 &&
+            c.micro.workspace_bytes <= request.limit_bytes &&
+            (c.micro.deterministic || !request.deterministic) &&
+            (!request.chosen || c.numeric == kDirect || c.numeric == *request.chosen);
+        EXPECT_FALSE(allowed) << c.micro.engine << " would have served";
+      }
+    }
+  }
+  EXPECT_GT(divided, 200);
+  EXPECT_GT(none, 100);
+}
+
+}  // namespace
+}  // namespace ucudnn::planning

@@ -1,0 +1,165 @@
+#include "planning/workspace_reuse.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "measured.h"
+
+namespace ucudnn::planning {
+namespace {
+
+using ::testing::Contains;
+
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+using Cost = std::pair<double, int>;  // time, then pieces
+constexpr Cost kImpossible = {std::numeric_limits<double>::infinity(), 0};
+
+MicroConfiguration Micro(int micro_batch, double time_ms, size_t workspace_bytes = 0,
+                         const std::string& engine = "legacy:1") {
+  return {engine, micro_batch, time_ms, workspace_bytes, true};
+}
+
+bool Usable(const MicroConfiguration& micro, size_t limit_bytes) {
+  return micro.micro_batch >= 1 && micro.workspace_bytes <= limit_bytes && micro.time_ms >= 0 &&
+         micro.time_ms < std::numeric_limits<double>::infinity();
+}
+
+// Every ordered composition of the images from `begin` on.
+Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int n, int step,
+                size_t limit_bytes) {
+  if (begin == n) return {0, 0};
+  if (begin > n || begin % step != 0) return kImpossible;
+  Cost best = kImpossible;
+  for (const MicroConfiguration& micro : measured) {
+    if (!Usable(micro, limit_bytes)) continue;
+    Cost rest = BruteForce(measured, begin + micro.micro_batch, n, step, limit_bytes);
+    if (rest == kImpossible) continue;
+    best = std::min(best, {micro.time_ms + rest.first, 1 + rest.second});
+  }
+  return best;
+}
+
+// The same by the textbook recurrence over every prefix, for mini-batches too large to enumerate.
+Cost Textbook(const std::vector<MicroConfiguration>& measured, int n, int step,
+              size_t limit_bytes) {
+  std::vector<Cost> best(n + 1, kImpossible);
+  best[0] = {0, 0};
+  for (int end = 1; end <= n; ++end) {
+    for (const MicroConfiguration& micro : measured) {
+      const int begin = end - micro.micro_batch;
+      if (!Usable(micro, limit_bytes) || begin < 0 || begin % step != 0) continue;
+      if (best[begin] == kImpossible) continue;
+      best[end] = std::min(best[end], {micro.time_ms + best[begin].first, 1 + best[begin].second});
+    }
+  }
+  return best[n];
+}
+
+void ExpectOptimal(const std::vector<MicroConfiguration>& measured, int n, int step,
+                   size_t limit_bytes, const Cost& optimum) {
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(measured, n, step, limit_bytes);
+  ASSERT_EQ(plan.has_value(), optimum != kImpossible);
+  if (!plan) return;
+  ExpectLegalDivision(*plan, n, step, limit_bytes);
+  for (const Run& run : plan->runs) EXPECT_THAT(measured, Contains(run.micro));
+  EXPECT_EQ(plan->TimeMs(), optimum.first);
+  EXPECT_EQ(plan->Pieces(), optimum.second);
+}
+
+size_t RandomLimit(std::mt19937& random) {
+  return Draw(random, 0, 4) == 0 ? kNoLimit : static_cast<size_t>(Draw(random, 0, 8)) << 20;
+}
+
+TEST(WorkspaceReuse, EqualsEnumerationOfAllCompositions) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int i = 0; i < 2000 && !::testing::Test::HasFailure(); ++i) {
+    const int n = Draw(random, 1, 10);
+    const int step = 1 << Draw(random, 0, 3);
+    const int engines = Draw(random, 1, 2);
+    const size_t limit = RandomLimit(random);
+    const std::vector<MicroConfiguration> measured = RandomMeasured(random, n, engines);
+    SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
+    ExpectOptimal(measured, n, step, limit, BruteForce(measured, 0, n, step, limit));
+  }
+}
+
+TEST(WorkspaceReuse, EqualsTheTextbookRecurrence) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
+    const int n = Draw(random, 1, 120);
+    const int step = 1 << Draw(random, 0, 4);
+    const size_t limit = RandomLimit(random);
+    const std::vector<MicroConfiguration> measured = RandomMeasured(random, n, Draw(random, 1, 4));
+    SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
+    ExpectOptimal(measured, n, step, limit, Textbook(measured, n, step, limit));
+  }
+}
+
+TEST(WorkspaceReuse, ScatteredSizesAreComposedExactly) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) {
+    const int n = Draw(random, 50, 200);
+    std::vector<MicroConfiguration> measured;
+    for (int rows = Draw(random, 1, 6); rows > 0; --rows) {
+      const int size = Draw(random, 1, n / 2);
+      // Near the linear, so that many divisions tie.
+      measured.push_back(Micro(size, size + Draw(random, 0, 1)));
+    }
+    SCOPED_TRACE("n " + std::to_string(n));
+    ExpectOptimal(measured, n, 1, kNoLimit, Textbook(measured, n, 1, kNoLimit));
+  }
+}
+
+TEST(WorkspaceReuse, EqualTimesTakeFewerPieces) {
+  const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(3, 3), Micro(4, 4)};
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 6, 1, kNoLimit);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->runs, (std::vector<ucudnn::Run>{{Micro(3, 3), 2}}));
+}
+
+TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
+  // 8+1 lasts as long as 2+2+5.
+  const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(2, 2), Micro(5, 5),
+                                                  Micro(8, 8)};
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 9, 2, kNoLimit);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->Pieces(), 2);
+}
+
+TEST(WorkspaceReuse, LargestPiecesComeFirstAndTheUnalignedOneLast) {
+  const std::vector<MicroConfiguration> measured = {Micro(1, 1), Micro(4, 2), Micro(8, 3)};
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(measured, 21, 4, kNoLimit);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->runs,
+            (std::vector<ucudnn::Run>{{Micro(8, 3), 2}, {Micro(4, 2), 1}, {Micro(1, 1), 1}}));
+}
+
+TEST(WorkspaceReuse, TheFastestEngineInsideTheLimitServesASize) {
+  const std::vector<MicroConfiguration> measured = {
+      Micro(2, 1, 300, "legacy:6"), Micro(2, 2, 200, "legacy:1"), Micro(2, 3, 100, "legacy:0")};
+  EXPECT_EQ(OptimizeWorkspaceReuse(measured, 4, 1, 300)->runs[0].micro.engine, "legacy:6");
+  EXPECT_EQ(OptimizeWorkspaceReuse(measured, 4, 1, 299)->runs[0].micro.engine, "legacy:1");
+  EXPECT_EQ(OptimizeWorkspaceReuse(measured, 4, 1, 100)->runs[0].micro.engine, "legacy:0");
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 4, 1, 99));
+}
+
+TEST(WorkspaceReuse, NothingComesOfNothing) {
+  EXPECT_FALSE(OptimizeWorkspaceReuse({}, 4, 1, kNoLimit));
+  const std::vector<MicroConfiguration> measured = {Micro(2, 1)};
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 0, 1, kNoLimit));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, -1, 1, kNoLimit));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 2, 0, kNoLimit));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 3, 1, kNoLimit));
+}
+
+}  // namespace
+}  // namespace ucudnn::planning
