@@ -22,4 +22,5 @@ function(hostgpu_library target)
   target_link_options(${target} INTERFACE
     $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,-rpath,${UCUDNN_HOST_DIR}>)
   ucudnn_guest_library(${target} ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_MAP})
+  install(TARGETS ${target} LIBRARY DESTINATION lib/ucudnn/host NAMELINK_SKIP)
 endfunction()
