@@ -18,14 +18,19 @@ struct ConvolutionShape {
   Operation operation;
   DataType type;  // of x, w and y
   int64_t n, c, k, groups;
-  std::array<int64_t, 3> x, w, y;               // spatial extents of image, filter, output
+  std::array<int64_t, 3> x, w, y;  // spatial extents of image, filter, output
   std::array<int64_t, 3> pad, stride, dilation;
   std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
   bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w
   bool flip;         // CUDNN_CONVOLUTION (filter mirrored) instead of CUDNN_CROSS_CORRELATION
 };
 
-// Algorithm numbers are cuDNN's own of each operation. 0 needs no workspace and accepts everything.
+// Algorithm numbers are cuDNN's own of each operation:
+//   0  implicit GEMM: no workspace, every shape and type, pointers aligned to an element
+//   1  oneDNN's fastest direct convolution: workspace grows with the batch; not fp64
+//   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch
+//   forward 6, backward_data 4, backward_filter 5  Winograd, 3x3 without stride; coarser rounding
+// All but 0 take pointers aligned to 16 bytes.
 constexpr int kAlgorithmCount = 8;
 
 // Bytes of workspace algorithm `algorithm` needs; nullopt where it does not serve this shape.

@@ -157,11 +157,13 @@ std::shared_ptr<const OnednnPlan> OnednnPlan::Create(const ConvolutionShape& sha
   auto plan = std::make_shared<OnednnPlan>();
   try {
     if (!plan->Describe(shape, variant)) return nullptr;
-    // Second choice: whatever layout this batch has a primitive for.
-    if (!plan->CreateConvolution(shape, variant, true) &&
-        !plan->CreateConvolution(shape, variant, false)) {
-      return nullptr;
+    bool created = false;
+    for (const bool forced_layouts : {true, false}) {
+      for (const FewChannels x : {FewChannels::kAsStored, FewChannels::kNchw, FewChannels::kAny}) {
+        created = created || plan->CreateConvolution(shape, variant, x, forced_layouts);
+      }
     }
+    if (!created) return nullptr;
     plan->LayOutWorkspace();
   } catch (const std::exception&) {
     return nullptr;
@@ -210,7 +212,7 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
 }
 
 bool OnednnPlan::CreateConvolution(const ConvolutionShape& shape, OnednnVariant variant,
-                                   bool forced_layouts) try {
+                                   FewChannels few_channels, bool forced_layouts) try {
   const bool has_depth = shape.x[0] != 1 || shape.w[0] != 1 || shape.y[0] != 1 || shape.pad[0] != 0;
   const auto algorithm = variant == OnednnVariant::kWinograd ? dnnl::algorithm::convolution_winograd
                                                              : dnnl::algorithm::convolution_direct;
@@ -221,13 +223,14 @@ bool OnednnPlan::CreateConvolution(const ConvolutionShape& shape, OnednnVariant 
   };
   const auto wish = [&](int i, int64_t n) {
     const TensorShape t = tensor(i, n);
-    // Blocked layouts pad channels to 16: fewer are left as they are, or 3 would become 16.
     const bool plain = variant == OnednnVariant::kPlain
                            ? i != 1 || operands_[1].copy.dense_strides[1] != 1 || t.extents[1] == 1
-                           : i == 0 && t.extents[1] < 16;
+                           : i == 0 && t.extents[1] < 16 && few_channels != FewChannels::kAny;
     if (!plain) return t.Any();
-    const bool channels_last = variant == OnednnVariant::kPlain && t.extents[1] != 1 &&
-                               operands_[i].copy.dense_strides[1] == 1;
+    const bool as_stored =
+        variant == OnednnVariant::kPlain || few_channels == FewChannels::kAsStored;
+    const bool channels_last =
+        as_stored && t.extents[1] != 1 && operands_[i].copy.dense_strides[1] == 1;
     return t.Strided(DenseStrides(t.extents, channels_last));
   };
   std::array<memory::desc, 3> layouts{wish(0, shape.n), wish(1, shape.n), wish(2, shape.n)};

@@ -26,6 +26,10 @@ struct Operand {
   size_t buffer_offset = 0;
 };
 
+// Blocked layouts pad channels to 16, so that an image of 3 would grow fivefold: fewer channels
+// stay in a plain layout, the first of these that oneDNN has a primitive for.
+enum class FewChannels { kAsStored, kNchw, kAny };
+
 class OnednnPlan {
  public:
   // Null where oneDNN has no such primitive.
@@ -42,7 +46,8 @@ class OnednnPlan {
   };
 
   bool Describe(const ConvolutionShape& shape, OnednnVariant variant);
-  bool CreateConvolution(const ConvolutionShape& shape, OnednnVariant variant, bool forced_layouts);
+  bool CreateConvolution(const ConvolutionShape& shape, OnednnVariant variant,
+                         FewChannels few_channels, bool forced_layouts);
   void LayOutWorkspace();
   dnnl::reorder BlendingReorder(float alpha, float beta) const;
   void Execute(float alpha, std::array<void*, 3> user, float beta, char* workspace) const;
