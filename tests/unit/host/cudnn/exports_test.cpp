@@ -1,8 +1,10 @@
 // The stand-in exports what the genuine library exports, under the same version node: a binary
 // linked with one starts with the other.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -14,18 +16,21 @@ namespace {
 
 using Names = std::set<std::string>;
 
+template <class Body>
+void ForEachLine(const std::string& command, const Body& body) {
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::array<char, 512> line;
+  while (pipe && std::fgets(line.data(), line.size(), pipe.get()) != nullptr) body(line.data());
+}
+
 // Exported functions, as NAME@@NODE.
 Names ExportsOf(const std::string& library) {
-  const std::string command = "nm -D --defined-only '" + library + "'";
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   Names names;
-  std::array<char, 512> line;
-  while (pipe && std::fgets(line.data(), line.size(), pipe.get()) != nullptr) {
+  ForEachLine("nm -D --defined-only '" + library + "'", [&](const char* line) {
     char kind = 0;
     char name[400];
-    if (std::sscanf(line.data(), "%*s %c %399s", &kind, name) == 2 && kind != 'A')
-      names.insert(name);
-  }
+    if (std::sscanf(line, "%*s %c %399s", &kind, name) == 2 && kind != 'A') names.insert(name);
+  });
   return names;
 }
 
@@ -43,6 +48,24 @@ TEST(Exports, AreTheCommittedList) {
     if (!name.empty() && name[0] != '#') committed.insert(name + "@@libcudnn.so.9");
   }
   EXPECT_EQ(ExportsOf(STANDIN_CUDNN), committed);
+}
+
+TEST(Exports, LibraryNamesItselfAndFindsItsDriverBesideIt) {
+  std::string dynamic;
+  ForEachLine("readelf -d '" STANDIN_CUDNN "'", [&](const char* line) { dynamic += line; });
+  EXPECT_NE(dynamic.find("Library soname: [libcudnn.so.9]"), std::string::npos) << dynamic;
+  EXPECT_NE(dynamic.find("Shared library: [libcuda.so.1]"), std::string::npos) << dynamic;
+  EXPECT_NE(dynamic.find("Library runpath: [$ORIGIN]"), std::string::npos) << dynamic;
+}
+
+TEST(Exports, WhatIsNotImplementedAbortsByName) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  void* library = dlopen(STANDIN_CUDNN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto softmax = reinterpret_cast<void (*)()>(dlsym(library, "cudnnSoftmaxForward"));
+  ASSERT_NE(softmax, nullptr);
+  EXPECT_EXIT(softmax(), testing::KilledBySignal(SIGABRT),
+              "cudnnSoftmaxForward is not implemented");
 }
 
 }  // namespace
