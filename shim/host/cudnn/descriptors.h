@@ -25,8 +25,8 @@ struct cudnnTensorStruct {
   std::array<int, CUDNN_DIM_MAX> dims{};  // NCHW_VECT_C: channels are counted in vectors
   std::array<int, CUDNN_DIM_MAX> strides{};
 
-  // Elements from the first to the last one addressed, both included; 0 for an unset descriptor, and
-  // still the earlier one's after a refused call.
+  // Elements from the first to the last one addressed, both included; 0 for an unset descriptor,
+  // and still the earlier one's after a refused call.
   int64_t span = 0;
 };
 

@@ -20,8 +20,7 @@ inline cudnnStatus_t ResolveTensor(const char* name, cudnnTensorDescriptor_t ten
     HOSTGPU_REFUSE_IF(tensor->strides[i] < 0, CUDNN_STATUS_NOT_SUPPORTED);
   }
   const size_t element_bytes = ElementBytes(tensor->type);
-  *host =
-      Resolve(name, address, static_cast<size_t>(tensor->span) * element_bytes, element_bytes);
+  *host = Resolve(name, address, static_cast<size_t>(tensor->span) * element_bytes, element_bytes);
   HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   return CUDNN_STATUS_SUCCESS;
 }
