@@ -126,10 +126,11 @@ class Walk {
       const std::string preloaded = preloaded_folder_ + "/" + name;
       if (access(preloaded.c_str(), F_OK) == 0) return preloaded;
     }
+    const std::string file = "/" + name;
     std::vector<std::string> paths;
     const auto add = [&](const std::vector<std::string>& folders) {
       for (const std::string& folder : folders) {
-        if (!folder.empty()) paths.push_back(folder + "/" + name);
+        if (!folder.empty()) paths.push_back(folder + file);
       }
     };
     if (dynamic.runpath.empty()) add(object.run_path);
