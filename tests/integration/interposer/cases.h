@@ -1,0 +1,28 @@
+// The convolutions that the differential tests run: every type and layout, 2-D and 3-D, with
+// groups, dilation, stride, padding and both modes, at mini-batches that divide unevenly.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convolution.h"
+
+namespace ucudnn::test {
+
+struct Case {
+  ConvolutionProblem problem;  // as ucudnn reads it
+  Extra extra = Extra::kNone;
+  bool z_is_y = false;
+  Scales scales;
+};
+
+// Every combination for `operation`; forward with `extra`. The mini-batch of each is large enough
+// for at least two legal pieces.
+std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y);
+
+std::string Describe(const Case& which);
+
+// `problem` as ucudnn reads it from cuDNN's descriptors.
+ConvolutionProblem AsRead(const ConvolutionProblem& problem);
+
+}  // namespace ucudnn::test

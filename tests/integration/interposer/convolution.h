@@ -1,0 +1,117 @@
+// One convolution of a test: handle, descriptors and operands in device memory, with guard bytes
+// around every operand. x, w and y as in LegacyCall.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "convolution/problem.h"
+#include "cudnn/descriptors.h"
+#include "cudnn/legacy_call.h"
+
+namespace ucudnn::test {
+
+using Bytes = std::vector<unsigned char>;
+
+// Device memory whose `bytes` bytes lie between guards.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(size_t bytes);
+  ~GuardedMemory();
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+
+  void* data() const;  // null when there are no bytes
+  size_t bytes() const { return bytes_; }
+  void Upload(const Bytes& content);
+  Bytes Download() const;
+  bool GuardsAreIntact() const;
+
+ private:
+  size_t bytes_;
+  void* block_ = nullptr;
+};
+
+enum class Extra { kNone, kRelu, kIdentity };  // what follows a forward convolution
+
+struct Scales {
+  double alpha = 1, beta = 0;  // beta is alpha2 where a bias is added
+};
+
+// A tensor's elements in device memory, and what the host put there. Bytes between elements belong
+// to the content: nothing may write them.
+struct Operand {
+  Operand(DataType type, int images, int channels, const Spatial& extents, const Strides& strides);
+  // Calls `body` with the index of every element.
+  void ForEach(const std::function<void(size_t)>& body) const;
+  double Get(const Bytes& from, size_t element) const;
+  void Fill(const std::function<double()>& value);
+  void Upload() { memory.Upload(content); }
+  bool IsUnchanged() const { return memory.Download() == content; }
+
+  DataType type;
+  int images, channels;
+  Spatial extents;
+  Strides strides;
+  Bytes content;
+  GuardedMemory memory;
+};
+
+class Convolution {
+ public:
+  // `problem` with any alignment; its n images.
+  Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false);
+  ~Convolution();
+  Convolution(const Convolution&) = delete;
+  Convolution& operator=(const Convolution&) = delete;
+
+  // The problem as ucudnn reads it from the descriptors.
+  const ConvolutionProblem& problem() const { return problem_; }
+  const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
+  cudnnHandle_t handle() const { return handle_; }
+  Extra extra() const { return extra_; }
+
+  // Fills and uploads all operands, the output included.
+  void Fill(const std::function<double()>& value);
+  void FillIntegers(std::mt19937& random);
+  // All bits of the output set: NaN wherever it is read.
+  void SpoilOutput();
+
+  cudnnStatus_t Run(const cudnn::Functions& library, int algorithm, void* workspace,
+                    size_t workspace_bytes, const Scales& scales = {});
+  // On another handle.
+  cudnnStatus_t RunOn(cudnnHandle_t handle, const cudnn::Functions& library, int algorithm,
+                      void* workspace, size_t workspace_bytes, const Scales& scales = {});
+
+  // What the undivided zero-workspace algorithm leaves in the output; the output is put back.
+  Bytes Expected(const Scales& scales = {});
+  Operand& output();
+  // Waits, and puts the output's content back.
+  Bytes TakeOutput();
+  // The output, element by element, against Expected(); gaps byte by byte.
+  bool OutputEquals(const Bytes& expected, const Bytes& actual);
+  bool NothingElseWasWritten();
+
+  Operand x, w, y, z, bias;
+
+ private:
+  std::vector<Operand*> Operands();
+
+  cudnn::OwnedDescriptors descriptors_;
+  ConvolutionProblem problem_;
+  Extra extra_;
+  bool z_is_y_;
+  cudnnHandle_t handle_ = nullptr;
+  cudnnTensorDescriptor_t bias_descriptor_ = nullptr;
+  cudnnActivationDescriptor_t activation_ = nullptr;
+};
+
+// Bytes the stand-in needs for `algorithm`; none where it does not serve the problem.
+std::optional<size_t> GenuineNeed(const Convolution& convolution, int algorithm);
+
+}  // namespace ucudnn::test

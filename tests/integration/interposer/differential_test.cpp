@@ -1,0 +1,226 @@
+// What a program gets from divided convolutions against what the undivided ones give it: equal bits
+// on whole numbers, a derived tolerance on real ones, and nothing written but the output.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "cases.h"
+#include "libraries.h"
+#include "primed_store.h"
+#include "report_file.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+// How a program calls: an algorithm, and the workspace that algorithm needs or `lends`.
+struct Way {
+  int algorithm;
+  int lends;  // workspace enough for this algorithm
+};
+
+template <Operation operation>
+class Differential : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    cases_ = CasesOf(operation, Extra::kNone, false);
+    if (operation == Operation::kForward) {
+      // Kernels with a bias are planned from the measurements of the convolution alone.
+      for (const auto& [extra, z_is_y] :
+           {std::pair{Extra::kRelu, false}, {Extra::kRelu, true}, {Extra::kIdentity, false}}) {
+        const std::vector<Case> more = CasesOf(operation, extra, z_is_y);
+        cases_.insert(cases_.end(), more.begin(), more.end());
+      }
+    }
+    PrimedStore store;
+    for (const Case& each : cases_) {
+      if (each.extra != Extra::kNone) continue;
+      const ConvolutionProblem& problem = each.problem;
+      const int step = LegalStep(problem);
+      const int piece = MayDivide(problem) ? UnequalPiece(problem.n, step) : problem.n;
+      store.Add(problem, SizesFor(piece, problem.n, step), DividedInto(piece, problem.n));
+    }
+    store.Write();
+  }
+
+  static std::vector<Way> Ways(const Case& which) {
+    if (which.extra == Extra::kIdentity) return {{1, 1}};
+    return {{0, 0}, {0, 1}, {1, 1}};
+  }
+
+  // Runs `which` in all ways, each compared by `check(expected, actual)`.
+  template <typename Check>
+  static void RunAllWays(const Case& which, Convolution& convolution, bool spoil,
+                         const Check& check) {
+    if (which.extra == Extra::kIdentity && !GenuineNeed(convolution, 1)) return;
+    const Bytes expected = convolution.Expected(which.scales);
+    for (const Way& way : Ways(which)) {
+      const std::optional<size_t> need = GenuineNeed(convolution, way.lends);
+      if (!need || !GenuineNeed(convolution, way.algorithm)) continue;
+      const GuardedMemory workspace(*need);
+      if (spoil) convolution.SpoilOutput();
+      ConvolutionsRun();
+      ASSERT_EQ(convolution.Run(DropIn(), way.algorithm, workspace.data(), workspace.bytes(),
+                                which.scales),
+                CUDNN_STATUS_SUCCESS);
+      const long pieces = ConvolutionsRun();
+      if (MayDivide(which.problem)) {
+        EXPECT_GE(pieces, 2);
+      } else {
+        EXPECT_EQ(pieces, 1);
+      }
+      const Bytes actual = convolution.TakeOutput();
+      check(expected, actual);
+      EXPECT_TRUE(convolution.NothingElseWasWritten());
+      EXPECT_TRUE(workspace.GuardsAreIntact());
+    }
+  }
+
+  static void WholeNumbersGiveEqualBits() {
+    std::mt19937 random(20180910);
+    for (const Case& each : cases_) {
+      SCOPED_TRACE(Describe(each));
+      Convolution convolution(each.problem, each.extra, each.z_is_y);
+      ASSERT_EQ(convolution.problem(), each.problem);
+      convolution.FillIntegers(random);
+      RunAllWays(each, convolution, false, [&](const Bytes& expected, const Bytes& actual) {
+        EXPECT_TRUE(convolution.OutputEquals(expected, actual));
+      });
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+
+  static void OutputIsNotReadWithBetaZero() {
+    std::mt19937 random(3);
+    for (const Case& each : cases_) {
+      if (each.scales.beta != 0 || each.z_is_y) continue;
+      SCOPED_TRACE(Describe(each));
+      Convolution convolution(each.problem, each.extra, each.z_is_y);
+      convolution.FillIntegers(random);
+      RunAllWays(each, convolution, true, [&](const Bytes& expected, const Bytes& actual) {
+        EXPECT_TRUE(convolution.OutputEquals(expected, actual));
+      });
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+
+  static void RealNumbersStayWithinTolerance() {
+    std::mt19937 random(4);
+    std::uniform_real_distribution<double> values(-1, 1);
+    for (const Case& each : cases_) {
+      if (each.extra != Extra::kNone) continue;
+      SCOPED_TRACE(Describe(each));
+      Convolution convolution(each.problem, each.extra, each.z_is_y);
+      // Magnitudes first: they bound what reordering the same sums can change.
+      convolution.Fill([&] { return std::abs(values(random)); });
+      const Bytes bound =
+          convolution.Expected({std::abs(each.scales.alpha), std::abs(each.scales.beta)});
+      for (Operand* operand : {&convolution.x, &convolution.w, &convolution.y}) {
+        // The same magnitudes with signs.
+        operand->ForEach([&](size_t element) {
+          if (random() % 2 == 0) Negate(*operand, element);
+        });
+        operand->Upload();
+      }
+      RunAllWays(each, convolution, false, [&](const Bytes& expected, const Bytes& actual) {
+        EXPECT_LE(LargestExcess(convolution, bound, expected, actual), 0);
+      });
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+
+  static void ReportListsEveryDivision() {
+    const nlohmann::json report = ReadReport();
+    ASSERT_FALSE(report.is_null());
+    EXPECT_EQ(report["measured"], 0);
+    EXPECT_TRUE(report["fallbacks"].empty()) << report["fallbacks"].dump(2);
+    std::map<std::string, std::vector<nlohmann::json>> by_problem;
+    for (const Case& each : cases_) {
+      SCOPED_TRACE(Describe(each));
+      const auto kernels = KernelsOf(report, each.problem);
+      ASSERT_FALSE(kernels.empty());
+      for (const nlohmann::json& kernel : kernels) {
+        EXPECT_EQ(Images(kernel), each.problem.n);
+        EXPECT_LE(kernel["workspace_bytes"], kernel["limit_bytes"]);
+        if (MayDivide(each.problem)) {
+          EXPECT_GE(Pieces(kernel), 2) << kernel.dump(2);
+        } else {
+          EXPECT_EQ(Pieces(kernel), 1) << kernel.dump(2);
+        }
+      }
+    }
+  }
+
+ private:
+  static void Negate(Operand& operand, size_t element) {
+    const size_t bytes = ElementBytes(operand.type);
+    operand.content[(element + 1) * bytes - 1] ^= 0x80;  // little-endian sign bit
+  }
+
+  // Both sides sum the same L products in fp32 (fp64), in some order: they differ by at most
+  // 2 (L + 2) u times the sum of magnitudes (Higham, section 3.1; 2 more for alpha and beta), and
+  // by one rounding each to the element's own type.
+  static double LargestExcess(Convolution& convolution, const Bytes& bound, const Bytes& expected,
+                              const Bytes& actual) {
+    const ConvolutionProblem& problem = convolution.problem();
+    const Spatial y = OutputExtents(problem);
+    const double taps = 1.0 * problem.w[0] * problem.w[1] * problem.w[2];
+    const double length = operation == Operation::kForward ? taps * problem.c / problem.groups
+                          : operation == Operation::kBackwardData
+                              ? taps * problem.k / problem.groups
+                              : 1.0 * problem.n * y[0] * y[1] * y[2];
+    const double unit = problem.type == DataType::kDouble ? 0x1p-53 : 0x1p-24;
+    const double type_unit = problem.type == DataType::kHalf       ? 0x1p-11
+                             : problem.type == DataType::kBfloat16 ? 0x1p-8
+                                                                   : unit;
+    const double smallest_step = problem.type == DataType::kHalf ? 0x1p-24 : 0;
+    const Operand& result = convolution.output();
+    double worst = -1;
+    result.ForEach([&](size_t element) {
+      const double magnitude = result.Get(bound, element) * (1 + type_unit);
+      const double tolerance = 2 * ((length + 4) * unit + type_unit) * magnitude + smallest_step;
+      const double difference =
+          std::abs(result.Get(expected, element) - result.Get(actual, element));
+      worst = std::isnan(difference) ? INFINITY : std::max(worst, difference - tolerance);
+    });
+    return worst;
+  }
+
+  static inline std::vector<Case> cases_;
+};
+
+using Forward = Differential<Operation::kForward>;
+using BackwardData = Differential<Operation::kBackwardData>;
+using BackwardFilter = Differential<Operation::kBackwardFilter>;
+
+TEST_F(Forward, WholeNumbersGiveEqualBitsAndTheReportListsEveryDivision) {
+  WholeNumbersGiveEqualBits();
+  ReportListsEveryDivision();
+}
+TEST_F(Forward, OutputIsNotReadWithBetaZero) { OutputIsNotReadWithBetaZero(); }
+TEST_F(Forward, RealNumbersStayWithinTolerance) { RealNumbersStayWithinTolerance(); }
+
+TEST_F(BackwardData, WholeNumbersGiveEqualBitsAndTheReportListsEveryDivision) {
+  WholeNumbersGiveEqualBits();
+  ReportListsEveryDivision();
+}
+TEST_F(BackwardData, OutputIsNotReadWithBetaZero) { OutputIsNotReadWithBetaZero(); }
+TEST_F(BackwardData, RealNumbersStayWithinTolerance) { RealNumbersStayWithinTolerance(); }
+
+TEST_F(BackwardFilter, WholeNumbersGiveEqualBitsAndTheReportListsEveryDivision) {
+  WholeNumbersGiveEqualBits();
+  ReportListsEveryDivision();
+}
+TEST_F(BackwardFilter, OutputIsNotReadWithBetaZero) { OutputIsNotReadWithBetaZero(); }
+TEST_F(BackwardFilter, RealNumbersStayWithinTolerance) { RealNumbersStayWithinTolerance(); }
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  const ucudnn::test::Environment primed = {{"UCUDNN_TUNE", "off"},
+                                            {"UCUDNN_BATCH_SIZE_POLICY", "all"}};
+  return ucudnn::test::RunSuites(
+      argc, argv, {{"Forward", primed}, {"BackwardData", primed}, {"BackwardFilter", primed}});
+}

@@ -1,0 +1,76 @@
+#include "primed_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cudnn/descriptors.h"
+#include "cudnn/legacy_engines.h"
+#include "db/sqlite_store.h"
+#include "libraries.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+
+void PrimedStore::Add(const ConvolutionProblem& problem, const std::vector<int>& sizes,
+                      const Cost& cost) {
+  static const planning::Platform platform = CurrentPlatform();
+  cudnnHandle_t handle = nullptr;
+  ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  cudnn::LegacyEngines engines(Undivided(), handle);
+  for (const int size : sizes) {
+    ConvolutionProblem part = problem;
+    part.n = size;
+    auto prepared = engines.Prepare(part);
+    ASSERT_TRUE(prepared.ok()) << prepared.message();
+    const auto choices = (*prepared)->Engines();
+    ASSERT_TRUE(choices.ok()) << choices.message();
+    for (const cudnn::EngineChoice& choice : *choices) {
+      const double time_ms = cost(cudnn::ParseLegacyEngine(choice.engine)->algorithm, size);
+      if (time_ms < 0) continue;
+      db::StoredMeasurement row;
+      row.problem = part;
+      row.platform = platform;
+      row.measurement.micro = {choice.engine, size, time_ms, choice.workspace_bytes,
+                               choice.deterministic};
+      row.measurement.samples = 1;
+      rows_.push_back(std::move(row));
+    }
+  }
+  Undivided().cudnnDestroy(handle);
+}
+
+void PrimedStore::Write() {
+  db::SqliteStore store({DatabasePath()});
+  const Result<size_t> added = store.Add(rows_);
+  ASSERT_TRUE(added.ok()) << added.message();
+}
+
+Cost DividedInto(int piece, int n) {
+  return [=](int algorithm, int size) -> double {
+    if (algorithm > 2) return -1;  // Winograd rounds otherwise
+    const double per_image = size == piece ? 0.001 : size == n ? 1 : 0.002;
+    // The remainder prefers another engine than the pieces.
+    const bool preferred = (algorithm == 1) == (size == piece);
+    return per_image * size * (preferred ? 1 : 1.25);
+  };
+}
+
+std::vector<int> SizesFor(int piece, int n, int step) {
+  std::vector<int> sizes = {n};
+  if (piece >= n) return sizes;
+  sizes.push_back(piece);
+  const int rest = n % piece;
+  if (rest % step != 0) sizes.push_back(rest % step);
+  if (rest >= step) sizes.push_back(rest - rest % step);
+  return sizes;
+}
+
+int UnequalPiece(int n, int step) {
+  if (step >= n) return n;
+  int piece = std::max(1, n / (3 * step)) * step;
+  while (n % piece == 0 && piece + step < n) piece += step;
+  return piece;
+}
+
+}  // namespace ucudnn::test

@@ -1,0 +1,37 @@
+// Measurements written before ucudnn reads any, so that tests decide what is optimal instead of
+// the machine's mood. With UCUDNN_TUNE=off nothing else is known.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "db/stored_measurement.h"
+
+namespace ucudnn::test {
+
+// Milliseconds of `algorithm` at `micro_batch` images; negative: not measured.
+using Cost = std::function<double(int algorithm, int micro_batch)>;
+
+class PrimedStore {
+ public:
+  // What the stand-in offers for `problem` (as ucudnn reads it) at each of `sizes`, workspace and
+  // determinism as they are, times by `cost`.
+  void Add(const ConvolutionProblem& problem, const std::vector<int>& sizes, const Cost& cost);
+  // Writes everything to DatabasePath().
+  void Write();
+
+ private:
+  std::vector<db::StoredMeasurement> rows_;
+};
+
+// A cost that makes pieces of `piece` images the fastest by far, with every direct algorithm.
+Cost DividedInto(int piece, int n);
+
+// `piece` and what it leaves of `n`, in legal sizes, and n.
+std::vector<int> SizesFor(int piece, int n, int step);
+
+// A piece that leaves an unequal remainder where n and the step allow it; n when it cannot be
+// divided.
+int UnequalPiece(int n, int step);
+
+}  // namespace ucudnn::test

@@ -1,0 +1,111 @@
+#include "suites.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+extern char** environ;
+
+namespace ucudnn::test {
+namespace {
+
+constexpr char kFolderVariable[] = "INTERPOSER_TEST_FOLDER";
+std::string folder;
+
+void Set(const std::string& name, const std::string& value) {
+  setenv(name.c_str(), value.c_str(), 1);
+}
+
+// Nothing of what the user has set may steer the tests.
+void ForgetOptions() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "UCUDNN_", 7) != 0) continue;
+    names.emplace_back(*entry, std::strchr(*entry, '='));
+  }
+  for (const std::string& name : names) unsetenv(name.c_str());
+}
+
+// Starts this program again, on one suite or test.
+pid_t Start(const std::string& filter, const Environment& environment) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  for (const auto& [name, value] : environment) Set(name, value);
+  const std::string argument = "--gtest_filter=" + filter;
+  const char* const arguments[] = {"test", argument.c_str(), nullptr};
+  execv("/proc/self/exe", const_cast<char* const*>(arguments));
+  _exit(127);
+}
+
+int Wait(pid_t child) {
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+int RunHere(const Suite& suite) {
+  const char* const given = std::getenv(kFolderVariable);
+  const bool owner = given == nullptr;
+  if (owner) {
+    ForgetOptions();
+    std::string name = std::filesystem::temp_directory_path() / "ucudnn.XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) {
+      std::perror(name.c_str());
+      return 1;
+    }
+    folder = name;
+    Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);
+    Set("UCUDNN_DATABASE", DatabasePath());
+    Set("UCUDNN_REPORT", ReportPath());
+    Set("UCUDNN_LOG_FILE", folder + "/log");
+    for (const auto& [variable, value] : suite.environment) Set(variable, value);
+  } else {
+    folder = given;
+  }
+  const int status = RUN_ALL_TESTS();
+  if (owner) std::filesystem::remove_all(folder);
+  return status;
+}
+
+}  // namespace
+
+int RunSuites(int argc, char** argv, const std::vector<Suite>& suites) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string filter = GTEST_FLAG_GET(filter);
+  for (const Suite& suite : suites) {
+    if (filter.rfind(suite.name + ".", 0) == 0) return RunHere(suite);
+  }
+  std::string failed;
+  for (const Suite& suite : suites) {
+    if (Wait(Start(suite.name + ".*", {})) != 0) failed += " " + suite.name;
+  }
+  if (!failed.empty()) std::fprintf(stderr, "failed:%s\n", failed.c_str());
+  return failed.empty() ? 0 : 1;
+}
+
+const std::string& Folder() { return folder; }
+std::string DatabasePath() { return folder + "/measurements.db"; }
+std::string ReportPath() { return folder + "/report.json"; }
+
+std::vector<std::string> LogLines() {
+  std::vector<std::string> lines;
+  std::ifstream file(folder + "/log");
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+TestProcess::TestProcess(const std::string& test, const std::string& report,
+                         Environment environment) {
+  environment.emplace_back(kFolderVariable, folder);
+  environment.emplace_back("UCUDNN_REPORT", folder + "/" + report);
+  pid_ = Start(test, environment);
+}
+
+bool TestProcess::Passed() { return Wait(pid_) == 0; }
+
+}  // namespace ucudnn::test

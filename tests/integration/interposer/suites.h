@@ -1,0 +1,41 @@
+// Test programs whose suites need different options: ucudnn reads its options once per process, so
+// each suite runs in a process of its own, with its own folder, store and report.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ucudnn::test {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+struct Suite {
+  std::string name;         // of the GoogleTest suite
+  Environment environment;  // on top of, or in place of, what every suite gets
+};
+
+// Runs every suite of `suites` that --gtest_filter (NAME.TEST) selects, all without one; gives the
+// program's exit status. Every process gets UCUDNN_REAL_CUDNN (the stand-in), and UCUDNN_DATABASE,
+// UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, and no other UCUDNN_ variable.
+int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
+
+// This process's own folder, and the files in it.
+const std::string& Folder();
+std::string DatabasePath();
+std::string ReportPath();
+// What ucudnn logged so far, one line each.
+std::vector<std::string> LogLines();
+
+// Runs test NAME.TEST of this program in another process, in this one's folder, with
+// `environment` added; true when it passed. `report` is the folder's file it reports to.
+class TestProcess {
+ public:
+  TestProcess(const std::string& test, const std::string& report, Environment environment = {});
+  bool Passed();
+
+ private:
+  int pid_;
+};
+
+}  // namespace ucudnn::test
