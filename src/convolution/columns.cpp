@@ -67,7 +67,7 @@ DataType UsualCompute(DataType type) {
   return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
 }
 
-// The strides the text form of `strides` omits: none but the depth of a 2-D tensor.
+// `strides` with the one stride that the text form omits, the depth of a 2-D tensor, made equal.
 Strides WithPackedDepth(const ConvolutionProblem& problem, Strides strides, const Strides& packed) {
   if (problem.spatial_rank == 2) strides[2] = packed[2];
   return strides;
@@ -302,6 +302,10 @@ Result<ConvolutionProblem> FromColumns(const FieldLookup& field) {
   }
   if (SpansTooMuch(problem.n, problem.k, OutputExtents(problem), problem.y_strides, problem.type)) {
     return Refuse("y_strides", *field("y_strides"), "a tensor of less than 2^63 bytes");
+  }
+  if (problem.spatial_rank == 2) {
+    problem.x_strides[2] = problem.x_strides[3] * problem.x[1];
+    problem.y_strides[2] = problem.y_strides[3] * OutputExtents(problem)[1];
   }
   return problem;
 }

@@ -39,9 +39,8 @@ std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProb
 // Reads a problem. `op` absent: forward; `n` absent: a kernel family (n = 0). An error names the
 // column, the value and what was expected. Refuses shapes whose output would be empty, whose
 // extents do not fit 31 bits, or whose tensors do not fit 63 bits of bytes.
-// FromColumns(ToColumns(p))
-// == p for every problem it accepts, but for the depth stride of a 2-D problem, which text does not
-// carry: it comes back as PackedStrides() has it.
+// FromColumns(ToColumns(p)) == p for every problem it accepts, given that the depth stride of a 2-D
+// tensor, which text does not carry, is its height stride times its height, as in packed tensors.
 Result<ConvolutionProblem> FromColumns(const FieldLookup& field);
 
 Result<Operation> ParseOperation(std::string_view text);

@@ -30,8 +30,12 @@ ConvolutionProblem RandomProblem(std::mt19937& random) {
   if (pick(0, 2) == 0) {
     for (Strides* strides : {&problem.x_strides, &problem.y_strides}) {
       for (size_t axis = 0; axis < strides->size(); ++axis) {
-        if (axis != 2 || problem.spatial_rank == 3) (*strides)[axis] += pick(0, 17);
+        (*strides)[axis] += pick(0, 17);
       }
+    }
+    if (problem.spatial_rank == 2) {
+      problem.x_strides[2] = problem.x_strides[3] * problem.x[1];
+      problem.y_strides[2] = problem.y_strides[3] * OutputExtents(problem)[1];
     }
   }
   return problem;
