@@ -51,7 +51,9 @@ Status ApplyWorkspaceLimit(std::string_view text, Options& options) {
   if (EqualsIgnoreCase(Trim(text), "auto")) {
     return Status::Error("a limit from free memory is not available in this version");
   }
-  UCUDNN_ASSIGN_OR_RETURN(options.workspace_limit, ParseByteSize(text));
+  const Result<size_t> limit = ParseByteSize(text);
+  if (!limit.ok()) return Status::Error("not a size");
+  options.workspace_limit = *limit;
   return Status::Ok();
 }
 
@@ -110,7 +112,7 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_BATCH_SIZE_POLICY", nullptr, "policy", false, "auto, undivided, powerOfTwo, all",
      "micro-batch sizes that are measured", ApplyPolicy},
     {"UCUDNN_WORKSPACE_LIMIT", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "workspace-limit", false,
-     "caller or a size such as 64MiB", "workspace ceiling of each kernel", ApplyWorkspaceLimit},
+     "caller or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel", ApplyWorkspaceLimit},
     {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false,
      "nothing yet", "one workspace budget for all kernels", NotBuilt},
     {"UCUDNN_DIVISION", nullptr, "division", false, "nothing yet", "how that budget is divided",
