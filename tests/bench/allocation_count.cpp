@@ -1,0 +1,56 @@
+#include "tests/bench/allocation_count.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+
+// glibc's own allocator under its other names.
+extern "C" {
+void* __libc_malloc(size_t bytes);
+void* __libc_calloc(size_t count, size_t bytes);
+void* __libc_realloc(void* old, size_t bytes);
+void* __libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void* memory);
+}
+
+namespace ucudnn::bench {
+namespace {
+
+std::atomic<long> allocations = 0;
+
+void Count() { allocations.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+long Allocations() { return allocations.load(); }
+
+}  // namespace ucudnn::bench
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+void* malloc(size_t bytes) {
+  ucudnn::bench::Count();
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  ucudnn::bench::Count();
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  ucudnn::bench::Count();
+  return __libc_realloc(old, bytes);
+}
+void* memalign(size_t alignment, size_t bytes) {
+  ucudnn::bench::Count();
+  return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+  *memory = memalign(alignment, bytes);
+  return *memory != nullptr ? 0 : ENOMEM;
+}
+void free(void* memory) { __libc_free(memory); }
+
+}  // extern "C"
+#pragma GCC visibility pop

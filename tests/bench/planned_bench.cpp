@@ -1,0 +1,195 @@
+// What a planned call of m pieces costs over m direct calls, both to a library whose convolutions
+// return at once: at most 0.5 us + 0.3 us * m, and no heap allocation. The planned call goes the
+// way of a user's: the drop-in, libucudnn, a store primed so that exactly m pieces run. Direct and
+// planned calls take turns in one run.
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "cudnn/descriptors.h"
+#include "cudnn/functions.h"
+#include "cudnn/legacy_call.h"
+#include "db/sqlite_store.h"
+#include "tests/bench/allocation_count.h"
+#include "tests/bench/statistics.h"
+#include "tuning/measure.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr int kImages = 64;
+constexpr int kCalls = 200;
+
+[[noreturn]] void Fail(const std::string& message) {
+  std::fprintf(stderr, "planned_bench: %s\n", message.c_str());
+  std::exit(1);
+}
+
+void* Open(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) Fail(dlerror());
+  return library;
+}
+
+cudnn::Functions FunctionsOf(void* library) {
+  cudnn::Functions functions;
+  const Status loaded =
+      cudnn::LoadFunctions([&](const char* name) { return dlsym(library, name); }, functions);
+  if (!loaded.ok()) Fail(loaded.message());
+  return functions;
+}
+
+// A convolution of its own for every m, so that each has its own rows.
+ConvolutionProblem ProblemOf(int pieces) {
+  ConvolutionProblem problem;
+  problem.n = kImages;
+  problem.c = 16 * pieces;
+  problem.k = 32;
+  problem.x = {1, 28, 28};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  problem.alignment = cudnn::kLegacyAlignment;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+void MakeContextCurrent() {
+  CUdevice device;
+  CUcontext context;
+  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
+      cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS) {
+    Fail("the stand-in driver gives no context");
+  }
+}
+
+// One library's entry points, with objects of a program that uses them.
+struct Program {
+  Program(const cudnn::Functions& functions, CUstream stream) : functions(functions) {
+    if (functions.cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS ||
+        functions.cudnnSetStream(handle, stream) != CUDNN_STATUS_SUCCESS) {
+      Fail("no handle");
+    }
+  }
+  cudnn::LegacyCall CallOf(const cudnn::OwnedDescriptors& descriptors) const {
+    static const float one = 1, zero = 0;
+    static char device[64];
+    cudnn::LegacyCall call;
+    call.handle = handle;
+    call.descriptors = descriptors.get();
+    call.alpha = &one;
+    call.beta = &zero;
+    call.x = call.w = call.y = device;
+    return call;
+  }
+  cudnn::Functions functions;
+  cudnnHandle_t handle = nullptr;
+};
+
+double Nanoseconds(const Program& program, const cudnn::LegacyCall& call, int calls) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) {
+    benchmark::DoNotOptimize(cudnn::Convolve(program.functions, call));
+  }
+  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count();
+}
+
+struct Setting {
+  Setting() {
+    MakeContextCurrent();
+    CUstream stream;
+    if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) Fail("no stream");
+    void* const null_library = Open(NULL_CUDNN);
+    convolutions = reinterpret_cast<long (*)()>(dlsym(null_library, "nullCudnnConvolutions"));
+    direct = new Program(FunctionsOf(null_library), stream);
+    Prime();
+    planned = new Program(FunctionsOf(Open(DROPIN)), stream);
+  }
+
+  // Algorithm 0, which the program names, is slow; algorithm 1 is fast in pieces.
+  void Prime() const {
+    db::SqliteStore store({getenv("UCUDNN_DATABASE")});
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), direct->functions);
+    if (!platform.ok()) Fail(platform.message());
+    for (const int pieces : {1, 2, 4, 8, 16}) {
+      const std::vector<planning::Measurement> rows = {
+          {{"legacy:0", kImages, 100, 0, true}, 5, true},
+          {{"legacy:1", kImages / pieces, 1, 0, true}, 5, true}};
+      const Status written = store.Write(ProblemOf(pieces), *platform, rows);
+      if (!written.ok()) Fail(written.message());
+    }
+  }
+
+  Program* direct = nullptr;
+  Program* planned = nullptr;
+  long (*convolutions)() = nullptr;
+};
+
+void PlannedOverDirect(benchmark::State& state) {
+  static const Setting setting;
+  const int pieces = static_cast<int>(state.range(0));
+  cudnn::OwnedDescriptors descriptors(setting.direct->functions);
+  if (const Status made = descriptors.Create(ProblemOf(pieces)); !made.ok()) Fail(made.message());
+  const cudnn::LegacyCall direct = setting.direct->CallOf(descriptors);
+  const cudnn::LegacyCall planned = setting.planned->CallOf(descriptors);
+
+  Nanoseconds(*setting.planned, planned, 1);  // decides
+  const long before = setting.convolutions();
+  Nanoseconds(*setting.planned, planned, 1);
+  if (const long ran = setting.convolutions() - before; ran != pieces) {
+    Fail(std::to_string(ran) + " pieces ran in place of " + std::to_string(pieces));
+  }
+
+  std::vector<double> direct_ns, planned_ns, over_ns;
+  long allocations = 0;
+  for (auto iteration : state) {
+    direct_ns.push_back(Nanoseconds(*setting.direct, direct, kCalls * pieces) / kCalls);
+    const long before_round = bench::Allocations();
+    const double round_ns = Nanoseconds(*setting.planned, planned, kCalls);
+    allocations += bench::Allocations() - before_round;
+    planned_ns.push_back(round_ns / kCalls);
+    over_ns.push_back(planned_ns.back() - direct_ns.back());
+    state.SetIterationTime(planned_ns.back() * 1e-9);
+  }
+  state.counters["direct_min_ns"] = bench::Minimum(direct_ns);
+  state.counters["planned_min_ns"] = bench::Minimum(planned_ns);
+  state.counters["over_min_ns"] = bench::Minimum(planned_ns) - bench::Minimum(direct_ns);
+  state.counters["over_median_ns"] = bench::Median(over_ns);
+  state.counters["allowed_ns"] = 500 + 300 * pieces;
+  state.counters["allocations"] = static_cast<double>(allocations);
+  if (allocations != 0) Fail("a planned call allocated");
+}
+BENCHMARK(PlannedOverDirect)
+    ->Arg(1)
+    ->Arg(2)
+    ->Arg(4)
+    ->Arg(8)
+    ->Arg(16)
+    ->UseManualTime()
+    ->Unit(benchmark::kNanosecond)
+    ->Iterations(2000);
+
+}  // namespace
+}  // namespace ucudnn
+
+int main(int argc, char** argv) {
+  std::string folder = std::filesystem::temp_directory_path() / "planned_bench_XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) ucudnn::Fail("no temporary folder");
+  setenv("UCUDNN_REAL_CUDNN", NULL_CUDNN, 1);
+  setenv("UCUDNN_DATABASE", (folder + "/measurements.db").c_str(), 1);
+  setenv("UCUDNN_TUNE", "off", 1);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  std::filesystem::remove_all(folder);
+  return 0;
+}

@@ -1,0 +1,39 @@
+// A cuDNN table for tests: real descriptors (of tests/bench/null_cudnn), convolutions that record
+// what they were called with and fail on demand. One recording a thread.
+#pragma once
+
+#include <vector>
+
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::test {
+
+struct RecordedCall {
+  Operation operation = Operation::kForward;
+  int algorithm = 0;
+  int images = 0;  // of x and y alike; -1 when they differ
+  const void* x = nullptr;
+  const void* w = nullptr;
+  const void* y = nullptr;
+  const void* z = nullptr;  // bias-activation only
+  const void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  double alpha = 0;
+  double beta = 0;
+};
+
+struct Recording {
+  std::vector<RecordedCall> calls;
+  int fail_at = -1;  // index of the call that fails
+  cudnnStatus_t error = CUDNN_STATUS_EXECUTION_FAILED;
+};
+
+Recording& ThisRecording();
+
+// The null library's functions as they are.
+cudnn::Functions NullFunctions();
+// With recording convolutions.
+cudnn::Functions RecordingFunctions();
+
+}  // namespace ucudnn::test
