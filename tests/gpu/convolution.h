@@ -1,0 +1,81 @@
+// One convolution as a framework holds it: descriptors, device buffers and the algorithm that
+// cudnnFind...Ex returned first. For the programs of tests/gpu, which know nothing of ucudnn: they
+// are linked with the genuine libraries. Any CUDA or cuDNN error but NOT_SUPPORTED ends the
+// program.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ucudnn::gpu_tests {
+
+enum class Operation { kForward, kBackwardData, kBackwardFilter };
+const char* Name(Operation operation);
+const char* Name(cudnnDataType_t type);
+const char* Name(cudnnTensorFormat_t layout);
+
+struct Shape {
+  const char* name;
+  int n, c, size, k, filter, pad, stride, groups;
+};
+
+// Device memory of `count` elements of `type`.
+class Buffer {
+ public:
+  Buffer(cudnnDataType_t type, size_t count);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* get() const { return device_; }
+  // Values of -1, 0 and 1, of which one in `sparsity` is not 0.
+  void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity);
+  void FillWithNan();
+  std::vector<float> Values() const;
+
+ private:
+  cudnnDataType_t type_;
+  size_t count_;
+  void* device_ = nullptr;
+};
+
+class Convolution {
+ public:
+  Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
+              cudnnTensorFormat_t layout, Operation operation);
+  ~Convolution();
+  Convolution(const Convolution&) = delete;
+  Convolution& operator=(const Convolution&) = delete;
+
+  // Chooses the algorithm; false when cuDNN has none for this convolution.
+  bool Find(void* workspace, size_t bytes);
+  // output = result + beta * output
+  void Run(void* workspace, float beta);
+
+  Buffer& output();
+  int algorithm() const { return algorithm_; }
+  size_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  template <typename Performance, typename FindFunction>
+  bool TakeFirst(FindFunction find);
+
+  cudnnHandle_t handle_;
+  Operation operation_;
+  Buffer x_, w_, y_;
+  cudnnTensorDescriptor_t x_descriptor_ = nullptr, y_descriptor_ = nullptr;
+  cudnnFilterDescriptor_t w_descriptor_ = nullptr;
+  cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  int algorithm_ = 0;
+  cudnnMathType_t math_ = CUDNN_DEFAULT_MATH;
+  size_t workspace_bytes_ = 0;
+};
+
+void Check(cudaError_t error, const char* what);
+void Check(cudnnStatus_t status, const char* what);
+
+}  // namespace ucudnn::gpu_tests

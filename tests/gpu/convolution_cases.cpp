@@ -1,0 +1,89 @@
+// Prints one line for each of a set of convolutions: what it is, a checksum of its result rounded
+// to whole numbers, how far the result is from whole numbers, algorithm and workspace. Two runs of
+// this program, with ucudnn and without, must print equal checksums: the data are whole numbers
+// whose sums are exact in every type, and algorithms that round on the way (Winograd, FFT) stay
+// well within one half. A displaced, missing or doubled micro-batch changes whole numbers.
+//
+//   convolution_cases [WORKSPACE_MIB [SHAPES]]
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <span>
+
+#include "convolution.h"
+
+namespace {
+
+using ucudnn::gpu_tests::Buffer;
+using ucudnn::gpu_tests::Check;
+using ucudnn::gpu_tests::Convolution;
+using ucudnn::gpu_tests::Name;
+using ucudnn::gpu_tests::Operation;
+using ucudnn::gpu_tests::Shape;
+
+// 13 images leave unequal remainders. An image of `odd_image` is 8 bytes off 16-byte alignment in
+// 16 bits, so its micro-batches must be even.
+constexpr Shape kShapes[] = {{"odd_image", 13, 4, 15, 8, 3, 1, 1, 1},
+                             {"5x5_stride_2", 13, 16, 27, 32, 5, 2, 2, 1},
+                             {"3x3", 32, 64, 14, 64, 3, 1, 1, 1},
+                             {"grouped", 13, 32, 14, 32, 3, 1, 1, 4},
+                             {"1x1", 32, 64, 14, 128, 1, 0, 1, 1}};
+
+struct Result {
+  unsigned long long checksum = 1469598103934665603u;
+  double off_whole = 0;  // the largest distance of a value from a whole number
+
+  void Add(const Buffer& buffer) {
+    for (const float value : buffer.Values()) {
+      const double whole = std::nearbyint(value);
+      const double off = std::fabs(value - whole);
+      if (!(off <= off_whole)) off_whole = std::isfinite(value) ? off : INFINITY;
+      const long long number = std::isfinite(value) ? static_cast<long long>(whole) : INT64_MIN;
+      checksum = (checksum ^ static_cast<unsigned long long>(number)) * 1099511628211u;
+    }
+  }
+};
+
+void RunCase(Convolution& convolution, void* workspace, size_t bytes) {
+  if (!convolution.Find(workspace, bytes)) {
+    std::printf("unsupported\n");
+    return;
+  }
+  Result result;
+  convolution.output().FillWithNan();  // beta = 0 must not read it
+  convolution.Run(workspace, 0);
+  result.Add(convolution.output());
+  convolution.Run(workspace, 1);
+  result.Add(convolution.output());
+  std::printf("%016llx %.4f %d %zu\n", result.checksum, result.off_whole, convolution.algorithm(),
+              convolution.workspace_bytes());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const size_t bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 256) << 20;
+  const size_t shapes = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::size(kShapes);
+  cudnnHandle_t handle;
+  Check(cudnnCreate(&handle), "cudnnCreate");
+  void* workspace = nullptr;
+  if (bytes > 0) Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
+  for (const Shape& shape : std::span(kShapes).first(std::min(shapes, std::size(kShapes)))) {
+    for (const auto type : {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
+      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
+        for (const auto operation :
+             {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+          Convolution convolution(handle, shape, type, layout, operation);
+          std::printf("%s/%s/%s/%s ", shape.name, Name(type), Name(layout), Name(operation));
+          RunCase(convolution, workspace, bytes);
+        }
+      }
+    }
+  }
+  Check(cudaFree(workspace), "cudaFree");
+  Check(cudnnDestroy(handle), "cudnnDestroy");
+  return 0;
+}

@@ -1,0 +1,51 @@
+// Prints what cudnnFind...Ex leaves allocated: one line for each operation and mini-batch with the
+// device's free bytes before and after it. Under ucudnn that call measures, and measuring must give
+// back all it took; what remains is code that cuDNN loaded. A leaked output or workspace is far
+// larger than that.
+//
+//   find_memory [LARGEST_BATCH]
+#include <cstdio>
+#include <cstdlib>
+
+#include "convolution.h"
+
+namespace {
+
+using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
+
+size_t FreeBytes() {
+  size_t free_bytes = 0, total_bytes = 0;
+  Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  Check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int largest = argc > 1 ? std::atoi(argv[1]) : 128;
+  if (largest < 4) {
+    std::fprintf(stderr, "usage: find_memory [LARGEST_BATCH], at least 4\n");
+    return 2;
+  }
+  cudnnHandle_t handle;
+  Check(cudnnCreate(&handle), "cudnnCreate");
+  constexpr size_t kWorkspace = size_t{256} << 20;
+  void* workspace = nullptr;
+  Check(cudaMalloc(&workspace, kWorkspace), "cudaMalloc");
+  // The smaller batches come first: at the largest, cuDNN's code is loaded.
+  for (const int n : {largest / 4, largest / 2, largest}) {
+    for (const auto operation :
+         {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+      const Shape shape{"", n, 64, 55, 64, 3, 1, 1, 1};
+      Convolution convolution(handle, shape, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, operation);
+      const size_t before = FreeBytes();
+      if (!convolution.Find(workspace, kWorkspace)) return 1;
+      std::printf("%d %s %zu %zu\n", n, Name(operation), before, FreeBytes());
+      convolution.Run(workspace, 0);
+    }
+  }
+  Check(cudaFree(workspace), "cudaFree");
+  Check(cudnnDestroy(handle), "cudnnDestroy");
+  return 0;
+}

@@ -1,0 +1,39 @@
+"""Measuring is invisible in device memory: what it took it gives back."""
+
+import tempfile
+import unittest
+
+import machine
+
+PROGRAM = machine.BUILD / "tests/gpu/bin/find_memory"
+LARGEST = 4 if machine.HOST else 128
+# Output of one measured kernel at the largest batch; cuDNN's own code, loaded on demand, stays far below it.
+OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
+
+
+def kept(output):
+    """Bytes that each find left allocated, in the program's order."""
+    lines = [line.split() for line in output.strip().splitlines()]
+    return {f"{n} {operation}": int(before) - int(after) for n, operation, before, after in lines}
+
+
+class Memory(unittest.TestCase):
+    def test_measuring_leaves_nothing_allocated(self):
+        program = [PROGRAM, str(LARGEST)]
+        genuine = kept(machine.under_ucudnn(["--off"], program, machine.environment())[0])
+        with tempfile.TemporaryDirectory() as folder:
+            output, report = machine.under_ucudnn(["--db", f"{folder}/m.db"], program, machine.environment())
+        self.assertGreater(report["measured"], 0)
+        measuring = kept(output)
+        machine.record("bytes kept by cudnnFind", {"genuine": genuine, "measuring": measuring})
+        self.assertEqual(genuine.keys(), measuring.keys())
+        for operation in ("forward", "backward_data", "backward_filter"):
+            with self.subTest(operation=operation):
+                call = f"{LARGEST} {operation}"
+                self.assertLess(measuring[call] - max(genuine[call], 0), OUTPUT_BYTES // 2)
+        # Over all calls a leak of any buffer or workspace adds up; what code takes does not repeat.
+        self.assertLess(sum(measuring.values()) - sum(genuine.values()), 3 * OUTPUT_BYTES)
+
+
+if __name__ == "__main__":
+    machine.main()
