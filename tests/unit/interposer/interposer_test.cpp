@@ -1,0 +1,176 @@
+#include "interposer/interposer.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "planned_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::PlannedSetting;
+using test::ThisRecording;
+using ::testing::SizeIs;
+
+Options With(Mode mode) {
+  Options options = PlannedSetting::NotMeasuring();
+  options.mode = mode;
+  return options;
+}
+
+PlannedSetting Divided() {
+  return PlannedSetting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
+}
+
+nlohmann::json ReportOf(PlannedSetting& setting) {
+  return nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+}
+
+// The call reaches the genuine library as it was made.
+void ExpectAsAsked(const cudnn::LegacyCall& call) {
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  const test::RecordedCall& seen = ThisRecording().calls[0];
+  EXPECT_EQ(seen.algorithm, call.algorithm);
+  EXPECT_EQ(seen.images, PlannedSetting::kImages);
+  EXPECT_EQ(seen.workspace, call.workspace);
+  EXPECT_EQ(seen.workspace_bytes, call.workspace_bytes);
+}
+
+TEST(Interposer, DividesWhatIsFasterInPieces) {
+  PlannedSetting setting = Divided();
+  for (int i = 0; i < 2; ++i) {
+    ThisRecording() = {};
+    EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+    ASSERT_THAT(ThisRecording().calls, SizeIs(4));
+    EXPECT_EQ(ThisRecording().calls[3].images, 4);
+    EXPECT_EQ(ThisRecording().calls[3].algorithm, 1);
+  }
+  EXPECT_EQ(ReportOf(setting)["kernels"][0]["calls"], 2);
+  EXPECT_EQ(setting.store.reads, 1);
+}
+
+TEST(Interposer, ACallThatPassesLessRunsAsAsked) {
+  PlannedSetting setting = Divided();
+  const cudnn::LegacyCall call = setting.Call(PlannedSetting::kPieceBytes - 1);
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  ExpectAsAsked(call);
+}
+
+TEST(Interposer, NoDriverNoModeAndNoPointersForward) {
+  PlannedSetting setting = Divided();
+  Interposer without_driver(setting.options, setting.functions, nullptr, &setting.store);
+  EXPECT_EQ(without_driver.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  ExpectAsAsked(setting.Call());
+
+  ThisRecording() = {};
+  cudnn::LegacyCall no_output = setting.Call();
+  no_output.y = nullptr;
+  setting.interposer.Convolve(no_output);
+  ExpectAsAsked(no_output);
+
+  PlannedSetting off(test::RecordingFunctions(), 4, With(Mode::kOff));
+  EXPECT_EQ(off.interposer.Convolve(off.Call()), CUDNN_STATUS_SUCCESS);
+  ExpectAsAsked(off.Call());
+  EXPECT_TRUE(off.interposer.report().empty());
+}
+
+TEST(Interposer, ObservingRecordsAndChangesNothing) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, With(Mode::kObserve));
+  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  ExpectAsAsked(setting.Call());
+  EXPECT_EQ(ReportOf(setting)["kernels"][0]["calls"], 1);
+  EXPECT_EQ(setting.store.reads, 0);
+}
+
+TEST(Interposer, AFailedPieceBarsThePlan) {
+  PlannedSetting setting = Divided();
+  ThisRecording().fail_at = 2;
+  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));  // three pieces, then the whole
+  ThisRecording() = {};
+  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
+  EXPECT_THAT(ReportOf(setting)["fallbacks"], SizeIs(1));
+}
+
+TEST(Interposer, AFailureWhileAccumulatingIsTheGenuineError) {
+  PlannedSetting setting = Divided();
+  const float half = 0.5;
+  cudnn::LegacyCall call = setting.Call();
+  call.beta = &half;
+  ThisRecording().fail_at = 1;
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(2));
+}
+
+TEST(Interposer, AStoreThatFailsCostsThePlanNotTheCall) {
+  PlannedSetting setting = Divided();
+  setting.store.read_fails = true;
+  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  ExpectAsAsked(setting.Call());
+}
+
+TEST(Interposer, WhatFindReportsIsWhatRuns) {
+  PlannedSetting setting = Divided();
+  const auto answer = setting.interposer.FindAlgorithms(
+      Operation::kForward, setting.handle, setting.descriptors.get(), PlannedSetting::kPieceBytes);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->front().algorithm, 1);
+  EXPECT_EQ(answer->front().workspace_bytes, PlannedSetting::kPieceBytes);
+  for (const auto& line : *answer) EXPECT_LE(line.workspace_bytes, PlannedSetting::kPieceBytes);
+  size_t again = 0;
+  EXPECT_EQ(setting.interposer.WorkspaceSize(Operation::kForward, setting.handle,
+                                             setting.descriptors.get(), 1, &again),
+            CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(again, PlannedSetting::kPieceBytes);
+  cudnn::LegacyCall call = setting.Call();
+  call.algorithm = 1;
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+}
+
+TEST(Interposer, FindWithoutRoomReportsNoMoreThanTheCallerHas) {
+  PlannedSetting setting = Divided();
+  const auto answer = setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,
+                                                        setting.descriptors.get(), 0);
+  ASSERT_TRUE(answer);
+  for (const auto& line : *answer) EXPECT_EQ(line.workspace_bytes, 0u);
+}
+
+TEST(Interposer, ADestroyedHandleTakesItsDecisionsAlong) {
+  PlannedSetting setting = Divided();
+  setting.interposer.Convolve(setting.Call());
+  ASSERT_EQ(setting.interposer.Destroy(setting.handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(setting.interposer.Create(&setting.handle), CUDNN_STATUS_SUCCESS);
+  ThisRecording() = {};
+  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+}
+
+TEST(Interposer, FourThreadsWithHandlesOfTheirOwn) {
+  PlannedSetting setting = Divided();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&setting] {
+      PlannedSetting::MakeContextCurrent();
+      cudnn::LegacyCall call = setting.Call();
+      cudnn::OwnedDescriptors own(setting.functions);
+      ASSERT_TRUE(own.Create(PlannedSetting::Problem()).ok());
+      call.descriptors = own.get();
+      for (int i = 0; i < 20; ++i) {
+        ASSERT_EQ(setting.interposer.Create(&call.handle), CUDNN_STATUS_SUCCESS);
+        ThisRecording() = {};
+        for (int k = 0; k < 5; ++k) setting.interposer.Convolve(call);
+        EXPECT_EQ(ThisRecording().calls.size(), 20u);
+        setting.interposer.Destroy(call.handle);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

@@ -1,0 +1,37 @@
+// Steady state: a planned call allocates nothing. A program of its own, because malloc is replaced.
+#include <gtest/gtest.h>
+
+#include "planned_setting.h"
+#include "tests/bench/allocation_count.h"
+
+namespace ucudnn {
+namespace {
+
+TEST(PlannedCall, AllocatesNothing) {
+  for (const int pieces : {1, 4, 16}) {
+    test::PlannedSetting setting(test::NullFunctions(), pieces,
+                                 test::PlannedSetting::NotMeasuring());
+    CUstream stream;
+    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+    const cudnn::LegacyCall call = setting.Call();
+    ASSERT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);  // decides
+    const int reads = setting.store.reads;
+    const long before = bench::Allocations();
+    for (int i = 0; i < 100; ++i) setting.interposer.Convolve(call);
+    EXPECT_EQ(bench::Allocations() - before, 0) << pieces << " pieces";
+    EXPECT_EQ(setting.store.reads, reads) << "the store was asked again";
+    const std::string report = setting.interposer.report().Json("on", 0);
+    EXPECT_NE(report.find("\"count\": " + std::to_string(pieces)), std::string::npos) << report;
+    cuStreamDestroy(stream);
+  }
+}
+
+TEST(PlannedCall, AllocationsAreCounted) {
+  const long before = bench::Allocations();
+  delete new std::string(100, 'x');
+  EXPECT_GE(bench::Allocations() - before, 1);
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,86 @@
+// An interposer over a recording cuDNN and the stand-in driver, with a store that says that
+// algorithm 0, which the tests name, is slow, and algorithm 1 fast in pieces.
+#pragma once
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include "cudnn/descriptors.h"
+#include "interposer/interposer.h"
+#include "memory_store.h"
+#include "recording_cudnn.h"
+#include "tuning/measure.h"
+
+namespace ucudnn::test {
+
+struct PlannedSetting {
+  static constexpr int kImages = 16;
+  static constexpr size_t kPieceBytes = 4096;
+
+  explicit PlannedSetting(cudnn::Functions table, int pieces, Options with = {})
+      : functions(table), options(with) {
+    ThisRecording() = {};
+    MakeContextCurrent();
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
+    EXPECT_TRUE(platform.ok()) << platform.message();
+    EXPECT_TRUE(store
+                    .Write(Problem(), *platform,
+                           {{{"legacy:0", kImages, 100, 0, true}, 5, true},
+                            {{"legacy:1", kImages / pieces, 1, kPieceBytes, true}, 5, true}})
+                    .ok());
+    EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(descriptors.Create(Problem()).ok());
+  }
+  ~PlannedSetting() { interposer.Destroy(handle); }
+
+  // What the genuine cudnnCreate leaves behind on a thread, and the null library does not.
+  static void MakeContextCurrent() {
+    CUdevice device;
+    CUcontext context;
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  }
+  static ConvolutionProblem Problem() {
+    ConvolutionProblem problem;
+    problem.n = kImages;
+    problem.c = 4;
+    problem.k = 8;
+    problem.x = {1, 8, 8};
+    problem.w = {1, 3, 3};
+    problem.pad = {0, 1, 1};
+    problem.alignment = cudnn::kLegacyAlignment;
+    SetPackedStrides(problem);
+    return problem;
+  }
+  static Options NotMeasuring() {
+    Options options;
+    options.tune = Tune::kOff;
+    return options;
+  }
+
+  cudnn::LegacyCall Call(size_t workspace_bytes = kPieceBytes) const {
+    static const float one = 1, zero = 0;
+    cudnn::LegacyCall call;
+    call.handle = handle;
+    call.descriptors = descriptors.get();
+    call.alpha = &one;
+    call.beta = &zero;
+    call.x = reinterpret_cast<void*>(0x10000000);
+    call.w = reinterpret_cast<void*>(0x20000000);
+    call.y = reinterpret_cast<void*>(0x30000000);
+    call.workspace = reinterpret_cast<void*>(0x40000000);
+    call.workspace_bytes = workspace_bytes;
+    return call;
+  }
+
+  const cudnn::Functions functions;
+  const Options options;
+  MemoryStore store;
+  interposer::Interposer interposer{options, functions, cuda::GetDriver(), &store};
+  cudnn::OwnedDescriptors descriptors{functions};
+  cudnnHandle_t handle = nullptr;
+};
+
+}  // namespace ucudnn::test

@@ -1,0 +1,83 @@
+#include "interposer/promise_book.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace ucudnn::interposer {
+namespace {
+
+planning::Promise PromiseOf(size_t workspace_bytes, double time_ms) {
+  planning::Promise promise;
+  promise.workspace_bytes = workspace_bytes;
+  promise.plan = {{{{"legacy:1", 8, time_ms, workspace_bytes, true}, 1}}};
+  return promise;
+}
+
+TEST(PromiseBook, GivesTheFastestThatFits) {
+  PromiseBook book;
+  book.Add({}, PromiseOf(100, 3));
+  book.Add({}, PromiseOf(200, 1));
+  book.Add({}, PromiseOf(50, 4));
+  EXPECT_FALSE(book.Find({}, 49));
+  EXPECT_EQ(book.Find({}, 50)->workspace_bytes, 50u);
+  EXPECT_EQ(book.Find({}, 199)->workspace_bytes, 100u);
+  EXPECT_EQ(book.Find({}, 1000)->workspace_bytes, 200u);
+}
+
+TEST(PromiseBook, RemembersWhatWasReportedLast) {
+  PromiseBook book;
+  EXPECT_FALSE(book.LastReported({}));
+  book.Add({}, PromiseOf(100, 3));
+  book.Add({}, PromiseOf(200, 1));
+  EXPECT_EQ(book.LastReported({}), 200u);
+  book.Add({}, PromiseOf(100, 3));
+  EXPECT_EQ(book.LastReported({}), 100u);
+  EXPECT_EQ(book.Find({}, 1000)->workspace_bytes, 200u);
+}
+
+TEST(PromiseBook, OnlyNewPromisesChangeTheEpoch) {
+  PromiseBook book;
+  const uint64_t before = book.epoch();
+  book.Add({}, PromiseOf(100, 3));
+  const uint64_t after = book.epoch();
+  EXPECT_GT(after, before);
+  book.Add({}, PromiseOf(100, 3));
+  EXPECT_EQ(book.epoch(), after);
+}
+
+TEST(PromiseBook, KeepsKernelsAlgorithmsAndPlatformsApart) {
+  PromiseBook book;
+  PromiseKey key;
+  book.Add(key, PromiseOf(100, 3));
+  PromiseKey other = key;
+  other.algorithm = 1;
+  EXPECT_FALSE(book.Find(other, 1000));
+  other = key;
+  other.platform = 1;
+  EXPECT_FALSE(book.Find(other, 1000));
+  other = key;
+  other.problem.math = MathType::kTensorOp;
+  EXPECT_FALSE(book.Find(other, 1000));
+  EXPECT_TRUE(book.Find(key, 1000));
+}
+
+TEST(PromiseBook, ServesManyThreads) {
+  PromiseBook book;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&book, t] {
+      for (int i = 0; i < 200; ++i) {
+        PromiseKey key;
+        key.algorithm = i % 7;
+        book.Add(key, PromiseOf(100 * t + i % 3, 1));
+        EXPECT_TRUE(book.Find(key, 1000));
+        EXPECT_TRUE(book.LastReported(key));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

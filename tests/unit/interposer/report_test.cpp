@@ -1,0 +1,182 @@
+#include "interposer/report.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+namespace ucudnn::interposer {
+namespace {
+
+using nlohmann::json;
+
+ConvolutionProblem Problem() {
+  ConvolutionProblem problem;
+  problem.n = 10;
+  problem.c = 3;
+  problem.k = 5;
+  problem.x = {1, 6, 7};
+  problem.w = {1, 3, 2};
+  problem.pad = {0, 1, 0};
+  SetPackedStrides(problem);
+  return problem;
+}
+
+KernelRecord* Divided(Report& report) {
+  return report.Record(Problem(), 500, 300,
+                       {{{{"legacy:1", 4, 1.5, 300, true}, 2}, {{"legacy:0", 2, 1, 0, true}, 1}}},
+                       {"legacy:0", 10, 6.5, 100, true}, "divided into 3 micro-batches");
+}
+
+class ReportFile : public ::testing::Test {
+ protected:
+  ReportFile() {
+    std::string pattern = ::testing::TempDir() + "/report_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~ReportFile() override { std::filesystem::remove_all(folder_); }
+  static std::string Text(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  std::set<std::string> Files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  }
+  std::string folder_;
+  Report report_;
+};
+
+TEST(Report, HasTheDocumentedShape) {
+  Report report;
+  report.SetPlatform({"a device", 91900, 13000});
+  Divided(report)->calls = 7;
+  report.AddFallback("forward 10x3", "a piece failed");
+  report.AddFallback("forward 10x3", "a piece failed");
+  const json found = json::parse(report.Json("on", 12));
+  EXPECT_EQ(found["format"], "ucudnn-report");
+  EXPECT_EQ(found["version"], 1);
+  EXPECT_TRUE(found["ucudnn"].is_string());
+  EXPECT_EQ(found["cudnn"], 91900);
+  EXPECT_EQ(found["device"], "a device");
+  EXPECT_EQ(found["mode"], "on");
+  EXPECT_EQ(found["measured"], 12);
+  ASSERT_EQ(found["kernels"].size(), 1u);
+  const json& kernel = found["kernels"][0];
+  EXPECT_EQ(kernel["op"], "forward");
+  EXPECT_EQ(kernel["api"], "legacy");
+  EXPECT_EQ(kernel["calls"], 7);
+  EXPECT_EQ(kernel["limit_bytes"], 500);
+  EXPECT_EQ(kernel["workspace_bytes"], 300);
+  EXPECT_EQ(kernel["library_bytes"], 0);
+  EXPECT_EQ(kernel["reason"], "divided into 3 micro-batches");
+  EXPECT_EQ(kernel["undivided"],
+            (json{{"engine", "legacy:0"}, {"workspace_bytes", 100}, {"time_ms", 6.5}}));
+  EXPECT_EQ(kernel["plan"][0], (json{{"engine", "legacy:1"},
+                                     {"micro_batch", 4},
+                                     {"count", 2},
+                                     {"workspace_bytes", 300},
+                                     {"time_ms", 1.5}}));
+  const json& problem = kernel["problem"];
+  for (const auto& [name, value] : {std::pair{"n", 10},
+                                    {"c", 3},
+                                    {"h", 6},
+                                    {"w", 7},
+                                    {"k", 5},
+                                    {"r", 3},
+                                    {"s", 2},
+                                    {"pad_h", 1},
+                                    {"pad_w", 0}}) {
+    EXPECT_EQ(problem[name], value) << name;
+  }
+  int images = 0;
+  for (const json& run : kernel["plan"]) {
+    images += run["micro_batch"].get<int>() * run["count"].get<int>();
+  }
+  EXPECT_EQ(images, problem["n"]);
+  ASSERT_EQ(found["fallbacks"].size(), 1u);
+  EXPECT_EQ(found["fallbacks"][0]["count"], 2);
+}
+
+TEST(Report, AnUnknownUndividedEngineIsNull) {
+  Report report;
+  report.Record(Problem(), 0, 0, {{{{"legacy:0", 10, 0, 0, false}, 1}}}, {}, "as asked");
+  EXPECT_TRUE(json::parse(report.Json("on", 0))["kernels"][0]["undivided"].is_null());
+}
+
+TEST(Report, EqualDecisionsShareARecord) {
+  Report report;
+  EXPECT_TRUE(report.empty());
+  KernelRecord* const record = Divided(report);
+  EXPECT_EQ(Divided(report), record);
+  EXPECT_NE(report.Record(Problem(), 501, 300, record->plan, record->undivided, record->reason),
+            record);
+  EXPECT_FALSE(report.empty());
+}
+
+TEST(Report, BytesThatAreNoTextStayJson) {
+  Report report;
+  report.SetPlatform({"caf\xe9 \"GPU\"\n", 0, 0});
+  report.AddFallback("kernel\xff", "cause\xc3");
+  EXPECT_TRUE(json::accept(report.Json("on", 0)));
+}
+
+TEST_F(ReportFile, ReplacesTheProcessId) {
+  ASSERT_TRUE(report_.Write(folder_ + "/a%p-%p.json", "on", 0).ok());
+  const std::string pid = std::to_string(getpid());
+  EXPECT_EQ(Files(), std::set{"a" + pid + "-" + pid + ".json"});
+}
+
+TEST_F(ReportFile, IsReadableByOthersAndLeavesNothingBehind) {
+  const std::string path = folder_ + "/report.json";
+  ASSERT_TRUE(report_.Write(path, "on", 0).ok());
+  struct stat status;
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+  EXPECT_EQ(Files(), std::set<std::string>{"report.json"});
+  EXPECT_TRUE(json::accept(Text(path)));
+}
+
+TEST_F(ReportFile, ReadersSeeAWholeReportAtAnyTime) {
+  const std::string path = folder_ + "/report.json";
+  for (int i = 0; i < 50; ++i) report_.AddFallback("kernel " + std::to_string(i), "cause");
+  ASSERT_TRUE(report_.Write(path, "on", 0).ok());
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) EXPECT_TRUE(json::accept(Text(path)));
+  });
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(report_.Write(path, "on", i).ok());
+  done = true;
+  reader.join();
+}
+
+TEST_F(ReportFile, AnUnwritablePathIsNamed) {
+  const std::string path = folder_ + "/missing/report.json";
+  const Status status = report_.Write(path, "on", 0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+}
+
+TEST_F(ReportFile, AFolderInItsPlaceIsNamedAndNothingIsLeftBehind) {
+  const std::string path = folder_ + "/report.json";
+  std::filesystem::create_directory(path);
+  const Status status = report_.Write(path, "on", 0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+  EXPECT_EQ(Files(), std::set<std::string>{"report.json"});
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

@@ -1,0 +1,145 @@
+#include "interposer/session.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "recording_cudnn.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+constexpr size_t kSlots = 4096;
+
+cudnnHandle_t Handle(uintptr_t number) { return reinterpret_cast<cudnnHandle_t>(number * 16); }
+
+CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
+
+// Opens sessions whose stream tells whose they are.
+Session* Open(SessionTable& table, uintptr_t number) {
+  return table.FindOrOpen(Handle(number),
+                          [&](Session& session) { session.Open(nullptr, 0, Stream(number)); });
+}
+
+TEST(SessionTable, FindsWhatWasOpened) {
+  const auto table = std::make_unique<SessionTable>();
+  EXPECT_EQ(table->Find(Handle(1)), nullptr);
+  EXPECT_EQ(table->Find(nullptr), nullptr);
+  Session* const session = Open(*table, 1);
+  ASSERT_NE(session, nullptr);
+  EXPECT_EQ(table->Find(Handle(1)), session);
+  EXPECT_EQ(Open(*table, 1), session);
+  EXPECT_EQ(table->Find(Handle(2)), nullptr);
+}
+
+TEST(SessionTable, FullTableRefusesAndRecovers) {
+  const auto table = std::make_unique<SessionTable>();
+  std::set<Session*> sessions;
+  for (uintptr_t i = 1; i <= kSlots; ++i) sessions.insert(Open(*table, i));
+  EXPECT_EQ(sessions.size(), kSlots);
+  EXPECT_FALSE(sessions.contains(nullptr));
+  // Every slot is taken, so most handles collided: each is still found.
+  for (uintptr_t i = 1; i <= kSlots; ++i) {
+    ASSERT_NE(table->Find(Handle(i)), nullptr);
+    EXPECT_EQ(table->Find(Handle(i))->stream(), Stream(i));
+  }
+  EXPECT_EQ(Open(*table, kSlots + 1), nullptr);
+  EXPECT_EQ(table->Find(Handle(kSlots + 1)), nullptr);
+  table->Close(Handle(7));
+  ASSERT_NE(Open(*table, kSlots + 1), nullptr);
+  EXPECT_EQ(table->Find(Handle(7)), nullptr);
+  EXPECT_EQ(table->Find(Handle(kSlots + 1))->stream(), Stream(kSlots + 1));
+}
+
+TEST(SessionTable, ClosingUnknownHandlesChangesNothing) {
+  const auto table = std::make_unique<SessionTable>();
+  table->Close(Handle(1));
+  Session* const session = Open(*table, 1);
+  table->Close(Handle(2));
+  EXPECT_EQ(table->Find(Handle(1)), session);
+  table->Close(Handle(1));
+  table->Close(Handle(1));
+  EXPECT_EQ(table->Find(Handle(1)), nullptr);
+}
+
+TEST(SessionTable, HandlesThatComeAndGoAreAllFound) {
+  const auto table = std::make_unique<SessionTable>();
+  constexpr uintptr_t kLive = 50;
+  for (uintptr_t i = 1; i <= 3 * kSlots; ++i) {
+    ASSERT_NE(Open(*table, i), nullptr);
+    if (i > kLive) table->Close(Handle(i - kLive));
+    ASSERT_EQ(table->Find(Handle(i))->stream(), Stream(i));
+  }
+  for (uintptr_t i = 1; i <= 3 * kSlots; ++i) {
+    EXPECT_EQ(table->Find(Handle(i)) != nullptr, i > 3 * kSlots - kLive) << i;
+  }
+}
+
+TEST(SessionTable, AHandleAtAnOldAddressStartsAfresh) {
+  const auto table = std::make_unique<SessionTable>();
+  Session* const first = Open(*table, 1);
+  first->Keep({}, std::make_unique<Decision>());
+  ASSERT_NE(first->Find({}, 0), nullptr);
+  table->Close(Handle(1));
+  int opened = 0;
+  Session* const second = table->FindOrOpen(Handle(1), [&](Session&) { ++opened; });
+  EXPECT_EQ(opened, 1);
+  EXPECT_EQ(second->Find({}, 0), nullptr);
+}
+
+TEST(SessionTable, ThreadsWithHandlesOfTheirOwnDoNotMeet) {
+  const auto table = std::make_unique<SessionTable>();
+  std::vector<std::thread> threads;
+  for (uintptr_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&table, t] {
+      for (uintptr_t i = 0; i < 2000; ++i) {
+        const uintptr_t number = 1 + 4 * (i % 300) + t;
+        Session* const session = Open(*table, number);
+        ASSERT_NE(session, nullptr);
+        ASSERT_EQ(table->Find(Handle(number)), session);
+        session->Keep({}, std::make_unique<Decision>());
+        ASSERT_EQ(session->stream(), Stream(number));
+        if (i % 3 != 0) table->Close(Handle(number));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::unique_ptr<Decision> DecisionWithPlan(const cudnn::Functions& functions) {
+  ConvolutionProblem problem;
+  SetPackedStrides(problem);
+  auto plan = execution::PlannedConvolution::Create(functions, problem,
+                                                    {{{{"legacy:0", 1, 1, 0, true}, 1}}}, {});
+  auto decision = std::make_unique<Decision>();
+  decision->plan = std::move(*plan);
+  return decision;
+}
+
+TEST(Session, NewPromisesOvertakeOnlyUnplannedDecisions) {
+  const cudnn::Functions functions = test::NullFunctions();
+  Session session;
+  session.Open(nullptr, 0, nullptr);
+  CallKey planned;
+  planned.algorithm = 1;
+  Decision* const plan = session.Keep(planned, DecisionWithPlan(functions));
+  Decision* const as_asked = session.Keep({}, std::make_unique<Decision>());
+  EXPECT_EQ(session.Find(planned, 0), plan);
+  EXPECT_EQ(session.Find({}, 0), as_asked);
+  EXPECT_EQ(session.Find(planned, 1), plan);
+  EXPECT_EQ(session.Find({}, 1), nullptr);
+}
+
+TEST(Session, AReplacedDecisionStaysValid) {
+  Session session;
+  Decision* const first = session.Keep({}, std::make_unique<Decision>());
+  Decision* const second = session.Keep({}, std::make_unique<Decision>());
+  EXPECT_EQ(session.Find({}, 0), second);
+  first->barred = true;  // a call on another thread may still hold it
+  EXPECT_FALSE(second->barred);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
