@@ -52,7 +52,7 @@ Session* SessionTable::Find(cudnnHandle_t handle) const {
 }
 
 Session* SessionTable::TakeSession() {
-  if (spare_.empty()) return new Session;
+  if (spare_.empty()) return sessions_.emplace_back(std::make_unique<Session>()).get();
   Session* const session = spare_.back();
   spare_.pop_back();
   return session;

@@ -21,9 +21,9 @@
 namespace ucudnn::interposer {
 
 // What decides how a call runs. `flavour` tells a plain convolution from one with bias and
-// activation, and that from one with an identity activation, which cuDNN serves with one algorithm
-// only.
-enum class Flavour : int32_t { kPlain, kActivation, kIdentity };
+// activation, and both from calls that only the algorithm they name may serve: cuDNN has one
+// algorithm for an identity activation, and other engines may need better aligned pointers.
+enum class Flavour : int32_t { kPlain, kActivation, kOneAlgorithm };
 
 struct CallKey {
   ConvolutionProblem problem;
@@ -75,7 +75,7 @@ class Session {
   std::vector<std::unique_ptr<Decision>> replaced_;
 };
 
-// Sessions by handle. Find is wait-free; sessions are reused, never freed.
+// Sessions by handle. Find is wait-free; sessions are reused and live as long as the table.
 class SessionTable {
  public:
   Session* Find(cudnnHandle_t handle) const;
@@ -105,6 +105,7 @@ class SessionTable {
 
   std::array<Slot, kSlots> slots_;
   std::mutex mutex_;  // of all that follows and of changes to the slots
+  std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<Session*> spare_;
 };
 
