@@ -7,6 +7,7 @@
 #include "api/process.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "cudnn/descriptors.h"
 
 // The entry points: cuDNN's signatures, turned into LegacyCall and Descriptors. What happens is
 // decided in src/interposer; here only the edge is kept: no exception leaves, and a call that could
@@ -232,6 +233,10 @@ struct FindExHook<Order, genuine,
                                   results, workspace, workspace_bytes);
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
+    // What runs on these pointers only the genuine library can tell.
+    const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
+                         cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
+    if (!aligned) return forward();
     return Guarded(
         [&] {
           const auto answer =

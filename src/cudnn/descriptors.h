@@ -2,6 +2,8 @@
 // are.
 #pragma once
 
+#include <cstdint>
+
 #include "base/status.h"
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
@@ -12,6 +14,11 @@ namespace ucudnn::cudnn {
 // cuDNN's own promise to its legacy engines: device pointers as cudaMalloc returns them, at the
 // least aligned for 16-byte loads.
 constexpr int kLegacyAlignment = 16;
+
+// Whether any legacy engine may be given `pointer`.
+inline bool IsAligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kLegacyAlignment == 0;
+}
 
 // Reads what `descriptors` describe. Null on success; else why ucudnn leaves such a call alone
 // (static text). Runs at every call: no allocation.

@@ -41,7 +41,11 @@ std::string Pieces(const Configuration& plan) {
 }  // namespace
 
 std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call) const {
-  if (call.bias == nullptr) return Flavour::kPlain;
+  const bool aligned = cudnn::IsAligned(call.x) && cudnn::IsAligned(call.w) &&
+                       cudnn::IsAligned(call.y) && cudnn::IsAligned(call.workspace) &&
+                       (call.bias == nullptr || cudnn::IsAligned(call.bias->z));
+  const Flavour plain = aligned ? Flavour::kPlain : Flavour::kOneAlgorithm;
+  if (call.bias == nullptr) return plain;
   // Pieces of z are described by pieces of y.
   if (!cudnn::SameTensor(functions_, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
@@ -53,7 +57,10 @@ std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call) cons
       CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  return mode == CUDNN_ACTIVATION_IDENTITY ? Flavour::kIdentity : Flavour::kActivation;
+  if (mode == CUDNN_ACTIVATION_IDENTITY || plain == Flavour::kOneAlgorithm) {
+    return Flavour::kOneAlgorithm;
+  }
+  return Flavour::kActivation;
 }
 
 std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, const Kernel& kernel,
@@ -66,9 +73,14 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
                             call.algorithm, &need) == CUDNN_STATUS_SUCCESS;
   record.workspace_bytes = known_need ? need : key.workspace_bytes;
   record.plan = {{{{engine, problem.n, 0, record.workspace_bytes, false}, 1}}};
+  if (!known_need) {
+    // Others must not hide the error that the genuine library has for this algorithm.
+    record.reason = "the algorithm does not serve this kernel: runs as the caller asked";
+    return std::nullopt;
+  }
 
   std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, Measured(kernel));
-  if (key.flavour == Flavour::kIdentity) {
+  if (key.flavour == Flavour::kOneAlgorithm) {
     std::erase_if(candidates, [&](const Candidate& other) { return other.micro.engine != engine; });
   }
   if (candidates.empty()) {
@@ -84,8 +96,8 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   request.deterministic |= own == nullptr || own->micro.deterministic;
   request.chosen = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
   std::optional<Promise> promise = planning::MakePromise(candidates, request);
-  const bool own_serves = known_need && need <= limit && own != nullptr &&
-                          (own->micro.deterministic || !options_.deterministic);
+  const bool own_serves =
+      need <= limit && own != nullptr && (own->micro.deterministic || !options_.deterministic);
   if (promise && own_serves) {
     const bool faster = promise->plan.TimeMs() < (1 - planning::kHysteresis) * own->micro.time_ms;
     if (!faster) {
@@ -93,9 +105,9 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
       return std::nullopt;
     }
   }
-  if (!promise && key.flavour == Flavour::kIdentity && problem.n > 1 && request.may_divide) {
-    // cuDNN serves an identity activation with this algorithm only, so when it does not fit
-    // undivided there is nothing to fall back to: pieces, or the genuine error.
+  if (!promise && key.flavour == Flavour::kOneAlgorithm && problem.n > 1 && request.may_divide) {
+    // When the one algorithm does not fit undivided there is nothing to fall back to: pieces, or
+    // the genuine error.
     std::vector<MicroConfiguration> usable;
     for (const Candidate& candidate : candidates) usable.push_back(candidate.micro);
     if (std::optional<Configuration> plan = planning::OptimizeWorkspaceReuse(
@@ -108,7 +120,7 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   if (!promise) {
     record.reason = "no engine as exact and deterministic fits " + FormatByteSize(limit) +
                     ": runs as the caller asked";
-    if (known_need && need <= key.workspace_bytes && need > limit) {
+    if (need <= key.workspace_bytes && need > limit) {
       Fallback(problem, "cannot be brought under the workspace limit of " + FormatByteSize(limit));
     }
     return std::nullopt;
@@ -135,7 +147,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     record.workspace_bytes = key.workspace_bytes;
     record.reason = "observed: runs as the caller asked";
   } else {
-    if (key.flavour != Flavour::kIdentity) {
+    if (key.flavour != Flavour::kOneAlgorithm) {
       promise = promises_.Find({kernel.session->platform(), call.algorithm, problem},
                                key.workspace_bytes);
     }

@@ -38,6 +38,13 @@ bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
   return a.algorithm == b.algorithm && a.math == b.math;
 }
 
+Promise UndividedPromise(const AlgorithmPerformance& performance, int n) {
+  const MicroConfiguration micro{cudnn::LegacyEngineName({performance.algorithm, std::nullopt}), n,
+                                 performance.time_ms, performance.workspace_bytes,
+                                 performance.determinism == CUDNN_DETERMINISTIC};
+  return {micro, micro.workspace_bytes, {{{micro, 1}}}, micro, micro};
+}
+
 // Every undivided engine of the group within the request, and the promises that beat them: the
 // fastest, and the fastest deterministic one for callers who pick by determinism.
 void CollectOffers(const cudnn::MathGroup& group, const planning::PromiseRequest& request,
@@ -121,11 +128,14 @@ Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel,
     });
     if (listed) continue;
     answer.push_back(offer.performance);
-    if (!offer.promise) continue;
     ConvolutionProblem problem = kernel.problem;
     problem.math = static_cast<MathType>(offer.performance.math);
-    promises_.Add({kernel.session->platform(), offer.performance.algorithm, problem},
-                  std::move(*offer.promise));
+    const PromiseKey key{kernel.session->platform(), offer.performance.algorithm, problem};
+    // An undivided answer needs a promise only where an earlier, smaller one would take its place.
+    if (!offer.promise && promises_.LastReported(key)) {
+      offer.promise = UndividedPromise(offer.performance, problem.n);
+    }
+    if (offer.promise) promises_.Add(key, std::move(*offer.promise));
   }
   return answer;
 }

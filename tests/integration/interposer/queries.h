@@ -1,0 +1,26 @@
+// cuDNN's nine ways to ask for algorithms, the same for every operation.
+#pragma once
+
+#include <vector>
+
+#include "convolution.h"
+
+namespace ucudnn::test {
+
+enum class Question { kGet, kFind, kFindEx };
+constexpr Question kQuestions[] = {Question::kGet, Question::kFind, Question::kFindEx};
+
+struct Answer {
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  std::vector<cudnn::AlgorithmPerformance> algorithms;
+};
+
+// Asks `library` on `convolution`'s handle for at most `requested` algorithms; `workspace` is for
+// kFindEx.
+Answer Ask(const cudnn::Functions& library, Question question, Convolution& convolution,
+           int requested, void* workspace = nullptr, size_t workspace_bytes = 0);
+
+// cudnnGetConvolution*WorkspaceSize of the drop-in; none when it refuses.
+std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
+
+}  // namespace ucudnn::test
