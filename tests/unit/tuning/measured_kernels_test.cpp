@@ -1,0 +1,286 @@
+#include "tuning/measured_kernels.h"
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "memory_store.h"
+#include "shim/host/hostgpu.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using test::MemoryStore;
+using Rows = std::vector<MicroConfiguration>;
+
+cudnn::Functions StandIn() {
+  cudnn::Functions functions;
+#define STAND_IN_MEMBER(name) functions.name = &::name;
+  UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
+#undef STAND_IN_MEMBER
+  return functions;
+}
+
+ConvolutionProblem Problem(int n = 8) {
+  ConvolutionProblem problem;
+  problem.n = n;
+  problem.c = 16;
+  problem.k = 16;
+  problem.x = {1, 12, 12};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  problem.alignment = 16;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+std::set<std::string> EnginesAt(const Rows& rows, int size) {
+  std::set<std::string> engines;
+  for (const MicroConfiguration& row : rows) {
+    if (row.micro_batch == size) engines.insert(row.engine);
+  }
+  return engines;
+}
+
+std::set<int> SizesOf(const Rows& rows) {
+  std::set<int> sizes;
+  for (const MicroConfiguration& row : rows) sizes.insert(row.micro_batch);
+  return sizes;
+}
+
+class MeasuredKernelsTest : public ::testing::Test {
+ protected:
+  MeasuredKernelsTest() {
+    CUdevice device;
+    CUcontext context;
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    const auto platform = DescribePlatform(*cuda::GetDriver(), functions_);
+    EXPECT_TRUE(platform.ok()) << platform.message();
+    device_ = {cuda::GetDriver(), &functions_, context, *platform};
+  }
+  ~MeasuredKernelsTest() override {
+    for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
+      hostgpuInjectFault(site, 0);
+    }
+  }
+
+  Result<Rows> Get(MeasuredKernels& kernels, const ConvolutionProblem& problem = Problem(),
+                   bool may_measure = true) const {
+    return kernels.Get(device_, problem, BatchSizePolicy::kPowerOfTwo, may_measure);
+  }
+
+  const cudnn::Functions functions_ = StandIn();
+  Device device_;
+  MemoryStore store_;
+};
+
+TEST_F(MeasuredKernelsTest, EverySizeOfThePolicyIsMeasured) {
+  MeasuredKernels kernels(nullptr);
+  const Result<Rows> rows = Get(kernels);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+  EXPECT_EQ(kernels.measured(), static_cast<long>(rows->size()));
+  EXPECT_GE(EnginesAt(*rows, 8).size(), 2u);
+  for (const MicroConfiguration& row : *rows) EXPECT_GT(row.time_ms, 0) << row.engine;
+}
+
+TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
+  MeasuredKernels kernels(&store_);
+  const Result<Rows> first = Get(kernels);
+  ASSERT_TRUE(first.ok()) << first.message();
+  const long measured = kernels.measured();
+  const Result<Rows> second = Get(kernels);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(*second, *first);
+  EXPECT_EQ(kernels.measured(), measured);
+  // Another batch of the same kernel lacks its own size alone.
+  const Result<Rows> larger = Get(kernels, Problem(16));
+  ASSERT_TRUE(larger.ok());
+  EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(*larger, 16).size()));
+}
+
+TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
+  MeasuredKernels cold(&store_);
+  const Result<Rows> measured = Get(cold);
+  ASSERT_TRUE(measured.ok());
+  MeasuredKernels warm(&store_);
+  const Result<Rows> read = Get(warm);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(warm.measured(), 0);
+  EXPECT_EQ(*read, *measured);
+}
+
+// Another process measures while this one does: its rows are there only after the first write.
+class RacedStore : public MemoryStore {
+ public:
+  Result<std::vector<planning::Measurement>> Read(const ConvolutionProblem& problem,
+                                                  const planning::Platform& platform) override {
+    if (writes < 2) return std::vector<planning::Measurement>();
+    return MemoryStore::Read(problem, platform);
+  }
+};
+
+TEST_F(MeasuredKernelsTest, TheFirstWriterWins) {
+  RacedStore store;
+  ASSERT_TRUE(
+      store.Write(Problem(), device_.platform, {{{"legacy:0", 8, 1234, 0, true}, 5, false}}).ok());
+  MeasuredKernels kernels(&store);
+  const Result<Rows> rows = Get(kernels);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  int found = 0;
+  for (const MicroConfiguration& row : *rows) {
+    if (row.engine != "legacy:0" || row.micro_batch != 8) continue;
+    EXPECT_EQ(row.time_ms, 1234);
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST_F(MeasuredKernelsTest, AFailingStoreCostsOnlyWhatItWouldHaveKept) {
+  store_.read_fails = true;
+  MeasuredKernels unreadable(&store_);
+  EXPECT_TRUE(Get(unreadable).ok());
+  EXPECT_GT(unreadable.measured(), 0);
+
+  MemoryStore full;
+  full.write_fails = true;
+  MeasuredKernels unwritable(&full);
+  const Result<Rows> rows = Get(unwritable);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+  const long measured = unwritable.measured();
+  EXPECT_TRUE(Get(unwritable).ok());
+  EXPECT_EQ(unwritable.measured(), measured);
+}
+
+TEST_F(MeasuredKernelsTest, MayNotMeasureMeansWhatIsKnown) {
+  MeasuredKernels kernels(&store_);
+  EXPECT_FALSE(Get(kernels, Problem(), false).ok());
+  EXPECT_EQ(kernels.measured(), 0);
+  ASSERT_TRUE(
+      store_.Write(Problem(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}).ok());
+  MeasuredKernels informed(&store_);
+  const Result<Rows> rows = Get(informed, Problem(), false);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(rows->size(), 1u);
+  EXPECT_EQ(informed.measured(), 0);
+}
+
+TEST_F(MeasuredKernelsTest, AllMemoryIsGivenBack) {
+  const size_t before = FreeBytes();
+  MeasuredKernels kernels(nullptr);
+  ASSERT_TRUE(Get(kernels).ok());
+  EXPECT_EQ(FreeBytes(), before);
+}
+
+TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
+  const ConvolutionProblem problem = Problem(64);
+  MeasuredKernels roomy(nullptr);
+  const Result<Rows> all = Get(roomy, problem);
+  ASSERT_TRUE(all.ok()) << all.message();
+  size_t largest = 0;
+  for (const MicroConfiguration& row : *all) largest = std::max(largest, row.workspace_bytes);
+  ASSERT_GT(largest, size_t{1} << 20);
+  // Room for the operands (2 x 590 KB and little), not for the largest workspace.
+  CUdeviceptr occupied;
+  ASSERT_EQ(cuMemAlloc(&occupied, FreeBytes() - largest), CUDA_SUCCESS);
+  const size_t before = FreeBytes();
+  MeasuredKernels narrow(nullptr);
+  const Result<Rows> some = Get(narrow, problem);
+  EXPECT_EQ(FreeBytes(), before);
+  EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
+  ASSERT_TRUE(some.ok()) << some.message();
+  EXPECT_LT(EnginesAt(*some, 64).size(), EnginesAt(*all, 64).size());
+  EXPECT_GE(EnginesAt(*some, 64).size(), 1u);
+}
+
+TEST_F(MeasuredKernelsTest, AnyFaultIsAnErrorOrAnEngineLess) {
+  const size_t before = FreeBytes();
+  for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
+    for (const long k : {1, 2, 3, 4}) {
+      SCOPED_TRACE(std::string(site) + ":" + std::to_string(k));
+      hostgpuInjectFault(site, k);
+      MeasuredKernels kernels(nullptr);
+      const Result<Rows> rows = Get(kernels);
+      if (rows.ok()) {
+        EXPECT_GE(EnginesAt(*rows, 8).size(), 1u);
+      } else {
+        EXPECT_FALSE(rows.message().empty());
+      }
+      hostgpuInjectFault(site, 0);
+      EXPECT_EQ(FreeBytes(), before);
+    }
+  }
+}
+
+std::set<cudaStream_t>& StreamsSet() {
+  static std::set<cudaStream_t> streams;
+  return streams;
+}
+
+TEST_F(MeasuredKernelsTest, RunsOnAStreamOfItsOwnAndKeepsTheContext) {
+  CUstream callers;
+  ASSERT_EQ(cuStreamCreate(&callers, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  cudnn::Functions functions = StandIn();
+  functions.cudnnSetStream = [](cudnnHandle_t handle, cudaStream_t stream) {
+    StreamsSet().insert(stream);
+    return ::cudnnSetStream(handle, stream);
+  };
+  Device device = device_;
+  device.functions = &functions;
+  MeasuredKernels kernels(nullptr);
+  EXPECT_TRUE(kernels.Get(device, Problem(2), BatchSizePolicy::kPowerOfTwo, true).ok());
+  EXPECT_EQ(StreamsSet().size(), 1u);
+  for (CUstream shared : {callers, CUstream{}, CU_STREAM_LEGACY}) {
+    EXPECT_FALSE(StreamsSet().contains(shared));
+  }
+  CUcontext current = nullptr;
+  EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, device_.context);
+  EXPECT_EQ(cuStreamQuery(callers), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(callers), CUDA_SUCCESS);
+}
+
+TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
+  MeasuredKernels kernels(&store_);
+  std::array<Rows, 2> found;
+  std::vector<std::thread> threads;
+  for (Rows& rows : found) {
+    // Threads that never had a context: measuring brings its own.
+    threads.emplace_back([&] {
+      Result<Rows> result = Get(kernels);
+      ASSERT_TRUE(result.ok()) << result.message();
+      rows = std::move(*result);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(found[0], found[1]);
+  EXPECT_EQ(kernels.measured(), static_cast<long>(found[0].size()));
+}
+
+TEST_F(MeasuredKernelsTest, SixteenBitFilterGradientsStayWhole) {
+  ConvolutionProblem problem = Problem();
+  problem.operation = Operation::kBackwardFilter;
+  problem.type = DataType::kHalf;
+  MeasuredKernels kernels(nullptr);
+  const Result<Rows> rows = Get(kernels, problem);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(SizesOf(*rows), (std::set{8}));
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning
