@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -80,13 +81,39 @@ def python_environment(**variables):
     return {k: v for k, v in os.environ.items() if not k.startswith(foreign)} | variables
 
 
+class Failed(AssertionError):
+    """A program did not end well; says how and shows the end of what it printed."""
+
+
+class TimedOut(Failed):
+    pass
+
+
+def call(words, environment, timeout=300):
+    """Exit code, stdout and stderr. A program that takes too long is ended with all it started."""
+    with subprocess.Popen([str(w) for w in words], env=environment, text=True, start_new_session=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TimedOut(f"{described(words)}: not done after {timeout:.0f} s") from None
+            raise
+    return process.returncode, output, errors
+
+
 def run(words, environment, timeout=300):
-    """stdout; an error that shows the end of stderr when the program fails."""
-    result = subprocess.run([str(w) for w in words], env=environment, capture_output=True, text=True, timeout=timeout)
-    if result.returncode != 0:
-        what = " ".join(pathlib.Path(str(w)).name for w in words)
-        raise AssertionError(f"{what}: exit code {result.returncode}\n{result.stdout[-500:]}\n{result.stderr[-2000:]}")
-    return result.stdout
+    """stdout of a program that must succeed."""
+    code, output, errors = call(words, environment, timeout)
+    if code != 0:
+        raise Failed(f"{described(words)}: exit code {code}\n{output[-500:]}\n{errors[-2000:]}")
+    return output
+
+
+def described(words):
+    return " ".join(str(word).rsplit("/", 1)[-1] for word in words)
 
 
 def under_ucudnn(options, program, environment, timeout=300):
