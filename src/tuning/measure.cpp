@@ -165,9 +165,9 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
   return platform;
 }
 
-Status MeasureEngines(const Device& device, const ConvolutionProblem& problem,
-                      const std::vector<int>& sizes, const OnMeasured& on_measured) {
-  if (sizes.empty()) return Status::Ok();
+Result<std::vector<Measurement>> MeasureEngines(const Device& device,
+                                                const ConvolutionProblem& problem,
+                                                const std::vector<int>& sizes) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   TuningHandle handle(*device.driver, *device.functions);
@@ -176,22 +176,21 @@ Status MeasureEngines(const Device& device, const ConvolutionProblem& problem,
   ConvolutionProblem part = problem;
   part.n = *std::max_element(sizes.begin(), sizes.end());
   UCUDNN_RETURN_IF_ERROR(measurer.Allocate(part));
-  bool any = false;
-  Status last = Status::Ok();
+  std::vector<Measurement> measurements;
+  Status last = Status::Error("no engine runs " + Describe(problem));
   for (const int size : sizes) {
     part.n = size;
-    const Result<std::vector<Measurement>> measurements = measurer.MeasureAll(part);
-    if (!measurements.ok()) {
-      last = measurements.status();
-    } else if (!measurements->empty()) {
-      any = true;
-      on_measured(size, *measurements);
+    const Result<std::vector<Measurement>> of_size = measurer.MeasureAll(part);
+    if (!of_size.ok()) {
+      last = of_size.status();
+      continue;
     }
+    measurements.insert(measurements.end(), of_size->begin(), of_size->end());
   }
   // Nothing of ours may still run when the memory goes.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
-  if (any) return Status::Ok();
-  return last.ok() ? Status::Error("no engine runs " + Describe(problem)) : last;
+  if (measurements.empty()) return last;
+  return measurements;
 }
 
 }  // namespace ucudnn::tuning

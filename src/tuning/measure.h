@@ -2,7 +2,6 @@
 // returning. The caller's buffers are neither read nor written.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "base/status.h"
@@ -25,12 +24,10 @@ struct Device {
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
 
-// Called with all measurements of one micro-batch as soon as they are complete.
-using OnMeasured = std::function<void(int micro_batch, const std::vector<planning::Measurement>&)>;
-
 // Measures every engine of `problem` at each of `sizes` images: the median of repeated runs. An
 // engine that fails or finds no memory is left out. An error when nothing could be measured at all.
-Status MeasureEngines(const Device& device, const ConvolutionProblem& problem,
-                      const std::vector<int>& sizes, const OnMeasured& on_measured);
+Result<std::vector<planning::Measurement>> MeasureEngines(const Device& device,
+                                                          const ConvolutionProblem& problem,
+                                                          const std::vector<int>& sizes);
 
 }  // namespace ucudnn::tuning

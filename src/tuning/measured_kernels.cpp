@@ -34,32 +34,27 @@ void MeasuredKernels::Load(const Family& family, Measurements& known) {
 Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& problem,
                                 const std::vector<int>& sizes, Measurements& known) {
   Log(LogLevel::kInfo, "measuring " + Describe(problem));
-  bool written = false;
-  Measurements fresh;
-  const Status status = MeasureEngines(
-      device, problem, sizes, [&](int, const std::vector<planning::Measurement>& measurements) {
-        measured_ += static_cast<long>(measurements.size());
-        fresh.insert(fresh.end(), measurements.begin(), measurements.end());
-        if (store_ == nullptr) return;
-        const Status stored = store_->Write(problem, device.platform, measurements);
-        if (stored.ok()) {
-          written = true;
-        } else {
-          WarnOnce("store write", "measurements cannot be stored: " + stored.message());
-        }
-      });
+  UCUDNN_ASSIGN_OR_RETURN(const Measurements fresh, MeasureEngines(device, problem, sizes));
+  measured_ += static_cast<long>(fresh.size());
   // Another process may have measured the same meanwhile. The first to write wins, so that
   // processes which share a store plan from the same numbers.
   Measurements stored;
-  if (written) Load({KernelFamily(problem), device.platform}, stored);
-  for (const Measurements* rows : {&stored, &fresh}) {
+  if (store_ != nullptr) {
+    const Status written = store_->Write(problem, device.platform, fresh);
+    if (written.ok()) {
+      Load({KernelFamily(problem), device.platform}, stored);
+    } else {
+      WarnOnce("store write", "measurements cannot be stored: " + written.message());
+    }
+  }
+  for (const Measurements* rows : {static_cast<const Measurements*>(&stored), &fresh}) {
     for (const int size : sizes) {
       if (HasSize(known, size)) continue;
       std::copy_if(rows->begin(), rows->end(), std::back_inserter(known),
                    [&](const planning::Measurement& row) { return row.micro.micro_batch == size; });
     }
   }
-  return status;
+  return Status::Ok();
 }
 
 Result<std::vector<MicroConfiguration>> MeasuredKernels::Get(const Device& device,
