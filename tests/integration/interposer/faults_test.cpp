@@ -1,0 +1,251 @@
+// A step that meets a fault: at every device resource, query and convolution, while measuring and
+// while pieces run, and at allocations of host memory inside libucudnn. The result stays right, or
+// the caller gets the genuine error; nothing is left on the device.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+#include <set>
+
+#include "cases.h"
+#include "layer.h"
+#include "libraries.h"
+#include "primed_store.h"
+#include "queries.h"
+#include "report_file.h"
+#include "shim/host/hostgpu.h"
+#include "suites.h"
+
+namespace {
+
+// --- Failing allocations of libucudnn's ----------------------------------------------------------
+std::atomic<bool> counting = false;
+std::atomic<long> allocations = 0, failing = 0;
+uintptr_t text_begin = 0, text_end = 0;
+
+void FindLibraryText() {
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void*) {
+        if (std::strstr(info->dlpi_name, "libucudnn.so") == nullptr) return 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& header = info->dlpi_phdr[i];
+          if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+          text_begin = info->dlpi_addr + header.p_vaddr;
+          text_end = text_begin + header.p_memsz;
+        }
+        return 1;
+      },
+      nullptr);
+}
+
+bool Fails(void* caller) {
+  if (!counting) return false;
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  return address >= text_begin && address < text_end && ++allocations == failing;
+}
+
+}  // namespace
+
+// A sanitizer brings its own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define INTERPOSES_MALLOC 1
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_realloc(void*, size_t);
+__attribute__((visibility("default"))) void* malloc(size_t bytes) {
+  return Fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
+}
+__attribute__((visibility("default"))) void* realloc(void* old, size_t bytes) {
+  return Fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(old, bytes);
+}
+}
+#endif
+
+namespace ucudnn::test {
+namespace {
+
+constexpr int kImages = 4;
+
+// A kernel that no earlier one equals: nothing is known of it yet.
+ConvolutionProblem FreshProblem(Operation operation) {
+  static int next = 0;
+  ConvolutionProblem problem;
+  problem.operation = operation;
+  problem.n = kImages;
+  problem.c = 4;
+  problem.k = 4;
+  problem.x = {1, 4 + next / 40, 4 + 4 * (next % 40)};
+  ++next;
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  SetPackedStrides(problem);
+  return AsRead(problem);
+}
+
+size_t FreeMemory() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  return free;
+}
+
+class Faults : public testing::Test {
+ protected:
+  // The first call of the process finds the driver, the platform and the store.
+  static void SetUpTestSuite() {
+    Convolution convolution(FreshProblem(Operation::kForward));
+    convolution.Run(DropIn(), 0, nullptr, 0);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+
+  // Asks and runs with the k-th occurrence at `site` failing; false when there was none so late.
+  static bool StepWithFault(Operation operation, const char* site, long kth) {
+    SCOPED_TRACE(std::string(OperationName(operation)) + " " + site + " " + std::to_string(kth));
+    Convolution convolution(FreshProblem(operation));
+    std::mt19937 random(15);
+    convolution.FillIntegers(random);
+    const Bytes expected = convolution.Expected();
+    const size_t lent = 1 << 14;
+    const GuardedMemory workspace(lent);
+    const size_t before = FreeMemory();
+    hostgpuInjectFault(site, kth);
+    const Answer answer = Ask(DropIn(), Question::kFindEx, convolution, 1, workspace.data(), lent);
+    const long asked = hostgpuFaultCount(site);
+    EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+    if (answer.algorithms.empty()) return false;
+    const auto& told = answer.algorithms[0];
+    EXPECT_LE(told.workspace_bytes, lent);
+    const cudnnStatus_t status =
+        convolution.Run(DropIn(), told.algorithm, workspace.data(), told.workspace_bytes);
+    const long counted = hostgpuFaultCount(site);
+    hostgpuInjectFault(site, 0);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      // Only where the caller's own call was the one that failed.
+      EXPECT_STREQ(site, "convolution");
+      EXPECT_EQ(kth, asked + 1);
+      EXPECT_EQ(counted, kth);
+      convolution.TakeOutput();
+    } else {
+      EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    }
+    EXPECT_TRUE(convolution.NothingElseWasWritten());
+    EXPECT_TRUE(workspace.GuardsAreIntact());
+    EXPECT_EQ(FreeMemory(), before);
+    return counted >= kth;
+  }
+};
+
+class WhileMeasuring : public Faults {};
+
+TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
+  for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"})
+    for (const Operation operation : kOperations) {
+      // Repeated runs are all alike: after the first, some.
+      for (long kth = 1; StepWithFault(operation, site, kth) && !HasFailure();) {
+        kth += kth < 12 ? 1 : kth < 100 ? 17 : 151;
+      }
+    }
+  const nlohmann::json report = ReadReport();
+  ASSERT_FALSE(report.is_null());
+  EXPECT_FALSE(report["fallbacks"].empty());
+  const std::vector<std::string> lines = LogLines();
+  EXPECT_FALSE(lines.empty());
+  // One line per cause: what follows the kernel in a line.
+  std::set<std::string> causes;
+  for (const std::string& line : lines) {
+    EXPECT_TRUE(causes.insert(line.substr(line.rfind("nchw"))).second) << line;
+  }
+}
+
+class WhilePiecesRun : public Faults {};
+
+TEST_F(WhilePiecesRun, EveryPieceMayFail) {
+  std::vector<ConvolutionProblem> problems;
+  PrimedStore store;
+  for (const Operation operation : kOperations)
+    for (int i = 0; i < 2 * kImages; ++i) {
+      problems.push_back(FreshProblem(operation));
+      store.Add(problems.back(), {1, kImages}, DividedInto(1, kImages));
+    }
+  store.Write();
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const long kth = static_cast<long>(i) % kImages + 1;
+    const Scales scales{1, i % (2 * kImages) < kImages ? 0.0 : 1.0};
+    SCOPED_TRACE(std::string(OperationName(problems[i].operation)) + " piece " +
+                 std::to_string(kth) + " beta " + std::to_string(scales.beta));
+    Convolution convolution(problems[i]);
+    std::mt19937 random(16);
+    convolution.FillIntegers(random);
+    const Bytes expected = convolution.Expected(scales);
+    hostgpuInjectFault("convolution", kth);
+    const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0, scales);
+    hostgpuInjectFault("convolution", 0);
+    if (scales.beta != 0 && kth > 1) {
+      // A second run would add twice.
+      EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
+      convolution.TakeOutput();
+    } else {
+      EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
+      EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    }
+    // From now on in one piece, and right.
+    EXPECT_EQ(convolution.Run(DropIn(), 0, nullptr, 0, scales), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(ConvolutionsRun(), 1);
+    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    EXPECT_TRUE(convolution.NothingElseWasWritten());
+  }
+  EXPECT_EQ(LogLines().size(), 1u);
+}
+
+class HostMemory : public Faults {};
+
+TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
+#ifndef INTERPOSES_MALLOC
+  GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+#endif
+  constexpr int kLast = 400;
+  std::vector<ConvolutionProblem> problems;
+  PrimedStore store;
+  for (int i = 0; i < kLast; ++i) {
+    problems.push_back(FreshProblem(kOperations[i % 3]));
+    store.Add(problems.back(), {1, kImages}, DividedInto(1, kImages));
+  }
+  store.Write();
+  FindLibraryText();
+  ASSERT_NE(text_begin, 0u);
+  long injected = 0, divided = 0;
+  for (int i = 0; i < kLast; ++i) {
+    SCOPED_TRACE("allocation " + std::to_string(i / 3 + 1));
+    Convolution convolution(problems[i]);
+    std::mt19937 random(17);
+    convolution.FillIntegers(random);
+    const Bytes expected = convolution.Expected();
+    ConvolutionsRun();
+    allocations = 0;
+    failing = i / 3 + 1;
+    counting = true;
+    const Answer answer = Ask(DropIn(), Question::kFindEx, convolution, 1);
+    const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0);
+    counting = false;
+    injected += allocations >= failing;
+    EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
+    divided += ConvolutionsRun() > 1;
+    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    EXPECT_TRUE(convolution.NothingElseWasWritten());
+  }
+  EXPECT_GT(injected, 30);
+  EXPECT_GT(divided, 0);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"WhileMeasuring", {{"UCUDNN_DATABASE", "none"}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
+       {"WhilePiecesRun", {{"UCUDNN_TUNE", "off"}}},
+       {"HostMemory", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}}});
+}

@@ -1,0 +1,111 @@
+// Threads and processes that share what was measured.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "layer.h"
+#include "libraries.h"
+#include "queries.h"
+#include "report_file.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+constexpr size_t kLent = 1 << 17;
+
+// Asks and runs `operation` of the layer with `n` images `rounds` times.
+void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
+  Convolution convolution(LayerProblem(operation, n));
+  std::mt19937 random(18);
+  convolution.FillIntegers(random);
+  const Bytes expected = convolution.Expected();
+  EXPECT_EQ(cudnnSetStream(convolution.handle(), stream), CUDNN_STATUS_SUCCESS);
+  const GuardedMemory workspace(kLent);
+  const Answer answer =
+      Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), kLent);
+  ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+  // Of the algorithms that sum whole numbers exactly, the best.
+  for (const auto& told : answer.algorithms) {
+    if (told.status != CUDNN_STATUS_SUCCESS || told.algorithm > 2) continue;
+    for (int i = 0; i < rounds; ++i) {
+      EXPECT_EQ(convolution.Run(DropIn(), told.algorithm, workspace.data(), told.workspace_bytes),
+                CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    }
+    break;
+  }
+  EXPECT_TRUE(convolution.NothingElseWasWritten());
+  EXPECT_TRUE(workspace.GuardsAreIntact());
+}
+
+class Threads : public testing::Test {};
+
+TEST_F(Threads, FourWithOwnHandlesAndStreamsOnTheSameAndOnOtherLayers) {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([thread] {
+      cudaStream_t stream = nullptr;
+      EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      for (const Operation operation : kOperations) {
+        AskAndRun(operation, 8, stream, 5);
+        AskAndRun(operation, 4 + thread, stream, 3);
+      }
+      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const nlohmann::json report = ReadReport();
+  EXPECT_TRUE(report["fallbacks"].empty()) << report["fallbacks"].dump(2);
+}
+
+class Store : public testing::Test {
+ protected:
+  static nlohmann::json Report(const std::string& name) {
+    return ReadReport(Folder() + "/" + name);
+  }
+  static nlohmann::json Plans(const nlohmann::json& report) {
+    nlohmann::json plans;
+    for (const auto& kernel : report["kernels"]) {
+      plans.push_back({kernel["op"], kernel["plan"], kernel["limit_bytes"]});
+    }
+    return plans;
+  }
+};
+
+TEST_F(Store, Step) {
+  for (const Operation operation : kOperations) AskAndRun(operation, 8, nullptr, 1);
+}
+
+TEST_F(Store, ColdRunMeasuresAndWarmRunsPlanTheSameFromWhatItStored) {
+  const std::string path = Folder() + "/cold.db";
+  for (const char* name : {"cold.json", "warm.json", "again.json"}) {
+    ASSERT_TRUE(TestProcess("Store.Step", name, {{"UCUDNN_DATABASE", path}}).Passed());
+  }
+  EXPECT_GT(Report("cold.json")["measured"], 0);
+  for (const char* name : {"warm.json", "again.json"}) {
+    EXPECT_EQ(Report(name)["measured"], 0);
+    EXPECT_EQ(Plans(Report(name)), Plans(Report("cold.json")));
+  }
+}
+
+TEST_F(Store, ProcessesThatMeasureAtOncePlanFromTheSameRows) {
+  const std::string path = Folder() + "/shared.db";
+  TestProcess one("Store.Step", "one.json", {{"UCUDNN_DATABASE", path}});
+  TestProcess two("Store.Step", "two.json", {{"UCUDNN_DATABASE", path}});
+  EXPECT_TRUE(one.Passed());
+  EXPECT_TRUE(two.Passed());
+  ASSERT_TRUE(TestProcess("Store.Step", "later.json", {{"UCUDNN_DATABASE", path}}).Passed());
+  EXPECT_EQ(Report("later.json")["measured"], 0);
+  EXPECT_EQ(Plans(Report("one.json")), Plans(Report("later.json")));
+  EXPECT_EQ(Plans(Report("two.json")), Plans(Report("later.json")));
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  return ucudnn::test::RunSuites(argc, argv, {{"Threads", {}}, {"Store", {}}});
+}
