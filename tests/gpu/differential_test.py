@@ -60,7 +60,7 @@ class Differential(unittest.TestCase):
         self.assertEqual(self.expected.keys(), got.keys())
         for case, expected in self.expected.items():
             with self.subTest(case=case):
-                self.assertEqual(expected and expected[0], got[case] and got[case][0])
+                self.assertEqual(expected and expected[0], got[case] and got[case][0], (expected, got[case]))
                 self.assertLess(got[case][1] if got[case] else 0, 0.25)
 
     def test_cases_are_supported_and_whole(self):
@@ -74,7 +74,10 @@ class Differential(unittest.TestCase):
 
     def test_pieces_of_every_engine_give_equal_results(self):
         divided_by_engine = {}
-        for engine in sorted({row["engine"] for row in self.rows}):
+        # Sums of 16-bit partial gradients would be rounded once more than undivided ones.
+        whole = lambda op, problem: op == "backward_filter" and problem["dtype"] in SIXTEEN_BIT
+        smaller = [row for row in self.rows if int(row["micro_batch"]) < int(row["n"]) and not whole(row["op"], row)]
+        for engine in sorted({row["engine"] for row in smaller}):
             with self.subTest(engine=engine):
                 output, report = self.start_with_pieces_of(engine)
                 self.assertEqual(0, report["measured"])
@@ -82,9 +85,7 @@ class Differential(unittest.TestCase):
                 divided = [kernel for kernel in report["kernels"] if machine.pieces(kernel) > 1]
                 divided_by_engine[engine] = len([k for k in divided if k["plan"][0]["engine"] == engine])
                 self.assertGreater(divided_by_engine[engine], 0)
-                # Sums of 16-bit partial gradients would be rounded once more than undivided ones.
-                self.assertEqual([], [kernel["problem"] for kernel in divided if kernel["op"] == "backward_filter"
-                                      and kernel["problem"]["dtype"] in SIXTEEN_BIT])
+                self.assertEqual([], [k["problem"] for k in divided if whole(k["op"], k["problem"])])
         machine.record("kernels divided, by engine", divided_by_engine)
 
 

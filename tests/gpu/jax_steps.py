@@ -20,7 +20,7 @@ def convolution(dtype, layout):
     x_shape = (n, c, size, size) if layout == "NCHW" else (n, size, size, c)
     w_shape = (k, c, 3, 3) if layout == "NCHW" else (3, 3, c, k)
     x, w, dy = (jnp.asarray(whole(shape, one_in, seed), dtype)
-                for seed, (shape, one_in) in enumerate([(x_shape, 2), (w_shape, 4), (x_shape, 4)]))
+                for seed, (shape, one_in) in enumerate([(x_shape, 8), (w_shape, 16), (x_shape, 16)]))
 
     @jax.jit
     def step(x, w, dy):

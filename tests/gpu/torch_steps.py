@@ -20,10 +20,10 @@ def whole(shape, one_in, dtype, seed):
 
 def convolution(n, channels, filters, size, dtype, layout):
     """y, dx and dw of one convolution, on whole numbers."""
-    x = whole((n, channels, size, size), 2, dtype, 1).to(memory_format=layout).requires_grad_()
-    w = whole((filters, channels, 3, 3), 4, dtype, 2).to(memory_format=layout).requires_grad_()
+    x = whole((n, channels, size, size), 8, dtype, 1).to(memory_format=layout).requires_grad_()
+    w = whole((filters, channels, 3, 3), 16, dtype, 2).to(memory_format=layout).requires_grad_()
     y = torch.nn.functional.conv2d(x, w, padding=1)
-    dx, dw = torch.autograd.grad(y, (x, w), whole(tuple(y.shape), 4, dtype, 3).to(memory_format=layout))
+    dx, dw = torch.autograd.grad(y, (x, w), whole(tuple(y.shape), 16, dtype, 3).to(memory_format=layout))
     return [tensor.detach().float().cpu().numpy() for tensor in (y, dx, dw)]
 
 
@@ -61,9 +61,9 @@ def training(n):
 
 def captured():
     """Whether a captured and replayed convolution, forward and backward, gives what the eager one gave."""
-    x = whole((16, 32, 28, 28), 2, torch.float32, 1).requires_grad_()
-    w = whole((64, 32, 3, 3), 4, torch.float32, 2).requires_grad_()
-    dy = whole((16, 64, 28, 28), 4, torch.float32, 3)
+    x = whole((16, 32, 28, 28), 8, torch.float32, 1).requires_grad_()
+    w = whole((64, 32, 3, 3), 16, torch.float32, 2).requires_grad_()
+    dy = whole((16, 64, 28, 28), 16, torch.float32, 3)
 
     def step():
         y = torch.nn.functional.conv2d(x, w, padding=1)

@@ -27,8 +27,8 @@ def traced(words, environment):
     """Exit code, stdout and the calls of a program."""
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder, "trace")
-        result = subprocess.run([str(w) for w in words], env=environment | {"LD_PRELOAD": str(TRACER), "UCUDNN_TRACE": str(trace)},
-                                capture_output=True, text=True, timeout=60)
+        environment = environment | {"LD_PRELOAD": str(TRACER), "UCUDNN_TRACE": str(trace)}
+        result = subprocess.run([str(w) for w in words], env=environment, capture_output=True, text=True, timeout=60)
         return result.returncode, result.stdout, trace.read_text().split() if trace.exists() else []
 
 
