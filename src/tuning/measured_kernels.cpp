@@ -81,7 +81,7 @@ Result<std::vector<MicroConfiguration>> MeasuredKernels::Get(const Device& devic
     if (std::binary_search(sizes.begin(), sizes.end(), size)) found.push_back(measurement.micro);
   }
   if (!HasSize(known, problem.n)) {
-    return status.ok() ? Status::Error("no engine runs " + Describe(problem)) : status;
+    return status.ok() ? Status::Error("no engine runs it") : status;
   }
   return found;
 }
