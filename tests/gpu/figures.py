@@ -76,12 +76,13 @@ def benches(seconds):
     deadline = time.monotonic() + seconds
     folder, binaries = machine.BUILD / "tests/bench", machine.BUILD / "tests/gpu/bin"
     built_in = (binaries / "build-folder").read_text().strip()
-    if built_in != str(machine.BUILD.resolve()):
-        raise Skipped("built in another folder, whose path the benches hold")
     environment = machine.environment()
     environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [environment["LD_LIBRARY_PATH"], str(binaries)]))
     figures, failures = {}, []
     for name in ("forward_bench", "planned_bench", "wr_bench"):
+        if name != "wr_bench" and built_in != str(machine.BUILD.resolve()):
+            figures[name] = "not run: built in another folder, whose path it holds"
+            continue
         left = max(deadline - time.monotonic(), 1)
         try:
             output = machine.run([folder / name, "--benchmark_format=json"], environment, left)

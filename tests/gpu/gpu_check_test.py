@@ -13,8 +13,6 @@ import machine
 NEED_A_GPU = {"test torch", "test jax", "device profile", "trace of PyTorch"}
 RUN_ON_THE_STAND_IN = {"test alexnet", "test differential", "test memory", "test profile", "test trace",
                        "network alexnet 1", "export", "benches"}
-# These compare what they compute by rounded results or not at all, so no engine's rounding can fail them.
-MUST_PASS = RUN_ON_THE_STAND_IN - {"test alexnet"}
 
 
 def gpu_check(*words):
@@ -43,12 +41,11 @@ class GpuCheck(unittest.TestCase):
 
     def test_stages_pass(self):
         for stage in self.json["stages"]:
-            if stage["name"] in MUST_PASS:
+            if stage["name"] in RUN_ON_THE_STAND_IN:
                 with self.subTest(stage=stage["name"]):
                     self.assertEqual("passed", stage["outcome"], stage.get("reason"))
 
-    def test_exit_code_says_whether_a_stage_failed(self):
-        self.assertEqual(int("failed" in self.outcomes.values()), self.result.returncode, self.result.stderr)
+        self.assertEqual((0, ""), (self.result.returncode, self.result.stderr))
 
     def test_figures_are_there(self):
         stages = {stage["name"]: stage.get("figures") for stage in self.json["stages"]}
