@@ -58,7 +58,6 @@ bool Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer, int
 }
 
 cudnnStatus_t Create(cudnnHandle_t* handle) {
-  if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, "cudnnCreate intercepted");
   if (handle == nullptr) return Genuine().cudnnCreate(handle);
   return Ucudnn().Create(handle);
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "base/log.h"
@@ -38,16 +39,28 @@ interposer::Interposer* MakeInterposer() {
   }
   planning::MeasurementStore* store = nullptr;
   if (!options.databases.empty()) store = new db::SqliteStore(options.databases);
-  owner = getpid();
-  if (!options.report.empty()) std::atexit(WriteLastReport);
   return new interposer::Interposer(options, *functions, cuda::GetDriver(), store);
 }
 
 }  // namespace
 
 interposer::Interposer* ProcessInterposer() {
-  static interposer::Interposer* const interposer = MakeInterposer();
-  return interposer;
+  // No lock is held while joining, because a child forked meanwhile would wait for it for ever.
+  // Threads that come at once all join one; the first stays.
+  static std::atomic<interposer::Interposer*> joined = nullptr;
+  static std::atomic<bool> impossible = false;
+  if (interposer::Interposer* ours = joined.load(std::memory_order_acquire)) return ours;
+  if (impossible) return nullptr;
+  interposer::Interposer* const mine = MakeInterposer();
+  if (mine == nullptr) {
+    impossible = true;
+    return nullptr;
+  }
+  interposer::Interposer* expected = nullptr;
+  if (!joined.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return expected;
+  owner = getpid();
+  if (!ProcessOptions().report.empty()) std::atexit(WriteLastReport);
+  return mine;
 }
 
 }  // namespace ucudnn

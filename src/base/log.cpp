@@ -57,6 +57,14 @@ void Log(LogLevel level, const std::string& message) {
   }
 }
 
+void Log(LogLevel level, const char* message) {
+  if (!LogEnabled(level)) return;
+  try {
+    Log(level, std::string(message));
+  } catch (...) {
+  }
+}
+
 void WarnOnce(const std::string& cause, const std::string& message) {
   try {
     LogState& state = State();

@@ -15,6 +15,8 @@ void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
+// Also where no exception may pass: text that needs no memory before it is known to be written.
+void Log(LogLevel level, const char* message);
 
 // One warning per cause and process. `cause` names the kind of fault, `message` this instance.
 void WarnOnce(const std::string& cause, const std::string& message);

@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 
@@ -212,15 +213,20 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
 }
 
 const Options& ProcessOptions() {
-  static const Options* const options = [] {
-    std::vector<std::string> warnings;
-    auto* parsed =
-        new Options(ParseOptions([](const char* name) { return std::getenv(name); }, warnings));
-    ConfigureLog(parsed->log_level, parsed->log_file, parsed->rank);
-    for (const std::string& warning : warnings) WarnOnce(warning, warning);
-    return parsed;
-  }();
-  return *options;
+  // No lock is held while reading, because a child forked meanwhile would wait for it for ever.
+  static std::atomic<const Options*> read = nullptr;
+  if (const Options* options = read.load(std::memory_order_acquire)) return *options;
+  std::vector<std::string> warnings;
+  const auto* const mine =
+      new Options(ParseOptions([](const char* name) { return std::getenv(name); }, warnings));
+  const Options* expected = nullptr;
+  if (!read.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) {
+    delete mine;
+    return *expected;
+  }
+  ConfigureLog(mine->log_level, mine->log_file, mine->rank);
+  for (const std::string& warning : warnings) WarnOnce(warning, warning);
+  return *mine;
 }
 
 }  // namespace ucudnn

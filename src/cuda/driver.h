@@ -20,7 +20,6 @@
   F(cuGetErrorName)                \
   F(cuMemAlloc)                    \
   F(cuMemFree)                     \
-  F(cuMemcpyHtoDAsync)             \
   F(cuMemsetD8Async)               \
   F(cuStreamCreate)                \
   F(cuStreamDestroy)               \

@@ -90,9 +90,10 @@ Result<double> Event::MillisecondsSince(const Event& begin) {
 bool IsCapturing(const Driver& driver, CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = driver.cuStreamIsCapturing(stream, &status);
-  // An invalidated capture, too, is no place to do anything new.
-  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  // An invalidated capture, too, is no place to do anything new. A stream that cannot be asked (the
+  // application destroyed it) captures nothing.
+  return driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 }  // namespace ucudnn::cuda

@@ -35,7 +35,8 @@ Result<int> AlgorithmOf(const MicroConfiguration& micro) {
 Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
     const cudnn::Functions& functions, const ConvolutionProblem& problem,
     const Configuration& configuration, const MicroConfiguration& undivided) {
-  std::unique_ptr<PlannedConvolution> plan(new PlannedConvolution(functions, problem));
+  UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<PlannedConvolution> plan,
+                          CreateUndivided(functions, problem, undivided));
   if (configuration.Images() != problem.n) {
     return Status::Error("a configuration of " + std::to_string(configuration.Images()) +
                          " images does not divide " + Describe(problem));
@@ -53,6 +54,13 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
                             run.micro.workspace_bytes});
   }
   plan->workspace_bytes_ = configuration.WorkspaceBytes();
+  return plan;
+}
+
+Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::CreateUndivided(
+    const cudnn::Functions& functions, const ConvolutionProblem& problem,
+    const MicroConfiguration& undivided) {
+  std::unique_ptr<PlannedConvolution> plan(new PlannedConvolution(functions, problem));
   if (!undivided.engine.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(plan->undivided_algorithm_, AlgorithmOf(undivided));
     plan->undivided_bytes_ = undivided.workspace_bytes;
@@ -90,6 +98,7 @@ bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
 }
 
 cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& outcome) const {
+  if (parts_.empty()) return RunUndivided(call, outcome);
   const bool usable = call.workspace != nullptr || workspace_bytes_ == 0;
   if (!usable || call.workspace_bytes < workspace_bytes_) {
     outcome = Outcome::kNotAttempted;

@@ -30,12 +30,18 @@ class PlannedConvolution {
                                                             const Configuration& configuration,
                                                             const MicroConfiguration& undivided);
 
+  // Without pieces: `undivided` in their place from the start. Needs no descriptors of its own.
+  static Result<std::unique_ptr<PlannedConvolution>> CreateUndivided(
+      const cudnn::Functions& functions, const ConvolutionProblem& problem,
+      const MicroConfiguration& undivided);
+
   // Enqueues all pieces of `call`, whose descriptors describe the problem this was made for. Uses
   // at most the larger of both workspaces, out of what the caller passed.
   cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const;
   // The undivided algorithm alone, inside the same workspace.
   cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const;
 
+  bool has_pieces() const { return !parts_.empty(); }
   bool has_undivided() const { return undivided_algorithm_ != kNoAlgorithm; }
 
  private:

@@ -13,18 +13,6 @@ namespace {
 using planning::Candidate;
 using planning::Promise;
 
-// The fastest undivided candidate within `limit_bytes`; an empty engine when there is none.
-MicroConfiguration FastestUndivided(const std::vector<Candidate>& candidates, int n,
-                                    size_t limit_bytes) {
-  const MicroConfiguration* best = nullptr;
-  for (const Candidate& candidate : candidates) {
-    const MicroConfiguration& micro = candidate.micro;
-    if (micro.micro_batch != n || micro.workspace_bytes > limit_bytes) continue;
-    if (best == nullptr || micro.time_ms < best->time_ms) best = &micro;
-  }
-  return best != nullptr ? *best : MicroConfiguration{};
-}
-
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const std::string& engine,
                                int n) {
   const auto found =
@@ -44,8 +32,7 @@ std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call) cons
   const bool aligned = cudnn::IsAligned(call.x) && cudnn::IsAligned(call.w) &&
                        cudnn::IsAligned(call.y) && cudnn::IsAligned(call.workspace) &&
                        (call.bias == nullptr || cudnn::IsAligned(call.bias->z));
-  const Flavour plain = aligned ? Flavour::kPlain : Flavour::kOneAlgorithm;
-  if (call.bias == nullptr) return plain;
+  if (call.bias == nullptr) return aligned ? Flavour::kPlain : Flavour::kMisaligned;
   // Pieces of z are described by pieces of y.
   if (!cudnn::SameTensor(functions_, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
@@ -57,10 +44,8 @@ std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call) cons
       CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  if (mode == CUDNN_ACTIVATION_IDENTITY || plain == Flavour::kOneAlgorithm) {
-    return Flavour::kOneAlgorithm;
-  }
-  return Flavour::kActivation;
+  if (mode == CUDNN_ACTIVATION_IDENTITY) return Flavour::kIdentity;
+  return aligned ? Flavour::kActivation : Flavour::kMisaligned;
 }
 
 std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, const Kernel& kernel,
@@ -80,48 +65,38 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   }
 
   std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, Measured(kernel));
-  if (key.flavour == Flavour::kOneAlgorithm) {
+  const bool one_algorithm =
+      key.flavour == Flavour::kMisaligned || key.flavour == Flavour::kIdentity;
+  if (one_algorithm) {
     std::erase_if(candidates, [&](const Candidate& other) { return other.micro.engine != engine; });
   }
   if (candidates.empty()) {
     record.reason = "not measured: runs as the caller asked";
     return std::nullopt;
   }
-  const size_t limit = std::min<size_t>(record.limit_bytes, key.workspace_bytes);
-  record.undivided = FastestUndivided(candidates, problem.n, limit);
+  const size_t limit = record.limit_bytes;
   const Candidate* const own = FindUndivided(candidates, engine, problem.n);
   if (own != nullptr) record.plan.runs[0].micro = own->micro;
 
   planning::PromiseRequest request = RequestFor(problem, limit);
   request.deterministic |= own == nullptr || own->micro.deterministic;
   request.chosen = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
+  record.undivided = planning::FastestUndivided(candidates, request).value_or(MicroConfiguration{});
   std::optional<Promise> promise = planning::MakePromise(candidates, request);
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !options_.deterministic);
-  if (promise && own_serves) {
-    const bool faster = promise->plan.TimeMs() < (1 - planning::kHysteresis) * own->micro.time_ms;
-    if (!faster) {
-      record.reason = "nothing within the limit is faster than what the caller asked for";
-      return std::nullopt;
-    }
+  if (promise && own_serves &&
+      promise->plan.TimeMs() >= (1 - planning::kHysteresis) * own->micro.time_ms) {
+    record.reason = "nothing within the limit is faster than what the caller asked for";
+    return std::nullopt;
   }
-  if (!promise && key.flavour == Flavour::kOneAlgorithm && problem.n > 1 && request.may_divide) {
-    // When the one algorithm does not fit undivided there is nothing to fall back to: pieces, or
-    // the genuine error.
-    std::vector<MicroConfiguration> usable;
-    for (const Candidate& candidate : candidates) usable.push_back(candidate.micro);
-    if (std::optional<Configuration> plan = planning::OptimizeWorkspaceReuse(
-            usable, request.n, request.step, request.limit_bytes)) {
-      promise.emplace();
-      promise->workspace_bytes = plan->WorkspaceBytes();
-      promise->plan = std::move(*plan);
-    }
-  }
+  if (!promise && one_algorithm) promise = planning::PiecesOf(engine, candidates, request);
   if (!promise) {
     record.reason = "no engine as exact and deterministic fits " + FormatByteSize(limit) +
                     ": runs as the caller asked";
-    if (need <= key.workspace_bytes && need > limit) {
-      Fallback(problem, "cannot be brought under the workspace limit of " + FormatByteSize(limit));
+    if (need <= key.workspace_bytes && (need > limit || options_.deterministic)) {
+      Fallback(problem, need > limit ? "cannot be brought under the workspace limit"
+                                     : "no deterministic engine serves it");
     }
     return std::nullopt;
   }
@@ -130,54 +105,73 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   return promise;
 }
 
+std::unique_ptr<execution::PlannedConvolution> Interposer::Prepare(
+    const ConvolutionProblem& problem, const Promise& promise, KernelRecord& record) {
+  using execution::PlannedConvolution;
+  auto plan = PlannedConvolution::Create(functions_, problem, promise.plan, promise.undivided);
+  if (plan.ok()) {
+    record.plan = promise.plan;
+    record.workspace_bytes = promise.workspace_bytes;
+    return std::move(*plan);
+  }
+  Fallback(problem, "a plan could not be prepared");
+  record.reason = "the plan could not be prepared: " + plan.message();
+  // What was promised may be less than the caller's algorithm needs.
+  auto undivided = PlannedConvolution::CreateUndivided(functions_, problem, promise.undivided);
+  if (!undivided.ok() || !(*undivided)->has_undivided()) return nullptr;
+  record.plan = {{{promise.undivided, 1}}};
+  record.workspace_bytes = promise.undivided.workspace_bytes;
+  return std::move(*undivided);
+}
+
 Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel,
                              const CallKey& key) {
   const ConvolutionProblem& problem = kernel.problem;
+  const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
   auto decision = std::make_unique<Decision>();
-  decision->epoch = promises_.epoch();
+  decision->page = &promises_.PageOf(promise_key);
+  decision->version = decision->page->version();
   KernelRecord record;
   record.problem = problem;
-  record.limit_bytes = options_.workspace_limit.value_or(key.workspace_bytes);
+  record.limit_bytes =
+      std::min<size_t>(options_.workspace_limit.value_or(key.workspace_bytes), key.workspace_bytes);
+  const bool capturing = Capturing(*kernel.session);
 
-  std::optional<planning::Promise> promise;
+  std::optional<Promise> promise;
   if (options_.mode == Mode::kObserve) {
-    record.plan = {{{{cudnn::LegacyEngineName({call.algorithm, std::nullopt}), problem.n, 0,
-                      key.workspace_bytes, false},
-                     1}}};
-    record.workspace_bytes = key.workspace_bytes;
+    size_t need = key.workspace_bytes;
+    if (cudnn::WorkspaceBytes(functions_, problem.operation, call.handle, call.descriptors,
+                              call.algorithm, &need) != CUDNN_STATUS_SUCCESS) {
+      need = key.workspace_bytes;
+    }
+    const std::string engine = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
+    record.plan = {{{{engine, problem.n, 0, need, false}, 1}}};
+    record.workspace_bytes = need;
     record.reason = "observed: runs as the caller asked";
   } else {
-    if (key.flavour != Flavour::kOneAlgorithm) {
-      promise = promises_.Find({kernel.session->platform(), call.algorithm, problem},
-                               key.workspace_bytes);
+    const bool any_engine = key.flavour == Flavour::kPlain || key.flavour == Flavour::kActivation;
+    if (any_engine) promise = promises_.Find(promise_key, key.workspace_bytes);
+    bool promised = promise.has_value();
+    if (!promised) promise = PlanUnasked(call, kernel, key, record);
+    if (!promise && key.flavour == Flavour::kMisaligned) {
+      // Other engines may not take such pointers, but a reduced promise leaves the caller's no
+      // chance.
+      promise = promises_.Find(promise_key, key.workspace_bytes);
+      promised = promise.has_value();
     }
-    if (promise) {
+    if (promised) {
+      record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
       record.reason = promise->plan.Pieces() > 1 ? Pieces(promise->plan) : "as promised";
-    } else {
-      promise = PlanUnasked(call, kernel, key, record);
     }
   }
-  if (promise) {
-    auto plan = execution::PlannedConvolution::Create(functions_, problem, promise->plan,
-                                                      promise->undivided);
-    if (plan.ok()) {
-      decision->plan = std::move(*plan);
-      record.plan = promise->plan;
-      record.workspace_bytes = promise->workspace_bytes;
-    } else {
-      record.reason = "runs as the caller asked: " + plan.message();
-      Fallback(problem, "a plan could not be prepared: " + plan.message());
-    }
-  }
+  if (promise) decision->plan = Prepare(problem, *promise, record);
   // While a graph is captured nothing was measured, so nothing final was decided.
-  const bool final = decision->plan != nullptr || !Capturing(*kernel.session);
-  if (!final) return nullptr;
-  decision->record =
-      report_.Record(problem, record.limit_bytes, record.workspace_bytes, std::move(record.plan),
-                     std::move(record.undivided), std::move(record.reason));
+  if (decision->plan == nullptr && capturing) return nullptr;
+  bool fresh = false;
+  decision->record = report_.Record(std::move(record), fresh);
   Decision* const kept = kernel.session->Keep(key, std::move(decision));
-  WriteReport();
+  if (fresh) WriteReport();
   return kept;
 }
 

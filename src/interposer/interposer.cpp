@@ -80,6 +80,7 @@ Session* Interposer::SessionOf(cudnnHandle_t handle) {
 }
 
 cudnnStatus_t Interposer::Create(cudnnHandle_t* handle) {
+  Log(LogLevel::kDebug, "cudnnCreate intercepted");
   const cudnnStatus_t status = functions_.cudnnCreate(handle);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   try {
@@ -111,11 +112,11 @@ bool Interposer::Capturing(const Session& session) const {
   return cuda::IsCapturing(*driver_, stream);
 }
 
-void Interposer::Fallback(const ConvolutionProblem& problem, const std::string& cause) noexcept {
+void Interposer::Fallback(const ConvolutionProblem& problem, std::string_view cause) noexcept {
   try {
-    const std::string kernel = Describe(problem);
-    WarnOnce(cause, kernel + ": " + cause);
-    report_.AddFallback(kernel, cause);
+    const std::string kernel = Describe(problem), words(cause);
+    WarnOnce(words, kernel + ": " + words);
+    report_.AddFallback(kernel, words);
   } catch (...) {
     // Out of memory while telling of a fault: the call's result matters more.
   }
@@ -134,29 +135,57 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
   key.flavour = *flavour;
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
-  Decision* decision = session->Find(key, promises_.epoch());
-  if (decision == nullptr) decision = Decide(call, {key.problem, session}, key);
+  Decision* decision = session->Find(key);
+  if (decision == nullptr) {
+    try {
+      decision = Decide(call, {key.problem, session}, key);
+    } catch (...) {
+      WarnOnce("memory", "out of host memory: a kernel runs undivided");
+      return ConvolveWithoutMemory(call, *session, key);
+    }
+  }
   if (decision == nullptr) return cudnn::Convolve(functions_, call);
   decision->record->calls.fetch_add(1, std::memory_order_relaxed);
-  const execution::PlannedConvolution* const plan = decision->plan.get();
-  if (plan == nullptr) return cudnn::Convolve(functions_, call);
+  return decision->plan != nullptr ? RunPlan(call, *session, key, *decision)
+                                   : cudnn::Convolve(functions_, call);
+}
 
-  execution::Outcome outcome;
+// What was promised may be less than the caller's algorithm needs, and the engine that keeps such a
+// promise undivided can be found without memory.
+cudnnStatus_t Interposer::ConvolveWithoutMemory(const cudnn::LegacyCall& call,
+                                                const Session& session, const CallKey& key) {
+  cudnn::LegacyCall whole = call;
+  if (key.flavour != Flavour::kIdentity) {
+    const std::optional<int> undivided = promises_.FindUndivided(
+        {session.platform(), call.algorithm, key.problem}, key.workspace_bytes);
+    whole.algorithm = undivided.value_or(call.algorithm);
+  }
+  return cudnn::Convolve(functions_, whole);
+}
+
+cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& session,
+                                  const CallKey& key, Decision& decision) {
+  using execution::Outcome;
+  const execution::PlannedConvolution& plan = *decision.plan;
+  Outcome outcome;
   cudnnStatus_t status;
-  if (plan->has_undivided() && (decision->barred || Capturing(*session))) {
-    status = plan->RunUndivided(call, outcome);
+  const bool capturing = Capturing(session);
+  if (plan.has_undivided() && (decision.barred || capturing)) {
+    status = plan.RunUndivided(call, outcome);
+  } else if (capturing && !decision.ran) {
+    // Nothing can take the pieces' place, and what never ran outside may break the capture.
+    return cudnn::Convolve(functions_, call);
   } else {
-    status = plan->Run(call, outcome);
-    if (outcome == execution::Outcome::kUndivided || outcome == execution::Outcome::kFailed) {
-      decision->barred = true;
-      static const std::string cause = "a piece failed; this kernel runs undivided from now on";
-      Fallback(key.problem, cause);
+    status = plan.Run(call, outcome);
+    decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
+    if (plan.has_pieces() && (outcome == Outcome::kUndivided || outcome == Outcome::kFailed)) {
+      decision.barred = true;
+      Fallback(key.problem, "a piece failed; this kernel runs undivided from now on");
     }
   }
   // Nothing of ours is under way then, and the caller's own call may still do.
-  const bool undivided_failed =
-      outcome == execution::Outcome::kUndivided && status != CUDNN_STATUS_SUCCESS;
-  if (undivided_failed || outcome == execution::Outcome::kNotAttempted) {
+  const bool undivided_failed = outcome == Outcome::kUndivided && status != CUDNN_STATUS_SUCCESS;
+  if (undivided_failed || outcome == Outcome::kNotAttempted) {
     return cudnn::Convolve(functions_, call);
   }
   return status;

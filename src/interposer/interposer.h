@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/options.h"
@@ -69,7 +70,12 @@ class Interposer {
   tuning::Device DeviceOf(const Session& session);
   bool Capturing(const Session& session) const;
   // One warning and an entry of the report. Called also when pieces are under way: never throws.
-  void Fallback(const ConvolutionProblem& problem, const std::string& cause) noexcept;
+  void Fallback(const ConvolutionProblem& problem, std::string_view cause) noexcept;
+
+  cudnnStatus_t RunPlan(const cudnn::LegacyCall& call, const Session& session, const CallKey& key,
+                        Decision& decision);
+  cudnnStatus_t ConvolveWithoutMemory(const cudnn::LegacyCall& call, const Session& session,
+                                      const CallKey& key);
 
   // decisions.cpp: how a call runs that is met for the first time.
   std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call) const;
@@ -78,6 +84,11 @@ class Interposer {
   // names; none when the call had better run as it is. Fills what the report says of it.
   std::optional<planning::Promise> PlanUnasked(const cudnn::LegacyCall& call, const Kernel& kernel,
                                                const CallKey& key, KernelRecord& record);
+
+  // The promise made ready; the undivided engine alone when that fails, null when neither can be.
+  std::unique_ptr<execution::PlannedConvolution> Prepare(const ConvolutionProblem& problem,
+                                                         const planning::Promise& promise,
+                                                         KernelRecord& record);
 
   // queries.cpp: what callers are told.
   std::optional<Kernel> Meet(Operation operation, cudnnHandle_t handle,

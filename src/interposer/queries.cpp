@@ -42,7 +42,21 @@ Promise UndividedPromise(const AlgorithmPerformance& performance, int n) {
   const MicroConfiguration micro{cudnn::LegacyEngineName({performance.algorithm, std::nullopt}), n,
                                  performance.time_ms, performance.workspace_bytes,
                                  performance.determinism == CUDNN_DETERMINISTIC};
-  return {micro, micro.workspace_bytes, {{{micro, 1}}}, micro, micro};
+  return {micro, micro.workspace_bytes, {{{micro, 1}}}, micro, micro, micro.workspace_bytes};
+}
+
+// The undivided measurement of what the heuristic chose; none when there is none.
+std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
+                                               const ConvolutionProblem& problem,
+                                               const std::vector<MicroConfiguration>& measured) {
+  for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured)) {
+    for (const Candidate& candidate : group.candidates) {
+      if (candidate.micro.micro_batch != problem.n) continue;
+      const AlgorithmPerformance performance = PerformanceOf(candidate.micro, group.math);
+      if (SameEngine(performance, choice)) return performance;
+    }
+  }
+  return std::nullopt;
 }
 
 // Every undivided engine of the group within the request, and the promises that beat them: the
@@ -63,17 +77,6 @@ void CollectOffers(const cudnn::MathGroup& group, const planning::PromiseRequest
     const AlgorithmPerformance performance = PerformanceOf(promise->reported, group.math);
     offers.push_back({performance, std::move(promise)});
   }
-}
-
-// Workspace of the fastest undivided engine: what the genuine library's own choice would use.
-size_t GenuineChoiceBytes(const ConvolutionProblem& problem,
-                          const std::vector<MicroConfiguration>& measured, bool deterministic) {
-  const MicroConfiguration* best = nullptr;
-  for (const MicroConfiguration& micro : measured) {
-    if (micro.micro_batch != problem.n || (deterministic && !micro.deterministic)) continue;
-    if (best == nullptr || micro.time_ms < best->time_ms) best = &micro;
-  }
-  return best != nullptr ? best->workspace_bytes : 0;
 }
 
 }  // namespace
@@ -147,17 +150,27 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   if (!kernel) return std::nullopt;
   const std::vector<MicroConfiguration> measured = Measured(*kernel);
   if (measured.empty()) return std::nullopt;
-  const size_t ceiling = caller_bytes.value_or(kNoLimit);
-  size_t limit = std::min(ceiling, options_.workspace_limit.value_or(kNoLimit));
+  const size_t ours = options_.workspace_limit.value_or(kNoLimit);
+  size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
+  // What memory kept us from measuring may be the fastest; without a limit of the user's the
+  // genuine library may still find it.
+  const bool all = kernels_.HasAllEngines(DeviceOf(*kernel->session), kernel->problem);
+  if (ours == kNoLimit && !all) return std::nullopt;
   if (limit == kNoLimit) {
-    limit = GenuineChoiceBytes(kernel->problem, measured, options_.deterministic);
+    // The genuine library's own choice: the fastest whatever it needs.
+    std::optional<MicroConfiguration> fastest;
+    for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel->problem, measured)) {
+      const auto of_group =
+          planning::FastestUndivided(group.candidates, RequestFor(kernel->problem, kNoLimit));
+      if (of_group && (!fastest || of_group->time_ms < fastest->time_ms)) fastest = of_group;
+    }
+    limit = fastest ? fastest->workspace_bytes : 0;
   }
   Answer answer = AnswerWithin(*kernel, measured, limit);
-  if (answer.empty()) {
-    Fallback(kernel->problem, "no engine fits " + FormatByteSize(limit) + " undivided");
-    return std::nullopt;
-  }
-  return answer;
+  if (!answer.empty()) return answer;
+  // Where the caller's own workspace is too small, failing is the genuine library's answer.
+  if (limit == ours) Fallback(kernel->problem, "no undivided engine fits the workspace limit");
+  return std::nullopt;
 }
 
 std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
@@ -169,8 +182,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
     if (measured.empty()) return std::nullopt;
     Answer answer = AnswerWithin(*kernel, measured, *options_.workspace_limit);
     if (!answer.empty()) return answer;
-    Fallback(kernel->problem,
-             "no engine fits " + FormatByteSize(*options_.workspace_limit) + " undivided");
+    Fallback(kernel->problem, "no undivided engine fits the workspace limit");
     return std::nullopt;
   }
   // Without a limit of the user's: the heuristic's own choice sets it, and stays the answer unless
@@ -182,20 +194,21 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
     return std::nullopt;
   }
   const std::vector<MicroConfiguration> measured = Measured(*kernel);
-  if (measured.empty()) return std::nullopt;
-  Answer answer = AnswerWithin(*kernel, measured, ranking[0].workspace_bytes);
-  if (answer.empty()) return std::nullopt;
-  const auto choice = std::find_if(answer.begin(), answer.end(), [&](const auto& other) {
-    return SameEngine(other, ranking[0]);
-  });
-  if (choice != answer.end() &&
-      answer[0].time_ms >= (1 - planning::kHysteresis) * choice->time_ms) {
-    std::rotate(answer.begin(), choice, choice + 1);
+  const std::optional<AlgorithmPerformance> choice =
+      MeasuredAs(ranking[0], kernel->problem, measured);
+  if (!choice) return std::nullopt;
+  Answer answer = AnswerWithin(*kernel, measured, choice->workspace_bytes);
+  const auto listed = [&](const AlgorithmPerformance& ranked) {
+    return std::find_if(answer.begin(), answer.end(),
+                        [&](const auto& other) { return SameEngine(other, ranked); });
+  };
+  const auto chosen = listed(*choice);
+  if (chosen == answer.end()) return std::nullopt;
+  if (answer[0].time_ms >= (1 - planning::kHysteresis) * chosen->time_ms) {
+    std::rotate(answer.begin(), chosen, chosen + 1);
   }
   for (const AlgorithmPerformance& ranked : ranking) {
-    const bool listed = std::any_of(answer.begin(), answer.end(),
-                                    [&](const auto& other) { return SameEngine(other, ranked); });
-    if (!listed) answer.push_back(ranked);
+    if (listed(ranked) == answer.end()) answer.push_back(ranked);
   }
   return answer;
 }
@@ -228,9 +241,19 @@ cudnnStatus_t Interposer::WorkspaceSize(Operation operation, cudnnHandle_t handl
         return candidate.micro.engine == engine && !candidate.micro.deterministic;
       });
   std::optional<Promise> promise = planning::MakePromise(candidates, request);
+  if (promise && operation == Operation::kForward &&
+      algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
+    // cuDNN serves a bias with identity activation by this algorithm only, and nobody says at this
+    // point whether such a call will follow: it must be able to keep the promise alone.
+    const std::optional<Promise> alone = planning::PiecesOf(engine, candidates, request);
+    if (alone) {
+      promise->workspace_bytes = std::max(promise->workspace_bytes, alone->workspace_bytes);
+    } else {
+      promise.reset();
+    }
+  }
   if (!promise) {
-    Fallback(kernel->problem,
-             "cannot be brought under the workspace limit of " + FormatByteSize(limit));
+    Fallback(kernel->problem, "cannot be brought under the workspace limit");
     return status;
   }
   *bytes = promise->workspace_bytes;

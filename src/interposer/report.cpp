@@ -45,11 +45,12 @@ Json PlanJson(const Configuration& plan) {
   return runs;
 }
 
-Json KernelJson(const KernelRecord& record) {
+Json KernelJson(const CountedKernel& kernel) {
+  const KernelRecord& record = kernel.record;
   Json json = {{"op", OperationName(record.problem.operation)},
                {"problem", ProblemJson(record.problem)},
                {"api", "legacy"},
-               {"calls", record.calls.load()},
+               {"calls", kernel.calls.load()},
                {"limit_bytes", record.limit_bytes},
                {"workspace_bytes", record.workspace_bytes},
                {"library_bytes", 0},
@@ -85,23 +86,15 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 }  // namespace
 
-KernelRecord* Report::Record(const ConvolutionProblem& problem, size_t limit_bytes,
-                             size_t workspace_bytes, Configuration plan,
-                             MicroConfiguration undivided, std::string reason) {
+CountedKernel* Report::Record(KernelRecord record, bool& fresh) {
   std::lock_guard lock(mutex_);
-  const auto equal = std::find_if(kernels_.begin(), kernels_.end(), [&](const KernelRecord& old) {
-    return old.problem == problem && old.limit_bytes == limit_bytes &&
-           old.workspace_bytes == workspace_bytes && old.plan == plan && old.reason == reason;
-  });
-  if (equal != kernels_.end()) return &*equal;
-  KernelRecord& record = kernels_.emplace_back();
-  record.problem = problem;
-  record.limit_bytes = limit_bytes;
-  record.workspace_bytes = workspace_bytes;
-  record.plan = std::move(plan);
-  record.undivided = std::move(undivided);
-  record.reason = std::move(reason);
-  return &record;
+  const auto equal = std::find_if(kernels_.begin(), kernels_.end(),
+                                  [&](const CountedKernel& old) { return old.record == record; });
+  fresh = equal == kernels_.end();
+  if (!fresh) return &*equal;
+  CountedKernel& kernel = kernels_.emplace_back();
+  kernel.record = std::move(record);
+  return &kernel;
 }
 
 void Report::AddFallback(const std::string& kernel, const std::string& cause) {
@@ -130,7 +123,7 @@ std::string Report::Json(const char* mode, long measured) {
                            {"measured", measured},
                            {"kernels", interposer::Json::array()},
                            {"fallbacks", interposer::Json::array()}};
-  for (const KernelRecord& record : kernels_) json["kernels"].push_back(KernelJson(record));
+  for (const CountedKernel& kernel : kernels_) json["kernels"].push_back(KernelJson(kernel));
   for (const auto& [what, count] : fallbacks_) {
     json["fallbacks"].push_back({{"kernel", what.first}, {"cause", what.second}, {"count", count}});
   }

@@ -23,15 +23,20 @@ struct KernelRecord {
   Configuration plan;            // what runs; one piece when undivided
   MicroConfiguration undivided;  // the fastest undivided engine under the ceiling; empty: unknown
   std::string reason;
+
+  bool operator==(const KernelRecord&) const = default;
+};
+
+// A record that calls are counted on.
+struct CountedKernel {
+  KernelRecord record;
   std::atomic<long> calls = 0;
 };
 
 class Report {
  public:
-  // The record of an equal decision, or a new one.
-  KernelRecord* Record(const ConvolutionProblem& problem, size_t limit_bytes,
-                       size_t workspace_bytes, Configuration plan, MicroConfiguration undivided,
-                       std::string reason);
+  // Where calls of an equal decision are counted; `fresh` tells whether the record is new.
+  CountedKernel* Record(KernelRecord record, bool& fresh);
 
   // Something ran otherwise than planned: `kernel` in words, `cause` in words.
   void AddFallback(const std::string& kernel, const std::string& cause);
@@ -48,7 +53,7 @@ class Report {
  private:
   std::mutex mutex_;
   planning::Platform platform_;
-  std::deque<KernelRecord> kernels_;  // records keep their address
+  std::deque<CountedKernel> kernels_;  // keep their address
   std::map<std::pair<std::string, std::string>, long> fallbacks_;
 };
 

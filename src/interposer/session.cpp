@@ -14,15 +14,12 @@ void Session::Close() {
   replaced_.clear();
 }
 
-Decision* Session::Find(const CallKey& key, uint64_t epoch) {
+Decision* Session::Find(const CallKey& key) {
   std::lock_guard lock(mutex_);
   const auto entry = decisions_.find(key);
   if (entry == decisions_.end()) return nullptr;
   Decision* const decision = entry->second.get();
-  // A plan keeps its promise whatever came later; only "run as asked" may be overtaken by a
-  // promise.
-  if (decision->plan == nullptr && decision->epoch != epoch) return nullptr;
-  return decision;
+  return decision->version == decision->page->version() ? decision : nullptr;
 }
 
 Decision* Session::Keep(const CallKey& key, std::unique_ptr<Decision> decision) {

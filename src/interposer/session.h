@@ -16,14 +16,14 @@
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
 #include "execution/planned_convolution.h"
+#include "interposer/promise_book.h"
 #include "interposer/report.h"
 
 namespace ucudnn::interposer {
 
-// What decides how a call runs. `flavour` tells a plain convolution from one with bias and
-// activation, and both from calls that only the algorithm they name may serve: cuDNN has one
-// algorithm for an identity activation, and other engines may need better aligned pointers.
-enum class Flavour : int32_t { kPlain, kActivation, kOneAlgorithm };
+// What decides how a call runs beside the problem. cuDNN serves an identity activation with one
+// algorithm only, and pointers on less than 16 bytes may suit the caller's algorithm alone.
+enum class Flavour : int32_t { kPlain, kActivation, kMisaligned, kIdentity };
 
 struct CallKey {
   ConvolutionProblem problem;
@@ -42,9 +42,11 @@ struct CallKeyHash {
 
 struct Decision {
   std::unique_ptr<execution::PlannedConvolution> plan;  // null: the call runs as the caller asked
-  KernelRecord* record = nullptr;
-  uint64_t epoch = 0;                // of the promises it was taken with
+  CountedKernel* record = nullptr;
+  const PromiseBook::Page* page = nullptr;  // promises it was taken with...
+  uint64_t version = 0;                     // ...as of this version
   std::atomic<bool> barred = false;  // a piece failed: the undivided algorithm runs from now on
+  std::atomic<bool> ran = false;     // all pieces ran once, so they may be captured
 };
 
 class Session {
@@ -60,9 +62,9 @@ class Session {
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) { stream_.store(stream, std::memory_order_relaxed); }
 
-  // The decision for `key`, or null when there is none as new as `epoch`. Stays valid until Close,
-  // or Keep replaces it.
-  Decision* Find(const CallKey& key, uint64_t epoch);
+  // The decision for `key`; null when there is none, or a promise was given since. Stays valid
+  // until Close.
+  Decision* Find(const CallKey& key);
   Decision* Keep(const CallKey& key, std::unique_ptr<Decision> decision);
 
  private:

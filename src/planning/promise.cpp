@@ -35,47 +35,59 @@ NumericClass ClassOf(const Candidates& candidates, const std::string& engine) {
   return NumericClass::kDirect;
 }
 
-// Every piece is at least as exact as the largest one, whose engine is reported.
-bool LargestIsLeastExact(const Configuration& plan, const Candidates& allowed) {
+// Every piece is at least as exact and as deterministic as the largest one, whose engine is
+// reported.
+bool LargestIsLeast(const Configuration& plan, const Candidates& allowed) {
   const NumericClass reported = ClassOf(allowed, plan.Largest().engine);
   return std::all_of(plan.runs.begin(), plan.runs.end(), [&](const Run& run) {
-    return IsExactAs(ClassOf(allowed, run.micro.engine), reported);
+    return IsExactAs(ClassOf(allowed, run.micro.engine), reported) &&
+           (run.micro.deterministic || !plan.Largest().deterministic);
   });
 }
 
 // WR over direct engines and one other class at a time, so that a plan never mixes FFT with
-// Winograd.
+// Winograd; over all engines and over deterministic ones, so that one non-deterministic remainder
+// does not cost a deterministic plan.
 std::optional<Configuration> BestDivision(const Candidates& allowed,
                                           const PromiseRequest& request) {
   std::optional<Configuration> best;
   for (const NumericClass lead :
        {NumericClass::kDirect, NumericClass::kFft, NumericClass::kWinograd}) {
-    std::vector<MicroConfiguration> usable;
-    bool has_lead = false;
-    for (const Candidate* candidate : allowed) {
-      if (!IsExactAs(candidate->numeric, lead)) continue;
-      has_lead |= candidate->numeric == lead;
-      usable.push_back(candidate->micro);
+    for (const bool deterministic : {false, true}) {
+      std::vector<MicroConfiguration> usable;
+      bool has_lead = false;
+      for (const Candidate* candidate : allowed) {
+        if (!IsExactAs(candidate->numeric, lead)) continue;
+        if (deterministic && !candidate->micro.deterministic) continue;
+        has_lead |= candidate->numeric == lead;
+        usable.push_back(candidate->micro);
+      }
+      if (!has_lead) continue;
+      std::optional<Configuration> plan =
+          OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);
+      if (!plan || !LargestIsLeast(*plan, allowed)) continue;
+      if (!best || plan->TimeMs() < best->TimeMs()) best = std::move(plan);
     }
-    if (!has_lead) continue;
-    std::optional<Configuration> plan =
-        OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);
-    if (!plan || !LargestIsLeastExact(*plan, allowed)) continue;
-    if (!best || plan->TimeMs() < best->TimeMs()) best = std::move(plan);
   }
   return best;
 }
 
-// The promise of `plan`: its own workspace, or a little more where only that lets an undivided
-// engine keep it. None when no undivided engine within the limit is as deterministic and exact as
-// the plan.
-std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& allowed,
-                                 const PromiseRequest& request) {
-  const NumericClass reported_class = ClassOf(allowed, plan.Largest().engine);
-  const bool deterministic = plan.Deterministic();
-  const size_t plan_bytes = plan.WorkspaceBytes();
-  const Candidate* undivided = nullptr;
-  // Among those inside the plan's own workspace the fastest; outside it the smallest.
+const Candidate* Fastest(const Candidates& allowed, int n) {
+  const Candidate* fastest = nullptr;
+  for (const Candidate* candidate : allowed) {
+    if (candidate->micro.micro_batch != n) continue;
+    if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
+      fastest = candidate;
+    }
+  }
+  return fastest;
+}
+
+// What takes the place of a plan that uses `plan_bytes`: the fastest undivided engine inside those
+// bytes, else the one that needs the fewest beyond them. Null when none is as exact (and, if asked
+// for, deterministic).
+const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes,
+                              NumericClass numeric, bool deterministic) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
     const bool a_inside = a.micro.workspace_bytes <= plan_bytes;
     const bool b_inside = b.micro.workspace_bytes <= plan_bytes;
@@ -83,11 +95,27 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
     if (a_inside) return a.micro.time_ms < b.micro.time_ms;
     return a.micro.workspace_bytes < b.micro.workspace_bytes;
   };
+  const Candidate* best = nullptr;
   for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != request.n) continue;
+    if (candidate->micro.micro_batch != n || !IsExactAs(candidate->numeric, numeric)) continue;
     if (deterministic && !candidate->micro.deterministic) continue;
-    if (!IsExactAs(candidate->numeric, reported_class)) continue;
-    if (undivided == nullptr || better(*candidate, *undivided)) undivided = candidate;
+    if (best == nullptr || better(*candidate, *best)) best = candidate;
+  }
+  return best;
+}
+
+// The promise of `plan`: its own workspace, or a little more where only that lets an undivided
+// engine keep it. A deterministic plan that only a non-deterministic engine can replace is no
+// deterministic promise. None when no undivided engine within the limit is as exact as the plan.
+std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& allowed,
+                                 const PromiseRequest& request) {
+  const NumericClass numeric = ClassOf(allowed, plan.Largest().engine);
+  const size_t plan_bytes = plan.WorkspaceBytes();
+  bool deterministic = plan.Deterministic();
+  const Candidate* undivided = UndividedFor(allowed, request.n, plan_bytes, numeric, deterministic);
+  if (undivided == nullptr && deterministic) {
+    deterministic = false;
+    undivided = UndividedFor(allowed, request.n, plan_bytes, numeric, false);
   }
   if (undivided == nullptr) return std::nullopt;
   Promise promise;
@@ -96,6 +124,8 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
                       deterministic};
   promise.plan = plan;
   promise.undivided = undivided->micro;
+  promise.fastest_undivided = Fastest(allowed, request.n)->micro;
+  promise.limit_bytes = request.limit_bytes;
   return promise;
 }
 
@@ -104,27 +134,41 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request) {
   const Candidates allowed = Allowed(measured, request);
-  const Candidate* fastest = nullptr;
-  for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != request.n) continue;
-    if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
-      fastest = candidate;
-    }
-  }
+  const Candidate* const fastest = Fastest(allowed, request.n);
   if (fastest == nullptr) return std::nullopt;
   if (request.may_divide) {
     const std::optional<Configuration> division = BestDivision(allowed, request);
     if (division && division->Pieces() > 1 &&
         division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
-      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) {
-        promise->fastest_undivided = fastest->micro;
-        return promise;
-      }
+      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
     }
   }
-  std::optional<Promise> promise =
-      PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
-  promise->fastest_undivided = fastest->micro;
+  return PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
+}
+
+std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
+                                                   const PromiseRequest& request) {
+  const Candidate* const fastest = Fastest(Allowed(measured, request), request.n);
+  if (fastest == nullptr) return std::nullopt;
+  return fastest->micro;
+}
+
+std::optional<Promise> PiecesOf(const std::string& engine, std::span<const Candidate> measured,
+                                const PromiseRequest& request) {
+  if (!request.may_divide) return std::nullopt;
+  std::vector<MicroConfiguration> usable;
+  for (const Candidate* candidate : Allowed(measured, request)) {
+    if (candidate->micro.engine == engine) usable.push_back(candidate->micro);
+  }
+  std::optional<Configuration> plan =
+      OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);
+  if (!plan) return std::nullopt;
+  Promise promise;
+  promise.workspace_bytes = plan->WorkspaceBytes();
+  promise.reported = {engine, request.n, plan->TimeMs(), promise.workspace_bytes,
+                      plan->Deterministic()};
+  promise.plan = std::move(*plan);
+  promise.limit_bytes = request.limit_bytes;
   return promise;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "convolution/configuration.h"
@@ -22,14 +23,15 @@ struct Candidate {
 
 // Within `workspace_bytes`, `plan` computes the kernel; so does `undivided`, in one piece: what
 // runs when the plan may not (a fault, a capturing stream). Both are at least as deterministic and
-// as exact as `reported`, the engine of the plan's largest piece.
+// as exact as `reported`, the engine of the plan's largest piece. Only PiecesOf makes promises
+// without an `undivided`: its engine is empty then.
 struct Promise {
-  MicroConfiguration
-      reported;  // engine and determinism reported; micro_batch n, the plan's total time
-  size_t workspace_bytes = 0;  // what is reported, and all that is ever used
+  MicroConfiguration reported;  // engine and determinism reported; micro_batch n, the plan's time
+  size_t workspace_bytes = 0;   // what is reported, and all that is ever used
   Configuration plan;
   MicroConfiguration undivided;
   MicroConfiguration fastest_undivided;  // within the limit: what the plan was measured against
+  size_t limit_bytes = 0;                // the ceiling it was made under
 };
 
 struct PromiseRequest {
@@ -49,5 +51,14 @@ constexpr double kHysteresis = 0.03;
 // must be promised).
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
+
+// The fastest candidate that the request allows and that takes the whole mini-batch in one piece.
+std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
+                                                   const PromiseRequest& request);
+
+// The fastest division into pieces of `engine` alone, with nothing to take their place; none when
+// no division fits.
+std::optional<Promise> PiecesOf(const std::string& engine, std::span<const Candidate> measured,
+                                const PromiseRequest& request);
 
 }  // namespace ucudnn::planning

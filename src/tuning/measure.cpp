@@ -74,26 +74,30 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
-  Result<std::vector<Measurement>> MeasureAll(const ConvolutionProblem& problem) {
+  // Adds the measurements at problem.n to `all`.
+  Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::PreparedProblem> prepared,
                             engines_.Prepare(problem));
     UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
-    std::vector<Measurement> measurements;
     double best_ms = std::numeric_limits<double>::infinity();
+    bool scarce = false;
     for (const cudnn::EngineChoice& choice : choices) {
       Measurement measurement;
       measurement.micro = {choice.engine, problem.n, 0, choice.workspace_bytes,
                            choice.deterministic};
-      const Status status = MeasureOne(*prepared, choice, best_ms, measurement);
+      Status status = workspace_.Reserve(choice.workspace_bytes);
+      scarce |= !status.ok();
+      if (status.ok()) status = MeasureOne(*prepared, choice, best_ms, measurement);
       if (status.ok()) {
         best_ms = std::min(best_ms, measurement.micro.time_ms);
-        measurements.push_back(std::move(measurement));
+        all.measurements.push_back(std::move(measurement));
       } else if (LogEnabled(LogLevel::kInfo)) {
         Log(LogLevel::kInfo,
             choice.engine + " is left out of " + Describe(problem) + ": " + status.message());
       }
     }
-    return measurements;
+    if (scarce) all.scarce_sizes.push_back(problem.n);
+    return Status::Ok();
   }
 
  private:
@@ -120,7 +124,6 @@ class Measurer {
 
   Status MeasureOne(cudnn::PreparedProblem& prepared, const cudnn::EngineChoice& choice,
                     double best_ms, Measurement& measurement) {
-    UCUDNN_RETURN_IF_ERROR(workspace_.Reserve(choice.workspace_bytes));
     // The first run loads code and warms caches; the second tells how long a sample must be.
     UCUDNN_RETURN_IF_ERROR(Sample(prepared, choice, 1).status());
     UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(prepared, choice, 1));
@@ -165,9 +168,8 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
   return platform;
 }
 
-Result<std::vector<Measurement>> MeasureEngines(const Device& device,
-                                                const ConvolutionProblem& problem,
-                                                const std::vector<int>& sizes) {
+Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
+                                          const std::vector<int>& sizes) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   TuningHandle handle(*device.driver, *device.functions);
@@ -176,21 +178,16 @@ Result<std::vector<Measurement>> MeasureEngines(const Device& device,
   ConvolutionProblem part = problem;
   part.n = *std::max_element(sizes.begin(), sizes.end());
   UCUDNN_RETURN_IF_ERROR(measurer.Allocate(part));
-  std::vector<Measurement> measurements;
+  EngineMeasurements all;
   Status last = Status::Error("no engine runs it");
   for (const int size : sizes) {
     part.n = size;
-    const Result<std::vector<Measurement>> of_size = measurer.MeasureAll(part);
-    if (!of_size.ok()) {
-      last = of_size.status();
-      continue;
-    }
-    measurements.insert(measurements.end(), of_size->begin(), of_size->end());
+    if (Status status = measurer.MeasureAll(part, all); !status.ok()) last = std::move(status);
   }
   // Nothing of ours may still run when the memory goes.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
-  if (measurements.empty()) return last;
-  return measurements;
+  if (all.measurements.empty()) return last;
+  return all;
 }
 
 }  // namespace ucudnn::tuning

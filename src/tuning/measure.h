@@ -24,10 +24,16 @@ struct Device {
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
 
+struct EngineMeasurements {
+  std::vector<planning::Measurement> measurements;
+  // Sizes at which an engine was left out because its workspace found no memory: another time, or
+  // in another process, it may be the fastest.
+  std::vector<int> scarce_sizes;
+};
+
 // Measures every engine of `problem` at each of `sizes` images: the median of repeated runs. An
 // engine that fails or finds no memory is left out. An error when nothing could be measured at all.
-Result<std::vector<planning::Measurement>> MeasureEngines(const Device& device,
-                                                          const ConvolutionProblem& problem,
-                                                          const std::vector<int>& sizes);
+Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
+                                          const std::vector<int>& sizes);
 
 }  // namespace ucudnn::tuning

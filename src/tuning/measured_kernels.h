@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -23,10 +24,15 @@ class MeasuredKernels {
 
   // Measurements of `problem` at the sizes `policy` considers, measuring those that nobody has when
   // `may_measure`. Without it, or when measuring fails, those that are known. Measurements at n
-  // itself missing is an error: nothing can be promised without them.
+  // itself missing is an error: nothing can be promised without them. What failed once is not tried
+  // again.
   Result<std::vector<MicroConfiguration>> Get(const Device& device,
                                               const ConvolutionProblem& problem,
                                               BatchSizePolicy policy, bool may_measure);
+
+  // False when memory was too scarce to measure every engine of the undivided `problem`: then the
+  // fastest may be among those left out.
+  bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
 
   // Measurements made by this process (engines times micro-batches), not read from a store.
   long measured() const { return measured_; }
@@ -41,17 +47,25 @@ class MeasuredKernels {
     size_t operator()(const Family& family) const;
   };
   using Measurements = std::vector<planning::Measurement>;
+  enum class SizeState { kMeasured, kScarce, kFailed };
+  struct Known {
+    Measurements rows;
+    std::map<int, SizeState> sizes;  // those measured or tried
+  };
 
-  void Load(const Family& family, Measurements& known);
+  // The entry of `family`, read from the store when it is new. Keeps its address.
+  Known& Meet(const Family& family);
+  Result<Measurements> Read(const Family& family);
   // Measures `sizes` and adds what the store then holds of them to `known`.
   Status Measure(const Device& device, const ConvolutionProblem& problem,
-                 const std::vector<int>& sizes, Measurements& known);
+                 const std::vector<int>& sizes, Known& known);
+  std::vector<int> Missing(const Known& known, const std::vector<int>& sizes);
 
   planning::MeasurementStore* const store_;
   std::atomic<long> measured_ = 0;
-  std::mutex
-      mutex_;  // held while reading and measuring: callers of one process wait for each other
-  std::unordered_map<Family, Measurements, FamilyHash> known_;
+  std::mutex measuring_mutex_;  // one thread measures; who only asks does not wait for it
+  std::mutex mutex_;            // of known_; held for moments
+  std::unordered_map<Family, Known, FamilyHash> known_;
 };
 
 }  // namespace ucudnn::tuning

@@ -36,14 +36,29 @@ TEST(PromiseBook, RemembersWhatWasReportedLast) {
   EXPECT_EQ(book.Find({}, 1000)->workspace_bytes, 200u);
 }
 
-TEST(PromiseBook, OnlyNewPromisesChangeTheEpoch) {
+TEST(PromiseBook, OnlyNewPromisesOfTheSameKeyChangeAPagesVersion) {
   PromiseBook book;
-  const uint64_t before = book.epoch();
+  PromiseKey other;
+  other.algorithm = 1;
+  const PromiseBook::Page& page = book.PageOf({});
+  const uint64_t before = page.version();
+  book.Add(other, PromiseOf(100, 3));
+  EXPECT_EQ(page.version(), before);
   book.Add({}, PromiseOf(100, 3));
-  const uint64_t after = book.epoch();
+  const uint64_t after = page.version();
   EXPECT_GT(after, before);
   book.Add({}, PromiseOf(100, 3));
-  EXPECT_EQ(book.epoch(), after);
+  EXPECT_EQ(page.version(), after);
+}
+
+TEST(PromiseBook, NamesTheUndividedAlgorithmOfThePromiseThatFits) {
+  PromiseBook book;
+  EXPECT_FALSE(book.FindUndivided({}, 1000));
+  planning::Promise promise = PromiseOf(100, 3);
+  promise.undivided.engine = "legacy:5";
+  book.Add({}, promise);
+  EXPECT_FALSE(book.FindUndivided({}, 99));
+  EXPECT_EQ(book.FindUndivided({}, 100), 5);
 }
 
 TEST(PromiseBook, KeepsKernelsAlgorithmsAndPlatformsApart) {

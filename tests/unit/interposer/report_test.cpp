@@ -30,10 +30,18 @@ ConvolutionProblem Problem() {
   return problem;
 }
 
-KernelRecord* Divided(Report& report) {
-  return report.Record(Problem(), 500, 300,
-                       {{{{"legacy:1", 4, 1.5, 300, true}, 2}, {{"legacy:0", 2, 1, 0, true}, 1}}},
-                       {"legacy:0", 10, 6.5, 100, true}, "divided into 3 micro-batches");
+KernelRecord DividedRecord() {
+  return {Problem(),
+          500,
+          300,
+          {{{{"legacy:1", 4, 1.5, 300, true}, 2}, {{"legacy:0", 2, 1, 0, true}, 1}}},
+          {"legacy:0", 10, 6.5, 100, true},
+          "divided into 3 micro-batches"};
+}
+
+CountedKernel* Divided(Report& report) {
+  bool fresh = false;
+  return report.Record(DividedRecord(), fresh);
 }
 
 class ReportFile : public ::testing::Test {
@@ -112,17 +120,25 @@ TEST(Report, HasTheDocumentedShape) {
 
 TEST(Report, AnUnknownUndividedEngineIsNull) {
   Report report;
-  report.Record(Problem(), 0, 0, {{{{"legacy:0", 10, 0, 0, false}, 1}}}, {}, "as asked");
+  KernelRecord record = DividedRecord();
+  record.undivided = {};
+  bool fresh = false;
+  report.Record(record, fresh);
   EXPECT_TRUE(json::parse(report.Json("on", 0))["kernels"][0]["undivided"].is_null());
 }
 
 TEST(Report, EqualDecisionsShareARecord) {
   Report report;
   EXPECT_TRUE(report.empty());
-  KernelRecord* const record = Divided(report);
-  EXPECT_EQ(Divided(report), record);
-  EXPECT_NE(report.Record(Problem(), 501, 300, record->plan, record->undivided, record->reason),
-            record);
+  bool fresh = false;
+  CountedKernel* const kernel = report.Record(DividedRecord(), fresh);
+  EXPECT_TRUE(fresh);
+  EXPECT_EQ(report.Record(DividedRecord(), fresh), kernel);
+  EXPECT_FALSE(fresh);
+  KernelRecord other = DividedRecord();
+  other.limit_bytes = 501;
+  EXPECT_NE(report.Record(other, fresh), kernel);
+  EXPECT_TRUE(fresh);
   EXPECT_FALSE(report.empty());
 }
 

@@ -23,6 +23,14 @@ Session* Open(SessionTable& table, uintptr_t number) {
                           [&](Session& session) { session.Open(nullptr, 0, Stream(number)); });
 }
 
+// A decision that no promise will overtake.
+std::unique_ptr<Decision> AsAsked() {
+  static PromiseBook book;
+  auto decision = std::make_unique<Decision>();
+  decision->page = &book.PageOf({});
+  return decision;
+}
+
 TEST(SessionTable, FindsWhatWasOpened) {
   const auto table = std::make_unique<SessionTable>();
   EXPECT_EQ(table->Find(Handle(1)), nullptr);
@@ -80,13 +88,13 @@ TEST(SessionTable, HandlesThatComeAndGoAreAllFound) {
 TEST(SessionTable, AHandleAtAnOldAddressStartsAfresh) {
   const auto table = std::make_unique<SessionTable>();
   Session* const first = Open(*table, 1);
-  first->Keep({}, std::make_unique<Decision>());
-  ASSERT_NE(first->Find({}, 0), nullptr);
+  first->Keep({}, AsAsked());
+  ASSERT_NE(first->Find({}), nullptr);
   table->Close(Handle(1));
   int opened = 0;
   Session* const second = table->FindOrOpen(Handle(1), [&](Session&) { ++opened; });
   EXPECT_EQ(opened, 1);
-  EXPECT_EQ(second->Find({}, 0), nullptr);
+  EXPECT_EQ(second->Find({}), nullptr);
 }
 
 TEST(SessionTable, ThreadsWithHandlesOfTheirOwnDoNotMeet) {
@@ -99,7 +107,7 @@ TEST(SessionTable, ThreadsWithHandlesOfTheirOwnDoNotMeet) {
         Session* const session = Open(*table, number);
         ASSERT_NE(session, nullptr);
         ASSERT_EQ(table->Find(Handle(number)), session);
-        session->Keep({}, std::make_unique<Decision>());
+        session->Keep({}, AsAsked());
         ASSERT_EQ(session->stream(), Stream(number));
         if (i % 3 != 0) table->Close(Handle(number));
       }
@@ -108,35 +116,28 @@ TEST(SessionTable, ThreadsWithHandlesOfTheirOwnDoNotMeet) {
   for (std::thread& thread : threads) thread.join();
 }
 
-std::unique_ptr<Decision> DecisionWithPlan(const cudnn::Functions& functions) {
-  ConvolutionProblem problem;
-  SetPackedStrides(problem);
-  auto plan = execution::PlannedConvolution::Create(functions, problem,
-                                                    {{{{"legacy:0", 1, 1, 0, true}, 1}}}, {});
-  auto decision = std::make_unique<Decision>();
-  decision->plan = std::move(*plan);
-  return decision;
-}
-
-TEST(Session, NewPromisesOvertakeOnlyUnplannedDecisions) {
-  const cudnn::Functions functions = test::NullFunctions();
+TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
+  PromiseBook book;
+  PromiseKey key, other;
+  other.algorithm = 1;
   Session session;
   session.Open(nullptr, 0, nullptr);
-  CallKey planned;
-  planned.algorithm = 1;
-  Decision* const plan = session.Keep(planned, DecisionWithPlan(functions));
-  Decision* const as_asked = session.Keep({}, std::make_unique<Decision>());
-  EXPECT_EQ(session.Find(planned, 0), plan);
-  EXPECT_EQ(session.Find({}, 0), as_asked);
-  EXPECT_EQ(session.Find(planned, 1), plan);
-  EXPECT_EQ(session.Find({}, 1), nullptr);
+  auto decision = std::make_unique<Decision>();
+  decision->page = &book.PageOf(key);
+  decision->version = decision->page->version();
+  Decision* const kept = session.Keep({}, std::move(decision));
+  EXPECT_EQ(session.Find({}), kept);
+  book.Add(other, {});
+  EXPECT_EQ(session.Find({}), kept);
+  book.Add(key, {});
+  EXPECT_EQ(session.Find({}), nullptr);
 }
 
 TEST(Session, AReplacedDecisionStaysValid) {
   Session session;
-  Decision* const first = session.Keep({}, std::make_unique<Decision>());
-  Decision* const second = session.Keep({}, std::make_unique<Decision>());
-  EXPECT_EQ(session.Find({}, 0), second);
+  Decision* const first = session.Keep({}, AsAsked());
+  Decision* const second = session.Keep({}, AsAsked());
+  EXPECT_EQ(session.Find({}), second);
   first->barred = true;  // a call on another thread may still hold it
   EXPECT_FALSE(second->barred);
 }
