@@ -394,6 +394,15 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
+// Its size is asked for like a plain convolution's, and only its one algorithm can keep the promise.
+TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
+  Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
+  const size_t need = ReportedNeed(convolution, 1).value();
+  EXPECT_LE(need, kTightBytes);
+  EXPECT_GT(*GenuineNeed(convolution, 1), kTightBytes);
+  EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
+}
+
 TEST_F(UsersLimit, EveryAnswerIsKept) { EveryAnswerIsKept(kTightBytes); }
 
 TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {

@@ -123,6 +123,42 @@ TEST(Promise, BrokenTimesAreNoChoice) {
   EXPECT_FALSE(MakePromise(std::vector{Row(2, 8, nan, 0)}, Request(8, 0)));
 }
 
+TEST(Promise, AFasterRemainderDoesNotCostAPlanItsDeterminism) {
+  // Two pieces of 4 and one of 2: of the engines at 2 the faster is not deterministic.
+  const std::vector<Candidate> measured = {Row(0, 10, 40, 0), Row(1, 4, 2, 100),
+                                           Row(1, 2, 1.5, 100),
+                                           Row(2, 2, 1.4, 100, kDirect, /*deterministic=*/false)};
+  const auto promise = MakePromise(measured, Request(10, 150));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->reported.engine, "legacy:1");
+  EXPECT_TRUE(promise->reported.deterministic);
+  EXPECT_EQ(promise->plan.TimeMs(), 5.5);
+}
+
+TEST(Promise, IsOnlyAsDeterministicAsWhatMayTakeItsPlace) {
+  const std::vector<Candidate> measured = {Row(0, 8, 8, 0, kDirect, /*deterministic=*/false),
+                                           Row(1, 4, 2, 100), Row(1, 8, 3, 200)};
+  const auto promise = MakePromise(measured, Request(8, 150));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_FALSE(promise->reported.deterministic);
+  PromiseRequest deterministic = Request(8, 150);
+  deterministic.deterministic = true;
+  EXPECT_FALSE(MakePromise(measured, deterministic));
+}
+
+TEST(Promise, PiecesOfOneEngineNeedNothingElse) {
+  const auto pieces = PiecesOf("legacy:1", SlowAndFast(), Request(8, 150));
+  ASSERT_TRUE(pieces);
+  EXPECT_EQ(pieces->plan.Pieces(), 2);
+  EXPECT_EQ(pieces->workspace_bytes, 100u);
+  EXPECT_TRUE(pieces->undivided.engine.empty());
+  EXPECT_FALSE(PiecesOf("legacy:1", SlowAndFast(), Request(8, 99)));
+  PromiseRequest whole = Request(8, 150);
+  whole.may_divide = false;
+  EXPECT_FALSE(PiecesOf("legacy:1", SlowAndFast(), whole));
+}
+
 NumericClass ClassOf(const std::vector<NumericClass>& classes, const MicroConfiguration& micro) {
   return classes[std::stoi(micro.engine.substr(std::string("legacy:").size()))];
 }

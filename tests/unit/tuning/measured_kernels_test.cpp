@@ -199,13 +199,32 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   CUdeviceptr occupied;
   ASSERT_EQ(cuMemAlloc(&occupied, FreeBytes() - largest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
-  MeasuredKernels narrow(nullptr);
+  MeasuredKernels narrow(&store_);
   const Result<Rows> some = Get(narrow, problem);
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
   ASSERT_TRUE(some.ok()) << some.message();
   EXPECT_LT(EnginesAt(*some, 64).size(), EnginesAt(*all, 64).size());
   EXPECT_GE(EnginesAt(*some, 64).size(), 1u);
+  // Another process may have the memory: what is missing here must not be missing for ever.
+  EXPECT_FALSE(narrow.HasAllEngines(device_, problem));
+  EXPECT_TRUE(roomy.HasAllEngines(device_, problem));
+  MeasuredKernels later(&store_);
+  const Result<Rows> again = Get(later, problem);
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ(EnginesAt(*again, 64), EnginesAt(*all, 64));
+  EXPECT_TRUE(later.HasAllEngines(device_, problem));
+}
+
+TEST_F(MeasuredKernelsTest, WhatFailedIsNotTriedAgain) {
+  MeasuredKernels kernels(nullptr);
+  hostgpuInjectFault("handle", 1);
+  EXPECT_FALSE(Get(kernels).ok());
+  hostgpuInjectFault("handle", 0);
+  const Result<Rows> again = Get(kernels);
+  EXPECT_FALSE(again.ok());
+  EXPECT_EQ(hostgpuFaultCount("handle"), 0);
+  EXPECT_EQ(again.message(), "no engine could be measured before");
 }
 
 TEST_F(MeasuredKernelsTest, AnyFaultIsAnErrorOrAnEngineLess) {
