@@ -40,7 +40,8 @@ void FindLibraryText() {
       nullptr);
 }
 
-bool Fails(void* caller) {
+// Unused where a sanitizer keeps malloc for itself.
+[[maybe_unused]] bool Fails(void* caller) {
   if (!counting) return false;
   const auto address = reinterpret_cast<uintptr_t>(caller);
   return address >= text_begin && address < text_end && ++allocations == failing;
