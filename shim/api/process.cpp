@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -25,42 +26,55 @@ void WriteLastReport() {
   }
 }
 
-interposer::Interposer* MakeInterposer() {
+// The interposer and what it refers to.
+struct Parts {
+  cudnn::Functions functions;
+  std::unique_ptr<db::SqliteStore> store;
+  std::unique_ptr<interposer::Interposer> interposer;
+};
+
+// Null when the genuine library lacks something.
+std::unique_ptr<Parts> Join() {
   const Options& options = ProcessOptions();
   const cudnn::GenuineLibrary& genuine = cudnn::OpenGenuine(
-      options.real_cudnn.c_str(), reinterpret_cast<const void*>(&MakeInterposer));
+      options.real_cudnn.c_str(), reinterpret_cast<const void*>(&WriteLastReport));
   if (!genuine.library) return nullptr;
-  auto* functions = new cudnn::Functions;
+  auto parts = std::make_unique<Parts>();
   const Status loaded = cudnn::LoadFunctions(
-      [&](const char* name) { return genuine.library->Symbol(name); }, *functions);
+      [&](const char* name) { return genuine.library->Symbol(name); }, parts->functions);
   if (!loaded.ok()) {
     WarnOnce("functions", loaded.message() + ": nothing is changed");
     return nullptr;
   }
-  planning::MeasurementStore* store = nullptr;
-  if (!options.databases.empty()) store = new db::SqliteStore(options.databases);
-  return new interposer::Interposer(options, *functions, cuda::GetDriver(), store);
+  if (!options.databases.empty()) {
+    parts->store = std::make_unique<db::SqliteStore>(options.databases);
+  }
+  parts->interposer = std::make_unique<interposer::Interposer>(
+      options, parts->functions, cuda::GetDriver(), parts->store.get());
+  return parts;
 }
 
 }  // namespace
 
 interposer::Interposer* ProcessInterposer() {
   // No lock is held while joining, because a child forked meanwhile would wait for it for ever.
-  // Threads that come at once all join one; the first stays.
-  static std::atomic<interposer::Interposer*> joined = nullptr;
+  // Threads that come at once all join one; the first stays, and is never destroyed.
+  static std::atomic<Parts*> joined = nullptr;
   static std::atomic<bool> impossible = false;
-  if (interposer::Interposer* ours = joined.load(std::memory_order_acquire)) return ours;
+  if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;
-  interposer::Interposer* const mine = MakeInterposer();
+  std::unique_ptr<Parts> mine = Join();
   if (mine == nullptr) {
     impossible = true;
     return nullptr;
   }
-  interposer::Interposer* expected = nullptr;
-  if (!joined.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return expected;
+  Parts* expected = nullptr;
+  if (!joined.compare_exchange_strong(expected, mine.get(), std::memory_order_acq_rel)) {
+    return expected->interposer.get();
+  }
   owner = getpid();
   if (!ProcessOptions().report.empty()) std::atexit(WriteLastReport);
-  return mine;
+  return mine.release()->interposer.get();
 }
 
 }  // namespace ucudnn

@@ -55,6 +55,8 @@ GuardedMemory::GuardedMemory(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   EXPECT_EQ(cudaMalloc(&block_, bytes + 2 * kGuardBytes), cudaSuccess);
   EXPECT_EQ(cudaMemset(block_, kGuard, bytes + 2 * kGuardBytes), cudaSuccess);
+  // It is under way on the default stream, which others need not wait for.
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
 }
 
 GuardedMemory::~GuardedMemory() { cudaFree(block_); }

@@ -394,7 +394,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
-// Its size is asked for like a plain convolution's, and only its one algorithm can keep the promise.
+// Its size is asked for like a plain convolution's, and only its one algorithm can keep the
+// promise.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();

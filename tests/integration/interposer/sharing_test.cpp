@@ -29,6 +29,8 @@ void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   // Of the algorithms that sum whole numbers exactly, the best.
   for (const auto& told : answer.algorithms) {
     if (told.status != CUDNN_STATUS_SUCCESS || told.algorithm > 2) continue;
+    SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n) +
+                 " images, algorithm " + std::to_string(told.algorithm));
     for (int i = 0; i < rounds; ++i) {
       EXPECT_EQ(convolution.Run(DropIn(), told.algorithm, workspace.data(), told.workspace_bytes),
                 CUDNN_STATUS_SUCCESS);
