@@ -57,7 +57,7 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
       cudnn::WorkspaceBytes(functions_, problem.operation, call.handle, call.descriptors,
                             call.algorithm, &need) == CUDNN_STATUS_SUCCESS;
   record.workspace_bytes = known_need ? need : key.workspace_bytes;
-  record.plan = {{{{engine, problem.n, 0, record.workspace_bytes, false}, 1}}};
+  record.plan = {{{{engine, problem.n, kUnknownTime, record.workspace_bytes, false}, 1}}};
   if (!known_need) {
     // Others must not hide the error that the genuine library has for this algorithm.
     record.reason = "the algorithm does not serve this kernel: runs as the caller asked";
@@ -72,6 +72,11 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   }
   if (candidates.empty()) {
     record.reason = "not measured: runs as the caller asked";
+    if (need > record.limit_bytes) {
+      Fallback(problem, "not measured, so it cannot be brought under the workspace limit");
+    } else if (options_.deterministic) {
+      Fallback(problem, "not measured, so nothing deterministic can take its place");
+    }
     return std::nullopt;
   }
   const size_t limit = record.limit_bytes;
@@ -145,7 +150,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
       need = key.workspace_bytes;
     }
     const std::string engine = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
-    record.plan = {{{{engine, problem.n, 0, need, false}, 1}}};
+    record.plan = {{{{engine, problem.n, kUnknownTime, need, false}, 1}}};
     record.workspace_bytes = need;
     record.reason = "observed: runs as the caller asked";
   } else {
@@ -162,10 +167,19 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     if (promised) {
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
-      record.reason = promise->plan.Pieces() > 1 ? Pieces(promise->plan) : "as promised";
+      record.reason = promise->plan.Pieces() > 1
+                          ? Pieces(promise->plan)
+                          : "undivided, as the library answered when it was asked";
     }
   }
-  if (promise) decision->plan = Prepare(problem, *promise, record);
+  const std::string own = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
+  const bool as_asked = promise && promise->plan.Pieces() == 1 && promise->reported.engine == own;
+  if (as_asked) {
+    record.plan = promise->plan;
+    record.workspace_bytes = promise->workspace_bytes;
+  } else if (promise) {
+    decision->plan = Prepare(problem, *promise, record);
+  }
   // While a graph is captured nothing was measured, so nothing final was decided.
   if (decision->plan == nullptr && capturing) return nullptr;
   bool fresh = false;

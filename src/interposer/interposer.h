@@ -96,6 +96,10 @@ class Interposer {
   // Measurements of the kernel at its policy's micro-batches; empty when there are none.
   std::vector<MicroConfiguration> Measured(const Kernel& kernel);
   planning::PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes) const;
+  // The heuristic's ranking cut to what the user allows, where there are no measurements; none
+  // where the user demands nothing or nothing is left.
+  std::optional<Answer> AnswerUnmeasured(const Kernel& kernel, cudnnHandle_t handle,
+                                         const cudnn::Descriptors& descriptors, size_t limit_bytes);
   // Every algorithm and math type within the limit, best first, each once and at its fastest:
   // undivided or as a promise, which is entered into the book. Empty when none fits.
   Answer AnswerWithin(const Kernel& kernel, const std::vector<MicroConfiguration>& measured,

@@ -18,10 +18,10 @@ using planning::Promise;
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
-// One line of an answer, and the promise behind it when it is not simply an undivided engine.
+// One line of an answer, and the promise behind it.
 struct Offer {
   AlgorithmPerformance performance;
-  std::optional<Promise> promise;
+  Promise promise;
 };
 
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math) {
@@ -36,13 +36,6 @@ AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType mat
 
 bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
   return a.algorithm == b.algorithm && a.math == b.math;
-}
-
-Promise UndividedPromise(const AlgorithmPerformance& performance, int n) {
-  const MicroConfiguration micro{cudnn::LegacyEngineName({performance.algorithm, std::nullopt}), n,
-                                 performance.time_ms, performance.workspace_bytes,
-                                 performance.determinism == CUDNN_DETERMINISTIC};
-  return {micro, micro.workspace_bytes, {{{micro, 1}}}, micro, micro, micro.workspace_bytes};
 }
 
 // The undivided measurement of what the heuristic chose; none when there is none.
@@ -63,19 +56,25 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
 // fastest, and the fastest deterministic one for callers who pick by determinism.
 void CollectOffers(const cudnn::MathGroup& group, const planning::PromiseRequest& request,
                    std::vector<Offer>& offers) {
+  const auto fastest = planning::FastestUndivided(group.candidates, request);
   for (const Candidate& candidate : group.candidates) {
     const MicroConfiguration& micro = candidate.micro;
     if (micro.micro_batch != request.n || micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !micro.deterministic) continue;
-    offers.push_back({PerformanceOf(micro, group.math), std::nullopt});
+    offers.push_back({PerformanceOf(micro, group.math),
+                      {micro,
+                       micro.workspace_bytes,
+                       {{{micro, 1}}},
+                       micro,
+                       fastest.value_or(micro),
+                       request.limit_bytes}});
   }
   planning::PromiseRequest stricter = request;
   for (const bool deterministic : {false, true}) {
     stricter.deterministic |= deterministic;
     std::optional<Promise> promise = planning::MakePromise(group.candidates, stricter);
     if (!promise || promise->plan.Pieces() == 1) continue;
-    const AlgorithmPerformance performance = PerformanceOf(promise->reported, group.math);
-    offers.push_back({performance, std::move(promise)});
+    offers.push_back({PerformanceOf(promise->reported, group.math), std::move(*promise)});
   }
 }
 
@@ -133,14 +132,32 @@ Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel,
     answer.push_back(offer.performance);
     ConvolutionProblem problem = kernel.problem;
     problem.math = static_cast<MathType>(offer.performance.math);
-    const PromiseKey key{kernel.session->platform(), offer.performance.algorithm, problem};
-    // An undivided answer needs a promise only where an earlier, smaller one would take its place.
-    if (!offer.promise && promises_.LastReported(key)) {
-      offer.promise = UndividedPromise(offer.performance, problem.n);
-    }
-    if (offer.promise) promises_.Add(key, std::move(*offer.promise));
+    promises_.Add({kernel.session->platform(), offer.performance.algorithm, problem},
+                  std::move(offer.promise));
   }
   return answer;
+}
+
+std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
+    const Kernel& kernel, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+    size_t limit_bytes) {
+  const size_t ours = options_.workspace_limit.value_or(kNoLimit);
+  Answer ranking;
+  if ((ours == kNoLimit && !options_.deterministic) ||
+      cudnn::RankAlgorithms(functions_, kernel.problem.operation, handle, descriptors, ranking) !=
+          CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
+    return ranked.status != CUDNN_STATUS_SUCCESS || ranked.workspace_bytes > limit_bytes ||
+           (options_.deterministic && ranked.determinism != CUDNN_DETERMINISTIC);
+  });
+  if (!ranking.empty()) return ranking;
+  if (limit_bytes == ours || options_.deterministic) {
+    Fallback(kernel.problem,
+             "not measured, and no algorithm is known that keeps what was asked for");
+  }
+  return std::nullopt;
 }
 
 std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
@@ -149,9 +166,9 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const std::vector<MicroConfiguration> measured = Measured(*kernel);
-  if (measured.empty()) return std::nullopt;
   const size_t ours = options_.workspace_limit.value_or(kNoLimit);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
+  if (measured.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
   // What memory kept us from measuring may be the fastest; without a limit of the user's the
   // genuine library may still find it.
   const bool all = kernels_.HasAllEngines(DeviceOf(*kernel->session), kernel->problem);
@@ -179,7 +196,9 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   if (!kernel) return std::nullopt;
   if (options_.workspace_limit) {
     const std::vector<MicroConfiguration> measured = Measured(*kernel);
-    if (measured.empty()) return std::nullopt;
+    if (measured.empty()) {
+      return AnswerUnmeasured(*kernel, handle, descriptors, *options_.workspace_limit);
+    }
     Answer answer = AnswerWithin(*kernel, measured, *options_.workspace_limit);
     if (!answer.empty()) return answer;
     Fallback(kernel->problem, "no undivided engine fits the workspace limit");
@@ -194,6 +213,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
     return std::nullopt;
   }
   const std::vector<MicroConfiguration> measured = Measured(*kernel);
+  if (measured.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice =
       MeasuredAs(ranking[0], kernel->problem, measured);
   if (!choice) return std::nullopt;

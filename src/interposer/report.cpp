@@ -33,6 +33,8 @@ Json ProblemJson(const ConvolutionProblem& problem) {
   return json;
 }
 
+Json TimeJson(double time_ms) { return time_ms < 0 ? Json(nullptr) : Json(time_ms); }
+
 Json PlanJson(const Configuration& plan) {
   Json runs = Json::array();
   for (const Run& run : plan.runs) {
@@ -40,7 +42,7 @@ Json PlanJson(const Configuration& plan) {
                     {"micro_batch", run.micro.micro_batch},
                     {"count", run.count},
                     {"workspace_bytes", run.micro.workspace_bytes},
-                    {"time_ms", run.micro.time_ms}});
+                    {"time_ms", TimeJson(run.micro.time_ms)}});
   }
   return runs;
 }
@@ -60,7 +62,7 @@ Json KernelJson(const CountedKernel& kernel) {
   if (!record.undivided.engine.empty()) {
     json["undivided"] = {{"engine", record.undivided.engine},
                          {"workspace_bytes", record.undivided.workspace_bytes},
-                         {"time_ms", record.undivided.time_ms}};
+                         {"time_ms", TimeJson(record.undivided.time_ms)}};
   }
   return json;
 }

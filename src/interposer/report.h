@@ -16,6 +16,9 @@
 
 namespace ucudnn::interposer {
 
+// The time of what nobody measured; null in the JSON.
+constexpr double kUnknownTime = -1;
+
 struct KernelRecord {
   ConvolutionProblem problem;
   size_t limit_bytes = 0;        // the ceiling this kernel was planned under
