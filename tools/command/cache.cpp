@@ -1,5 +1,8 @@
 // `ucudnn cache`: what measurement stores hold, and their rows from and to CSV files.
 #include <algorithm>
+#include <filesystem>
+#include <cstring>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <iostream>
@@ -150,7 +153,10 @@ int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
   if (!rows.ok()) return Fail(*options.export_, rows.message());
   std::ofstream file(options.file, std::ios::binary);
   file << db::WriteMeasurementsCsv(*rows) << std::flush;
-  if (!file) return Fail(*options.export_, "'" + options.file + "' cannot be written");
+  if (!file) {
+    return Fail(*options.export_,
+                "'" + options.file + "' cannot be written: " + std::strerror(errno));
+  }
   std::cerr << Count(rows->size(), "measurement") << " exported\n";
   return 0;
 }
@@ -166,9 +172,13 @@ int RunCache(const CLI::App& app, const CacheOptions& options) {
   options.variables.Export();
   const std::vector<std::string>& paths = ProcessOptions().databases;
   if (paths.empty()) return Refuse(chosen, "there is no store; name one with --db PATH");
-  if (&chosen == options.show) return Show(options, paths);
   if (&chosen == options.import) return Import(options, paths);
-  return Export(options, paths);
+  for (const std::string& path : paths) {
+    if (!std::filesystem::exists(path)) {
+      return Refuse(chosen, "'" + path + "': there is no such store (yet)");
+    }
+  }
+  return &chosen == options.show ? Show(options, paths) : Export(options, paths);
 }
 
 }  // namespace

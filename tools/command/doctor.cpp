@@ -39,17 +39,21 @@ std::string Environment(const char* name) {
 // Where a program without a run path of its own finds the genuine cuDNN, with its version.
 Result<std::string> FindGenuineCudnn(const Options& options) {
   const cudnn::GenuineSearch search = cudnn::FindGenuine(options.real_cudnn.c_str(), nullptr);
+  std::string ignored;
+  for (const std::string& why : search.ignored) {
+    ignored += "\n  UCUDNN_REAL_CUDNN is ignored: " + why;
+  }
   if (search.path.empty()) {
     std::string message =
         "no libcudnn.so.9 where the loader searches; UCUDNN_REAL_CUDNN can name it";
     for (const std::string& tried : search.tried) message += "\n  tried " + tried;
-    return Status::Error(message);
+    return Status::Error(message + ignored);
   }
   UCUDNN_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open(search.path));
   using GetVersion = size_t (*)();
   const auto get_version = reinterpret_cast<GetVersion>(library.Symbol("cudnnGetVersion"));
   if (get_version == nullptr) return Status::Error(search.path + " has no cudnnGetVersion");
-  return CudnnVersion(get_version()) + ", " + search.path;
+  return CudnnVersion(get_version()) + ", " + search.path + ignored;
 }
 
 Result<std::string> FindDriver() {

@@ -81,7 +81,7 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
     return Status::Error("--trace: not available in this version");
   }
   if (source.layers.empty() == source.net.empty()) {
-    return Status::Error("either --layers FILE.csv or --net NAME is needed");
+    return Status::Error("exactly one of --layers FILE.csv and --net NAME is needed");
   }
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());

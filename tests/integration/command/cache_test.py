@@ -84,6 +84,10 @@ class Cache(CommandTest):
         for words in (["show"], ["import", self.file], ["export", "out.csv"]):
             self.assert_refused(["cache", *words, "--db", "none"], f"ucudnn cache {words[0]}: there is no store")
 
+    def test_a_store_that_is_not_there_is_named(self):
+        for words in (["show"], ["export", "out.csv"]):
+            self.assert_refused(["cache", *words, "--db", f"{self.folder}/none.db"], "none.db", "no such store")
+
     def test_bad_usage_is_refused(self):
         self.assert_refused(["cache"], "show, import and export")
         self.assert_refused(["cache", "import"], "ucudnn cache import: FILE.csv")

@@ -538,6 +538,28 @@ TEST_F(DeterministicBelowEveryEngine, GenuineBehaviourWithOneWarningAndAFallback
   for (const auto& [line, count] : warnings) EXPECT_EQ(count, 1) << line;
 }
 
+// --- Nothing measured, and nothing may be ---------------------------------------------------------
+class Unmeasured : public Protocol {};
+
+TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    // Another size than the primed ones.
+    Convolution convolution(LayerProblem(operation, 3));
+    for (const Question question : {Question::kFind, Question::kGet}) {
+      const Answer answer = Ask(DropIn(), question, convolution, kAlgorithms);
+      ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+      ASSERT_FALSE(answer.algorithms.empty());
+      for (const auto& told : answer.algorithms) EXPECT_EQ(told.workspace_bytes, 0u);
+    }
+    RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1));
+  }
+  const nlohmann::json report = ReadReport();
+  EXPECT_EQ(report["measured"], 0);
+  EXPECT_EQ(report["fallbacks"].size(), std::size(kOperations));
+  for (const auto& kernel : report["kernels"]) EXPECT_TRUE(kernel["plan"][0]["time_ms"].is_null());
+}
+
 // --- Nothing may change --------------------------------------------------------------------------
 class Unchanged : public Protocol {
  protected:
@@ -600,6 +622,7 @@ int main(int argc, char** argv) {
        {"Deterministic", with({{"UCUDNN_DETERMINISTIC", "1"}})},
        {"DeterministicBelowEveryEngine",
         with({{"UCUDNN_DETERMINISTIC", "1"}, {"UCUDNN_WORKSPACE_LIMIT", "100"}})},
+       {"Unmeasured", with({{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
        {"ModeOff", with({{"UCUDNN_MODE", "off"}})},
        {"ModeObserve", with({{"UCUDNN_MODE", "observe"}})}});
 }
