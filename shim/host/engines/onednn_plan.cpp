@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "shim/host/engines/onednn_version.h"
 #include "shim/host/engines/parallel.h"
 
 namespace hostgpu {
@@ -73,18 +74,24 @@ struct TensorShape {
   memory::desc Any() const { return {Dims(), memory::data_type::f32, memory::format_tag::any}; }
 };
 
-// The same layout at another batch; false where the layout interleaves images.
-bool SetBatch(memory::desc* layout, int64_t n) {
-  auto& blocking = layout->data.format_desc.blocking;
-  if (layout->data.format_kind != dnnl_blocked) return false;
-  for (int i = 0; i < blocking.inner_nblks; ++i) {
-    if (blocking.inner_idxs[i] == 0) return false;
+// The layouts of x and y in which images follow one another.
+constexpr memory::format_tag kLayouts2d[] = {
+    memory::format_tag::abcd, memory::format_tag::acdb, memory::format_tag::aBcd16b,
+    memory::format_tag::aBcd8b, memory::format_tag::aBcd4b};
+constexpr memory::format_tag kLayouts3d[] = {
+    memory::format_tag::abcde, memory::format_tag::acdeb, memory::format_tag::aBcde16b,
+    memory::format_tag::aBcde8b, memory::format_tag::aBcde4b};
+
+// The layout of `shape` at another batch; false where it is none of these.
+bool SetBatch(memory::desc* layout, const TensorShape& shape, int64_t n) {
+  TensorShape resized = shape;
+  resized.extents[0] = n;
+  for (const auto tag : shape.has_depth ? kLayouts3d : kLayouts2d) {
+    if (memory::desc(shape.Dims(), memory::data_type::f32, tag) != *layout) continue;
+    *layout = memory::desc(resized.Dims(), memory::data_type::f32, tag);
+    return true;
   }
-  for (int i = 1; i < layout->data.ndims; ++i) {
-    if (blocking.strides[i] > blocking.strides[0]) return false;
-  }
-  layout->data.dims[0] = layout->data.padded_dims[0] = n;
-  return true;
+  return false;
 }
 
 dnnl::primitive_attr UserScratchpad() {
@@ -102,10 +109,10 @@ struct Description {
 Description DescribePrimitive(const ConvolutionShape& shape, bool has_depth,
                               dnnl::algorithm algorithm, const memory::desc& x,
                               const memory::desc& w, const memory::desc& y, bool create) {
-  const memory::dims stride = SpatialAxes(shape.stride, has_depth);
-  const memory::dims pad = SpatialAxes(shape.pad, has_depth);
-  memory::dims dilation = SpatialAxes(shape.dilation, has_depth);
-  for (auto& value : dilation) --value;
+  ConvolutionGeometry geometry{SpatialAxes(shape.stride, has_depth),
+                               SpatialAxes(shape.dilation, has_depth),
+                               SpatialAxes(shape.pad, has_depth)};
+  for (auto& value : geometry.dilation) --value;
   const dnnl::primitive_attr attr = UserScratchpad();
   dnnl::engine& engine = CpuEngine();
   const auto reject_reference = [](const char* implementation) {
@@ -123,22 +130,21 @@ Description DescribePrimitive(const ConvolutionShape& shape, bool has_depth,
   };
 
   const bool forward = shape.operation == Operation::kForward;
-  const dnnl::convolution_forward::desc forward_desc(
+  const auto forward_pd = DescribeForward(
       forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training, algorithm,
-      x, w, y, stride, dilation, pad, pad);
-  const dnnl::convolution_forward::primitive_desc forward_pd(forward_desc, attr, engine);
+      x, w, y, geometry, attr, engine);
   if (forward) {
     return finish(forward_pd, forward_pd.src_desc(), forward_pd.weights_desc(),
                   forward_pd.dst_desc(), dnnl::convolution_forward());
   }
   if (shape.operation == Operation::kBackwardData) {
-    const dnnl::convolution_backward_data::primitive_desc pd(
-        {algorithm, x, w, y, stride, dilation, pad, pad}, attr, engine, forward_pd);
+    const auto pd = DescribeBackward<dnnl::convolution_backward_data>(algorithm, x, w, y, geometry,
+                                                                      attr, engine, forward_pd);
     return finish(pd, pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(),
                   dnnl::convolution_backward_data());
   }
-  const dnnl::convolution_backward_weights::primitive_desc pd(
-      {algorithm, x, w, y, stride, dilation, pad, pad}, attr, engine, forward_pd);
+  const auto pd = DescribeBackward<dnnl::convolution_backward_weights>(algorithm, x, w, y, geometry,
+                                                                       attr, engine, forward_pd);
   return finish(pd, pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(),
                 dnnl::convolution_backward_weights());
 }
@@ -239,7 +245,9 @@ bool OnednnPlan::CreateConvolution(const ConvolutionShape& shape, OnednnVariant 
         DescribePrimitive(shape, has_depth, algorithm, wish(0, kLayoutBatch), wish(1, kLayoutBatch),
                           wish(2, kLayoutBatch), false);
     layouts = {usual.x, usual.w, usual.y};
-    if (!SetBatch(&layouts[0], shape.n) || !SetBatch(&layouts[2], shape.n)) return false;
+    for (int i : {0, 2}) {
+      if (!SetBatch(&layouts[i], tensor(i, kLayoutBatch), shape.n)) return false;
+    }
   }
   Description description =
       DescribePrimitive(shape, has_depth, algorithm, layouts[0], layouts[1], layouts[2], true);
@@ -305,7 +313,7 @@ dnnl::reorder OnednnPlan::BlendingReorder(float alpha, float beta) const {
   const Operand& output = operands_[output_];
   dnnl::primitive_attr attr = UserScratchpad();
   if (!output.staged) {
-    if (alpha != 1) attr.set_output_scales(0, {alpha});
+    if (alpha != 1) SetReorderScale(&attr, alpha);
     if (beta != 0) {
       dnnl::post_ops sum;
       sum.append_sum(beta);
@@ -381,9 +389,10 @@ void OnednnPlan::Execute(float alpha, std::array<void*, 3> user, float beta,
   if (output.reordered) {
     char* plain = output.staged ? shared : static_cast<char*>(user[output_]);
     const bool staged = output.staged;
-    BlendingReorder(staged ? 1 : alpha, staged ? 0 : beta)
-        .execute(stream, arguments[output_],
-                 *std::make_unique<memory>(output.plain, engine, plain));
+    std::unordered_map<int, memory> blended{{DNNL_ARG_FROM, arguments[output_]},
+                                            {DNNL_ARG_TO, memory(output.plain, engine, plain)}};
+    if (!staged && alpha != 1) PassReorderScale(&blended, engine, &alpha);
+    BlendingReorder(staged ? 1 : alpha, staged ? 0 : beta).execute(stream, blended);
     result = plain;
   }
   if (output.staged || (!output.reordered && output.buffered && blends)) {

@@ -84,8 +84,8 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--layers", f"{self.folder}/none.csv"], "none.csv")
 
     def test_bad_usage_is_refused(self):
-        self.assert_refused(["bench"], "--layers FILE.csv or --net NAME")
-        self.assert_refused(["bench", "--layers", self.layers, "--net", "alexnet"], "--layers FILE.csv or --net NAME")
+        self.assert_refused(["bench"], "exactly one of --layers FILE.csv and --net NAME")
+        self.assert_refused(["bench", "--layers", self.layers, "--net", "alexnet"], "exactly one of --layers FILE.csv and --net NAME")
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "0"], "--batch '0'")
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "99999999999"], "--batch '99999999999'")
         self.assert_refused(["bench", "--layers", self.layers, "--ops", "forward,sideways"], "--ops 'forward,sideways'")
