@@ -1,0 +1,56 @@
+// What is spelt differently in oneDNN 2 and 3; all other code is the same for both.
+#pragma once
+
+#include <dnnl.hpp>
+#include <unordered_map>
+
+namespace hostgpu {
+
+struct ConvolutionGeometry {
+  dnnl::memory::dims stride, dilation, pad;  // dilation as oneDNN counts it: 0 is none
+};
+
+inline dnnl::convolution_forward::primitive_desc DescribeForward(
+    dnnl::prop_kind kind, dnnl::algorithm algorithm, const dnnl::memory::desc& x,
+    const dnnl::memory::desc& w, const dnnl::memory::desc& y, const ConvolutionGeometry& g,
+    const dnnl::primitive_attr& attr, const dnnl::engine& engine) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, kind, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad, attr};
+#else
+  return {{kind, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad}, attr, engine};
+#endif
+}
+
+// Of dnnl::convolution_backward_data or _backward_weights.
+template <class Primitive>
+typename Primitive::primitive_desc DescribeBackward(
+    dnnl::algorithm algorithm, const dnnl::memory::desc& x, const dnnl::memory::desc& w,
+    const dnnl::memory::desc& y, const ConvolutionGeometry& g, const dnnl::primitive_attr& attr,
+    const dnnl::engine& engine, const dnnl::convolution_forward::primitive_desc& hint) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad, hint, attr};
+#else
+  return {{algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad}, attr, engine, hint};
+#endif
+}
+
+// A factor on a reorder's input. oneDNN 2 builds it into the primitive, oneDNN 3 reads it from
+// `alpha` at each run: both functions are needed, the first with the factor of the second.
+inline void SetReorderScale(dnnl::primitive_attr* attr, [[maybe_unused]] float alpha) {
+#if DNNL_VERSION_MAJOR >= 3
+  attr->set_scales_mask(DNNL_ARG_FROM, 0);
+#else
+  attr->set_output_scales(0, {alpha});
+#endif
+}
+
+inline void PassReorderScale([[maybe_unused]] std::unordered_map<int, dnnl::memory>* arguments,
+                             [[maybe_unused]] const dnnl::engine& engine,
+                             [[maybe_unused]] float* alpha) {
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::memory::desc scalar({1}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a);
+  arguments->insert({DNNL_ARG_ATTR_SCALES | DNNL_ARG_FROM, dnnl::memory(scalar, engine, alpha)});
+#endif
+}
+
+}  // namespace hostgpu
