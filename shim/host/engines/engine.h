@@ -30,6 +30,7 @@ struct ConvolutionShape {
 //   1  oneDNN's fastest direct convolution: workspace grows with the batch; not fp64
 //   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch
 //   forward 6, backward_data 4, backward_filter 5  Winograd, 3x3 without stride; coarser rounding
+//      (of oneDNN 2 with AVX-512: oneDNN 3 has none for x86)
 // All but 0 take pointers aligned to 16 bytes.
 constexpr int kAlgorithmCount = 8;
 

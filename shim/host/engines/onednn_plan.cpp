@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <unordered_map>
 
 #include "shim/host/engines/onednn_version.h"
 #include "shim/host/engines/parallel.h"
