@@ -1,7 +1,8 @@
 // How near the stand-in's engines come to oneDNN itself: each engine on AlexNet's conv2 … conv5,
-// beside oneDNN's own primitive in the layout the engine is measured against. Prints one row a
-// kernel; every figure is the median of repetitions that alternate, so that a busy machine slows
-// both. Times are CPU times of this machine and say nothing about a GPU.
+// beside oneDNN's own primitive. Algorithms 0 and 2 compute in the caller's layout and are measured
+// against oneDNN in nchw throughout; the others against oneDNN in the layouts it likes best. Prints
+// one row an engine, minimum and median of repetitions that take turns, so that a busy machine
+// slows both. Times are CPU times of this machine and say nothing about a GPU.
 //   host_engines_bench [BATCH=32] [REPETITIONS=9]
 #include <algorithm>
 #include <chrono>
@@ -14,12 +15,16 @@
 #include <vector>
 
 #include "shim/host/engines/engine.h"
+#include "shim/host/engines/onednn_version.h"
+#include "tests/bench/statistics.h"
 
 namespace {
 
 using dnnl::memory;
 using hostgpu::ConvolutionShape;
 using hostgpu::Operation;
+using ucudnn::bench::Median;
+using ucudnn::bench::Minimum;
 
 struct Layer {
   const char* name;
@@ -62,11 +67,12 @@ class Rival {
       plain.emplace_back(d, type, memory::format_tag::abcd);
       wish.emplace_back(d, type, any ? memory::format_tag::any : memory::format_tag::abcd);
     }
-    const memory::dims one{1, 1}, zero{0, 0}, pad{s.pad[1], s.pad[2]};
+    const hostgpu::ConvolutionGeometry geometry{{1, 1}, {0, 0}, {s.pad[1], s.pad[2]}};
+    const dnnl::primitive_attr attr;
     const auto direct = dnnl::algorithm::convolution_direct;
-    const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, direct, wish[0], wish[1], wish[2], one, zero, pad, pad},
-        engine_);
+    const auto forward =
+        hostgpu::DescribeForward(dnnl::prop_kind::forward_training, direct, wish[0], wish[1],
+                                 wish[2], geometry, attr, engine_);
     std::vector<memory::desc> layouts;
     int output = 2;
     std::vector<int> roles{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
@@ -74,15 +80,15 @@ class Rival {
       layouts = {forward.src_desc(), forward.weights_desc(), forward.dst_desc()};
       convolution_ = dnnl::convolution_forward(forward);
     } else if (s.operation == Operation::kBackwardData) {
-      const dnnl::convolution_backward_data::primitive_desc pd(
-          {direct, wish[0], wish[1], wish[2], one, zero, pad, pad}, engine_, forward);
+      const auto pd = hostgpu::DescribeBackward<dnnl::convolution_backward_data>(
+          direct, wish[0], wish[1], wish[2], geometry, attr, engine_, forward);
       layouts = {pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc()};
       convolution_ = dnnl::convolution_backward_data(pd);
       output = 0;
       roles = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST};
     } else {
-      const dnnl::convolution_backward_weights::primitive_desc pd(
-          {direct, wish[0], wish[1], wish[2], one, zero, pad, pad}, engine_, forward);
+      const auto pd = hostgpu::DescribeBackward<dnnl::convolution_backward_weights>(
+          direct, wish[0], wish[1], wish[2], geometry, attr, engine_, forward);
       layouts = {pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc()};
       convolution_ = dnnl::convolution_backward_weights(pd);
       output = 1;
@@ -128,9 +134,58 @@ double TimeMs(const std::function<void()>& run) {
       .count();
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
+// One engine, and which rival it is measured against.
+struct Entry {
+  const char* name;
+  hostgpu::DataType type;
+  int algorithm;
+  bool any;
+};
+
+std::vector<Entry> Entries(Operation operation) {
+  using hostgpu::DataType;
+  std::vector<Entry> entries{{"0", DataType::kFloat, 0, false}, {"1", DataType::kFloat, 1, true}};
+  if (operation == Operation::kForward) entries.push_back({"2", DataType::kFloat, 2, false});
+  entries.push_back({"Winograd", DataType::kFloat, kWinograd[static_cast<int>(operation)], true});
+  entries.push_back({"0 fp16", DataType::kHalf, 0, false});
+  entries.push_back({"1 fp16", DataType::kHalf, 1, true});
+  return entries;
+}
+
+void Measure(const Layer& layer, int64_t n, Operation operation, int repetitions) {
+  const auto shape = ShapeOf(layer, n, operation, hostgpu::DataType::kFloat);
+  std::vector<float> x(shape.n * shape.x_strides[0], 0.5f), y(shape.n * shape.y_strides[0]),
+      w(shape.k * shape.c * layer.filter * layer.filter, 0.25f);
+  Rival plain(shape, false, x.data(), w.data(), y.data());
+  Rival any(shape, true, x.data(), w.data(), y.data());
+  for (const Entry& entry : Entries(operation)) {
+    const auto typed = ShapeOf(layer, n, operation, entry.type);
+    const auto bytes = hostgpu::WorkspaceBytes(typed, entry.algorithm);
+    if (!bytes) continue;
+    std::vector<char> workspace(*bytes);
+    Rival& rival = entry.any ? any : plain;
+    const auto engine = [&] {
+      if (!hostgpu::Run(typed, entry.algorithm, 1, x.data(), w.data(), y.data(), 0,
+                        workspace.data())) {
+        std::fprintf(stderr, "%s %s: algorithm %s cannot run\n", layer.name,
+                     kOperations[static_cast<int>(operation)], entry.name);
+        std::exit(1);
+      }
+    };
+    const auto onednn = [&] { rival.Run(); };
+    engine(), onednn();
+    std::vector<double> ours, theirs;
+    for (int i = 0; i < repetitions; ++i) {
+      ours.push_back(TimeMs(engine));
+      theirs.push_back(TimeMs(onednn));
+    }
+    std::printf("%-6s %-16s %-9s | %8.2f %8.2f | %-5s %8.2f %8.2f | %6.2f %6.2f | %8.1f\n",
+                layer.name, kOperations[static_cast<int>(operation)], entry.name, Minimum(ours),
+                Median(ours), entry.any ? "best" : "nchw", Minimum(theirs), Median(theirs),
+                Minimum(theirs) / Minimum(ours), Median(theirs) / Median(ours),
+                static_cast<double>(*bytes) / (1 << 20));
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace
@@ -138,52 +193,15 @@ double Median(std::vector<double> values) {
 int main(int argc, char** argv) {
   const int64_t n = argc > 1 ? std::atoll(argv[1]) : 32;
   const int repetitions = argc > 2 ? std::atoi(argv[2]) : 9;
-  std::printf("n=%lld, fp32 nchw; ms, median of %d; ratio = oneDNN / engine (1 is as fast)\n",
+  if (n < 1 || repetitions < 1) {
+    std::fprintf(stderr, "usage: host_engines_bench [BATCH=32] [REPETITIONS=9], both at least 1\n");
+    return 2;
+  }
+  std::printf("n=%lld, nchw; ms over %d repetitions; ratio = oneDNN / engine (1 is as fast)\n",
               static_cast<long long>(n), repetitions);
-  std::printf("%-6s %-16s | %8s %8s %6s | %8s %8s %6s %8s | %8s %8s | %8s\n", "layer", "operation",
-              "algo 0", "dnnl", "ratio", "algo 1", "dnnl any", "ratio", "ws MiB", "algo 2",
-              "Winograd", "fp16 0/1");
+  std::printf("%-6s %-16s %-9s | %8s %8s | %-5s %8s %8s | %6s %6s | %8s\n", "layer", "operation",
+              "algorithm", "min", "median", "fp32", "min", "median", "ratio", "ratio", "ws MiB");
   for (const Layer& layer : kLayers) {
-    for (int o = 0; o < 3; ++o) {
-      const auto shape = ShapeOf(layer, n, static_cast<Operation>(o), hostgpu::DataType::kFloat);
-      const auto half = ShapeOf(layer, n, static_cast<Operation>(o), hostgpu::DataType::kHalf);
-      std::vector<float> x(shape.n * shape.x_strides[0], 0.5f), y(shape.n * shape.y_strides[0]),
-          w(shape.k * shape.c * layer.filter * layer.filter, 0.25f);
-      Rival plain(shape, false, x.data(), w.data(), y.data());
-      Rival any(shape, true, x.data(), w.data(), y.data());
-      size_t bytes = 0;
-      for (int algorithm = 0; algorithm < hostgpu::kAlgorithmCount; ++algorithm) {
-        bytes = std::max(bytes, hostgpu::WorkspaceBytes(shape, algorithm).value_or(0));
-        bytes = std::max(bytes, hostgpu::WorkspaceBytes(half, algorithm).value_or(0));
-      }
-      std::vector<char> workspace(bytes);
-      const auto engine = [&](const ConvolutionShape& s, int algorithm) {
-        return std::function<void()>([&, algorithm] {
-          if (!hostgpu::Run(s, algorithm, 1, x.data(), w.data(), y.data(), 0, workspace.data())) {
-            std::exit(1);
-          }
-        });
-      };
-      std::vector<std::function<void()>> runs{engine(shape, 0), [&] { plain.Run(); },
-                                              engine(shape, 1), [&] { any.Run(); },
-                                              engine(half, 0),  engine(half, 1)};
-      const bool has_gemm = o == 0 && hostgpu::WorkspaceBytes(shape, 2);
-      const bool has_winograd = hostgpu::WorkspaceBytes(shape, kWinograd[o]).has_value();
-      runs.push_back(has_gemm ? engine(shape, 2) : [] {});
-      runs.push_back(has_winograd ? engine(shape, kWinograd[o]) : [] {});
-      std::vector<std::vector<double>> times(runs.size());
-      for (const auto& run : runs) run();
-      for (int i = 0; i < repetitions; ++i) {
-        for (size_t r = 0; r < runs.size(); ++r) times[r].push_back(TimeMs(runs[r]));
-      }
-      std::vector<double> ms;
-      for (const auto& t : times) ms.push_back(Median(t));
-      std::printf(
-          "%-6s %-16s | %8.2f %8.2f %6.2f | %8.2f %8.2f %6.2f %8.1f | %8.2f %8.2f | %.1f/%.1f\n",
-          layer.name, kOperations[o], ms[0], ms[1], ms[1] / ms[0], ms[2], ms[3], ms[3] / ms[2],
-          static_cast<double>(*hostgpu::WorkspaceBytes(shape, 1)) / (1 << 20), ms[6], ms[7], ms[4],
-          ms[5]);
-      std::fflush(stdout);
-    }
+    for (int o = 0; o < 3; ++o) Measure(layer, n, static_cast<Operation>(o), repetitions);
   }
 }

@@ -1,9 +1,9 @@
 // `ucudnn cache`: what measurement stores hold, and their rows from and to CSV files.
 #include <algorithm>
-#include <filesystem>
-#include <cstring>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>

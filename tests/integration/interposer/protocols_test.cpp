@@ -538,7 +538,8 @@ TEST_F(DeterministicBelowEveryEngine, GenuineBehaviourWithOneWarningAndAFallback
   for (const auto& [line, count] : warnings) EXPECT_EQ(count, 1) << line;
 }
 
-// --- Nothing measured, and nothing may be ---------------------------------------------------------
+// --- Nothing measured, and nothing may be
+// ---------------------------------------------------------
 class Unmeasured : public Protocol {};
 
 TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
