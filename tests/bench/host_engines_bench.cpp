@@ -197,10 +197,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: host_engines_bench [BATCH=32] [REPETITIONS=9], both at least 1\n");
     return 2;
   }
-  std::printf("n=%lld, nchw; ms over %d repetitions; ratio = oneDNN / engine (1 is as fast)\n",
-              static_cast<long long>(n), repetitions);
+  std::printf(
+      "n=%lld, nchw; ms over %d repetitions; of min, of med: their ratio oneDNN / engine (1 is as "
+      "fast)\n",
+      static_cast<long long>(n), repetitions);
   std::printf("%-6s %-16s %-9s | %8s %8s | %-5s %8s %8s | %6s %6s | %8s\n", "layer", "operation",
-              "algorithm", "min", "median", "fp32", "min", "median", "ratio", "ratio", "ws MiB");
+              "algorithm", "min", "median", "dnnl", "min", "median", "of min", "of med", "ws MiB");
   for (const Layer& layer : kLayers) {
     for (int o = 0; o < 3; ++o) Measure(layer, n, static_cast<Operation>(o), repetitions);
   }
