@@ -115,28 +115,25 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_WORKSPACE_LIMIT", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "workspace-limit", false,
      "caller or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel",
      ApplyWorkspaceLimit},
-    {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false,
-     "nothing yet", "one workspace budget for all kernels", NotBuilt},
-    {"UCUDNN_DIVISION", nullptr, "division", false, "nothing yet", "how that budget is divided",
-     NotBuilt},
-    {"UCUDNN_SOLVER", nullptr, "solver", false, "nothing yet", "who divides that budget", NotBuilt},
+    {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false, "",
+     "one workspace budget for all kernels", NotBuilt},
+    {"UCUDNN_DIVISION", nullptr, "division", false, "", "how that budget is divided", NotBuilt},
+    {"UCUDNN_SOLVER", nullptr, "solver", false, "", "who divides that budget", NotBuilt},
     {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, both", "engines that may serve a call",
      ApplyEngines},
     {"UCUDNN_TUNE", nullptr, nullptr, false, "first, off", "when kernels are measured", ApplyTune},
-    {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "nothing yet", "measuring budget", NotBuilt},
-    {"UCUDNN_TUNE_MEMORY", nullptr, nullptr, false, "nothing yet",
-     "device memory measuring may take", NotBuilt},
-    {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false, "nothing yet", "devices measured on",
+    {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "", "measuring budget", NotBuilt},
+    {"UCUDNN_TUNE_MEMORY", nullptr, nullptr, false, "", "device memory measuring may take",
      NotBuilt},
+    {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false, "", "devices measured on", NotBuilt},
     {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
      "measurement stores: the first is written, the rest are read", ApplyDatabase},
-    {"UCUDNN_PLAN", nullptr, nullptr, false, "nothing yet", "a pinned plan file", NotBuilt},
+    {"UCUDNN_PLAN", nullptr, nullptr, false, "", "a pinned plan file", NotBuilt},
     {"UCUDNN_DETERMINISTIC", nullptr, "deterministic", true, "0, 1", "only deterministic engines",
      ApplyDeterministic},
-    {"UCUDNN_CHECK", nullptr, nullptr, false, "nothing yet",
-     "compare every call with the undivided one", NotBuilt},
-    {"UCUDNN_STRICT_LIMIT", nullptr, nullptr, false, "nothing yet", "a kernel over the limit fails",
+    {"UCUDNN_CHECK", nullptr, nullptr, false, "", "compare every call with the undivided one",
      NotBuilt},
+    {"UCUDNN_STRICT_LIMIT", nullptr, nullptr, false, "", "a kernel over the limit fails", NotBuilt},
     {"UCUDNN_REPORT", nullptr, "report", false, "a path, %p is the process id",
      "JSON report of every decision", ApplyReport},
     {"UCUDNN_LOG", nullptr, nullptr, false, "error, warn, info, debug",
@@ -184,6 +181,8 @@ const char* BatchSizePolicyName(BatchSizePolicy policy) {
   return "";
 }
 
+bool Variable::built() const { return apply != NotBuilt; }
+
 std::span<const Variable> Variables() { return kVariables; }
 
 Options ParseOptions(const std::function<const char*(const char*)>& lookup,
@@ -205,8 +204,11 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
     if (Status status = variable.apply(value, changed); status.ok()) {
       options = std::move(changed);
     } else {
-      warnings.push_back(std::string(name) + "='" + value + "' is ignored: " + status.message() +
-                         " (accepted: " + variable.accepted + ")");
+      std::string warning = std::string(name) + "='" + value + "' is ignored: " + status.message();
+      if (variable.built()) {
+        warning += " (accepted: " + std::string(variable.accepted) + ")";
+      }
+      warnings.push_back(std::move(warning));
     }
   }
   return options;

@@ -46,6 +46,8 @@ struct Variable {
   const char* help;
   // Applies `value`; an error says why the value is refused, without naming the variable.
   Status (*apply)(std::string_view value, Options& options);
+
+  bool built() const;  // false: this version refuses every value
 };
 
 std::span<const Variable> Variables();

@@ -20,9 +20,6 @@ class HelpText : public CLI::Formatter {
   std::string usage_;
 };
 
-// What the table says of a variable that no value is accepted for yet.
-constexpr std::string_view kNothing = "nothing yet";
-
 std::string FullName(const CLI::App& app) {
   if (app.get_parent() == nullptr) return app.get_name();
   return FullName(*app.get_parent()) + " " + app.get_name();
@@ -66,7 +63,7 @@ void VariableOptions::Add(CLI::App& app, const Variable& variable) {
                                   std::string(variable.help) + " (" + variable.accepted + ")");
     given.option->type_name("VALUE");
   }
-  if (variable.accepted == kNothing) given.option->group("");
+  if (!variable.built()) given.option->group("");
 }
 
 void VariableOptions::AddTo(CLI::App& app, const std::vector<std::string>& except) {
@@ -93,9 +90,9 @@ Status VariableOptions::Check() const {
     const std::string shown = std::string("--") + given.variable->flag +
                               (given.variable->is_switch ? std::string() : " '" + given.text + "'");
     return Status::Error(shown + ": " + status.message() +
-                         (given.variable->accepted == kNothing
-                              ? std::string()
-                              : std::string(" (accepted: ") + given.variable->accepted + ")"));
+                         (given.variable->built()
+                              ? std::string(" (accepted: ") + given.variable->accepted + ")"
+                              : std::string()));
   }
   return Status::Ok();
 }
