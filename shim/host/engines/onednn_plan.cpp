@@ -76,12 +76,9 @@ struct TensorShape {
 };
 
 // The layouts of x and y in which images follow one another.
-constexpr memory::format_tag kLayouts2d[] = {
-    memory::format_tag::abcd, memory::format_tag::acdb, memory::format_tag::aBcd16b,
-    memory::format_tag::aBcd8b, memory::format_tag::aBcd4b};
-constexpr memory::format_tag kLayouts3d[] = {
-    memory::format_tag::abcde, memory::format_tag::acdeb, memory::format_tag::aBcde16b,
-    memory::format_tag::aBcde8b, memory::format_tag::aBcde4b};
+using Tag = memory::format_tag;
+constexpr Tag kLayouts2d[] = {Tag::abcd, Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::aBcd4b};
+constexpr Tag kLayouts3d[] = {Tag::abcde, Tag::acdeb, Tag::aBcde16b, Tag::aBcde8b, Tag::aBcde4b};
 
 // The layout of `shape` at another batch; false where it is none of these.
 bool SetBatch(memory::desc* layout, const TensorShape& shape, int64_t n) {
@@ -116,15 +113,12 @@ Description DescribePrimitive(const ConvolutionShape& shape, bool has_depth,
   for (auto& value : geometry.dilation) --value;
   const dnnl::primitive_attr attr = UserScratchpad();
   dnnl::engine& engine = CpuEngine();
-  const auto reject_reference = [](const char* implementation) {
-    if (std::string_view(implementation).substr(0, 3) == "ref") {
-      throw dnnl::error(dnnl_unimplemented, "only reference loops");
-    }
-  };
   const auto finish = [&](const auto& descriptor, const memory::desc& x_layout,
                           const memory::desc& w_layout, const memory::desc& y_layout,
                           auto primitive) {
-    reject_reference(descriptor.impl_info_str());
+    if (std::string_view(descriptor.impl_info_str()).substr(0, 3) == "ref") {
+      throw dnnl::error(dnnl_unimplemented, "only reference loops");
+    }
     Description result{x_layout, w_layout, y_layout, descriptor.scratchpad_desc(), {}};
     if (create) result.primitive = decltype(primitive)(descriptor);
     return result;
