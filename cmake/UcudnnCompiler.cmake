@@ -6,7 +6,8 @@ target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra -Werror
 if(UCUDNN_SANITIZE)
   add_compile_options(-fsanitize=${UCUDNN_SANITIZE} -fno-omit-frame-pointer)
   if(UCUDNN_SANITIZE STREQUAL "undefined")
-    add_compile_options(-fno-sanitize-recover=all)
+    # C callers may pass any int where cuDNN declares an enumeration.
+    add_compile_options(-fno-sanitize-recover=all -fno-sanitize=enum)
   endif()
   add_link_options(-fsanitize=${UCUDNN_SANITIZE})
 endif()
