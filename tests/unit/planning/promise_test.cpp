@@ -9,7 +9,6 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 constexpr auto kDirect = NumericClass::kDirect;
 constexpr auto kFft = NumericClass::kFft;
 constexpr auto kWinograd = NumericClass::kWinograd;
