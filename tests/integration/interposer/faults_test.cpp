@@ -3,13 +3,11 @@
 // the caller gets the genuine error; nothing is left on the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
-#include <link.h>
 
-#include <atomic>
-#include <cstring>
 #include <set>
 
 #include "cases.h"
+#include "failing_allocations.h"
 #include "layer.h"
 #include "libraries.h"
 #include "primed_store.h"
@@ -17,52 +15,6 @@
 #include "report_file.h"
 #include "shim/host/hostgpu.h"
 #include "suites.h"
-
-namespace {
-
-// --- Failing allocations of libucudnn's ----------------------------------------------------------
-std::atomic<bool> counting = false;
-std::atomic<long> allocations = 0, failing = 0;
-uintptr_t text_begin = 0, text_end = 0;
-
-void FindLibraryText() {
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void*) {
-        if (std::strstr(info->dlpi_name, "libucudnn.so") == nullptr) return 0;
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
-          const auto& header = info->dlpi_phdr[i];
-          if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
-          text_begin = info->dlpi_addr + header.p_vaddr;
-          text_end = text_begin + header.p_memsz;
-        }
-        return 1;
-      },
-      nullptr);
-}
-
-// Unused where a sanitizer keeps malloc for itself.
-[[maybe_unused]] bool Fails(void* caller) {
-  if (!counting) return false;
-  const auto address = reinterpret_cast<uintptr_t>(caller);
-  return address >= text_begin && address < text_end && ++allocations == failing;
-}
-
-}  // namespace
-
-// A sanitizer brings its own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define INTERPOSES_MALLOC 1
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_realloc(void*, size_t);
-__attribute__((visibility("default"))) void* malloc(size_t bytes) {
-  return Fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
-}
-__attribute__((visibility("default"))) void* realloc(void* old, size_t bytes) {
-  return Fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(old, bytes);
-}
-}
-#endif
 
 namespace ucudnn::test {
 namespace {
@@ -202,9 +154,7 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
 class HostMemory : public Faults {};
 
 TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
-#ifndef INTERPOSES_MALLOC
-  GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-#endif
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
   constexpr int kLast = 400;
   std::vector<ConvolutionProblem> problems;
   PrimedStore store;
@@ -213,8 +163,6 @@ TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
     store.Add(problems.back(), {1, kImages}, DividedInto(1, kImages));
   }
   store.Write();
-  FindLibraryText();
-  ASSERT_NE(text_begin, 0u);
   long injected = 0, divided = 0;
   for (int i = 0; i < kLast; ++i) {
     SCOPED_TRACE("allocation " + std::to_string(i / 3 + 1));
@@ -223,13 +171,11 @@ TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
     convolution.FillIntegers(random);
     const Bytes expected = convolution.Expected();
     ConvolutionsRun();
-    allocations = 0;
-    failing = i / 3 + 1;
-    counting = true;
+    const long kth = i / 3 + 1;
+    FailAllocation(kth);
     const Answer answer = Ask(DropIn(), Question::kFindEx, convolution, 1);
     const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0);
-    counting = false;
-    injected += allocations >= failing;
+    injected += AllocationsSince() >= kth;
     EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
     divided += ConvolutionsRun() > 1;

@@ -1,0 +1,272 @@
+// A step of AlexNet's five convolutions that meets a fault, at every occurrence of every kind:
+// while its kernels are met for the first time and measured, while pieces run, and at every
+// allocation of host memory inside libucudnn. The result stays right, or the caller gets the
+// genuine error of its own call; nothing is left on the device.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+
+#include "cases.h"
+#include "failing_allocations.h"
+#include "layer.h"
+#include "libraries.h"
+#include "primed_store.h"
+#include "queries.h"
+#include "shim/host/hostgpu.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+constexpr int kImages = 4;
+constexpr size_t kLent = 1 << 14;
+
+// AlexNet's filters, strides and paddings; fewer channels and smaller images.
+struct Shape {
+  const char* name;
+  int c, size, k, filter, pad, stride;
+};
+constexpr Shape kAlexNet[] = {{"conv1", 3, 36, 8, 11, 2, 4},
+                              {"conv2", 8, 10, 24, 5, 2, 1},
+                              {"conv3", 24, 6, 32, 3, 1, 1},
+                              {"conv4", 32, 6, 24, 3, 1, 1},
+                              {"conv5", 24, 6, 24, 3, 1, 1}};
+
+struct Kernel {
+  const Shape* shape;
+  Operation operation;
+  Extra extra = Extra::kNone;
+};
+
+// A training step: forward (conv5 with bias and activation), then backward.
+std::vector<Kernel> Step() {
+  std::vector<Kernel> step;
+  for (const Operation operation : kOperations)
+    for (const Shape& shape : kAlexNet) {
+      const bool last = &shape == std::end(kAlexNet) - 1;
+      const bool bias = operation == Operation::kForward && last;
+      step.push_back({&shape, operation, bias ? Extra::kRelu : Extra::kNone});
+    }
+  return step;
+}
+
+// Kernels of different `variant` have their images at different distances: nothing known of one
+// holds for another.
+ConvolutionProblem ProblemOf(const Kernel& kernel, int variant) {
+  const Shape& shape = *kernel.shape;
+  ConvolutionProblem problem;
+  problem.operation = kernel.operation;
+  problem.n = kImages;
+  problem.c = shape.c;
+  problem.k = shape.k;
+  problem.x = {1, shape.size, shape.size};
+  problem.w = {1, shape.filter, shape.filter};
+  problem.pad = {0, shape.pad, shape.pad};
+  problem.stride = {1, shape.stride, shape.stride};
+  SetPackedStrides(problem);
+  problem.x_strides[0] += 4 * (variant % 32);
+  problem.y_strides[0] += 4 * (variant / 32);
+  return AsRead(problem);
+}
+
+std::string NameOf(const Kernel& kernel) {
+  return std::string(kernel.shape->name) + " " + OperationName(kernel.operation);
+}
+
+size_t FreeMemory() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  return free;
+}
+
+// A kernel of the step, its operands, and what it must compute.
+class Layer {
+ public:
+  Layer(const Kernel& kernel, int variant)
+      : kernel_(kernel), convolution_(ProblemOf(kernel, variant), kernel.extra), workspace_(kLent) {
+    std::mt19937 random(18);
+    convolution_.FillIntegers(random);
+    expected_ = convolution_.Expected();
+  }
+
+  // As a framework does: the first algorithm it is told of.
+  void AskAndRun() {
+    const Answer answer =
+        Ask(DropIn(), Question::kFindEx, convolution_, 1, workspace_.data(), kLent);
+    asked_ = answer.status;
+    if (asked_ != CUDNN_STATUS_SUCCESS || answer.algorithms.empty()) return;
+    algorithm_ = answer.algorithms[0].algorithm;
+    workspace_bytes_ = answer.algorithms[0].workspace_bytes;
+    convolutions_before_run_ = hostgpuFaultCount("convolution");
+    Run();
+  }
+  void Run() {
+    ran_ = convolution_.Run(DropIn(), algorithm_, workspace_.data(), workspace_bytes_, {});
+  }
+  cudnnStatus_t ran() const { return ran_; }
+  long convolutions_before_run() const { return convolutions_before_run_; }
+
+  // After a run that had to succeed.
+  void Check() {
+    EXPECT_EQ(asked_, CUDNN_STATUS_SUCCESS) << NameOf(kernel_);
+    EXPECT_EQ(ran_, CUDNN_STATUS_SUCCESS) << NameOf(kernel_);
+    EXPECT_TRUE(convolution_.OutputEquals(expected_, convolution_.TakeOutput())) << NameOf(kernel_);
+    CheckSurroundings();
+  }
+  void Discard() { convolution_.TakeOutput(); }
+
+ private:
+  void CheckSurroundings() {
+    EXPECT_LE(workspace_bytes_, kLent) << NameOf(kernel_);
+    EXPECT_TRUE(convolution_.NothingElseWasWritten()) << NameOf(kernel_);
+    EXPECT_TRUE(workspace_.GuardsAreIntact()) << NameOf(kernel_);
+  }
+  Kernel kernel_;
+  Convolution convolution_;
+  GuardedMemory workspace_;
+  Bytes expected_;
+  cudnnStatus_t asked_ = CUDNN_STATUS_NOT_INITIALIZED, ran_ = CUDNN_STATUS_NOT_INITIALIZED;
+  int algorithm_ = 0;
+  size_t workspace_bytes_ = 0;
+  long convolutions_before_run_ = 0;
+};
+
+class AlexNet : public testing::Test {
+ protected:
+  // The first call of the process finds the driver, the platform and the store.
+  static void SetUpTestSuite() {
+    Layer layer(Step()[0], next_variant_++);
+    layer.AskAndRun();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+  static int next_variant_;
+};
+int AlexNet::next_variant_ = 0;
+
+class ColdStep : public AlexNet {
+ protected:
+  // Meets every kernel of the step for the first time, with the k-th occurrence at `site` failing,
+  // for every k there is.
+  static void FailEvery(const char* site) {
+    for (const Kernel& kernel : Step()) {
+      bool more = true;
+      for (long kth = 1; more && !HasFailure(); ++kth) {
+        SCOPED_TRACE(NameOf(kernel) + " " + site + " " + std::to_string(kth));
+        Layer layer(kernel, next_variant_++);
+        const size_t before = FreeMemory();
+        hostgpuInjectFault(site, kth);
+        layer.AskAndRun();
+        more = hostgpuFaultCount(site) >= kth;
+        hostgpuInjectFault(site, 0);
+        if (layer.ran() != CUDNN_STATUS_SUCCESS) {
+          // Only where the caller's own call was the one that failed.
+          EXPECT_STREQ(site, "convolution");
+          EXPECT_EQ(layer.ran(), CUDNN_STATUS_EXECUTION_FAILED);
+          EXPECT_EQ(kth, layer.convolutions_before_run() + 1);
+          layer.Discard();
+          layer.Run();
+        }
+        layer.Check();
+        EXPECT_EQ(FreeMemory(), before);
+      }
+    }
+  }
+};
+
+TEST_F(ColdStep, EveryResourceAndQueryMayFail) {
+  for (const char* site : {"alloc", "stream", "event", "handle", "query"}) FailEvery(site);
+}
+
+TEST_F(ColdStep, EveryConvolutionMayFail) { FailEvery("convolution"); }
+
+class WarmStep : public AlexNet {
+ protected:
+  static void SetUpTestSuite() {
+    PrimedStore store;
+    for (const Kernel& kernel : Step()) {
+      store.Add(ProblemOf(kernel, 0), {1, kImages}, DividedInto(1, kImages));
+    }
+    store.Write();
+    AlexNet::SetUpTestSuite();
+  }
+
+  // A step on handles of its own, then another; false when no fault was met.
+  static bool StepWithFault(const char* site, long kth) {
+    std::vector<std::unique_ptr<Layer>> layers;
+    for (const Kernel& kernel : Step()) layers.push_back(std::make_unique<Layer>(kernel, 0));
+    const size_t before = FreeMemory();
+    hostgpuInjectFault(site, kth);
+    for (const auto& layer : layers) layer->AskAndRun();
+    const long counted = hostgpuFaultCount(site);
+    hostgpuInjectFault(site, 0);
+    if (kth == 0) occurred_[site] = counted;
+    for (const auto& layer : layers) layer->Check();
+    for (const auto& layer : layers) layer->Run();
+    for (const auto& layer : layers) layer->Check();
+    EXPECT_EQ(FreeMemory(), before);
+    return counted >= kth;
+  }
+  static std::map<std::string, long> occurred_;
+};
+std::map<std::string, long> WarmStep::occurred_;
+
+TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
+  for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
+    StepWithFault(site, 0);
+    for (long kth = 1; kth <= occurred_[site] && !HasFailure(); ++kth) {
+      SCOPED_TRACE(std::string(site) + " " + std::to_string(kth));
+      EXPECT_TRUE(StepWithFault(site, kth));
+    }
+  }
+  // Most kernels ran in pieces, or this proves nothing.
+  EXPECT_GE(occurred_["convolution"], static_cast<long>(Step().size()) * 2);
+}
+
+// --- Host memory ---------------------------------------------------------------------------------
+
+// The kernels whose allocations fail: each operation, and the bias.
+std::vector<Kernel> KernelsShortOfMemory() {
+  return {{&kAlexNet[1], Operation::kForward},
+          {&kAlexNet[4], Operation::kForward, Extra::kRelu},
+          {&kAlexNet[2], Operation::kBackwardData},
+          {&kAlexNet[3], Operation::kBackwardFilter}};
+}
+
+// False when the kernel made fewer allocations.
+bool RunWithoutMemory(const Kernel& kernel, int variant, long kth) {
+  SCOPED_TRACE(NameOf(kernel) + " allocation " + std::to_string(kth));
+  Layer layer(kernel, variant);
+  const size_t before = FreeMemory();
+  FailAllocation(kth);
+  layer.AskAndRun();
+  const bool failed = AllocationsSince() >= kth;
+  layer.Check();
+  EXPECT_EQ(FreeMemory(), before);
+  return failed;
+}
+
+class Measuring : public AlexNet {};
+
+TEST_F(Measuring, EveryAllocationMayFailWhileMeasuringAndStoring) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  for (const Kernel& kernel : KernelsShortOfMemory()) {
+    long kth = 1;
+    while (RunWithoutMemory(kernel, next_variant_++, kth) && !HasFailure()) ++kth;
+    std::printf("%s: %ld allocations\n", NameOf(kernel).c_str(), kth - 1);
+    EXPECT_GT(kth, 100);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"ColdStep",
+        {{"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
+       {"WarmStep", {{"UCUDNN_TUNE", "off"}}},
+       {"Measuring", {{"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}}});
+}

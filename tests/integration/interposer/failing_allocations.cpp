@@ -1,0 +1,78 @@
+#include "failing_allocations.h"
+
+#include <gtest/gtest.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+std::atomic<bool> counting = false;
+std::atomic<long> allocations = 0, failing = 0;
+uintptr_t text_begin = 0, text_end = 0;
+
+void FindLibraryText() {
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void*) {
+        if (std::strstr(info->dlpi_name, "libucudnn.so") == nullptr) return 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& header = info->dlpi_phdr[i];
+          if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+          text_begin = info->dlpi_addr + header.p_vaddr;
+          text_end = text_begin + header.p_memsz;
+        }
+        return 1;
+      },
+      nullptr);
+}
+
+// Unused where a sanitizer keeps malloc for itself.
+[[maybe_unused]] bool Fails(void* caller) {
+  if (!counting) return false;
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  return address >= text_begin && address < text_end && ++allocations == failing;
+}
+
+}  // namespace
+
+// A sanitizer brings its own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define INTERPOSES_MALLOC 1
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_realloc(void*, size_t);
+__attribute__((visibility("default"))) void* malloc(size_t bytes) {
+  return Fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
+}
+__attribute__((visibility("default"))) void* realloc(void* old, size_t bytes) {
+  return Fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(old, bytes);
+}
+}
+#endif
+
+namespace ucudnn::test {
+
+bool AllocationsCanFail() {
+#ifdef INTERPOSES_MALLOC
+  return true;
+#else
+  return false;
+#endif
+}
+
+void FailAllocation(long kth) {
+  if (text_begin == 0) FindLibraryText();
+  EXPECT_NE(text_begin, 0u);
+  allocations = 0;
+  failing = kth;
+  counting = true;
+}
+
+long AllocationsSince() {
+  counting = false;
+  return allocations;
+}
+
+}  // namespace ucudnn::test
