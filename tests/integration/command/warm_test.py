@@ -1,4 +1,5 @@
-"""What `ucudnn bench` measured offline, an ordinary cuDNN program finds: its run measures nothing."""
+"""An ordinary cuDNN program under `ucudnn run`: what was measured before, by `ucudnn bench` or by an earlier run, is not
+measured again, and a tight workspace limit changes how its kernels run but not what they compute."""
 
 import json
 import os
@@ -22,6 +23,34 @@ class Warm(unittest.TestCase):
                 report = json.load(file)
         self.assertEqual(0, report["measured"])
         self.assertEqual(15, len(report["kernels"]))
+
+    def step(self, *options):
+        """What one step of batch 8 prints of its outputs, each a checksum of whole numbers."""
+        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "8", "1", "64"], check=True,
+                                capture_output=True, text=True)
+        return [line for line in result.stdout.splitlines() if line.startswith("conv")]
+
+    def test_tight_limit_keeps_the_outputs_and_is_kept(self):
+        limit = 2 << 20
+        undivided = self.step("--off")
+        self.assertEqual(5, len(undivided))
+        with tempfile.TemporaryDirectory() as folder:
+            options = ["--workspace-limit", "2MiB", "--db", f"{folder}/measurements.db"]
+            reports = []
+            for run in ("first", "second"):
+                self.assertEqual(undivided, self.step(*options, "--report", f"{folder}/{run}.json"), run)
+                with open(f"{folder}/{run}.json") as file:
+                    reports.append(json.load(file))
+        first, second = reports
+        self.assertGreater(first["measured"], 0)
+        self.assertEqual(0, second["measured"])
+        for report in reports:
+            self.assertEqual([], report["fallbacks"])
+            self.assertEqual(15, len(report["kernels"]))
+            for kernel in report["kernels"]:
+                self.assertLessEqual(kernel["workspace_bytes"] + kernel["library_bytes"], limit, kernel)
+            pieces = [sum(part["count"] for part in kernel["plan"]) for kernel in report["kernels"]]
+            self.assertGreaterEqual(max(pieces), 2)
 
 
 if __name__ == "__main__":
