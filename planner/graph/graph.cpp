@@ -40,7 +40,7 @@ NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector
       return refuse("input " + std::to_string(input) + "; expected an earlier node");
     }
   }
-  graph_.nodes.push_back({name, std::move(op), inputs});
+  graph_.nodes.push_back({name, op, inputs});
   return id;
 }
 

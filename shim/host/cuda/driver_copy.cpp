@@ -8,7 +8,6 @@
 #include "shim/host/cuda/address.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallInContext;
 using hostgpu::CallOnStream;
 using hostgpu::Context;
 using hostgpu::Locate;

@@ -37,7 +37,7 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, std::function<void()> work) {
   if (!hostgpuEnqueue(handle->stream, run, task.get())) {
     return Refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the handle's stream takes no work");
   }
-  task.release();
+  static_cast<void>(task.release());  // the worker owns it now
   return CUDNN_STATUS_SUCCESS;
 }
 
