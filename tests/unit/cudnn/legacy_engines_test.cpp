@@ -1,0 +1,95 @@
+#include "cudnn/legacy_engines.h"
+
+#include <gtest/gtest.h>
+
+namespace ucudnn::cudnn {
+namespace {
+
+TEST(LegacyEngineName, RoundTrips) {
+  for (int algorithm = 0; algorithm < 100; ++algorithm) {
+    const std::string plain = LegacyEngineName({algorithm, std::nullopt});
+    const auto parsed = ParseLegacyEngine(plain);
+    ASSERT_TRUE(parsed.has_value()) << plain;
+    EXPECT_EQ(parsed->algorithm, algorithm);
+    EXPECT_FALSE(parsed->math.has_value());
+    for (const MathType math : {MathType::kDefault, MathType::kTensorOp,
+                                MathType::kTensorOpAllowConversion, MathType::kFma}) {
+      const std::string name = LegacyEngineName({algorithm, math});
+      const auto with_math = ParseLegacyEngine(name);
+      ASSERT_TRUE(with_math.has_value()) << name;
+      EXPECT_EQ(with_math->algorithm, algorithm);
+      EXPECT_EQ(with_math->math, math);
+    }
+  }
+}
+
+TEST(LegacyEngineName, HostileTextsAreNoEngine) {
+  for (const char* text : {"",
+                           "legacy",
+                           "legacy:",
+                           "legacy:x",
+                           "legacy:-1",
+                           "legacy: 1",
+                           "legacy:+1",
+                           "legacy:01",
+                           "legacy:100",
+                           "legacy:99999999999999999999",
+                           "legacy:1 ",
+                           " legacy:1",
+                           "Legacy:1",
+                           "legacy:1[",
+                           "legacy:1[]",
+                           "legacy:1[math=]",
+                           "legacy:1[math=4]",
+                           "legacy:1[math=9]",
+                           "legacy:1[math=-1]",
+                           "legacy:1[math=10]",
+                           "legacy:1[math=1",
+                           "legacy:1[math=1]x",
+                           "legacy:1[math=1][math=1]",
+                           "legacy:1[k2=1]",
+                           "graph:1",
+                           "graph:38[k2=1,k14=0]",
+                           "legacy:%n%n%n",
+                           "legacy:1\n"}) {
+    EXPECT_FALSE(ParseLegacyEngine(text).has_value()) << text;
+  }
+}
+
+TEST(LegacyNumericClass, FollowsTheAlgorithmOfEachOperation) {
+  using planning::NumericClass;
+  EXPECT_EQ(LegacyNumericClass(Operation::kForward, CUDNN_CONVOLUTION_FWD_ALGO_GEMM),
+            NumericClass::kDirect);
+  EXPECT_EQ(LegacyNumericClass(Operation::kForward, CUDNN_CONVOLUTION_FWD_ALGO_FFT),
+            NumericClass::kFft);
+  EXPECT_EQ(LegacyNumericClass(Operation::kForward, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD),
+            NumericClass::kWinograd);
+  EXPECT_EQ(
+      LegacyNumericClass(Operation::kBackwardData, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING),
+      NumericClass::kFft);
+  EXPECT_EQ(LegacyNumericClass(Operation::kBackwardFilter,
+                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED),
+            NumericClass::kWinograd);
+}
+
+TEST(GroupByMath, KeepsEachMathTypeApartAndLeavesOtherEnginesOut) {
+  ConvolutionProblem problem;
+  problem.math = MathType::kTensorOp;
+  const std::vector<MicroConfiguration> measured = {{"legacy:1", 4, 1, 0, true},
+                                                    {"legacy:1[math=0]", 4, 2, 0, true},
+                                                    {"graph:3", 4, 0.5, 0, true},
+                                                    {"legacy:2", 4, 3, 0, true}};
+  const auto groups = GroupByMath(problem, measured);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].math, MathType::kTensorOp);
+  EXPECT_EQ(groups[0].candidates.size(), 2u);
+  EXPECT_EQ(groups[1].math, MathType::kDefault);
+  ASSERT_EQ(groups[1].candidates.size(), 1u);
+  EXPECT_EQ(groups[1].candidates[0].micro.engine, "legacy:1");
+  EXPECT_EQ(OwnMathCandidates(problem, measured).size(), 2u);
+  problem.math = MathType::kFma;
+  EXPECT_TRUE(OwnMathCandidates(problem, {measured[1]}).empty());
+}
+
+}  // namespace
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,16 @@
+// The stand-in's cuDNN as the genuine library: a test links it.
+#pragma once
+
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn::test {
+
+inline Functions StandIn() {
+  Functions functions;
+#define STAND_IN_MEMBER(name) functions.name = &::name;
+  UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
+#undef STAND_IN_MEMBER
+  return functions;
+}
+
+}  // namespace ucudnn::cudnn::test
