@@ -103,7 +103,8 @@ std::optional<LegacyEngine> ParseLegacyEngine(const std::string& text) {
   LegacyEngine engine{algorithm, std::nullopt};
   if (text.find('[') != std::string::npos) engine.math = static_cast<MathType>(math);
   // Only what LegacyEngineName writes is a legacy engine.
-  if (LegacyEngineName(engine) != text || math > static_cast<int>(MathType::kFma)) {
+  if (LegacyEngineName(engine) != text || algorithm < 0 ||
+      math > static_cast<int>(MathType::kFma)) {
     return std::nullopt;
   }
   return engine;
