@@ -77,4 +77,11 @@ void WarnOnce(const std::string& cause, const std::string& message) {
   }
 }
 
+void WarnOnce(const char* cause, const char* message) noexcept {
+  try {
+    WarnOnce(std::string(cause), std::string(message));
+  } catch (...) {
+  }
+}
+
 }  // namespace ucudnn

@@ -20,5 +20,7 @@ void Log(LogLevel level, const char* message);
 
 // One warning per cause and process. `cause` names the kind of fault, `message` this instance.
 void WarnOnce(const std::string& cause, const std::string& message);
+// Where no exception may pass.
+void WarnOnce(const char* cause, const char* message) noexcept;
 
 }  // namespace ucudnn

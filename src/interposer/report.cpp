@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/version.h"
 #include "convolution/columns.h"
@@ -16,55 +18,88 @@
 namespace ucudnn::interposer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// JSON text, assembled by hand: the destructor of nlohmann's arrays and objects allocates and ends
+// the process when memory is out, and this is the application's process. Single values are safe.
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+template <typename Value>
+std::string Scalar(const Value& value) {
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string Join(const std::vector<std::string>& members, char open, char close, int depth) {
+  if (members.empty()) return {open, close};
+  const std::string indent(2 * (depth + 1), ' ');
+  std::string text(1, open);
+  for (const std::string& member : members) {
+    text += (text.size() > 1 ? ",\n" : "\n") + indent + member;
+  }
+  return text + "\n" + std::string(2 * depth, ' ') + close;
+}
+
+// An object at nesting `depth`; the values are JSON text already.
+std::string Object(const Fields& fields, int depth) {
+  std::vector<std::string> members;
+  for (const auto& [name, value] : fields) members.push_back(Scalar(name) + ": " + value);
+  return Join(members, '{', '}', depth);
+}
+
+std::string Array(const std::vector<std::string>& values, int depth) {
+  return Join(values, '[', ']', depth);
+}
 
 // A layer column as JSON: a number where it is one, text otherwise.
-Json FieldJson(const std::string& text) {
-  const bool number = !text.empty() && text.find_first_not_of("-0123456789") == std::string::npos;
-  if (number) return std::stoll(text);
-  return text;
+std::string ColumnText(const std::string& text) {
+  const bool number = text.find_first_not_of("-0123456789") == std::string::npos;
+  return number ? text : Scalar(text);
 }
 
-Json ProblemJson(const ConvolutionProblem& problem) {
-  Json json = {{"n", problem.n}};
+std::string ProblemText(const ConvolutionProblem& problem, int depth) {
+  Fields fields = {{"n", Scalar(problem.n)}};
   for (const auto& [column, text] : ToColumns(problem)) {
-    if (!text.empty() && column != "op" && column != "n") json[column] = FieldJson(text);
+    if (!text.empty() && column != "op" && column != "n") {
+      fields.emplace_back(column, ColumnText(text));
+    }
   }
-  return json;
+  return Object(fields, depth);
 }
 
-Json TimeJson(double time_ms) { return time_ms < 0 ? Json(nullptr) : Json(time_ms); }
+std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
 
-Json PlanJson(const Configuration& plan) {
-  Json runs = Json::array();
+std::string PlanText(const Configuration& plan, int depth) {
+  std::vector<std::string> runs;
   for (const Run& run : plan.runs) {
-    runs.push_back({{"engine", run.micro.engine},
-                    {"micro_batch", run.micro.micro_batch},
-                    {"count", run.count},
-                    {"workspace_bytes", run.micro.workspace_bytes},
-                    {"time_ms", TimeJson(run.micro.time_ms)}});
+    runs.push_back(Object({{"engine", Scalar(run.micro.engine)},
+                           {"micro_batch", Scalar(run.micro.micro_batch)},
+                           {"count", Scalar(run.count)},
+                           {"workspace_bytes", Scalar(run.micro.workspace_bytes)},
+                           {"time_ms", TimeText(run.micro.time_ms)}},
+                          depth + 1));
   }
-  return runs;
+  return Array(runs, depth);
 }
 
-Json KernelJson(const CountedKernel& kernel) {
+std::string UndividedText(const MicroConfiguration& undivided, int depth) {
+  if (undivided.engine.empty()) return "null";
+  return Object({{"engine", Scalar(undivided.engine)},
+                 {"workspace_bytes", Scalar(undivided.workspace_bytes)},
+                 {"time_ms", TimeText(undivided.time_ms)}},
+                depth);
+}
+
+std::string KernelText(const CountedKernel& kernel, int depth) {
   const KernelRecord& record = kernel.record;
-  Json json = {{"op", OperationName(record.problem.operation)},
-               {"problem", ProblemJson(record.problem)},
-               {"api", "legacy"},
-               {"calls", kernel.calls.load()},
-               {"limit_bytes", record.limit_bytes},
-               {"workspace_bytes", record.workspace_bytes},
-               {"library_bytes", 0},
-               {"plan", PlanJson(record.plan)},
-               {"undivided", nullptr},
-               {"reason", record.reason}};
-  if (!record.undivided.engine.empty()) {
-    json["undivided"] = {{"engine", record.undivided.engine},
-                         {"workspace_bytes", record.undivided.workspace_bytes},
-                         {"time_ms", TimeJson(record.undivided.time_ms)}};
-  }
-  return json;
+  return Object({{"op", Scalar(OperationName(record.problem.operation))},
+                 {"problem", ProblemText(record.problem, depth + 1)},
+                 {"api", Scalar("legacy")},
+                 {"calls", Scalar(kernel.calls.load())},
+                 {"limit_bytes", Scalar(record.limit_bytes)},
+                 {"workspace_bytes", Scalar(record.workspace_bytes)},
+                 {"library_bytes", Scalar(0)},
+                 {"plan", PlanText(record.plan, depth + 1)},
+                 {"undivided", UndividedText(record.undivided, depth + 1)},
+                 {"reason", Scalar(record.reason)}},
+                depth);
 }
 
 std::string ExpandPid(std::string path) {
@@ -116,20 +151,24 @@ bool Report::empty() {
 
 std::string Report::Json(const char* mode, long measured) {
   std::lock_guard lock(mutex_);
-  interposer::Json json = {{"format", "ucudnn-report"},
-                           {"version", 1},
-                           {"ucudnn", kVersion},
-                           {"cudnn", platform_.cudnn},
-                           {"device", platform_.device},
-                           {"mode", mode},
-                           {"measured", measured},
-                           {"kernels", interposer::Json::array()},
-                           {"fallbacks", interposer::Json::array()}};
-  for (const CountedKernel& kernel : kernels_) json["kernels"].push_back(KernelJson(kernel));
+  std::vector<std::string> kernels, fallbacks;
+  for (const CountedKernel& kernel : kernels_) kernels.push_back(KernelText(kernel, 2));
   for (const auto& [what, count] : fallbacks_) {
-    json["fallbacks"].push_back({{"kernel", what.first}, {"cause", what.second}, {"count", count}});
+    fallbacks.push_back(Object(
+        {{"kernel", Scalar(what.first)}, {"cause", Scalar(what.second)}, {"count", Scalar(count)}},
+        2));
   }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return Object({{"format", Scalar("ucudnn-report")},
+                 {"version", Scalar(1)},
+                 {"ucudnn", Scalar(kVersion)},
+                 {"cudnn", Scalar(platform_.cudnn)},
+                 {"device", Scalar(platform_.device)},
+                 {"mode", Scalar(mode)},
+                 {"measured", Scalar(measured)},
+                 {"kernels", Array(kernels, 1)},
+                 {"fallbacks", Array(fallbacks, 1)}},
+                0) +
+         "\n";
 }
 
 Status Report::Write(const std::string& path, const char* mode, long measured) {
