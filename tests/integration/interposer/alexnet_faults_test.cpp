@@ -5,6 +5,9 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 
@@ -257,6 +260,41 @@ TEST_F(Measuring, EveryAllocationMayFailWhileMeasuringAndStoring) {
   }
 }
 
+constexpr int kKernelsOfAProcess = 8;
+constexpr char kFirstVariable[] = "ALEXNET_FAULTS_FIRST";
+
+std::string DonePath() { return Folder() + "/done"; }
+
+class Reporting : public AlexNet {};
+
+// In a process of its own: a report holds all kernels of its process, and must not grow with k.
+TEST_F(Reporting, SomeAllocationsFail) {
+  const char* const first = std::getenv(kFirstVariable);
+  if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";
+  bool failed = false;
+  for (int i = 0; i < kKernelsOfAProcess; ++i) {
+    failed |= RunWithoutMemory(Step()[i], 0, std::atol(first) + i);
+  }
+  if (!failed) std::ofstream(DonePath()) << "none so late\n";
+}
+
+TEST_F(Reporting, EveryAllocationMayFailWhileReadingAndReporting) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  for (int i = 0; i < kKernelsOfAProcess; ++i) {
+    Layer layer(Step()[i], 0);
+    layer.AskAndRun();
+    layer.Check();
+  }
+  long first = 1;
+  for (; !std::filesystem::exists(DonePath()) && !HasFailure(); first += kKernelsOfAProcess) {
+    TestProcess process("Reporting.SomeAllocationsFail", "report.json",
+                        {{kFirstVariable, std::to_string(first)}});
+    EXPECT_TRUE(process.Passed()) << "from allocation " << first;
+  }
+  std::printf("%ld allocations\n", first);
+  EXPECT_GT(first, 100);
+}
+
 }  // namespace
 }  // namespace ucudnn::test
 
@@ -266,5 +304,6 @@ int main(int argc, char** argv) {
       {{"ColdStep",
         {{"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
        {"WarmStep", {{"UCUDNN_TUNE", "off"}}},
-       {"Measuring", {{"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}}});
+       {"Measuring", {{"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
+       {"Reporting", {{"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}}});
 }
