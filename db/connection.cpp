@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <chrono>
 #include <utility>
 
 namespace ucudnn::db {
@@ -16,6 +17,12 @@ int WaitWhileBusy(void*, int tries) {
   if (tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
   sqlite3_sleep(kBusyPollMs);
   return 1;
+}
+
+// Of this process; under the store's lock.
+std::chrono::steady_clock::time_point& LastCommit() {
+  static std::chrono::steady_clock::time_point last;
+  return last;
 }
 
 }  // namespace
@@ -153,6 +160,10 @@ Transaction::~Transaction() {
 }
 
 Status Transaction::Begin() {
+  // Who waits looks every kBusyPollMs only: a process that writes without a pause would hold the
+  // file at each of these moments, and starve the others.
+  const auto since = std::chrono::steady_clock::now() - LastCommit();
+  if (since < std::chrono::milliseconds(2 * kBusyPollMs)) sqlite3_sleep(2 * kBusyPollMs);
   UCUDNN_RETURN_IF_ERROR(connection_.Execute("BEGIN IMMEDIATE"));
   open_ = true;
   return Status::Ok();
@@ -161,6 +172,7 @@ Status Transaction::Begin() {
 Status Transaction::Commit() {
   UCUDNN_RETURN_IF_ERROR(connection_.Execute("COMMIT"));
   open_ = false;
+  LastCommit() = std::chrono::steady_clock::now();
   return Status::Ok();
 }
 

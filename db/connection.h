@@ -60,6 +60,7 @@ class Connection {
   void Close();
   // Forgets the connection without closing it: what the child of a fork must do.
   void Leak() { connection_ = nullptr; }
+  const std::string& path() const { return path_; }
   bool open() const { return connection_ != nullptr; }
   // The file system lets this process read the file and not write it.
   bool ReadOnly() const;
@@ -84,7 +85,8 @@ class Connection {
   std::string damage_;
 };
 
-// A transaction that may write. Undone unless committed.
+// A transaction that may write. Undone unless committed. One that follows another of this process
+// at once lets the other processes' go first.
 class Transaction {
  public:
   explicit Transaction(Connection& connection) : connection_(connection) {}

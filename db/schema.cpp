@@ -1,25 +1,18 @@
 #include "db/schema.h"
 
-#include <algorithm>
-#include <map>
+#include <cstdlib>
 
 #include "base/text.h"
-#include "convolution/columns.h"
+#include "db/family.h"
 
 namespace ucudnn::db {
 namespace {
 
-bool IsText(const std::string& column) {
-  static constexpr const char* kTextColumns[] = {"op",      "dtype", "layout",    "math",
-                                                 "compute", "mode",  "x_strides", "y_strides"};
-  return std::find(std::begin(kTextColumns), std::end(kTextColumns), column) !=
-         std::end(kTextColumns);
-}
-
-std::string SchemaSql() {
+// What makes a file of version 1 out of an empty one.
+std::string FirstSql() {
   std::string kernels = "CREATE TABLE kernels(id INTEGER PRIMARY KEY";
   for (const std::string& column : FamilyColumns()) {
-    kernels += ", " + column + (IsText(column) ? " TEXT NOT NULL" : " INTEGER NOT NULL");
+    kernels += ", " + column + " " + FamilyColumnType(column) + " NOT NULL";
   }
   kernels += ", UNIQUE(" + Join(FamilyColumns(), ", ") + "));";
   return kernels +
@@ -32,11 +25,42 @@ std::string SchemaSql() {
          " name TEXT NOT NULL, n INTEGER NOT NULL,"
          " UNIQUE(kernel, device, cudnn, driver, engine, micro_batch));"
          "PRAGMA application_id=" +
-         std::to_string(kApplicationId) + ";PRAGMA user_version=" + std::to_string(kSchemaVersion);
+         std::to_string(kApplicationId);
 }
 
+// From version 1 to 2. Version 1 held complete sizes alone, and what it called verified had come by
+// import: nothing in it had been compared by a run.
+constexpr const char* kSecondSql =
+    "ALTER TABLE measurements ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE measurements SET imported=1 WHERE verified<>0;"
+    "CREATE TABLE complete_sizes(kernel INTEGER NOT NULL REFERENCES kernels(id),"
+    " device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
+    " micro_batch INTEGER NOT NULL,"
+    " PRIMARY KEY(kernel, device, cudnn, driver, micro_batch)) WITHOUT ROWID;"
+    "INSERT OR IGNORE INTO complete_sizes"
+    " SELECT kernel, device, cudnn, driver, micro_batch FROM measurements;"
+    "CREATE TABLE verifications(kernel INTEGER NOT NULL REFERENCES kernels(id),"
+    " device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
+    " micro_batch INTEGER NOT NULL, engine TEXT NOT NULL,"
+    " PRIMARY KEY(kernel, device, cudnn, driver, micro_batch, engine)) WITHOUT ROWID";
+
+// The tables of a version.
+constexpr const char* kTables[] = {"'kernels','measurements'",
+                                   "'kernels','measurements','complete_sizes','verifications'"};
+constexpr int kTableCounts[] = {2, 4};
+
 Identity Unusable(std::string reason) {
-  return Identity{Identity::Kind::kUnusable, std::move(reason)};
+  return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
+}
+
+// Whether a verdict of quick_check tells of a page that could not be read: it gives SQLite's result
+// code as the last number, and goes on.
+bool IsReadFailure(const std::string& verdict) {
+  constexpr int kIoError = 10;  // SQLITE_IOERR; what is above the lowest byte tells more
+  const size_t code = verdict.rfind("error code");
+  if (code == std::string::npos) return false;
+  const size_t digit = verdict.find_first_of("0123456789", code);
+  return digit != std::string::npos && (std::atoi(verdict.c_str() + digit) & 0xff) == kIoError;
 }
 
 Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
@@ -50,16 +74,23 @@ Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
     return Unusable("its schema version is " + std::to_string(version) +
                     " and this ucudnn knows versions up to " + std::to_string(kSchemaVersion));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t tables,
-                          connection.Number("SELECT count(*) FROM sqlite_schema WHERE type='table' "
-                                            "AND name IN ('kernels','measurements')"));
-  if (version < 1 || tables != 2) return Unusable("it is damaged: tables are missing");
+  if (version < 1) return Unusable("it is damaged: tables are missing");
+  UCUDNN_ASSIGN_OR_RETURN(
+      const int64_t tables,
+      connection.Number(std::string("SELECT count(*) FROM sqlite_schema WHERE type='table' "
+                                    "AND name IN (") +
+                        kTables[version - 1] + ")"));
+  if (tables != kTableCounts[version - 1]) return Unusable("it is damaged: tables are missing");
   if (thorough) {
     UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA quick_check(1)"));
     UCUDNN_ASSIGN_OR_RETURN(const bool row, check.Step());
-    if (!row || check.Text(0) != "ok") return Unusable("it is damaged: " + check.Text(0));
+    const std::string verdict = row ? check.Text(0) : "no verdict";
+    // A disk that cannot be read just now is no damage: it must not lead to another file.
+    if (IsReadFailure(verdict))
+      return Status::Error(connection.path() + ": cannot be read: " + verdict);
+    if (verdict != "ok") return Unusable("it is damaged: " + verdict);
   }
-  return Identity{Identity::Kind::kOurs, {}};
+  return Identity{Identity::Kind::kOurs, {}, version};
 }
 
 }  // namespace
@@ -74,53 +105,17 @@ Result<Identity> Identify(Connection& connection, bool thorough) {
   return identity;
 }
 
-Status CreateSchema(Connection& connection) {
+Status BringUpToDate(Connection& connection) {
   Transaction transaction(connection);
   UCUDNN_RETURN_IF_ERROR(transaction.Begin());
   UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection, false));
   if (identity.kind == Identity::Kind::kUnusable) return Status::Error(identity.reason);
-  if (identity.kind == Identity::Kind::kEmpty) {
-    UCUDNN_RETURN_IF_ERROR(connection.Execute(SchemaSql()));
-  }
+  if (identity.version == kSchemaVersion) return transaction.Commit();
+  if (identity.version < 1) UCUDNN_RETURN_IF_ERROR(connection.Execute(FirstSql()));
+  if (identity.version < 2) UCUDNN_RETURN_IF_ERROR(connection.Execute(kSecondSql));
+  UCUDNN_RETURN_IF_ERROR(
+      connection.Execute("PRAGMA user_version=" + std::to_string(kSchemaVersion)));
   return transaction.Commit();
-}
-
-const std::vector<std::string>& FamilyColumns() {
-  static const auto* const columns = [] {
-    auto* all = new std::vector<std::string>{"op"};
-    all->insert(all->end(), LayerColumns().begin(), LayerColumns().end());
-    all->insert(all->end(), NumericColumns().begin(), NumericColumns().end());
-    return all;
-  }();
-  return *columns;
-}
-
-std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem) {
-  std::map<std::string, std::string> texts = {{"op", OperationName(problem.operation)}};
-  for (auto& [column, text] : ToColumns(problem)) texts[column] = std::move(text);
-  std::vector<FamilyValue> values;
-  for (const std::string& column : FamilyColumns()) {
-    FamilyValue& value = values.emplace_back();
-    value.is_number = !IsText(column);
-    value.text = texts[column];
-    // Absent numbers: 0, as the five depth columns of a 2-D kernel; no alignment demand is 1.
-    if (value.is_number) {
-      value.number = !value.text.empty() ? std::stoll(value.text) : column == "align" ? 1 : 0;
-    }
-  }
-  return values;
-}
-
-Result<ConvolutionProblem> ReadFamily(const Statement& statement, int first) {
-  std::map<std::string, std::string> texts;
-  for (const std::string& column : FamilyColumns()) texts[column] = statement.Text(first++);
-  if (texts["d"] == "0") {
-    for (const char* column : {"d", "t", "pad_d", "stride_d", "dilation_d"}) texts[column].clear();
-  }
-  return FromColumns([&](const std::string& column) -> const std::string* {
-    const auto found = texts.find(column);
-    return found == texts.end() || found->second.empty() ? nullptr : &found->second;
-  });
 }
 
 }  // namespace ucudnn::db

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "db/pruning.h"
+#include "db/row_writer.h"
 #include "db/store_file.h"
 #include "db/stored_measurement.h"
 #include "planning/measurement_store.h"
@@ -15,34 +17,47 @@ namespace ucudnn::db {
 
 class SqliteStore : public planning::MeasurementStore {
  public:
-  // The first file is read and written, the others are only read. Where several hold a row with the
-  // same key, the earlier file's is used.
-  explicit SqliteStore(const std::vector<std::string>& paths);
+  // The file number `written` is read and written, the others are only read. Where several hold a
+  // row with the same key, the earlier file's is used.
+  explicit SqliteStore(const std::vector<std::string>& paths, size_t written = 0);
 
   // A platform whose numbers are both known gets rows with exactly these numbers. For one whose
   // cudnn or driver is 0 (asking offline) any number matches, and all rows come from the newest
   // platform that has some of this kernel. Fails when no file can be read; a single file that
   // cannot costs a warning.
-  Result<std::vector<planning::Measurement>> Read(const ConvolutionProblem& problem,
-                                                  const planning::Platform& platform) override;
+  Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
+                                            const planning::Platform& platform) override;
 
   Status Write(const ConvolutionProblem& problem, const planning::Platform& platform,
-               const std::vector<planning::Measurement>& measurements) override;
+               const std::vector<planning::Measurement>& measurements,
+               const std::vector<int>& complete_sizes) override;
+
+  Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
+                      const std::vector<MicroConfiguration>& rows) override;
 
   // All rows, in the order they were written.
   Result<std::vector<StoredMeasurement>> List();
 
-  // Adds rows in one transaction, first writer wins; gives the number that were new.
+  // Adds rows from outside in one transaction, first writer wins; gives the number that were new.
+  // The sizes of those that are `complete` become complete. What they call verified is kept for
+  // List, and not trusted by Read.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
+
+  // Removes from the file that is written what FindOldRows finds of `device`, and gives the space
+  // back; on a `dry_run` tells what that would be, and writes nothing.
+  Result<Pruned> Prune(const std::string& device, bool dry_run);
 
  private:
   // Runs `use` on `file`'s connection (null where there is no file yet); once more on a sibling
   // when the file turns out to be damaged.
   Status With(StoreFile& file, bool write, const std::function<Status(Connection*)>& use);
   // Runs `read` on every file; fails when all of them fail.
-  Status ForEachFile(const std::function<Status(Connection&)>& read);
+  Status ForEachFile(const std::function<Status(StoreFile&, Connection&)>& read);
+  // Runs `write` in one transaction on the file that is written.
+  Status InTransaction(const std::function<Status(RowWriter&)>& write);
 
   std::vector<std::unique_ptr<StoreFile>> files_;
+  const size_t written_;
 };
 
 }  // namespace ucudnn::db

@@ -18,12 +18,8 @@ constexpr int kSiblings = 9;
 // measurements.db, measurements-2.db, ...
 std::string Candidate(const std::string& path, int number) {
   if (number == 1) return path;
-  const std::string suffix = "-" + std::to_string(number);
-  const size_t slash = path.rfind('/');
-  const size_t name = slash == std::string::npos ? 0 : slash + 1;
-  const size_t dot = path.rfind('.');
-  if (dot == std::string::npos || dot <= name) return path + suffix;
-  return path.substr(0, dot) + suffix + path.substr(dot);
+  const size_t stem = StemLength(path);
+  return path.substr(0, stem) + "-" + std::to_string(number) + path.substr(stem);
 }
 
 // Creates the folders above `path` that are missing, for this user only.
@@ -43,6 +39,13 @@ Status CreateFolders(const std::string& path) {
 
 }  // namespace
 
+size_t StemLength(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const size_t name = slash == std::string::npos ? 0 : slash + 1;
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos || dot <= name ? path.size() : dot;
+}
+
 std::mutex& StoreMutex() {
   static std::mutex* const mutex = [] {
     static std::mutex* const leaked = new std::mutex;
@@ -52,17 +55,29 @@ std::mutex& StoreMutex() {
   return *mutex;
 }
 
-StoreFile::~StoreFile() { ForgetInChild(); }
+StoreFile::~StoreFile() {
+  ForgetInChild();
+  Close();
+}
+
+void StoreFile::Close() {
+  reader_.reset();  // before the connection its statements belong to
+  connection_.Close();
+}
 
 void StoreFile::ForgetInChild() {
   // Closing the parent's connection here could delete a journal the parent still needs.
-  if (connection_.open() && pid_ != getpid()) connection_.Leak();
+  if (!connection_.open() || pid_ == getpid()) return;
+  static_cast<void>(reader_.release());
+  connection_.Leak();
 }
 
-void StoreFile::WarnSetAside(const std::string& candidate, const std::string& reason) const {
-  WarnOnce("store " + candidate,
-           "the measurement store " + candidate + " is left alone: " + reason +
-               (writable_ ? "; measurements go to a file beside it" : "; it is not read"));
+void StoreFile::WarnSetAside(const std::string& instead) {
+  for (const auto& [candidate, reason] : std::exchange(set_aside_, {})) {
+    WarnOnce("store " + candidate,
+             "the measurement store " + candidate + " is left alone: " + reason +
+                 (instead.empty() ? "; it is not read" : "; " + instead + " is used instead"));
+  }
 }
 
 Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool& usable) {
@@ -84,17 +99,20 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
   UCUDNN_RETURN_IF_ERROR(connection_.Open(candidate, create      ? Access::kCreate
                                                      : writable_ ? Access::kWrite
                                                                  : Access::kRead));
+  // Room for the rows of a large network; SQLite takes what it uses. What is wrong with the file
+  // Identify will say.
+  static_cast<void>(connection_.Execute("PRAGMA cache_size=-16384"));
   const Result<Identity> identity = Identify(connection_, writable_);
   if (!identity.ok() || identity->kind == Identity::Kind::kUnusable) {
-    connection_.Close();
+    Close();
     UCUDNN_RETURN_IF_ERROR(identity.status());
-    WarnSetAside(candidate, identity->reason);
+    set_aside_.emplace_back(candidate, identity->reason);
     return Status::Ok();
   }
   usable = true;
   pid_ = getpid();
   opened_ = candidate;
-  empty_ = identity->kind == Identity::Kind::kEmpty;
+  version_ = identity->version;
   return Status::Ok();
 }
 
@@ -105,11 +123,14 @@ Status StoreFile::Open(bool create) {
     if (damaged_.find(candidate + "\n") != std::string::npos) continue;
     bool usable = false;
     if (Status status = OpenCandidate(candidate, create, usable); !status.ok()) {
-      connection_.Close();
+      Close();
       return status;
     }
-    if (usable) return Status::Ok();
+    if (!usable) continue;
+    WarnSetAside(candidate);
+    return Status::Ok();
   }
+  WarnSetAside("");
   if (!writable_) return Status::Ok();
   return Status::Error(path_ + " and its " + std::to_string(kSiblings - 1) +
                        " siblings are all unusable; expected one measurement store or a free name");
@@ -119,30 +140,42 @@ Result<Connection*> StoreFile::ForReading() {
   ForgetInChild();
   if (!connection_.open()) UCUDNN_RETURN_IF_ERROR(Open(false));
   if (!connection_.open()) return nullptr;
-  if (empty_) {
-    // Another process may have filled it since.
-    UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection_, false));
-    empty_ = identity.kind != Identity::Kind::kOurs;
-  }
-  return empty_ ? nullptr : &connection_;
+  // Another process may have filled it since, or brought it up to date.
+  if (version_ < kSchemaVersion) UCUDNN_RETURN_IF_ERROR(NoteVersion());
+  return version_ == 0 ? nullptr : &connection_;
+}
+
+Status StoreFile::NoteVersion() {
+  UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection_, false));
+  if (identity.version != version_) reader_.reset();
+  version_ = identity.version;
+  return Status::Ok();
 }
 
 Result<Connection*> StoreFile::ForWriting() {
   ForgetInChild();
   if (!connection_.open()) UCUDNN_RETURN_IF_ERROR(Open(true));
   if (connection_.ReadOnly()) return Status::Error(opened_ + ": is read-only");
-  if (empty_) {
-    UCUDNN_RETURN_IF_ERROR(CreateSchema(connection_));
-    empty_ = false;
+  if (version_ < kSchemaVersion) {
+    UCUDNN_RETURN_IF_ERROR(BringUpToDate(connection_));
+    UCUDNN_RETURN_IF_ERROR(NoteVersion());
   }
   return &connection_;
 }
 
+Result<RowReader*> StoreFile::Reader() {
+  if (reader_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(RowReader reader, RowReader::Prepare(connection_, version_));
+    reader_ = std::make_unique<RowReader>(std::move(reader));
+  }
+  return reader_.get();
+}
+
 bool StoreFile::SetAsideIfDamaged() {
   if (!connection_.open() || connection_.damage().empty()) return false;
-  WarnSetAside(opened_, "it is damaged: " + connection_.damage());
+  set_aside_.emplace_back(opened_, "it is damaged: " + connection_.damage());
   damaged_ += opened_ + "\n";
-  connection_.Close();
+  Close();
   return true;
 }
 

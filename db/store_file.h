@@ -4,17 +4,25 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "db/connection.h"
+#include "db/row_reader.h"
 
 namespace ucudnn::db {
 
 // Held around every use of SQLite in this process, and across fork, so that a child inherits
 // neither a half-done transaction nor a mutex that is locked for ever.
 std::mutex& StoreMutex();
+
+// Of `path`, what is before its extension: where names of siblings get their suffix.
+size_t StemLength(const std::string& path);
 
 class StoreFile {
  public:
@@ -27,19 +35,28 @@ class StoreFile {
 
   // The open file; null where there is none yet, or none this version can read.
   Result<Connection*> ForReading();
-  // The open file, created with its folders where it is missing.
+  // The open file, created with its folders where it is missing, its tables up to date.
   Result<Connection*> ForWriting();
 
   // To be called after a failure: true when the open file turned out to be damaged. It is set aside
   // then, and the next call opens another.
   bool SetAsideIfDamaged();
 
+  // Of the open file, whose tables are there: its schema version, and a reader that fits it.
+  int64_t version() const { return version_; }
+  Result<RowReader*> Reader();
+
   const std::string& path() const { return path_; }
+
+  // Ends whatever statement or snapshot holds the file; the next use opens it anew.
+  void Close();
 
  private:
   Status Open(bool create);
   Status OpenCandidate(const std::string& candidate, bool create, bool& usable);
-  void WarnSetAside(const std::string& candidate, const std::string& reason) const;
+  // One warning for each file set aside, naming `instead`, the file that takes its place.
+  void WarnSetAside(const std::string& instead);
+  Status NoteVersion();
   void ForgetInChild();
 
   const std::string path_;
@@ -47,8 +64,10 @@ class StoreFile {
   Connection connection_;
   std::string opened_;   // the candidate behind connection_
   std::string damaged_;  // candidates found damaged while in use, one a line
+  std::vector<std::pair<std::string, std::string>> set_aside_;  // and why; not told yet
   pid_t pid_ = 0;        // the process that opened connection_
-  bool empty_ = false;   // no tables yet
+  int64_t version_ = 0;  // of its schema; 0: no tables yet
+  std::unique_ptr<RowReader> reader_;
 };
 
 }  // namespace ucudnn::db

@@ -14,6 +14,8 @@ struct StoredMeasurement {
   ConvolutionProblem problem;
   planning::Platform platform;
   planning::Measurement measurement;
+  // Every engine was measured at its micro-batch; of rows in a CSV file it is taken for granted.
+  bool complete = true;
 
   bool operator==(const StoredMeasurement&) const = default;
 };

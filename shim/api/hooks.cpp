@@ -44,17 +44,18 @@ cudnnStatus_t GuardedConvolve(const LegacyCall& call) {
                  [&] { return cudnn::Convolve(Genuine(), call); });
 }
 
-// Writes `answer` as cuDNN's result arrays are written; false when the genuine library must answer.
+// Writes `answer` as cuDNN's result arrays are written; none when the genuine library must answer.
+// An empty answer is that nothing serves within what the user demands.
 template <typename Performance>
-bool Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer, int requested,
-             int* returned, Performance* results) {
-  if (!answer || requested < 1 || returned == nullptr || results == nullptr) return false;
+std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
+                                     int requested, int* returned, Performance* results) {
+  if (!answer || requested < 1 || returned == nullptr || results == nullptr) return std::nullopt;
   const int count = std::min(requested, static_cast<int>(answer->size()));
   for (int i = 0; i < count; ++i) {
     results[i] = cudnn::ToPerformance<Performance>((*answer)[i]);
   }
   *returned = count;
-  return true;
+  return count > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 cudnnStatus_t Create(cudnnHandle_t* handle) {
@@ -209,7 +210,8 @@ struct ListHook<Order, genuine, is_find,
           const auto answer =
               is_find ? Ucudnn().FindAlgorithms(Order::kOperation, handle, descriptors, {})
                       : Ucudnn().GetAlgorithms(Order::kOperation, handle, descriptors);
-          return Deliver(answer, requested, returned, results) ? CUDNN_STATUS_SUCCESS : forward();
+          const auto delivered = Deliver(answer, requested, returned, results);
+          return delivered ? *delivered : forward();
         },
         forward);
   }
@@ -241,7 +243,8 @@ struct FindExHook<Order, genuine,
           const auto answer =
               Ucudnn().FindAlgorithms(Order::kOperation, handle, Order::Sort(a, b, c, d),
                                       workspace == nullptr ? 0 : workspace_bytes);
-          return Deliver(answer, requested, returned, results) ? CUDNN_STATUS_SUCCESS : forward();
+          const auto delivered = Deliver(answer, requested, returned, results);
+          return delivered ? *delivered : forward();
         },
         forward);
   }

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "cudnn/genuine_library.h"
 #include "db/sqlite_store.h"
+#include "db/store_choice.h"
 
 namespace ucudnn {
 namespace {
@@ -46,11 +47,12 @@ std::unique_ptr<Parts> Join() {
     WarnOnce("functions", loaded.message() + ": nothing is changed");
     return nullptr;
   }
-  if (!options.databases.empty()) {
-    parts->store = std::make_unique<db::SqliteStore>(options.databases);
+  const db::StoreChoice choice = db::ChooseStores(options.databases);
+  if (!choice.paths.empty()) {
+    parts->store = std::make_unique<db::SqliteStore>(choice.paths, choice.written);
   }
   parts->interposer = std::make_unique<interposer::Interposer>(
-      options, parts->functions, cuda::GetDriver(), parts->store.get());
+      options, parts->functions, cuda::GetDriver(), parts->store.get(), choice.network == nullptr);
   return parts;
 }
 

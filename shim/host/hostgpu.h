@@ -13,20 +13,38 @@ void* hostgpuHostAlias(const void* device_address);
 // Bytes from a device address to the end of its allocation; 0 when it is in no live allocation.
 size_t hostgpuBytesFrom(const void* device_address);
 
-// Runs `run(argument)` on `stream` (a CUstream or cudaStream_t, the default streams' handles
-// included) in stream order and returns at once. The stream is resolved in the calling thread's
-// current context; a thread without one gets the primary context of device 0, as a runtime call
-// would. Fails (0) without a device, with an unknown stream, or when called from a host function.
-int hostgpuEnqueue(void* stream, void (*run)(void*), void* argument);
+// What a stand-in has a stream do. Captured into a graph it runs at every replay, at two at once
+// where two graphs hold it.
+struct hostgpuWork {
+  void (*run)(void* argument);
+  void (*release)(void* argument);  // once, when it will not run again; may be null
+  void* argument;
+  const void* const* uses;  // addresses of the device memory it works on: a graph that outlives
+  size_t use_count;         // them is refused at its launch
+};
 
-// Fault injection. Sites: "alloc" (device memory), "stream", "event", "handle" (cudnnCreate),
-// "query" (every cudnnGet/FindConvolution*), "convolution" (every convolution call).
+// Runs `work` on `stream` (a CUstream or cudaStream_t, the default streams' handles included) in
+// stream order, or records it where the stream captures, and returns at once. The stream is
+// resolved in the calling thread's current context; a thread without one gets the primary context
+// of device 0, as a runtime call would. Fails (0), with the argument released, without a device,
+// with an unknown stream, when a capture forbids it, or when called from a host function.
+int hostgpuEnqueue(void* stream, const struct hostgpuWork* work);
+
+// Fault injection. Sites: "alloc" (device memory, of pools too), "pool" (cuMemPoolCreate),
+// "stream", "event", "synchronize" (waiting for a stream, an event or a context), "handle"
+// (cudnnCreate), "query" (every cudnnGet/FindConvolution*), "convolution" (every convolution call).
 // The k-th occurrence (1 = next) at `site` from now on fails with the real library's error for
-// exhausted resources; 0 only resets the count. HOSTGPU_FAULT=site:k does the same at start.
+// exhausted resources (of synchronising: for a failed launch); 0 only resets the count.
+// HOSTGPU_FAULT=site:k does the same at start.
 void hostgpuInjectFault(const char* site, long kth);
 // Occurrences at `site` since the last hostgpuInjectFault on it (or since start).
 long hostgpuFaultCount(const char* site);
 // For the stand-ins: counts an occurrence and tells whether it is the one to fail.
 int hostgpuFaultDue(const char* site);
+
+// What the time between two events is told as: the timer gets when they happened (CLOCK_MONOTONIC,
+// ns) and gives milliseconds. Null: as it was.
+typedef float (*hostgpuTimer)(long long from_ns, long long to_ns);
+void hostgpuSetTimer(hostgpuTimer timer);
 
 }  // extern "C"

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/byte_size.h"
@@ -39,18 +40,16 @@ Status ApplyMode(std::string_view text, Options& options) {
 
 Status ApplyPolicy(std::string_view text, Options& options) {
   return ParseChoice(text, {"auto", "undivided", "powerOfTwo", "all"},
-                     {BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kUndivided,
+                     {BatchSizePolicy::kAuto, BatchSizePolicy::kUndivided,
                       BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kAll},
                      options.policy);
 }
 
 Status ApplyWorkspaceLimit(std::string_view text, Options& options) {
-  if (EqualsIgnoreCase(Trim(text), "caller")) {
+  options.workspace_limit_auto = EqualsIgnoreCase(Trim(text), "auto");
+  if (options.workspace_limit_auto || EqualsIgnoreCase(Trim(text), "caller")) {
     options.workspace_limit.reset();
     return Status::Ok();
-  }
-  if (EqualsIgnoreCase(Trim(text), "auto")) {
-    return Status::Error("a limit from free memory is not available in this version");
   }
   const Result<size_t> limit = ParseByteSize(text);
   if (!limit.ok()) return Status::Error("not a size");
@@ -58,11 +57,45 @@ Status ApplyWorkspaceLimit(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-Status ApplyTune(std::string_view text, Options& options) {
-  if (EqualsIgnoreCase(Trim(text).substr(0, 6), "after:")) {
-    return Status::Error("tuning after some calls is not available in this version");
+// A whole number or a decimal fraction that is not negative.
+template <typename T>
+Status ParseNumber(std::string_view text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || !(out >= 0) ||
+      !std::isfinite(static_cast<double>(out))) {
+    return Status::Error("not a number");
   }
-  return ParseChoice(text, {"first", "off"}, {Tune::kFirst, Tune::kOff}, options.tune);
+  return Status::Ok();
+}
+
+Status ApplyTune(std::string_view text, Options& options) {
+  const std::string_view value = Trim(text);
+  constexpr std::string_view kAfter = "after:";
+  Tuning& tuning = options.tuning;
+  if (EqualsIgnoreCase(value.substr(0, kAfter.size()), kAfter)) {
+    tuning.on = true;
+    tuning.before_promising = false;
+    return ParseNumber(value.substr(kAfter.size()), tuning.after_calls);
+  }
+  tuning.on = EqualsIgnoreCase(value, "first");
+  tuning.before_promising = true;
+  tuning.after_calls = 0;
+  if (tuning.on || EqualsIgnoreCase(value, "off")) return Status::Ok();
+  return Status::Error("not one of the accepted values");
+}
+
+Status ApplyTuneSeconds(std::string_view text, Options& options) {
+  const std::vector<std::string> parts = Split(text, ':');
+  if (parts.size() != 2) return Status::Error("not two numbers with a colon between");
+  UCUDNN_RETURN_IF_ERROR(ParseNumber(Trim(parts[0]), options.tuning.kernel_seconds));
+  return ParseNumber(Trim(parts[1]), options.tuning.process_seconds);
+}
+
+Status ApplyTuneMemory(std::string_view text, Options& options) {
+  const Result<size_t> bytes = ParseByteSize(text);
+  if (!bytes.ok()) return Status::Error("not a size");
+  options.tuning.memory_bytes = *bytes;
+  return Status::Ok();
 }
 
 Status ApplyEngines(std::string_view text, Options&) {
@@ -84,6 +117,14 @@ Status ApplyDatabase(std::string_view text, Options& options) {
 
 Status ApplyDeterministic(std::string_view text, Options& options) {
   return ParseSwitch(text, options.deterministic);
+}
+
+Status ApplyCheck(std::string_view text, Options& options) {
+  return ParseSwitch(text, options.check);
+}
+
+Status ApplyStrictLimit(std::string_view text, Options& options) {
+  return ParseSwitch(text, options.strict_limit);
 }
 
 Status ApplyReport(std::string_view text, Options& options) {
@@ -113,7 +154,7 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_BATCH_SIZE_POLICY", nullptr, "policy", false, "auto, undivided, powerOfTwo, all",
      "micro-batch sizes that are measured", ApplyPolicy},
     {"UCUDNN_WORKSPACE_LIMIT", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "workspace-limit", false,
-     "caller or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel",
+     "caller, auto or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel",
      ApplyWorkspaceLimit},
     {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false, "",
      "one workspace budget for all kernels", NotBuilt},
@@ -121,19 +162,22 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_SOLVER", nullptr, "solver", false, "", "who divides that budget", NotBuilt},
     {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, both", "engines that may serve a call",
      ApplyEngines},
-    {"UCUDNN_TUNE", nullptr, nullptr, false, "first, off", "when kernels are measured", ApplyTune},
-    {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "", "measuring budget", NotBuilt},
-    {"UCUDNN_TUNE_MEMORY", nullptr, nullptr, false, "", "device memory measuring may take",
-     NotBuilt},
+    {"UCUDNN_TUNE", nullptr, nullptr, false, "first, after:N (calls), off",
+     "when kernels are measured", ApplyTune},
+    {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "two numbers: per kernel:per process",
+     "time that measuring may take", ApplyTuneSeconds},
+    {"UCUDNN_TUNE_MEMORY", nullptr, nullptr, false, "a size: bytes, or with KiB, MiB, GiB",
+     "device memory that measuring may take", ApplyTuneMemory},
     {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false, "", "devices measured on", NotBuilt},
     {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
      "measurement stores: the first is written, the rest are read", ApplyDatabase},
     {"UCUDNN_PLAN", nullptr, nullptr, false, "", "a pinned plan file", NotBuilt},
     {"UCUDNN_DETERMINISTIC", nullptr, "deterministic", true, "0, 1", "only deterministic engines",
      ApplyDeterministic},
-    {"UCUDNN_CHECK", nullptr, nullptr, false, "", "compare every call with the undivided one",
-     NotBuilt},
-    {"UCUDNN_STRICT_LIMIT", nullptr, nullptr, false, "", "a kernel over the limit fails", NotBuilt},
+    {"UCUDNN_CHECK", nullptr, nullptr, false, "0, 1",
+     "compare every call with the undivided one (slow, for debugging)", ApplyCheck},
+    {"UCUDNN_STRICT_LIMIT", nullptr, nullptr, false, "0, 1",
+     "a kernel that cannot be brought under the limit fails", ApplyStrictLimit},
     {"UCUDNN_REPORT", nullptr, "report", false, "a path, %p is the process id",
      "JSON report of every decision", ApplyReport},
     {"UCUDNN_LOG", nullptr, nullptr, false, "error, warn, info, debug",
@@ -155,6 +199,11 @@ std::string DefaultDatabase(const std::function<const char*(const char*)>& looku
   return {};
 }
 
+std::string LockFolder(const std::function<const char*(const char*)>& lookup) {
+  const char* runtime = lookup("XDG_RUNTIME_DIR");
+  return runtime != nullptr && runtime[0] == '/' ? runtime : "/tmp";
+}
+
 int RankOfJob(const std::function<const char*(const char*)>& lookup) {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* text = lookup(name);
@@ -171,6 +220,8 @@ int RankOfJob(const std::function<const char*(const char*)>& lookup) {
 
 const char* BatchSizePolicyName(BatchSizePolicy policy) {
   switch (policy) {
+    case BatchSizePolicy::kAuto:
+      return "auto";
     case BatchSizePolicy::kUndivided:
       return "undivided";
     case BatchSizePolicy::kPowerOfTwo:
@@ -189,6 +240,7 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
                      std::vector<std::string>& warnings) {
   Options options;
   options.rank = RankOfJob(lookup);
+  options.lock_folder = LockFolder(lookup);
   if (std::string path = DefaultDatabase(lookup); !path.empty()) {
     options.databases.push_back(std::move(path));
   }

@@ -17,23 +17,38 @@
 namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
-enum class BatchSizePolicy { kUndivided, kPowerOfTwo, kAll };
-enum class Tune { kFirst, kOff };
+enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
+
+// When kernels are measured, and what measuring may take.
+struct Tuning {
+  bool on = true;
+  // A caller that asks what a kernel needs waits for it to be measured; otherwise it is told what
+  // the genuine library's heuristics know, and better plans come later inside that.
+  bool before_promising = true;
+  long after_calls = 2;  // calls of a kernel that nobody asked about before it is measured
+  double kernel_seconds = 2;
+  double process_seconds = 60;
+  std::optional<size_t> memory_bytes;  // of the device; none: a quarter of what is free
+};
 
 const char* BatchSizePolicyName(BatchSizePolicy policy);
 
 struct Options {
   Mode mode = Mode::kOn;
-  BatchSizePolicy policy = BatchSizePolicy::kPowerOfTwo;  // what `auto` means until it is built
-  std::optional<size_t> workspace_limit;                  // bytes per kernel; none: `caller`
-  Tune tune = Tune::kFirst;
+  BatchSizePolicy policy = BatchSizePolicy::kAuto;
+  std::optional<size_t> workspace_limit;  // bytes per kernel; none: `caller` or `auto`
+  bool workspace_limit_auto = false;      // the limit comes from free memory
+  bool strict_limit = false;              // a kernel over the limit fails
+  Tuning tuning;
   bool deterministic = false;
+  bool check = false;                  // every call is compared with the undivided one
   std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
   std::string report;                  // JSON report path, %p is the process id; empty: none
   LogLevel log_level = LogLevel::kWarn;
-  std::string log_file;    // empty: stderr
-  std::string real_cudnn;  // path of the genuine library; empty: found by itself
-  int rank = -1;           // of this process in its job, from the launcher's variables; -1: none
+  std::string log_file;     // empty: stderr
+  std::string real_cudnn;   // path of the genuine library; empty: found by itself
+  std::string lock_folder;  // of files that processes on this host lock, one for each device
+  int rank = -1;            // of this process in its job, from the launcher's variables; -1: none
 };
 
 // One variable: its names, the command-line option that sets it, the values it takes.

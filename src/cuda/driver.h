@@ -8,9 +8,12 @@
 #define UCUDNN_DRIVER_FUNCTIONS(F) \
   F(cuCtxGetCurrent)               \
   F(cuCtxGetDevice)                \
+  F(cuCtxGetId)                    \
   F(cuCtxPopCurrent)               \
   F(cuCtxPushCurrent)              \
+  F(cuDeviceGetAttribute)          \
   F(cuDeviceGetName)               \
+  F(cuDeviceGetUuid)               \
   F(cuDriverGetVersion)            \
   F(cuEventCreate)                 \
   F(cuEventDestroy)                \
@@ -19,7 +22,15 @@
   F(cuEventSynchronize)            \
   F(cuGetErrorName)                \
   F(cuMemAlloc)                    \
+  F(cuMemAllocFromPoolAsync)       \
   F(cuMemFree)                     \
+  F(cuMemFreeAsync)                \
+  F(cuMemGetInfo)                  \
+  F(cuMemPoolCreate)               \
+  F(cuMemPoolDestroy)              \
+  F(cuMemcpyDtoDAsync)             \
+  F(cuMemcpyDtoHAsync)             \
+  F(cuMemcpyHtoDAsync)             \
   F(cuMemsetD8Async)               \
   F(cuStreamCreate)                \
   F(cuStreamDestroy)               \

@@ -33,16 +33,59 @@ RelaxedCaptureScope::RelaxedCaptureScope(const Driver& driver) : driver_(driver)
 
 RelaxedCaptureScope::~RelaxedCaptureScope() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
 
+MemoryPool::~MemoryPool() {
+  if (pool_ == nullptr) return;
+  // Frees that are still to come on the stream come first.
+  driver_.cuStreamSynchronize(stream_);
+  driver_.cuMemPoolDestroy(pool_);
+}
+
+Status MemoryPool::Create(CUstream stream) {
+  stream_ = stream;
+  CUmemPoolProps properties = {};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUdevice device = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      DriverStatus(driver_, driver_.cuCtxGetDevice(&device), "asking for the device"));
+  properties.location.id = device;
+  const CUresult result = driver_.cuMemPoolCreate(&pool_, &properties);
+  if (result == CUDA_SUCCESS) return Status::Ok();
+  pool_ = nullptr;
+  if (result == CUDA_ERROR_NOT_SUPPORTED) return Status::Ok();
+  return DriverStatus(driver_, result, "creating a memory pool");
+}
+
+CUresult MemoryPool::Allocate(CUdeviceptr* address, size_t bytes) const {
+  if (pool_ == nullptr) return driver_.cuMemAlloc(address, bytes);
+  return driver_.cuMemAllocFromPoolAsync(address, bytes, pool_, stream_);
+}
+
+void MemoryPool::Free(CUdeviceptr address) const {
+  if (pool_ == nullptr) {
+    driver_.cuMemFree(address);
+  } else {
+    driver_.cuMemFreeAsync(address, stream_);
+  }
+}
+
 DeviceBuffer::~DeviceBuffer() {
-  if (address_ != 0) driver_.cuMemFree(address_);
+  if (address_ != 0) pool_.Free(address_);
+}
+
+void MemoryPool::GiveBack() const {
+  if (pool_ != nullptr) driver_.cuStreamSynchronize(stream_);
 }
 
 Status DeviceBuffer::Reserve(size_t bytes) {
   if (bytes <= size_) return Status::Ok();
-  if (address_ != 0) driver_.cuMemFree(address_);
+  if (address_ != 0) {
+    pool_.Free(address_);
+    pool_.GiveBack();
+  }
   address_ = 0;
   size_ = 0;
-  const CUresult result = driver_.cuMemAlloc(&address_, bytes);
+  const CUresult result = pool_.Allocate(&address_, bytes);
   if (result != CUDA_SUCCESS) {
     address_ = 0;
     return DriverStatus(driver_, result, ("allocating " + FormatByteSize(bytes)).c_str());

@@ -36,25 +36,6 @@ class RelaxedCaptureScope {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-class DeviceBuffer {
- public:
-  explicit DeviceBuffer(const Driver& driver) : driver_(driver) {}
-  ~DeviceBuffer();
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-
-  // At least `bytes`; what was held before is freed first. 0 bytes hold nothing.
-  Status Reserve(size_t bytes);
-  void* data() const { return reinterpret_cast<void*>(address_); }
-  CUdeviceptr address() const { return address_; }
-  size_t size() const { return size_; }
-
- private:
-  const Driver& driver_;
-  CUdeviceptr address_ = 0;
-  size_t size_ = 0;
-};
-
 // A stream that never waits for the legacy default stream, nor that for it.
 class Stream {
  public:
@@ -70,6 +51,52 @@ class Stream {
  private:
   const Driver& driver_;
   CUstream stream_ = nullptr;
+};
+
+// Memory taken and given back in the order of one stream, so that neither waits for the device.
+// What is given back returns to the device when the stream is next waited for. Outlives its
+// buffers.
+class MemoryPool {
+ public:
+  explicit MemoryPool(const Driver& driver) : driver_(driver) {}
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  // On the device of the current context. A device without pools serves plain allocations.
+  Status Create(CUstream stream);
+  CUresult Allocate(CUdeviceptr* address, size_t bytes) const;
+  void Free(CUdeviceptr address) const;
+  // Waits for the stream, after which what was freed is the device's again: otherwise a buffer that
+  // grows holds its old and its new size.
+  void GiveBack() const;
+
+ private:
+  const Driver& driver_;
+  CUmemoryPool pool_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(const MemoryPool& pool, const Driver& driver)
+      : pool_(pool), driver_(driver) {}
+  ~DeviceBuffer();
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  // At least `bytes`; what was held before is freed first. 0 bytes hold nothing. The memory may be
+  // used by work on the pool's stream.
+  Status Reserve(size_t bytes);
+  void* data() const { return reinterpret_cast<void*>(address_); }
+  CUdeviceptr address() const { return address_; }
+  size_t size() const { return size_; }
+
+ private:
+  const MemoryPool& pool_;
+  const Driver& driver_;
+  CUdeviceptr address_ = 0;
+  size_t size_ = 0;
 };
 
 class Event {

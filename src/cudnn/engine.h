@@ -27,6 +27,7 @@ struct Buffers {
   void* y = nullptr;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
+  bool accumulate = false;  // add to the output instead of replacing it
 };
 
 // One problem at one batch size, ready to run.
@@ -35,7 +36,8 @@ class PreparedProblem {
   virtual ~PreparedProblem() = default;
   // Every engine that serves the problem, unfiltered.
   virtual Result<std::vector<EngineChoice>> Engines() = 0;
-  // Enqueues the convolution with alpha = 1, beta = 0.
+  // Enqueues the convolution with alpha = 1 and beta = 0, or 1 to accumulate. Of `choice` only the
+  // engine counts; the workspace is what `buffers` says.
   virtual Status Run(const EngineChoice& choice, const Buffers& buffers) = 0;
 };
 

@@ -62,8 +62,10 @@ class PreparedLegacyProblem : public PreparedProblem {
     call.operation = problem_.operation;
     call.handle = handle_;
     call.descriptors = descriptors_.get();
-    call.alpha = wide ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
-    call.beta = wide ? static_cast<const void*>(&kZeroDouble) : &kZeroFloat;
+    const void* const one = wide ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
+    const void* const zero = wide ? static_cast<const void*>(&kZeroDouble) : &kZeroFloat;
+    call.alpha = one;
+    call.beta = buffers.accumulate ? one : zero;
     call.x = buffers.x;
     call.w = buffers.w;
     call.y = buffers.y;

@@ -5,7 +5,7 @@
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
-#include "planning/workspace_reuse.h"
+#include "tuning/tolerance.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -49,7 +49,8 @@ std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call) cons
 }
 
 std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, const Kernel& kernel,
-                                               const CallKey& key, KernelRecord& record) {
+                                               const CallKey& key, bool may_measure,
+                                               KernelRecord& record, bool& settled) {
   const ConvolutionProblem& problem = kernel.problem;
   const std::string engine = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
   size_t need = 0;
@@ -59,19 +60,27 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   record.workspace_bytes = known_need ? need : key.workspace_bytes;
   record.plan = {{{{engine, problem.n, kUnknownTime, record.workspace_bytes, false}, 1}}};
   if (!known_need) {
-    // Others must not hide the error that the genuine library has for this algorithm.
+    // Others must not hide the error that the genuine library has for this algorithm, nor a strict
+    // limit.
+    record.workspace_bytes = 0;
     record.reason = "the algorithm does not serve this kernel: runs as the caller asked";
     return std::nullopt;
   }
 
-  std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, Measured(kernel));
+  planning::PromiseRequest request = RequestFor(problem, record.limit_bytes);
+  request.chosen = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
+  const tuning::Answer measured = Measured(kernel, request, may_measure);
+  settled = measured.settled;
+  std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, measured.rows);
   const bool one_algorithm =
       key.flavour == Flavour::kMisaligned || key.flavour == Flavour::kIdentity;
   if (one_algorithm) {
     std::erase_if(candidates, [&](const Candidate& other) { return other.micro.engine != engine; });
   }
   if (candidates.empty()) {
-    record.reason = "not measured: runs as the caller asked";
+    record.reason = settled ? "not measured: runs as the caller asked"
+                            : "not measured yet: runs as the caller asked";
+    if (!settled && options_.tuning.on) return std::nullopt;
     if (need > record.limit_bytes) {
       Fallback(problem, "not measured, so it cannot be brought under the workspace limit");
     } else if (options_.deterministic) {
@@ -82,10 +91,13 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   const size_t limit = record.limit_bytes;
   const Candidate* const own = FindUndivided(candidates, engine, problem.n);
   if (own != nullptr) record.plan.runs[0].micro = own->micro;
+  if (own == nullptr && need <= limit && !options_.deterministic) {
+    // Measuring found no time or memory for it: it may be faster than all that was measured.
+    record.reason = "the algorithm itself is not measured: runs as the caller asked";
+    return std::nullopt;
+  }
 
-  planning::PromiseRequest request = RequestFor(problem, limit);
   request.deterministic |= own == nullptr || own->micro.deterministic;
-  request.chosen = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
   record.undivided = planning::FastestUndivided(candidates, request).value_or(MicroConfiguration{});
   std::optional<Promise> promise = planning::MakePromise(candidates, request);
   const bool own_serves =
@@ -95,7 +107,10 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
     record.reason = "nothing within the limit is faster than what the caller asked for";
     return std::nullopt;
   }
-  if (!promise && one_algorithm) promise = planning::PiecesOf(engine, candidates, request);
+  if (!promise && one_algorithm) {
+    promise = planning::PiecesOf(engine, candidates, request);
+    if (promise && own != nullptr) promise->fastest_undivided = own->micro;
+  }
   if (!promise) {
     record.reason = "no engine as exact and deterministic fits " + FormatByteSize(limit) +
                     ": runs as the caller asked";
@@ -108,6 +123,33 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   record.reason = promise->plan.Pieces() > 1 ? Pieces(promise->plan)
                                              : "a faster engine that fits, in place of " + engine;
   return promise;
+}
+
+template <typename Plan>
+bool Interposer::Trusted(const Kernel& kernel, bool may_compare, std::optional<Promise>& promise,
+                         Plan plan_anew, std::string& why) {
+  using tuning::Trust;
+  constexpr int kAttempts = 4;
+  for (int attempt = 0; promise && promise->plan.Pieces() > 1; ++attempt) {
+    const MicroConfiguration& undivided =
+        promise->undivided.engine.empty() ? promise->fastest_undivided : promise->undivided;
+    // Pieces that nothing can take the place of keep a promise alone.
+    if (undivided.engine.empty()) return true;
+    const Trust trust = kernels_.Verify(DeviceOf(*kernel.session), kernel.problem, promise->plan,
+                                        undivided, may_compare && attempt < kAttempts);
+    if (trust.kind == Trust::Kind::kTrusted) return true;
+    why = trust.message;
+    if (trust.kind == Trust::Kind::kUnknown) return false;
+    Fallback(kernel.problem, "a divided plan is wrong and never used", trust.message);
+    if (attempt < kAttempts) {
+      promise = plan_anew();
+    } else if (promise->undivided.engine.empty()) {
+      promise.reset();
+    } else {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::unique_ptr<execution::PlannedConvolution> Interposer::Prepare(
@@ -129,18 +171,55 @@ std::unique_ptr<execution::PlannedConvolution> Interposer::Prepare(
   return std::move(*undivided);
 }
 
+Promise Interposer::Improved(Promise promise, const Kernel& kernel, bool may_measure,
+                             bool& settled) {
+  const ConvolutionProblem& problem = kernel.problem;
+  planning::PromiseRequest request = RequestFor(problem, promise.workspace_bytes);
+  request.deterministic |= promise.reported.deterministic;
+  if (const auto engine = cudnn::ParseLegacyEngine(promise.reported.engine)) {
+    request.chosen = cudnn::LegacyNumericClass(problem.operation, engine->algorithm);
+  }
+  const tuning::Answer measured = Measured(kernel, request, may_measure);
+  settled = measured.settled;
+  const std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, measured.rows);
+  std::optional<Promise> better = planning::MakePromise(candidates, request);
+  if (!better) return promise;
+  if (promise.plan.Pieces() == 1) {
+    // Where it was not measured, what is faster is not known.
+    const Candidate* const present =
+        FindUndivided(candidates, promise.plan.runs[0].micro.engine, problem.n);
+    if (present == nullptr) return promise;
+    if (better->plan.TimeMs() >= (1 - planning::kHysteresis) * present->micro.time_ms) {
+      promise.plan.runs[0].micro = present->micro;
+      promise.fastest_undivided = better->fastest_undivided;
+      return promise;
+    }
+  }
+  better->reported = promise.reported;
+  better->workspace_bytes = promise.workspace_bytes;
+  better->limit_bytes = promise.limit_bytes;
+  better->alone = std::move(promise.alone);
+  return std::move(*better);
+}
+
 Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel,
-                             const CallKey& key) {
+                             const CallKey& key, const Decision* earlier) {
   const ConvolutionProblem& problem = kernel.problem;
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
+  const bool capturing = Capturing(*kernel.session);
   auto decision = std::make_unique<Decision>();
   decision->page = &promises_.PageOf(promise_key);
   decision->version = decision->page->version();
+  const size_t user_limit = UserLimit(*kernel.session);
   KernelRecord record;
   record.problem = problem;
-  record.limit_bytes =
-      std::min<size_t>(options_.workspace_limit.value_or(key.workspace_bytes), key.workspace_bytes);
-  const bool capturing = Capturing(*kernel.session);
+  record.limit_bytes = std::min<size_t>(user_limit, key.workspace_bytes);
+  const long calls = decision->page->calls.load(std::memory_order_relaxed);
+  // Whether a strict limit can be kept is known only after measuring.
+  const bool may_measure = options_.tuning.on && !capturing &&
+                           (options_.strict_limit || calls >= options_.tuning.after_calls);
+  bool settled = true, trusted = true, promised = false;
+  std::string untrusted;
 
   std::optional<Promise> promise;
   if (options_.mode == Mode::kObserve) {
@@ -155,15 +234,34 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     record.reason = "observed: runs as the caller asked";
   } else {
     const bool any_engine = key.flavour == Flavour::kPlain || key.flavour == Flavour::kActivation;
+    NoteScarceWorkspace(promise_key, key.workspace_bytes);
     if (any_engine) promise = promises_.Find(promise_key, key.workspace_bytes);
-    bool promised = promise.has_value();
-    if (!promised) promise = PlanUnasked(call, kernel, key, record);
-    if (!promise && key.flavour == Flavour::kMisaligned) {
-      // Other engines may not take such pointers, but a reduced promise leaves the caller's no
-      // chance.
-      promise = promises_.Find(promise_key, key.workspace_bytes);
+    promised = promise.has_value();
+    if (promise && promise->provisional) {
+      promise = Improved(std::move(*promise), kernel, may_measure, settled);
+    }
+    const auto plan_unasked = [&] {
+      return PlanUnasked(call, kernel, key, may_measure, record, settled);
+    };
+    if (!promised) promise = plan_unasked();
+    if (!promise && !any_engine && record.workspace_bytes > key.workspace_bytes) {
+      // The caller's algorithm has no chance in what it was told to pass. Other engines may not
+      // take pointers on less than 16 bytes, but no identity activation for certain.
+      promise = key.flavour == Flavour::kIdentity
+                    ? promises_.FindAlone(promise_key, key.workspace_bytes)
+                    : promises_.Find(promise_key, key.workspace_bytes);
       promised = promise.has_value();
     }
+    // Measurements that others made are compared here too, so not only where this process measures.
+    trusted = Trusted(
+        kernel, !capturing && options_.mode == Mode::kOn, promise,
+        [&]() -> std::optional<Promise> {
+          // No other engine serves an identity activation.
+          if (promised && !any_engine) return promise;
+          if (promised) return Improved(*promise, kernel, may_measure, settled);
+          return plan_unasked();
+        },
+        untrusted);
     if (promised) {
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
@@ -171,19 +269,51 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
                           ? Pieces(promise->plan)
                           : "undivided, as the library answered when it was asked";
     }
+    decision->refused = options_.strict_limit && !promise && record.workspace_bytes > user_limit;
+    if (decision->refused) {
+      record.reason = "needs " + FormatByteSize(record.workspace_bytes) + ", over the limit of " +
+                      FormatByteSize(user_limit) + ": refused";
+      Fallback(problem, "refused: it cannot be brought under the strict workspace limit");
+    }
   }
   const std::string own = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
-  const bool as_asked = promise && promise->plan.Pieces() == 1 && promise->reported.engine == own;
+  const bool as_asked =
+      promise && promise->plan.Pieces() == 1 && promise->plan.runs[0].micro.engine == own;
   if (as_asked) {
     record.plan = promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
+  } else if (!trusted && !promised && promise->undivided.engine.empty() &&
+             record.workspace_bytes <= key.workspace_bytes && !options_.strict_limit) {
+    // Only the caller's own algorithm serves the call, and it can run whole until then.
+    settled = false;
+    record.reason =
+        "as the caller asked, because the plan was not yet compared with it: " + untrusted;
   } else if (promise) {
     decision->plan = Prepare(problem, *promise, record);
+    settled &= trusted;
+    if (!trusted && decision->plan != nullptr && decision->plan->has_undivided()) {
+      decision->barred = true;
+      record.plan = {{{promise->undivided, 1}}};
+      record.workspace_bytes = promise->undivided.workspace_bytes;
+      record.reason = "undivided, because the plan was not yet compared with it: " + untrusted;
+    }
+  }
+  if (options_.check && decision->plan != nullptr && decision->plan->has_pieces()) {
+    std::vector<Run> engines = promise->plan.runs;
+    engines.push_back({promise->undivided, 1});
+    const auto numeric = tuning::CoarsestClass(problem.operation, engines);
+    if (numeric.ok()) decision->checked = *numeric;
   }
   // While a graph is captured nothing was measured, so nothing final was decided.
-  if (decision->plan == nullptr && capturing) return nullptr;
+  if (decision->plan == nullptr && capturing && !decision->refused) return nullptr;
+  if (!settled && (options_.tuning.on || !trusted)) {
+    // What a capture kept from being known may be known at the first call after it.
+    decision->due_at =
+        capturing ? calls : std::max({options_.tuning.after_calls, 2 * calls, calls + 1});
+  }
   bool fresh = false;
-  decision->record = report_.Record(std::move(record), fresh);
+  decision->record =
+      report_.Record(std::move(record), earlier == nullptr ? nullptr : earlier->record, fresh);
   Decision* const kept = kernel.session->Keep(key, std::move(decision));
   if (fresh) WriteReport();
   return kept;

@@ -1,11 +1,12 @@
 #include "interposer/interposer.h"
 
 #include <algorithm>
-#include <limits>
+#include <bit>
 
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
+#include "interposer/checked_call.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -34,8 +35,13 @@ bool HasAllPointers(const cudnn::LegacyCall& call) {
 }  // namespace
 
 Interposer::Interposer(const Options& options, const cudnn::Functions& functions,
-                       const cuda::Driver* driver, planning::MeasurementStore* store)
-    : options_(options), functions_(functions), driver_(driver), kernels_(store) {}
+                       const cuda::Driver* driver, planning::MeasurementStore* store,
+                       bool hosts_share_store)
+    : options_(options),
+      hosts_share_store_(hosts_share_store),
+      functions_(functions),
+      driver_(driver),
+      kernels_(store, options.tuning, options.lock_folder) {}
 
 int Interposer::PlatformIndex(const planning::Platform& platform) {
   std::lock_guard lock(platforms_mutex_);
@@ -112,14 +118,71 @@ bool Interposer::Capturing(const Session& session) const {
   return cuda::IsCapturing(*driver_, stream);
 }
 
-void Interposer::Fallback(const ConvolutionProblem& problem, std::string_view cause) noexcept {
+size_t Interposer::UserLimit(const Session& session) {
+  if (!options_.workspace_limit_auto) return options_.workspace_limit.value_or(kNoLimit);
+  size_t limit = auto_limit_.load(std::memory_order_relaxed);
+  if (limit != kNoLimit) return limit;
+  const cuda::ContextScope scope(*driver_, session.context());
+  const cuda::RelaxedCaptureScope relaxed(*driver_);
+  size_t free_bytes = 0, total_bytes = 0;
+  if (driver_->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return kNoLimit;
+  // A power of two, so that processes on like devices come to the same.
+  limit = std::bit_floor(free_bytes / 4);
+  size_t expected = kNoLimit;
+  auto_limit_.compare_exchange_strong(expected, limit);
+  return std::min(limit, expected);
+}
+
+void Interposer::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes) {
+  if (!options_.workspace_limit_auto) return;
+  const std::optional<size_t> reported = promises_.LastReported(key);
+  // A caller told several sizes may have chosen any.
+  if (!reported || passed_bytes >= *reported || promises_.Find(key, passed_bytes)) return;
+  // A caller who goes without any workspace has not found that none is left.
+  const size_t fallen = std::max(passed_bytes, *reported / 2);
+  size_t limit = auto_limit_.load();
+  while (fallen < limit && !auto_limit_.compare_exchange_weak(limit, fallen)) {
+  }
+  Fallback(key.problem, "the caller had less memory than it was told to use: the limit falls");
+}
+
+void Interposer::Fallback(const ConvolutionProblem& problem, std::string_view cause,
+                          std::string_view detail) noexcept {
   try {
-    const std::string kernel = Describe(problem), words(cause);
-    WarnOnce(words, kernel + ": " + words);
+    const std::string kernel = Describe(problem);
+    std::string words(cause);
+    if (!detail.empty()) words.append(": ").append(detail);
+    WarnOnce(std::string(cause), kernel + ": " + words);
     report_.AddFallback(kernel, words);
   } catch (...) {
     // Out of memory while telling of a fault: the call's result matters more.
   }
+}
+
+void Interposer::TooManyKernels() noexcept {
+  try {
+    const std::string cause = "too many different kernels: others run as the caller asked";
+    WarnOnce(cause, cause);
+    report_.AddFallback("kernels beyond the first " + std::to_string(kMostKernels), cause);
+  } catch (...) {
+    // As above.
+  }
+}
+
+void Interposer::NoteUnlikeRanks() {
+  if (options_.rank < 0 || unlike_ranks_noted_) return;
+  const char* cause = nullptr;
+  if (kernels_.keeps_own()) {
+    cause =
+        "measured for this process alone: ranks that share no store may choose different plans; "
+        "name one that all can write with UCUDNN_DATABASE";
+  } else if (!hosts_share_store_) {
+    cause =
+        "the store lies on a network file system, where every host writes its own: ranks of "
+        "different hosts may choose different plans until `ucudnn cache merge` joins them";
+  }
+  if (cause == nullptr || unlike_ranks_noted_.exchange(true)) return;
+  report_.AddFallback("every kernel", cause);
 }
 
 cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
@@ -136,31 +199,51 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
   Decision* decision = session->Find(key);
-  if (decision == nullptr) {
+  // What has run once outside is worth more to a capture than what is known by now.
+  if (decision == nullptr || (decision->Due() && !Capturing(*session))) {
+    // Only pieces keep what was promised to an identity activation.
+    const bool must_plan = decision != nullptr || *flavour == Flavour::kIdentity;
+    if (!must_plan && !MayRemember(*session, key)) {
+      TooManyKernels();
+      return ConvolveUnplanned(call, *session, key);
+    }
     try {
-      decision = Decide(call, {key.problem, session}, key);
+      decision = Decide(call, {key.problem, session}, key, decision);
     } catch (...) {
       WarnOnce("memory", "out of host memory: a kernel runs undivided");
-      return ConvolveWithoutMemory(call, *session, key);
+      return ConvolveUnplanned(call, *session, key);
     }
   }
   if (decision == nullptr) return cudnn::Convolve(functions_, call);
-  decision->record->calls.fetch_add(1, std::memory_order_relaxed);
+  decision->Count();
+  if (decision->refused) return CUDNN_STATUS_NOT_SUPPORTED;
   return decision->plan != nullptr ? RunPlan(call, *session, key, *decision)
                                    : cudnn::Convolve(functions_, call);
 }
 
+bool Interposer::MayRemember(const Session& session, const CallKey& key) {
+  return !session.full() &&
+         (!promises_.full() || promises_.Knows({session.platform(), key.algorithm, key.problem}));
+}
+
 // What was promised may be less than the caller's algorithm needs, and the engine that keeps such a
 // promise undivided can be found without memory.
-cudnnStatus_t Interposer::ConvolveWithoutMemory(const cudnn::LegacyCall& call,
-                                                const Session& session, const CallKey& key) {
+cudnnStatus_t Interposer::ConvolveUnplanned(const cudnn::LegacyCall& call, const Session& session,
+                                            const CallKey& key) {
   cudnn::LegacyCall whole = call;
+  std::optional<int> promised;
   if (key.flavour != Flavour::kIdentity) {
-    const std::optional<int> undivided = promises_.FindUndivided(
-        {session.platform(), call.algorithm, key.problem}, key.workspace_bytes);
-    whole.algorithm = undivided.value_or(call.algorithm);
+    promised = promises_.FindUndivided({session.platform(), call.algorithm, key.problem},
+                                       key.workspace_bytes);
+    whole.algorithm = promised.value_or(call.algorithm);
   }
-  return cudnn::Convolve(functions_, whole);
+  size_t need = 0;
+  const bool over_limit =
+      options_.strict_limit && options_.mode == Mode::kOn && !promised &&
+      cudnn::WorkspaceBytes(functions_, call.operation, call.handle, call.descriptors,
+                            call.algorithm, &need) == CUDNN_STATUS_SUCCESS &&
+      need > UserLimit(session);
+  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(functions_, whole);
 }
 
 cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& session,
@@ -170,14 +253,27 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& 
   Outcome outcome;
   cudnnStatus_t status;
   const bool capturing = Capturing(session);
-  if (plan.has_undivided() && (decision.barred || capturing)) {
+  // What never ran outside may break a capture.
+  const bool may_run = !decision.barred && (!capturing || decision.ran);
+  if (may_run && !capturing && decision.checked) {
+    const CheckedCall checked = RunChecked(*driver_, session.context(), session.stream(), plan,
+                                           key.problem, *decision.checked, call);
+    const tuning::Verdict verdict = checked.verification.verdict;
+    if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
+      decision.barred = true;
+      Fallback(key.problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
+      Fallback(key.problem, checked.verification.message);
+    }
+    if (verdict == tuning::Verdict::kEqual) decision.ran = true;
+    if (checked.done) return CUDNN_STATUS_SUCCESS;
+  }
+  if (!may_run && plan.has_undivided()) {
     status = plan.RunUndivided(call, outcome);
   } else if (capturing && !decision.ran) {
-    // Nothing can take the pieces' place, and what never ran outside may break the capture.
     return cudnn::Convolve(functions_, call);
   } else {
     status = plan.Run(call, outcome);
-    decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
+    if (!capturing) decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
     if (plan.has_pieces() && (outcome == Outcome::kUndivided || outcome == Outcome::kFailed)) {
       decision.barred = true;
       Fallback(key.problem, "a piece failed; this kernel runs undivided from now on");

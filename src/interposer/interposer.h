@@ -4,6 +4,8 @@
 // which also catch.
 #pragma once
 
+#include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,12 +24,15 @@
 
 namespace ucudnn::interposer {
 
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
 class Interposer {
  public:
-  // `driver` may be null (no CUDA): then every call is forwarded. `store` may be null. All
-  // arguments outlive the object.
+  // `driver` may be null (no CUDA): then every call is forwarded. `store` may be null; whether
+  // processes of other hosts write to it, too, `hosts_share_store` says. All arguments outlive the
+  // object.
   Interposer(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
-             planning::MeasurementStore* store);
+             planning::MeasurementStore* store, bool hosts_share_store = true);
 
   const cudnn::Functions& functions() const { return functions_; }
 
@@ -69,21 +74,44 @@ class Interposer {
   int PlatformIndex(const planning::Platform& platform);
   tuning::Device DeviceOf(const Session& session);
   bool Capturing(const Session& session) const;
-  // One warning and an entry of the report. Called also when pieces are under way: never throws.
-  void Fallback(const ConvolutionProblem& problem, std::string_view cause) noexcept;
+  // One warning for each cause and an entry of the report. `detail` is what differs from kernel to
+  // kernel. Called also when pieces are under way: never throws.
+  void Fallback(const ConvolutionProblem& problem, std::string_view cause,
+                std::string_view detail = {}) noexcept;
+  // The same for a kernel that comes when no more are remembered.
+  void TooManyKernels() noexcept;
+  // Once, in a process of a job: an entry of the report where other ranks may plan otherwise.
+  void NoteUnlikeRanks();
 
   cudnnStatus_t RunPlan(const cudnn::LegacyCall& call, const Session& session, const CallKey& key,
                         Decision& decision);
-  cudnnStatus_t ConvolveWithoutMemory(const cudnn::LegacyCall& call, const Session& session,
-                                      const CallKey& key);
+  // Whether a decision may be kept for a call that was not met before.
+  bool MayRemember(const Session& session, const CallKey& key);
+  // Undivided, inside what was promised: without memory, or when no more may be remembered.
+  cudnnStatus_t ConvolveUnplanned(const cudnn::LegacyCall& call, const Session& session,
+                                  const CallKey& key);
 
-  // decisions.cpp: how a call runs that is met for the first time.
+  // decisions.cpp: how a call runs that is met for the first time, or again when more is known.
   std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call) const;
-  Decision* Decide(const cudnn::LegacyCall& call, const Kernel& kernel, const CallKey& key);
+  // `earlier`: the decision taken before, null at the first call.
+  Decision* Decide(const cudnn::LegacyCall& call, const Kernel& kernel, const CallKey& key,
+                   const Decision* earlier);
   // A plan inside what the caller passes, at least as exact and deterministic as the algorithm it
-  // names; none when the call had better run as it is. Fills what the report says of it.
+  // names; none when the call had better run as it is. Fills what the report says of it. `settled`
+  // becomes false when a later call may know more.
   std::optional<planning::Promise> PlanUnasked(const cudnn::LegacyCall& call, const Kernel& kernel,
-                                               const CallKey& key, KernelRecord& record);
+                                               const CallKey& key, bool may_measure,
+                                               KernelRecord& record, bool& settled);
+  // A promise made before all was measured, with the best plan inside it that is known by now.
+  planning::Promise Improved(planning::Promise promise, const Kernel& kernel, bool may_measure,
+                             bool& settled);
+
+  // Sees to it that `promise`, if it divides, was compared with the undivided output: plans anew
+  // while plans turn out wrong. False when nothing could be compared: then the undivided engine
+  // runs for now.
+  template <typename Plan>
+  bool Trusted(const Kernel& kernel, bool may_compare, std::optional<planning::Promise>& promise,
+               Plan plan_anew, std::string& why);
 
   // The promise made ready; the undivided engine alone when that fails, null when neither can be.
   std::unique_ptr<execution::PlannedConvolution> Prepare(const ConvolutionProblem& problem,
@@ -93,22 +121,41 @@ class Interposer {
   // queries.cpp: what callers are told.
   std::optional<Kernel> Meet(Operation operation, cudnnHandle_t handle,
                              const cudnn::Descriptors& descriptors);
-  // Measurements of the kernel at its policy's micro-batches; empty when there are none.
-  std::vector<MicroConfiguration> Measured(const Kernel& kernel);
+  // Measurements of the kernel at its policy's micro-batches, for what `request` asks; none when
+  // the undivided kernel is not among them.
+  tuning::Answer Measured(const Kernel& kernel, const planning::PromiseRequest& request,
+                          bool may_measure);
+  // Before something is promised: true when the caller may be kept waiting for measurements.
+  bool MeasuresBeforePromising(const Session& session) const;
+  // The workspace ceiling of the user's for every kernel; kNoLimit: none.
+  size_t UserLimit(const Session& session);
+  // Where that limit comes from free memory: it falls, at most to half of what a caller was told
+  // who passes less than any promise, because its allocation failed.
+  void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
   planning::PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes) const;
   // The heuristic's ranking cut to what the user allows, where there are no measurements; none
   // where the user demands nothing or nothing is left.
   std::optional<Answer> AnswerUnmeasured(const Kernel& kernel, cudnnHandle_t handle,
                                          const cudnn::Descriptors& descriptors, size_t limit_bytes);
+  // What an answer is when nothing fits the user's limit: none (the genuine library's), or an empty
+  // one where the limit is strict.
+  std::optional<Answer> NothingFits(const ConvolutionProblem& problem, const char* cause);
+  // A promise for the algorithm a caller chose without asking; none when none is as exact,
+  // deterministic and within the limit.
+  std::optional<planning::Promise> PromiseFor(const Kernel& kernel, cudnnHandle_t handle,
+                                              const cudnn::Descriptors& descriptors, int algorithm,
+                                              size_t need_bytes, size_t limit_bytes);
   // Every algorithm and math type within the limit, best first, each once and at its fastest:
   // undivided or as a promise, which is entered into the book. Empty when none fits.
-  Answer AnswerWithin(const Kernel& kernel, const std::vector<MicroConfiguration>& measured,
-                      size_t limit_bytes);
+  Answer AnswerWithin(const Kernel& kernel, const tuning::Answer& measured, size_t limit_bytes);
 
   const Options& options_;
+  const bool hosts_share_store_;
+  std::atomic<bool> unlike_ranks_noted_ = false;
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
   tuning::MeasuredKernels kernels_;
+  std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
   PromiseBook promises_;
   Report report_;
   SessionTable sessions_;

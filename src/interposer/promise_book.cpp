@@ -1,24 +1,56 @@
 #include "interposer/promise_book.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "cudnn/legacy_engines.h"
 
 namespace ucudnn::interposer {
+namespace {
 
-const PromiseBook::Page& PromiseBook::PageOf(const PromiseKey& key) {
+constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;  // of any operation
+
+// What nobody measured is taken for slower than anything that was.
+double Time(const planning::Promise& promise) {
+  const double time_ms = promise.plan.TimeMs();
+  return time_ms < 0 ? std::numeric_limits<double>::infinity() : time_ms;
+}
+
+}  // namespace
+
+PromiseBook::Page& PromiseBook::Open(const PromiseKey& key) {
+  Page& page = pages_[key];
+  if (pages_.size() >= kMostKernels) full_.store(true, std::memory_order_relaxed);
+  return page;
+}
+
+PromiseBook::Page& PromiseBook::PageOf(const PromiseKey& key) {
   std::lock_guard lock(mutex_);
-  return pages_[key];
+  return Open(key);
+}
+
+bool PromiseBook::Knows(const PromiseKey& key) const {
+  std::lock_guard lock(mutex_);
+  return pages_.contains(key);
+}
+
+bool PromiseBook::Knows(int platform, const ConvolutionProblem& problem) const {
+  for (int algorithm = 0; algorithm < kMostAlgorithms; ++algorithm) {
+    if (Knows(PromiseKey{platform, algorithm, problem})) return true;
+  }
+  return false;
 }
 
 void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
   std::lock_guard lock(mutex_);
-  Page& page = pages_[key];
+  Page& page = Open(key);
   std::vector<planning::Promise>& given = page.promises_;
   // The same again (a framework asks at every start of a step) only becomes the last one.
   const auto same = std::find_if(given.begin(), given.end(), [&](const planning::Promise& old) {
-    return old.workspace_bytes == promise.workspace_bytes && old.plan == promise.plan;
+    return old.workspace_bytes == promise.workspace_bytes && old.plan == promise.plan &&
+           old.reported.deterministic == promise.reported.deterministic &&
+           old.alone == promise.alone;
   });
   if (same != given.end()) {
     std::rotate(same, same + 1, given.end());
@@ -28,13 +60,22 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
   page.version_.fetch_add(1, std::memory_order_release);
 }
 
-const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t workspace_bytes) const {
+const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t workspace_bytes,
+                                              bool alone) const {
   const auto entry = pages_.find(key);
   if (entry == pages_.end()) return nullptr;
   const planning::Promise* best = nullptr;
   for (const planning::Promise& promise : entry->second.promises_) {
     if (promise.workspace_bytes > workspace_bytes) continue;
-    if (best == nullptr || promise.plan.TimeMs() < best->plan.TimeMs()) best = &promise;
+    if (alone && promise.alone.runs.empty()) continue;
+    // Nobody says which of several promises a call relies on: one that was told to be deterministic
+    // leaves the others out.
+    const bool stricter =
+        best != nullptr && promise.reported.deterministic && !best->reported.deterministic;
+    const bool laxer =
+        best != nullptr && !promise.reported.deterministic && best->reported.deterministic;
+    if (laxer) continue;
+    if (best == nullptr || stricter || Time(promise) < Time(*best)) best = &promise;
   }
   return best;
 }
@@ -44,6 +85,17 @@ std::optional<planning::Promise> PromiseBook::Find(const PromiseKey& key, size_t
   const planning::Promise* const best = Fastest(key, workspace_bytes);
   if (best == nullptr) return std::nullopt;
   return *best;
+}
+
+std::optional<planning::Promise> PromiseBook::FindAlone(const PromiseKey& key,
+                                                        size_t workspace_bytes) {
+  std::lock_guard lock(mutex_);
+  const planning::Promise* const best = Fastest(key, workspace_bytes, true);
+  if (best == nullptr) return std::nullopt;
+  planning::Promise promise = *best;
+  promise.plan = promise.alone;
+  promise.undivided = {};
+  return promise;
 }
 
 std::optional<int> PromiseBook::FindUndivided(const PromiseKey& key, size_t workspace_bytes) {

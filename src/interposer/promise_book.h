@@ -23,6 +23,10 @@ struct PromiseKey {
   bool operator==(const PromiseKey&) const = default;
 };
 
+// Kernels (of an algorithm and a problem) that a process remembers, at a few KiB each: a program
+// whose shapes never repeat must not grow for ever.
+constexpr size_t kMostKernels = 10000;
+
 class PromiseBook {
  public:
   // All promises for one key. Keeps its address; read through the book.
@@ -31,18 +35,32 @@ class PromiseBook {
     // Rises with every new promise: a decision taken before may miss one.
     uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
+    // Calls of this key on all handles, as far as they were counted.
+    std::atomic<long> calls = 0;
+
    private:
     friend class PromiseBook;
     std::atomic<uint64_t> version_ = 0;
     std::vector<planning::Promise> promises_;
   };
 
-  const Page& PageOf(const PromiseKey& key);
+  Page& PageOf(const PromiseKey& key);
+
+  // Whether there are kMostKernels pages. The book takes more, but those who fill it should not
+  // open one then.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+  bool Knows(const PromiseKey& key) const;
+  // Whether there is a page for any algorithm.
+  bool Knows(int platform, const ConvolutionProblem& problem) const;
 
   void Add(const PromiseKey& key, planning::Promise promise);
 
   // The fastest promise given for `key` that needs at most `workspace_bytes`.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
+
+  // The same for a call that only the reported algorithm serves: pieces of it alone, and nothing to
+  // take their place.
+  std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
   // The undivided algorithm behind that promise, without allocating: what keeps it when memory is
   // out.
@@ -57,10 +75,16 @@ class PromiseBook {
       return key.problem.Hash() + 31 * key.platform + key.algorithm;
     }
   };
-  const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes) const;
+  // `alone`: of those that the reported algorithm can keep alone.
+  const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes,
+                                   bool alone = false) const;
 
-  std::mutex mutex_;
+  // The page of `key`, made when there is none; under the mutex.
+  Page& Open(const PromiseKey& key);
+
+  mutable std::mutex mutex_;
   std::unordered_map<PromiseKey, Page, KeyHash> pages_;
+  std::atomic<bool> full_ = false;
 };
 
 }  // namespace ucudnn::interposer

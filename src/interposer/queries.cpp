@@ -1,7 +1,6 @@
 // What callers of cudnnGet/FindConvolution* are told: promises, and genuine answers where there is
 // nothing to promise.
 #include <algorithm>
-#include <limits>
 
 #include "base/byte_size.h"
 #include "base/log.h"
@@ -15,8 +14,6 @@ namespace {
 using cudnn::AlgorithmPerformance;
 using planning::Candidate;
 using planning::Promise;
-
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 // One line of an answer, and the promise behind it.
 struct Offer {
@@ -52,10 +49,31 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
+// cuDNN serves a bias with identity activation by this algorithm only, and nobody says while asking
+// whether such a call will follow: a promise for it must be one that it can keep alone. False when
+// it cannot.
+bool MakeKeepableAlone(Operation operation, int algorithm, const std::vector<Candidate>& candidates,
+                       const planning::PromiseRequest& request, Promise& promise) {
+  if (operation != Operation::kForward ||
+      algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
+    return true;
+  }
+  const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
+  planning::PromiseRequest within = request;
+  within.limit_bytes = promise.workspace_bytes;
+  std::optional<Promise> alone = planning::PiecesOf(engine, candidates, within);
+  if (!alone) alone = planning::PiecesOf(engine, candidates, request);
+  if (!alone) return false;
+  promise.workspace_bytes = std::max(promise.workspace_bytes, alone->workspace_bytes);
+  promise.reported.workspace_bytes = promise.workspace_bytes;
+  promise.alone = std::move(alone->plan);
+  return true;
+}
+
 // Every undivided engine of the group within the request, and the promises that beat them: the
 // fastest, and the fastest deterministic one for callers who pick by determinism.
-void CollectOffers(const cudnn::MathGroup& group, const planning::PromiseRequest& request,
-                   std::vector<Offer>& offers) {
+void CollectOffers(Operation operation, const cudnn::MathGroup& group,
+                   const planning::PromiseRequest& request, std::vector<Offer>& offers) {
   const auto fastest = planning::FastestUndivided(group.candidates, request);
   for (const Candidate& candidate : group.candidates) {
     const MicroConfiguration& micro = candidate.micro;
@@ -74,6 +92,8 @@ void CollectOffers(const cudnn::MathGroup& group, const planning::PromiseRequest
     stricter.deterministic |= deterministic;
     std::optional<Promise> promise = planning::MakePromise(group.candidates, stricter);
     if (!promise || promise->plan.Pieces() == 1) continue;
+    const int algorithm = cudnn::ParseLegacyEngine(promise->reported.engine)->algorithm;
+    if (!MakeKeepableAlone(operation, algorithm, group.candidates, stricter, *promise)) continue;
     offers.push_back({PerformanceOf(promise->reported, group.math), std::move(*promise)});
   }
 }
@@ -90,35 +110,38 @@ std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHan
     if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, std::string("left alone: ") + why);
     return std::nullopt;
   }
+  if (promises_.full() && !promises_.Knows(kernel.session->platform(), kernel.problem)) {
+    TooManyKernels();
+    return std::nullopt;
+  }
   return kernel;
 }
 
-std::vector<MicroConfiguration> Interposer::Measured(const Kernel& kernel) {
-  const bool may_measure = options_.tune == Tune::kFirst && !Capturing(*kernel.session);
-  Result<std::vector<MicroConfiguration>> measured =
-      kernels_.Get(DeviceOf(*kernel.session), kernel.problem, options_.policy, may_measure);
-  if (measured.ok()) return std::move(*measured);
-  if (may_measure) Fallback(kernel.problem, "cannot be measured: " + measured.message());
-  return {};
+tuning::Answer Interposer::Measured(const Kernel& kernel, const planning::PromiseRequest& request,
+                                    bool may_measure) {
+  tuning::Answer measured = kernels_.Get(DeviceOf(*kernel.session),
+                                         {kernel.problem, options_.policy, request, may_measure});
+  if (may_measure && !measured.status.ok()) {
+    Fallback(kernel.problem, "cannot be measured", measured.status.message());
+  }
+  NoteUnlikeRanks();
+  return measured;
+}
+
+bool Interposer::MeasuresBeforePromising(const Session& session) const {
+  return options_.tuning.on && options_.tuning.before_promising && !Capturing(session);
 }
 
 planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& problem,
                                                 size_t limit_bytes) const {
-  planning::PromiseRequest request;
-  request.n = problem.n;
-  request.step = LegalStep(problem);
-  request.may_divide = MayDivide(problem);
-  request.limit_bytes = limit_bytes;
-  request.deterministic = options_.deterministic;
-  return request;
+  return planning::RequestFor(problem, limit_bytes, options_.deterministic);
 }
 
-Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel,
-                                            const std::vector<MicroConfiguration>& measured,
+Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel, const tuning::Answer& measured,
                                             size_t limit_bytes) {
   std::vector<Offer> offers;
-  for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel.problem, measured)) {
-    CollectOffers(group, RequestFor(kernel.problem, limit_bytes), offers);
+  for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel.problem, measured.rows)) {
+    CollectOffers(kernel.problem.operation, group, RequestFor(kernel.problem, limit_bytes), offers);
   }
   std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
     return a.performance.time_ms < b.performance.time_ms;
@@ -132,16 +155,24 @@ Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel,
     answer.push_back(offer.performance);
     ConvolutionProblem problem = kernel.problem;
     problem.math = static_cast<MathType>(offer.performance.math);
+    offer.promise.provisional = !measured.settled;
     promises_.Add({kernel.session->platform(), offer.performance.algorithm, problem},
                   std::move(offer.promise));
   }
   return answer;
 }
 
+std::optional<Interposer::Answer> Interposer::NothingFits(const ConvolutionProblem& problem,
+                                                          const char* cause) {
+  Fallback(problem, cause);
+  if (options_.strict_limit) return Answer{};
+  return std::nullopt;
+}
+
 std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
     const Kernel& kernel, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
     size_t limit_bytes) {
-  const size_t ours = options_.workspace_limit.value_or(kNoLimit);
+  const size_t ours = UserLimit(*kernel.session);
   Answer ranking;
   if ((ours == kNoLimit && !options_.deterministic) ||
       cudnn::RankAlgorithms(functions_, kernel.problem.operation, handle, descriptors, ranking) !=
@@ -149,15 +180,35 @@ std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
     return std::nullopt;
   }
   std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
-    return ranked.status != CUDNN_STATUS_SUCCESS || ranked.workspace_bytes > limit_bytes ||
+    return ranked.status != CUDNN_STATUS_SUCCESS ||
            (options_.deterministic && ranked.determinism != CUDNN_DETERMINISTIC);
   });
-  if (!ranking.empty()) return ranking;
-  if (limit_bytes == ours || options_.deterministic) {
-    Fallback(kernel.problem,
-             "not measured, and no algorithm is known that keeps what was asked for");
+  const size_t wanted = ranking.empty() ? 0 : ranking[0].workspace_bytes;
+  std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
+    return ranked.workspace_bytes > limit_bytes;
+  });
+  if (ranking.empty()) {
+    if (limit_bytes != ours && !options_.deterministic) return std::nullopt;
+    return NothingFits(kernel.problem,
+                       "not measured, and no algorithm is known that keeps what was asked for");
   }
-  return std::nullopt;
+  AlgorithmPerformance& best = ranking[0];
+  if (options_.tuning.on && best.workspace_bytes < wanted) {
+    // Room for the better plan that comes when the kernel is measured, never more than the genuine
+    // library's own first choice takes.
+    ConvolutionProblem problem = kernel.problem;
+    problem.math = static_cast<MathType>(best.math);
+    const MicroConfiguration undivided = {cudnn::LegacyEngineName({best.algorithm, std::nullopt}),
+                                          problem.n, kUnknownTime, best.workspace_bytes,
+                                          best.determinism == CUDNN_DETERMINISTIC};
+    best.workspace_bytes = std::min(limit_bytes, wanted);
+    Promise promise = {undivided, best.workspace_bytes, {{{undivided, 1}}}, undivided,
+                       undivided, limit_bytes};
+    promise.provisional = true;
+    promise.reported.workspace_bytes = best.workspace_bytes;
+    promises_.Add({kernel.session->platform(), best.algorithm, problem}, std::move(promise));
+  }
+  return ranking;
 }
 
 std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
@@ -165,18 +216,19 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
     std::optional<size_t> caller_bytes) {
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
-  const std::vector<MicroConfiguration> measured = Measured(*kernel);
-  const size_t ours = options_.workspace_limit.value_or(kNoLimit);
+  const size_t ours = UserLimit(*kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
-  if (measured.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
-  // What memory kept us from measuring may be the fastest; without a limit of the user's the
-  // genuine library may still find it.
+  const tuning::Answer measured = Measured(*kernel, RequestFor(kernel->problem, limit),
+                                           MeasuresBeforePromising(*kernel->session));
+  if (measured.rows.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+  // What was left out of measuring may be the fastest; without a limit of the user's the genuine
+  // library may still find it.
   const bool all = kernels_.HasAllEngines(DeviceOf(*kernel->session), kernel->problem);
   if (ours == kNoLimit && !all) return std::nullopt;
   if (limit == kNoLimit) {
     // The genuine library's own choice: the fastest whatever it needs.
     std::optional<MicroConfiguration> fastest;
-    for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel->problem, measured)) {
+    for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel->problem, measured.rows)) {
       const auto of_group =
           planning::FastestUndivided(group.candidates, RequestFor(kernel->problem, kNoLimit));
       if (of_group && (!fastest || of_group->time_ms < fastest->time_ms)) fastest = of_group;
@@ -186,23 +238,22 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   Answer answer = AnswerWithin(*kernel, measured, limit);
   if (!answer.empty()) return answer;
   // Where the caller's own workspace is too small, failing is the genuine library's answer.
-  if (limit == ours) Fallback(kernel->problem, "no undivided engine fits the workspace limit");
-  return std::nullopt;
+  if (limit != ours) return std::nullopt;
+  return NothingFits(kernel->problem, "no undivided engine fits the workspace limit");
 }
 
 std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
     Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors) {
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
-  if (options_.workspace_limit) {
-    const std::vector<MicroConfiguration> measured = Measured(*kernel);
-    if (measured.empty()) {
-      return AnswerUnmeasured(*kernel, handle, descriptors, *options_.workspace_limit);
-    }
-    Answer answer = AnswerWithin(*kernel, measured, *options_.workspace_limit);
+  const bool may_measure = MeasuresBeforePromising(*kernel->session);
+  if (const size_t ours = UserLimit(*kernel->session); ours != kNoLimit) {
+    const tuning::Answer measured =
+        Measured(*kernel, RequestFor(kernel->problem, ours), may_measure);
+    if (measured.rows.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, ours);
+    Answer answer = AnswerWithin(*kernel, measured, ours);
     if (!answer.empty()) return answer;
-    Fallback(kernel->problem, "no undivided engine fits the workspace limit");
-    return std::nullopt;
+    return NothingFits(kernel->problem, "no undivided engine fits the workspace limit");
   }
   // Without a limit of the user's: the heuristic's own choice sets it, and stays the answer unless
   // something measured is faster in the same workspace.
@@ -212,10 +263,11 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
       ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  const std::vector<MicroConfiguration> measured = Measured(*kernel);
-  if (measured.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, kNoLimit);
+  const tuning::Answer measured =
+      Measured(*kernel, RequestFor(kernel->problem, ranking[0].workspace_bytes), may_measure);
+  if (measured.rows.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice =
-      MeasuredAs(ranking[0], kernel->problem, measured);
+      MeasuredAs(ranking[0], kernel->problem, measured.rows);
   if (!choice) return std::nullopt;
   Answer answer = AnswerWithin(*kernel, measured, choice->workspace_bytes);
   const auto listed = [&](const AlgorithmPerformance& ranked) {
@@ -228,9 +280,67 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
     std::rotate(answer.begin(), chosen, chosen + 1);
   }
   for (const AlgorithmPerformance& ranked : ranking) {
-    if (listed(ranked) == answer.end()) answer.push_back(ranked);
+    const bool demanded = !options_.deterministic || ranked.determinism == CUDNN_DETERMINISTIC;
+    if (demanded && listed(ranked) == answer.end()) answer.push_back(ranked);
   }
   return answer;
+}
+
+std::optional<Promise> Interposer::PromiseFor(const Kernel& kernel, cudnnHandle_t handle,
+                                              const cudnn::Descriptors& descriptors, int algorithm,
+                                              size_t need_bytes, size_t limit_bytes) {
+  const ConvolutionProblem& problem = kernel.problem;
+  planning::PromiseRequest request = RequestFor(problem, limit_bytes);
+  request.chosen = cudnn::LegacyNumericClass(problem.operation, algorithm);
+  const tuning::Answer measured =
+      Measured(kernel, request, MeasuresBeforePromising(*kernel.session));
+  std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, measured.rows);
+  const bool ranked_only = candidates.empty();
+  if (ranked_only) {
+    // Undivided, in the order of the genuine library's heuristics.
+    Answer ranking;
+    if (cudnn::RankAlgorithms(functions_, problem.operation, handle, descriptors, ranking) !=
+        CUDNN_STATUS_SUCCESS) {
+      return std::nullopt;
+    }
+    std::vector<MicroConfiguration> rows;
+    for (const AlgorithmPerformance& ranked : ranking) {
+      if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
+      if (static_cast<MathType>(ranked.math) != problem.math) continue;
+      // The size that execution checks, not only the heuristic's.
+      size_t bytes = 0;
+      if (cudnn::WorkspaceBytes(functions_, problem.operation, handle, descriptors,
+                                ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
+        continue;
+      }
+      rows.push_back({cudnn::LegacyEngineName({ranked.algorithm, std::nullopt}), problem.n,
+                      static_cast<double>(rows.size()), std::max(bytes, ranked.workspace_bytes),
+                      ranked.determinism == CUDNN_DETERMINISTIC});
+    }
+    candidates = cudnn::OwnMathCandidates(problem, rows);
+  }
+  const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
+  request.deterministic |=
+      std::none_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+        return candidate.micro.engine == engine && !candidate.micro.deterministic;
+      });
+  std::optional<Promise> promise = planning::MakePromise(candidates, request);
+  if (promise && !MakeKeepableAlone(problem.operation, algorithm, candidates, request, *promise)) {
+    return std::nullopt;
+  }
+  if (!promise) return std::nullopt;
+  promise->provisional = !measured.settled;
+  if (ranked_only) {
+    for (MicroConfiguration* micro : {&promise->reported, &promise->plan.runs[0].micro,
+                                      &promise->undivided, &promise->fastest_undivided}) {
+      micro->time_ms = kUnknownTime;
+    }
+  }
+  // Room for the better plan that comes when all is measured.
+  if (promise->provisional && options_.tuning.on) {
+    promise->workspace_bytes = std::min(limit_bytes, need_bytes);
+  }
+  return promise;
 }
 
 cudnnStatus_t Interposer::WorkspaceSize(Operation operation, cudnnHandle_t handle,
@@ -246,35 +356,15 @@ cudnnStatus_t Interposer::WorkspaceSize(Operation operation, cudnnHandle_t handl
     *bytes = *reported;
     return status;
   }
-  const size_t limit = options_.workspace_limit.value_or(kNoLimit);
+  const size_t limit = UserLimit(*kernel->session);
   if (*bytes <= limit) return status;
-
   // The caller chose the algorithm without asking: engines as exact and as deterministic may serve
   // it.
-  const std::vector<Candidate> candidates =
-      cudnn::OwnMathCandidates(kernel->problem, Measured(*kernel));
-  planning::PromiseRequest request = RequestFor(kernel->problem, limit);
-  request.chosen = cudnn::LegacyNumericClass(operation, algorithm);
-  const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
-  request.deterministic |=
-      std::none_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
-        return candidate.micro.engine == engine && !candidate.micro.deterministic;
-      });
-  std::optional<Promise> promise = planning::MakePromise(candidates, request);
-  if (promise && operation == Operation::kForward &&
-      algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
-    // cuDNN serves a bias with identity activation by this algorithm only, and nobody says at this
-    // point whether such a call will follow: it must be able to keep the promise alone.
-    const std::optional<Promise> alone = planning::PiecesOf(engine, candidates, request);
-    if (alone) {
-      promise->workspace_bytes = std::max(promise->workspace_bytes, alone->workspace_bytes);
-    } else {
-      promise.reset();
-    }
-  }
+  std::optional<Promise> promise =
+      PromiseFor(*kernel, handle, descriptors, algorithm, *bytes, limit);
   if (!promise) {
     Fallback(kernel->problem, "cannot be brought under the workspace limit");
-    return status;
+    return options_.strict_limit ? CUDNN_STATUS_NOT_SUPPORTED : status;
   }
   *bytes = promise->workspace_bytes;
   promises_.Add(key, std::move(*promise));

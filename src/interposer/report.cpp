@@ -18,6 +18,10 @@
 namespace ucudnn::interposer {
 namespace {
 
+// Up to so many records each new one has all written again; then each such share of them.
+constexpr size_t kWholeReports = 512;
+constexpr size_t kShare = 16;
+
 // JSON text, assembled by hand: the destructor of nlohmann's arrays and objects allocates and ends
 // the process when memory is out, and this is the application's process. Single values are safe.
 using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -123,15 +127,29 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 }  // namespace
 
-CountedKernel* Report::Record(KernelRecord record, bool& fresh) {
+CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   std::lock_guard lock(mutex_);
-  const auto equal = std::find_if(kernels_.begin(), kernels_.end(),
-                                  [&](const CountedKernel& old) { return old.record == record; });
-  fresh = equal == kernels_.end();
-  if (!fresh) return &*equal;
-  CountedKernel& kernel = kernels_.emplace_back();
-  kernel.record = std::move(record);
-  return &kernel;
+  const size_t hash = record.problem.Hash();
+  CountedKernel* kernel = nullptr;
+  const auto [first, last] = by_problem_.equal_range(hash);
+  for (auto entry = first; entry != last; ++entry) {
+    if (entry->second->record == record) kernel = entry->second;
+  }
+  fresh = false;
+  if (kernel == nullptr) {
+    kernel = &kernels_.emplace_back();
+    kernel->record = std::move(record);
+    by_problem_.emplace(hash, kernel);
+    ++unwritten_;
+    fresh = kernels_.size() <= kWholeReports || unwritten_ >= kernels_.size() / kShare;
+    if (fresh) unwritten_ = 0;
+  }
+  kernel->replaced = false;
+  if (earlier != nullptr && earlier != kernel) {
+    kernel->calls += earlier->calls.exchange(0);
+    earlier->replaced = true;
+  }
+  return kernel;
 }
 
 void Report::AddFallback(const std::string& kernel, const std::string& cause) {
@@ -152,7 +170,9 @@ bool Report::empty() {
 std::string Report::Json(const char* mode, long measured) {
   std::lock_guard lock(mutex_);
   std::vector<std::string> kernels, fallbacks;
-  for (const CountedKernel& kernel : kernels_) kernels.push_back(KernelText(kernel, 2));
+  for (const CountedKernel& kernel : kernels_) {
+    if (!kernel.replaced || kernel.calls > 0) kernels.push_back(KernelText(kernel, 2));
+  }
   for (const auto& [what, count] : fallbacks_) {
     fallbacks.push_back(Object(
         {{"kernel", Scalar(what.first)}, {"cause", Scalar(what.second)}, {"count", Scalar(count)}},

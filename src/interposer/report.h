@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "base/status.h"
 #include "convolution/configuration.h"
@@ -34,12 +35,16 @@ struct KernelRecord {
 struct CountedKernel {
   KernelRecord record;
   std::atomic<long> calls = 0;
+  bool replaced = false;  // by a later decision, which took over the calls
 };
 
 class Report {
  public:
-  // Where calls of an equal decision are counted; `fresh` tells whether the record is new.
-  CountedKernel* Record(KernelRecord record, bool& fresh);
+  // Where calls of an equal decision are counted; `fresh` tells whether the report should be
+  // written again: the record is new, or enough of them are where there are so many that writing
+  // all for each would take long. Calls counted under `earlier`, the decision that this one
+  // replaces, become its own.
+  CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
   // Something ran otherwise than planned: `kernel` in words, `cause` in words.
   void AddFallback(const std::string& kernel, const std::string& cause);
@@ -56,7 +61,9 @@ class Report {
  private:
   std::mutex mutex_;
   planning::Platform platform_;
-  std::deque<CountedKernel> kernels_;  // keep their address
+  std::deque<CountedKernel> kernels_;                           // keep their address
+  std::unordered_multimap<size_t, CountedKernel*> by_problem_;  // by the problem's hash
+  size_t unwritten_ = 0;  // new records since `fresh` was last true
   std::map<std::pair<std::string, std::string>, long> fallbacks_;
 };
 

@@ -12,6 +12,7 @@ void Session::Close() {
   std::lock_guard lock(mutex_);
   decisions_.clear();
   replaced_.clear();
+  full_ = false;
 }
 
 Decision* Session::Find(const CallKey& key) {
@@ -27,6 +28,7 @@ Decision* Session::Keep(const CallKey& key, std::unique_ptr<Decision> decision) 
   std::unique_ptr<Decision>& kept = decisions_[key];
   if (kept != nullptr) replaced_.push_back(std::move(kept));
   kept = std::move(decision);
+  if (decisions_.size() + replaced_.size() >= 2 * kMostKernels) full_ = true;
   return kept.get();
 }
 

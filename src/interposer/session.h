@@ -8,8 +8,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -43,10 +45,25 @@ struct CallKeyHash {
 struct Decision {
   std::unique_ptr<execution::PlannedConvolution> plan;  // null: the call runs as the caller asked
   CountedKernel* record = nullptr;
-  const PromiseBook::Page* page = nullptr;  // promises it was taken with...
-  uint64_t version = 0;                     // ...as of this version
+  PromiseBook::Page* page = nullptr;  // promises it was taken with...
+  uint64_t version = 0;               // ...as of this version
+  // Calls of the page after which it is taken anew, because more may be known then.
+  long due_at = kFinal;
+  bool refused = false;  // over a strict limit
+  // Set where calls are checked: the coarsest arithmetic of the plan and the undivided engine.
+  std::optional<planning::NumericClass> checked;
   std::atomic<bool> barred = false;  // a piece failed: the undivided algorithm runs from now on
   std::atomic<bool> ran = false;     // all pieces ran once, so they may be captured
+
+  static constexpr long kFinal = std::numeric_limits<long>::max();
+  bool Due() const { return due_at != kFinal && page->calls.load(kRelaxed) >= due_at; }
+  void Count() {
+    if (due_at != kFinal) page->calls.fetch_add(1, kRelaxed);
+    record->calls.fetch_add(1, kRelaxed);
+  }
+
+ private:
+  static constexpr auto kRelaxed = std::memory_order_relaxed;
 };
 
 class Session {
@@ -66,6 +83,9 @@ class Session {
   // until Close.
   Decision* Find(const CallKey& key);
   Decision* Keep(const CallKey& key, std::unique_ptr<Decision> decision);
+  // So many decisions that new ones should not be kept: a call is also told from others by its
+  // workspace, which some callers change every time.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
   CUcontext context_ = nullptr;
@@ -73,6 +93,7 @@ class Session {
   std::atomic<CUstream> stream_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<CallKey, std::unique_ptr<Decision>, CallKeyHash> decisions_;
+  std::atomic<bool> full_ = false;
   // Replaced decisions: a call on another thread may still hold one.
   std::vector<std::unique_ptr<Decision>> replaced_;
 };

@@ -29,18 +29,35 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
+// What is known of one kernel family on one platform.
+struct KernelMeasurements {
+  std::vector<Measurement> rows;  // by rising micro-batch, then by engine
+  // Rising micro-batches at which every engine was measured. The rows of others are what a budget
+  // or scarce memory left time and room for: the fastest engine may be missing.
+  std::vector<int> complete_sizes;
+
+  bool operator==(const KernelMeasurements&) const = default;
+};
+
 class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
 
   // All measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
-  virtual Result<std::vector<Measurement>> Read(const ConvolutionProblem& problem,
-                                                const Platform& platform) = 0;
+  virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
+                                          const Platform& platform) = 0;
 
-  // Adds measurements in one transaction. First writer wins: a row whose engine and micro-batch are
-  // there already is left as it is.
+  // Adds measurements in one transaction, and that the sizes among `complete_sizes` lack no engine
+  // any more. First writer wins: a row whose engine and micro-batch are there already is left as it
+  // is.
   virtual Status Write(const ConvolutionProblem& problem, const Platform& platform,
-                       const std::vector<Measurement>& measurements) = 0;
+                       const std::vector<Measurement>& measurements,
+                       const std::vector<int>& complete_sizes) = 0;
+
+  // Notes that the output of these engines at these micro-batches was compared with the undivided
+  // one on `platform`: from now on their measurements read as verified, whoever measured them.
+  virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
+                              const std::vector<MicroConfiguration>& rows) = 0;
 };
 
 }  // namespace ucudnn::planning

@@ -131,6 +131,17 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
 
 }  // namespace
 
+PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
+                          bool deterministic) {
+  PromiseRequest request;
+  request.n = problem.n;
+  request.step = LegalStep(problem);
+  request.may_divide = MayDivide(problem);
+  request.limit_bytes = limit_bytes;
+  request.deterministic = deterministic;
+  return request;
+}
+
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request) {
   const Candidates allowed = Allowed(measured, request);
@@ -144,6 +155,15 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
     }
   }
   return PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
+}
+
+std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
+                                             const PromiseRequest& request) {
+  const Candidates allowed = Allowed(measured, request);
+  if (request.may_divide) return BestDivision(allowed, request);
+  const Candidate* const fastest = Fastest(allowed, request.n);
+  if (fastest == nullptr) return std::nullopt;
+  return Configuration{{{fastest->micro, 1}}};
 }
 
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convolution/configuration.h"
+#include "convolution/problem.h"
 
 namespace ucudnn::planning {
 
@@ -32,6 +33,11 @@ struct Promise {
   MicroConfiguration undivided;
   MicroConfiguration fastest_undivided;  // within the limit: what the plan was measured against
   size_t limit_bytes = 0;                // the ceiling it was made under
+  // Pieces of the reported algorithm alone, within `workspace_bytes` too: for calls that no other
+  // serves. Without runs where nobody needs that.
+  Configuration alone;
+  // Made before all was measured: a better plan may take the plan's place, inside the promise.
+  bool provisional = false;
 };
 
 struct PromiseRequest {
@@ -44,6 +50,10 @@ struct PromiseRequest {
   std::optional<NumericClass> chosen;
 };
 
+// What may be promised for `problem` whatever engine it is, within `limit_bytes`.
+PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
+                          bool deterministic);
+
 // A running process divides only for a measured gain over the fastest undivided engine that fits.
 constexpr double kHysteresis = 0.03;
 
@@ -51,6 +61,11 @@ constexpr double kHysteresis = 0.03;
 // must be promised).
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
+
+// The fastest division that the request allows, in one piece or several, without hysteresis and
+// whether or not anything could take its place.
+std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
+                                             const PromiseRequest& request);
 
 // The fastest candidate that the request allows and that takes the whole mini-batch in one piece.
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,

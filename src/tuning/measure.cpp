@@ -5,9 +5,11 @@
 #include <limits>
 #include <memory>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
+#include "tuning/tuning_handle.h"
 
 namespace ucudnn::tuning {
 namespace {
@@ -24,43 +26,23 @@ constexpr double kHopeless = 2;
 // NaN.
 constexpr unsigned char kOperandByte = 0x3c;
 
-// A handle of our own on a stream of our own.
-class TuningHandle {
- public:
-  TuningHandle(const cuda::Driver& driver, const cudnn::Functions& functions)
-      : functions_(functions), stream_(driver) {}
-  ~TuningHandle() {
-    if (handle_ != nullptr) functions_.cudnnDestroy(handle_);
-  }
-  TuningHandle(const TuningHandle&) = delete;
-  TuningHandle& operator=(const TuningHandle&) = delete;
-
-  Status Create() {
-    UCUDNN_RETURN_IF_ERROR(stream_.Create());
-    UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(functions_, functions_.cudnnCreate(&handle_),
-                                              "creating a handle for measuring"));
-    return cudnn::CudnnStatus(functions_, functions_.cudnnSetStream(handle_, stream_.get()),
-                              "setting the stream for measuring");
-  }
-  cudnnHandle_t get() const { return handle_; }
-  cuda::Stream& stream() { return stream_; }
-
- private:
-  const cudnn::Functions& functions_;
-  cuda::Stream stream_;
-  cudnnHandle_t handle_ = nullptr;
-};
+size_t OperandBytes(const ConvolutionProblem& problem) {
+  return cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + cudnn::OutputBytes(problem);
+}
 
 class Measurer {
  public:
-  Measurer(const Device& device, TuningHandle& handle)
-      : handle_(handle),
+  Measurer(const Device& device, TuningHandle& handle, const MeasureLimits& limits,
+           const IsKnown& is_known)
+      : limits_(limits),
+        is_known_(is_known),
+        handle_(handle),
         engines_(*device.functions, handle.get()),
         driver_(*device.driver),
-        x_(driver_),
-        w_(driver_),
-        y_(driver_),
-        workspace_(driver_),
+        x_(handle.memory(), driver_),
+        w_(handle.memory(), driver_),
+        y_(handle.memory(), driver_),
+        workspace_(handle.memory(), driver_),
         begin_(driver_),
         end_(driver_) {}
 
@@ -71,6 +53,7 @@ class Measurer {
     UCUDNN_RETURN_IF_ERROR(Operand(x_, cudnn::ImageBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(w_, cudnn::FilterBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(y_, cudnn::OutputBytes(largest)));
+    workspace_limit_ = limits_.memory_bytes - OperandBytes(largest);
     return handle_.stream().Synchronize();
   }
 
@@ -80,15 +63,22 @@ class Measurer {
                             engines_.Prepare(problem));
     UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
     double best_ms = std::numeric_limits<double>::infinity();
-    bool scarce = false;
+    bool scarce = false, late = false, any = false;
     for (const cudnn::EngineChoice& choice : choices) {
+      if (is_known_(choice.engine, problem.n)) {
+        any = true;
+        continue;
+      }
+      late = Clock::now() >= limits_.deadline;
+      if (late) break;
       Measurement measurement;
       measurement.micro = {choice.engine, problem.n, 0, choice.workspace_bytes,
                            choice.deterministic};
-      Status status = workspace_.Reserve(choice.workspace_bytes);
+      Status status = ReserveWorkspace(choice.workspace_bytes);
       scarce |= !status.ok();
       if (status.ok()) status = MeasureOne(*prepared, choice, best_ms, measurement);
       if (status.ok()) {
+        any = true;
         best_ms = std::min(best_ms, measurement.micro.time_ms);
         all.measurements.push_back(std::move(measurement));
       } else if (LogEnabled(LogLevel::kInfo)) {
@@ -96,11 +86,25 @@ class Measurer {
             choice.engine + " is left out of " + Describe(problem) + ": " + status.message());
       }
     }
-    if (scarce) all.scarce_sizes.push_back(problem.n);
+    if (late) {
+      all.late_sizes.push_back(problem.n);
+    } else if (scarce) {
+      all.scarce_sizes.push_back(problem.n);
+    } else if (any) {
+      all.complete_sizes.push_back(problem.n);
+    }
     return Status::Ok();
   }
 
  private:
+  Status ReserveWorkspace(size_t bytes) {
+    if (bytes > workspace_limit_) {
+      return Status::Error("its workspace of " + FormatByteSize(bytes) + " exceeds the " +
+                           FormatByteSize(workspace_limit_) + " left for measuring");
+    }
+    return workspace_.Reserve(bytes);
+  }
+
   Status Operand(cuda::DeviceBuffer& buffer, size_t bytes) {
     UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
     return cuda::DriverStatus(
@@ -133,7 +137,8 @@ class Measurer {
     std::vector<double> samples;
     if (repeats == 1) samples.push_back(once_ms);
     const bool hopeless = repeats == 1 && once_ms > kHopeless * best_ms;
-    while (!hopeless && samples.size() < kSamples) {
+    while (!hopeless && samples.size() < kSamples &&
+           (samples.empty() || Clock::now() < limits_.deadline)) {
       UCUDNN_ASSIGN_OR_RETURN(const double sample_ms, Sample(prepared, choice, repeats));
       samples.push_back(sample_ms);
     }
@@ -143,8 +148,11 @@ class Measurer {
     return Status::Ok();
   }
 
+  const MeasureLimits& limits_;
+  const IsKnown& is_known_;
   TuningHandle& handle_;
   cudnn::LegacyEngines engines_;
+  size_t workspace_limit_ = 0;
   const cuda::Driver& driver_;
   cuda::DeviceBuffer x_, w_, y_, workspace_;
   cuda::Event begin_, end_;
@@ -168,25 +176,55 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
   return platform;
 }
 
+Result<std::string> DeviceName(const Device& device) {
+  const cuda::ContextScope context(*device.driver, device.context);
+  CUdevice ordinal = 0;
+  CUuuid uuid = {};
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(*device.driver, device.driver->cuCtxGetDevice(&ordinal),
+                                            "asking for the device"));
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      *device.driver, device.driver->cuDeviceGetUuid(&uuid, ordinal), "asking for its UUID"));
+  std::string name;
+  for (const char byte : uuid.bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    name += kDigits[static_cast<unsigned char>(byte) >> 4];
+    name += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return name;
+}
+
 Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
-                                          const std::vector<int>& sizes) {
+                                          const std::vector<int>& sizes,
+                                          const MeasureLimits& limits, const IsKnown& is_known) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
+  EngineMeasurements all;
+  ConvolutionProblem part = problem, largest = problem;
+  largest.n = 0;
+  std::vector<int> feasible;
+  for (const int size : sizes) {
+    part.n = size;
+    const bool fits = OperandBytes(part) <= limits.memory_bytes;
+    (fits ? feasible : all.scarce_sizes).push_back(size);
+    if (fits) largest.n = std::max(largest.n, size);
+  }
+  if (feasible.empty()) {
+    return Status::Error("its tensors exceed the " + FormatByteSize(limits.memory_bytes) +
+                         " that measuring may take");
+  }
   TuningHandle handle(*device.driver, *device.functions);
   UCUDNN_RETURN_IF_ERROR(handle.Create());
-  Measurer measurer(device, handle);
-  ConvolutionProblem part = problem;
-  part.n = *std::max_element(sizes.begin(), sizes.end());
-  UCUDNN_RETURN_IF_ERROR(measurer.Allocate(part));
-  EngineMeasurements all;
+  Measurer measurer(device, handle, limits, is_known);
+  UCUDNN_RETURN_IF_ERROR(measurer.Allocate(largest));
   Status last = Status::Error("no engine runs it");
-  for (const int size : sizes) {
+  for (const int size : feasible) {
     part.n = size;
     if (Status status = measurer.MeasureAll(part, all); !status.ok()) last = std::move(status);
   }
   // Nothing of ours may still run when the memory goes.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
-  if (all.measurements.empty()) return last;
+  const bool none = all.measurements.empty() && all.complete_sizes.empty();
+  if (none && all.late_sizes.empty()) return last;
   return all;
 }
 

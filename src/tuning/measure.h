@@ -2,6 +2,9 @@
 // returning. The caller's buffers are neither read nor written.
 #pragma once
 
+#include <functional>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -9,6 +12,7 @@
 #include "cuda/resources.h"
 #include "cudnn/functions.h"
 #include "planning/measurement_store.h"
+#include "tuning/budget.h"
 
 namespace ucudnn::tuning {
 
@@ -24,16 +28,32 @@ struct Device {
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
 
-struct EngineMeasurements {
-  std::vector<planning::Measurement> measurements;
-  // Sizes at which an engine was left out because its workspace found no memory: another time, or
-  // in another process, it may be the fastest.
-  std::vector<int> scarce_sizes;
+// A free-standing name of the device of `device`'s context, the same in every process of the host.
+Result<std::string> DeviceName(const Device& device);
+
+// Bounds of one measurement. Overrun by at most one run of one engine.
+struct MeasureLimits {
+  Clock::time_point deadline = Clock::time_point::max();
+  size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together
 };
 
-// Measures every engine of `problem` at each of `sizes` images: the median of repeated runs. An
-// engine that fails or finds no memory is left out. An error when nothing could be measured at all.
+struct EngineMeasurements {
+  std::vector<planning::Measurement> measurements;
+  std::vector<int> complete_sizes;  // every engine there is, is measured or was known
+  // Sizes at which an engine was left out because it found no memory: another time, or in another
+  // process, it may be the fastest.
+  std::vector<int> scarce_sizes;
+  // Sizes at which an engine was left out because the deadline was over.
+  std::vector<int> late_sizes;
+};
+
+// True for what need not be measured again: this engine at this size.
+using IsKnown = std::function<bool(const std::string& engine, int size)>;
+
+// Measures every engine of `problem` at each of `sizes` images, in that order: the median of
+// repeated runs. An engine that fails is left out. An error when nothing could be tried at all.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
-                                          const std::vector<int>& sizes);
+                                          const std::vector<int>& sizes,
+                                          const MeasureLimits& limits, const IsKnown& is_known);
 
 }  // namespace ucudnn::tuning

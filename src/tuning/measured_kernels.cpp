@@ -4,20 +4,46 @@
 #include <functional>
 
 #include "base/log.h"
+#include "cuda/resources.h"
+#include "cudnn/legacy_engines.h"
+#include "planning/auto_policy.h"
 #include "planning/micro_batch_sizes.h"
+#include "tuning/verify.h"
 
 namespace ucudnn::tuning {
+namespace {
+
+// Of the device's L2 cache; 0 when it does not say.
+size_t L2Bytes(const Device& device) {
+  const cuda::ContextScope context(*device.driver, device.context);
+  CUdevice ordinal = 0;
+  int bytes = 0;
+  if (device.driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS ||
+      device.driver->cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, ordinal) !=
+          CUDA_SUCCESS) {
+    return 0;
+  }
+  return static_cast<size_t>(std::max(bytes, 0));
+}
+
+}  // namespace
+
 size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
   return family.problem.Hash() ^ std::hash<std::string>()(family.platform.device);
 }
 
-Result<MeasuredKernels::Measurements> MeasuredKernels::Read(const Family& family) {
-  if (store_ == nullptr) return Measurements{};
-  Result<Measurements> stored = store_->Read(family.problem, family.platform);
+void MeasuredKernels::Refresh(const Family& family, Known& known) {
+  if (store_ == nullptr) return;
+  const Result<planning::KernelMeasurements> stored = store_->Read(family.problem, family.platform);
   if (!stored.ok()) {
     WarnOnce("store read", "stored measurements cannot be read: " + stored.message());
+    return;
   }
-  return stored;
+  std::lock_guard lock(mutex_);
+  for (const planning::Measurement& row : stored->rows) {
+    known.rows.insert_or_assign({row.micro.micro_batch, row.micro.engine}, row);
+  }
+  for (const int size : stored->complete_sizes) known.sizes[size] = SizeState::kMeasured;
 }
 
 MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
@@ -26,10 +52,7 @@ MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
     if (const auto entry = known_.find(family); entry != known_.end()) return entry->second;
   }
   Known fresh;
-  if (Result<Measurements> stored = Read(family); stored.ok()) fresh.rows = std::move(*stored);
-  for (const planning::Measurement& row : fresh.rows) {
-    fresh.sizes[row.micro.micro_batch] = SizeState::kMeasured;
-  }
+  Refresh(family, fresh);
   std::lock_guard lock(mutex_);
   return known_.try_emplace(family, std::move(fresh)).first->second;
 }
@@ -37,78 +60,243 @@ MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
 std::vector<int> MeasuredKernels::Missing(const Known& known, const std::vector<int>& sizes) {
   std::lock_guard lock(mutex_);
   std::vector<int> missing;
-  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(missing),
-               [&](int size) { return !known.sizes.contains(size); });
+  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(missing), [&](int size) {
+    const auto state = known.sizes.find(size);
+    return state == known.sizes.end() || state->second == SizeState::kLate;
+  });
   return missing;
 }
 
+MeasureLimits MeasuredKernels::LimitsNow(const Device& device, Clock::time_point deadline) const {
+  const cuda::ContextScope context(*device.driver, device.context);
+  size_t free_bytes = 0, total_bytes = 0;
+  if (device.driver->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = 0;
+  return {deadline, budget_.MemoryBytes(free_bytes)};
+}
+
+Result<MeasuredKernels::Turn> MeasuredKernels::TakeTurn(const Device& device,
+                                                        Clock::duration spent) {
+  const Clock::time_point begin = Clock::now();
+  Turn turn;
+  turn.deadline = budget_.Deadline(spent);
+  if (turn.deadline <= begin) {
+    turn.why = "the time for measuring is used up";
+    return turn;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
+  // Who waited in vain once does not let every kernel wait: at most a tenth of the time.
+  constexpr int kPatience = 10;
+  const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
+  turn.lock = DeviceLock::Acquire(lock_folder_, name, patient ? turn.deadline : begin);
+  const Clock::duration waited = Clock::now() - begin;
+  budget_.Spend(waited);
+  if (!turn.lock) {
+    turn.why = "others measure on the device";
+    if (patient) busy_until_ = (Clock::now() + kPatience * waited).time_since_epoch().count();
+  }
+  return turn;
+}
+
+Status MeasuredKernels::Learn(const Device& device, const Question& question, const Family& family,
+                              const std::vector<int>& sizes, Known& known) {
+  Clock::duration spent;
+  {
+    std::lock_guard lock(mutex_);
+    spent = known.spent[question.problem.n];
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(device, spent));
+  // Who held the device before may have measured the same.
+  Refresh(family, known);
+  std::vector<int> missing = Missing(known, sizes);
+  if (missing.empty()) return Status::Ok();
+  if (!turn.lock) return Status::Error(turn.why);
+  // Without the undivided kernel nothing can be promised: it comes first.
+  std::stable_partition(missing.begin(), missing.end(),
+                        [&](int size) { return size == question.problem.n; });
+  const Clock::time_point begin = Clock::now();
+  Status status =
+      Measure(device, question.problem, missing, LimitsNow(device, turn.deadline), family, known);
+  const Clock::duration taken = Clock::now() - begin;
+  budget_.Spend(taken);
+  std::lock_guard lock(mutex_);
+  known.spent[question.problem.n] += taken;
+  return status;
+}
+
 Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& problem,
-                                const std::vector<int>& sizes, Known& known) {
+                                const std::vector<int>& sizes, const MeasureLimits& limits,
+                                const Family& family, Known& known) {
   Log(LogLevel::kInfo, "measuring " + Describe(problem));
-  Result<EngineMeasurements> fresh = MeasureEngines(device, problem, sizes);
+  const IsKnown is_known = [&](const std::string& engine, int size) {
+    std::lock_guard lock(mutex_);
+    return known.rows.contains({size, engine});
+  };
+  Result<EngineMeasurements> fresh = MeasureEngines(device, problem, sizes, limits, is_known);
   std::map<int, SizeState> states;
   for (const int size : sizes) states[size] = SizeState::kFailed;
-  Measurements rows;
+  std::vector<planning::Measurement> rows;
   if (fresh.ok()) {
     measured_ += static_cast<long>(fresh->measurements.size());
     rows = std::move(fresh->measurements);
-    for (const planning::Measurement& row : rows) {
-      states[row.micro.micro_batch] = SizeState::kMeasured;
-    }
+    for (const int size : fresh->complete_sizes) states[size] = SizeState::kMeasured;
     for (const int size : fresh->scarce_sizes) states[size] = SizeState::kScarce;
-  }
-  const auto complete = [&](const planning::Measurement& row) {
-    const auto state = states.find(row.micro.micro_batch);
-    return state != states.end() && state->second == SizeState::kMeasured;
-  };
-  Measurements storable;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(storable), complete);
-  if (store_ != nullptr && !storable.empty()) {
-    const Status written = store_->Write(problem, device.platform, storable);
-    if (!written.ok()) {
-      WarnOnce("store write", "measurements cannot be stored: " + written.message());
-    } else if (Result<Measurements> stored = Read({KernelFamily(problem), device.platform});
-               stored.ok()) {
-      // Another process may have measured the same meanwhile. The first to write wins, so that
-      // processes which share a store plan from the same numbers.
-      std::erase_if(rows, complete);
-      std::copy_if(stored->begin(), stored->end(), std::back_inserter(rows), complete);
+    for (const int size : fresh->late_sizes) states[size] = SizeState::kLate;
+    if (store_ != nullptr) {
+      const Status written = store_->Write(problem, device.platform, rows, fresh->complete_sizes);
+      if (!written.ok()) {
+        unstored_ = true;
+        WarnOnce("store write", "measurements cannot be stored: " + written.message());
+      } else {
+        // Another process may have measured the same meanwhile. The first to write wins, so that
+        // processes which share a store plan from the same numbers.
+        Refresh(family, known);
+      }
     }
   }
   std::lock_guard lock(mutex_);
-  known.rows.insert(known.rows.end(), rows.begin(), rows.end());
-  known.sizes.insert(states.begin(), states.end());
+  for (planning::Measurement& row : rows) {
+    known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));
+  }
+  for (const auto& [size, state] : states) {
+    SizeState& known_state = known.sizes.try_emplace(size, state).first->second;
+    if (known_state != SizeState::kMeasured) known_state = state;
+  }
   return fresh.status();
 }
 
-Result<std::vector<MicroConfiguration>> MeasuredKernels::Get(const Device& device,
-                                                             const ConvolutionProblem& problem,
-                                                             BatchSizePolicy policy,
-                                                             bool may_measure) {
-  const std::vector<int> sizes = planning::MicroBatchSizes(
-      MayDivide(problem) ? policy : BatchSizePolicy::kUndivided, problem.n, LegalStep(problem));
-  Known& known = Meet({KernelFamily(problem), device.platform});
-  Status status = Status::Ok();
-  if (may_measure && !Missing(known, sizes).empty()) {
-    std::lock_guard lock(measuring_mutex_);
-    // Another thread may have measured them while this one waited.
-    const std::vector<int> missing = Missing(known, sizes);
-    if (!missing.empty()) status = Measure(device, problem, missing, known);
+std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const Known& known,
+                                                        const std::vector<int>& sizes) {
+  std::lock_guard lock(mutex_);
+  std::vector<MicroConfiguration> rows;
+  for (const auto& [key, row] : known.rows) {
+    const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
+    if (wanted && !known.wrong.contains(key)) rows.push_back(row.micro);
+  }
+  return rows;
+}
+
+std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_bytes,
+                                            const Known& known, const std::vector<int>& asked) {
+  const planning::AutoRequest request = {question.request, l2_bytes};
+  const std::vector<cudnn::MathGroup> groups =
+      cudnn::GroupByMath(question.problem, RowsAt(known, asked));
+  if (groups.empty()) return planning::NextSizes({}, asked, request);
+  // A plan holds engines of one math type; the caller may choose any.
+  std::set<int> sizes;
+  for (const cudnn::MathGroup& group : groups) {
+    const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);
+    sizes.insert(next.begin(), next.end());
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+Answer MeasuredKernels::Get(const Device& device, const Question& question) {
+  const planning::PromiseRequest& request = question.request;
+  const Family family{KernelFamily(question.problem), device.platform};
+  Known& known = Meet(family);
+  Answer answer;
+  // Other policies know all sizes from the start.
+  const bool search = question.policy == BatchSizePolicy::kAuto;
+  const size_t l2_bytes = search ? L2Bytes(device) : 0;
+  std::vector<int> asked;
+  for (;;) {
+    if (search) {
+      const std::vector<int> next = NextSizes(question, l2_bytes, known, asked);
+      if (next.empty()) break;
+      asked.insert(asked.end(), next.begin(), next.end());
+    } else {
+      asked = planning::MicroBatchSizes(
+          request.may_divide ? question.policy : BatchSizePolicy::kUndivided, request.n,
+          request.step);
+    }
+    const std::vector<int> missing = Missing(known, asked);
+    if (!missing.empty() && question.may_measure) {
+      answer.status = Learn(device, question, family, missing, known);
+    }
+    // What the next sizes are depends on all these.
+    if (!search || !Missing(known, asked).empty()) break;
+  }
+  answer.settled = Missing(known, asked).empty();
+  answer.rows = RowsAt(known, asked);
+  const bool undivided =
+      std::any_of(answer.rows.begin(), answer.rows.end(),
+                  [&](const MicroConfiguration& row) { return row.micro_batch == request.n; });
+  if (undivided) {
+    answer.status = Status::Ok();
+    return answer;
+  }
+  answer.rows.clear();
+  if (answer.status.ok()) {
+    answer.status = Status::Error(answer.settled ? "no engine could be measured before"
+                                                 : "nobody has measured it");
+  }
+  return answer;
+}
+
+bool MeasuredKernels::FindUntried(const Known& known, const Configuration& plan,
+                                  std::vector<MicroConfiguration>& untried) {
+  std::lock_guard lock(mutex_);
+  untried.clear();
+  for (const Run& run : plan.runs) {
+    const std::pair<int, std::string> key{run.micro.micro_batch, run.micro.engine};
+    if (known.wrong.contains(key)) return false;
+    const auto row = known.rows.find(key);
+    const bool verified = row != known.rows.end() && row->second.verified;
+    if (!verified && !known.trusted.contains(key)) untried.push_back(run.micro);
+  }
+  return true;
+}
+
+Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
+                              const Configuration& plan, const MicroConfiguration& undivided,
+                              bool may_compare) {
+  const Family family{KernelFamily(problem), device.platform};
+  Known& known = Meet(family);
+  std::vector<MicroConfiguration> untried;
+  Clock::duration spent;
+  {
+    std::lock_guard lock(mutex_);
+    spent = known.verifying[problem.n];
+  }
+  if (!FindUntried(known, plan, untried)) return {Trust::Kind::kWrong, "found wrong before"};
+  if (untried.empty()) return {};
+  if (!may_compare) return {Trust::Kind::kUnknown, "not now"};
+
+  const Result<Turn> turn = TakeTurn(device, spent);
+  if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
+  // Others, who held the device before or have time left, may have compared the same.
+  Refresh(family, known);
+  if (!FindUntried(known, plan, untried)) return {Trust::Kind::kWrong, "found wrong before"};
+  if (untried.empty()) return {};
+  if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
+  const Clock::time_point begin = Clock::now();
+  const Verification verification =
+      VerifyPlan(device, problem, plan, undivided, LimitsNow(device, turn->deadline));
+  const Clock::duration taken = Clock::now() - begin;
+  budget_.Spend(taken);
+  {
+    std::lock_guard lock(mutex_);
+    known.verifying[problem.n] += taken;
   }
 
-  std::lock_guard lock(mutex_);
-  std::vector<MicroConfiguration> found;
-  bool undivided = false;
-  for (const planning::Measurement& row : known.rows) {
-    const int size = row.micro.micro_batch;
-    if (!std::binary_search(sizes.begin(), sizes.end(), size)) continue;
-    undivided |= size == problem.n;
-    found.push_back(row.micro);
+  const bool equal = verification.verdict == Verdict::kEqual;
+  if (!equal && verification.verdict == Verdict::kNotCompared) {
+    return {Trust::Kind::kUnknown, verification.message};
   }
-  if (undivided) return found;
-  if (!status.ok()) return status;
-  return Status::Error(known.sizes.contains(problem.n) ? "no engine could be measured before"
-                                                       : "nobody has measured it");
+  {
+    std::lock_guard lock(mutex_);
+    for (const MicroConfiguration& micro : untried) {
+      (equal ? known.trusted : known.wrong).insert({micro.micro_batch, micro.engine});
+    }
+  }
+  if (!equal) return {Trust::Kind::kWrong, verification.message};
+  if (store_ != nullptr) {
+    const Status marked = store_->MarkVerified(problem, device.platform, untried);
+    if (!marked.ok()) {
+      WarnOnce("store write", "measurements cannot be stored: " + marked.message());
+    }
+  }
+  return {};
 }
 
 bool MeasuredKernels::HasAllEngines(const Device& device, const ConvolutionProblem& problem) {

@@ -1,38 +1,80 @@
 // All measurements this process knows, in front of the store: read once, measured once, shared by
-// all handles. Thread-safe; one thread measures at a time, because two on one device disturb each
-// other.
+// all handles. Thread-safe. One thread on this host measures a device at a time; the others wait
+// for it within their budget.
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
 #include "planning/measurement_store.h"
+#include "planning/promise.h"
+#include "tuning/budget.h"
+#include "tuning/device_lock.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::tuning {
 
+// What is asked about a kernel.
+struct Question {
+  ConvolutionProblem problem;
+  BatchSizePolicy policy = BatchSizePolicy::kAuto;
+  planning::PromiseRequest request;  // what it is planned for: policy auto looks for sizes that fit
+  bool may_measure = false;          // what nobody knows
+};
+
+struct Answer {
+  // Every engine at the sizes the policy considers, as far as they are known; n itself is there.
+  // Empty, with a status that says why, when n itself is not known: nothing can be promised then.
+  std::vector<MicroConfiguration> rows;
+  Status status;
+  // False: a later call may know more (the budget did not suffice, or measuring was not allowed).
+  bool settled = false;
+};
+
+// Whether a plan may run (DESIGN's invariant 9).
+struct Trust {
+  enum class Kind {
+    kTrusted,  // each of its pieces was compared once with the undivided output
+    kUnknown,  // not compared, and not now: a later call may try again
+    kWrong,    // compared and found wrong: its pieces are never planned with again
+  };
+  Kind kind = Kind::kTrusted;
+  std::string message;  // why not
+};
+
 class MeasuredKernels {
  public:
-  // `store` may be null: then measurements live as long as the process.
-  explicit MeasuredKernels(planning::MeasurementStore* store) : store_(store) {}
+  // `store` may be null: then measurements live as long as the process. `bounds` of measuring, none
+  // for no bounds. `lock_folder`: where processes meet that measure on one host.
+  MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
+                  std::string lock_folder)
+      : store_(store), budget_(bounds), lock_folder_(std::move(lock_folder)) {}
 
-  // Measurements of `problem` at the sizes `policy` considers, measuring those that nobody has when
-  // `may_measure`. Without it, or when measuring fails, those that are known. Measurements at n
-  // itself missing is an error: nothing can be promised without them. What failed once is not tried
-  // again.
-  Result<std::vector<MicroConfiguration>> Get(const Device& device,
-                                              const ConvolutionProblem& problem,
-                                              BatchSizePolicy policy, bool may_measure);
+  // What failed once is not tried again.
+  Answer Get(const Device& device, const Question& question);
 
-  // False when memory was too scarce to measure every engine of the undivided `problem`: then the
-  // fastest may be among those left out.
+  // Whether `plan` may take the place of `undivided`; compares their outputs when it was never done
+  // and `may_compare`, within the budget of one kernel and of the process.
+  Trust Verify(const Device& device, const ConvolutionProblem& problem, const Configuration& plan,
+               const MicroConfiguration& undivided, bool may_compare);
+
+  // False when memory or time was too scarce to measure every engine of the undivided `problem`:
+  // then the fastest may be among those left out.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
+
+  // Whether this process measured what no other can read.
+  bool keeps_own() const { return (store_ == nullptr && measured_ > 0) || unstored_; }
 
   // Measurements made by this process (engines times micro-batches), not read from a store.
   long measured() const { return measured_; }
@@ -46,25 +88,54 @@ class MeasuredKernels {
   struct FamilyHash {
     size_t operator()(const Family& family) const;
   };
-  using Measurements = std::vector<planning::Measurement>;
-  enum class SizeState { kMeasured, kScarce, kFailed };
+  // Scarce: some engines found no memory. Late: no time.
+  enum class SizeState { kMeasured, kScarce, kLate, kFailed };
   struct Known {
-    Measurements rows;
-    std::map<int, SizeState> sizes;  // those measured or tried
+    std::map<std::pair<int, std::string>, planning::Measurement> rows;  // by size and engine
+    std::map<int, SizeState> sizes;                                     // those measured or tried
+    std::map<int, Clock::duration> spent, verifying;                    // by mini-batch
+    std::set<std::pair<int, std::string>> trusted, wrong;               // by comparing outputs
   };
+
+  // The device to ourselves, for as long as one kernel may take it that has taken it `spent`.
+  struct Turn {
+    std::optional<DeviceLock> lock;  // none: not now, and why
+    Clock::time_point deadline;
+    std::string why;
+  };
+  Result<Turn> TakeTurn(const Device& device, Clock::duration spent);
 
   // The entry of `family`, read from the store when it is new. Keeps its address.
   Known& Meet(const Family& family);
-  Result<Measurements> Read(const Family& family);
+  // Adds what the store holds of `family` by now.
+  void Refresh(const Family& family, Known& known);
+  // Sees to it that `missing` sizes are known, within the budget: asks the store again, measures.
+  // An error when measuring failed or did not come about.
+  Status Learn(const Device& device, const Question& question, const Family& family,
+               const std::vector<int>& sizes, Known& known);
   // Measures `sizes` and adds what the store then holds of them to `known`.
   Status Measure(const Device& device, const ConvolutionProblem& problem,
-                 const std::vector<int>& sizes, Known& known);
+                 const std::vector<int>& sizes, const MeasureLimits& limits, const Family& family,
+                 Known& known);
   std::vector<int> Missing(const Known& known, const std::vector<int>& sizes);
+  // Every engine that is known at `sizes`, but those found wrong.
+  std::vector<MicroConfiguration> RowsAt(const Known& known, const std::vector<int>& sizes);
+  // The pieces of `plan` that nobody compared yet; false when one was found wrong.
+  bool FindUntried(const Known& known, const Configuration& plan,
+                   std::vector<MicroConfiguration>& untried);
+  // What policy auto asks for next; rising, empty when it is done.
+  std::vector<int> NextSizes(const Question& question, size_t l2_bytes, const Known& known,
+                             const std::vector<int>& asked);
+  // What one use of the device may take that begins now.
+  MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
   planning::MeasurementStore* const store_;
+  Budget budget_;
+  const std::string lock_folder_;
   std::atomic<long> measured_ = 0;
-  std::mutex measuring_mutex_;  // one thread measures; who only asks does not wait for it
-  std::mutex mutex_;            // of known_; held for moments
+  std::atomic<bool> unstored_ = false;  // a write to the store failed
+  std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();  // nobody waits
+  std::mutex mutex_;  // of known_; held for moments
   std::unordered_map<Family, Known, FamilyHash> known_;
 };
 

@@ -124,7 +124,8 @@ struct Setting {
       const std::vector<planning::Measurement> rows = {
           {{"legacy:0", kImages, 100, 0, true}, 5, true},
           {{"legacy:1", kImages / pieces, 1, 0, true}, 5, true}};
-      const Status written = store.Write(ProblemOf(pieces), *platform, rows);
+      const Status written =
+          store.Write(ProblemOf(pieces), *platform, rows, {kImages / pieces, kImages});
       if (!written.ok()) Fail(written.message());
     }
   }
@@ -187,6 +188,7 @@ int main(int argc, char** argv) {
   setenv("UCUDNN_REAL_CUDNN", NULL_CUDNN, 1);
   setenv("UCUDNN_DATABASE", (folder + "/measurements.db").c_str(), 1);
   setenv("UCUDNN_TUNE", "off", 1);
+  setenv("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo", 1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

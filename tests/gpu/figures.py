@@ -33,9 +33,9 @@ def device_profile(path, seconds):
     return {"file": path.name}
 
 
-def bench(options, store, seconds):
+def bench(options, store, seconds, policy="powerOfTwo"):
     host = ["--host"] if machine.HOST else []
-    words = [machine.UCUDNN, "bench", *options, "--policy", "powerOfTwo", "--db", store, "--json", *host]
+    words = [machine.UCUDNN, "bench", *options, "--policy", policy, "--db", store, "--json", *host]
     return json.loads(machine.run(words, machine.environment(), seconds))
 
 
@@ -60,6 +60,68 @@ def network(name, batch, store, seconds):
     for mib in LIMITS_MIB:
         left = max(deadline - time.monotonic(), 1)
         figures[f"{mib} MiB"] = summary(bench([*options, "--workspace-limit", f"{mib}MiB"], store, left))
+    return figures
+
+
+def l2(path, scratch, seconds):
+    """Whether micro-batches whose workspace fits the L2 cache beat the undivided kernel without any limit: what all sizes
+    show, and what policy auto finds of it. Each policy measures into a store of its own."""
+    deadline, figures = time.monotonic() + seconds, {}
+    options = ["--layers", path] + (["--batch", "2", "--ops", "forward"] if machine.HOST else [])
+    if machine.HOST:
+        short = pathlib.Path(scratch, "l2.csv")
+        short.write_text("".join(path.open().readlines()[0:9:7]))
+        options[1] = short
+    for policy in ("auto", "all"):
+        report = bench(options, scratch / f"l2-{policy}.db", max(deadline - time.monotonic(), 1), policy)
+        figures[policy] = {"measured": report["measured"], **summary(report), "layers": {
+            f"{kernel['name']} {kernel['op']}": {
+                "undivided_ms": kernel["undivided"]["time_ms"], "workspace_bytes": kernel["undivided"]["workspace_bytes"],
+                "divided_ms": kernel["divided"]["time_ms"], "divided_workspace_bytes": kernel["divided"]["workspace_bytes"],
+                "micro_batches": [[run["micro_batch"], run["count"]] for run in kernel["divided"]["plan"]]}
+            for kernel in report["kernels"] if kernel["undivided"] and kernel["divided"]}}
+    return figures
+
+
+def cliff(store, seconds):
+    """AlexNet's kernels in their best engine's workspace, and in one byte less."""
+    options = ["--net", "alexnet", "--batch", "1" if machine.HOST else "256", "--cliff"]
+    if machine.HOST:
+        options += ["--ops", "forward"]
+    report = bench(options, store, seconds, "auto")
+    return {"total": report["total"], "kernels": len(report["kernels"])}
+
+
+def table(path, seconds):
+    """Every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning."""
+    batch = "2" if machine.HOST else "256"
+    words = [machine.ROOT / "tests/bench/record-table", machine.UCUDNN, "alexnet", batch, path]
+    machine.run(words + ([] if machine.HOST else ["--gpu"]), machine.environment(), seconds)
+    return {"file": path.name, "rows": sum(1 for _ in path.open()) - 1}
+
+
+def sanitizer(seconds):
+    """compute-sanitizer's memcheck and initcheck over the differential program, divided. Where the genuine run has errors
+    of its own (cuDNN's), only more of them count."""
+    tool = shutil.which("compute-sanitizer") or next(iter(sorted(pathlib.Path("/usr/local").glob(
+        "cuda*/bin/compute-sanitizer"))), None)
+    if machine.HOST or not tool:
+        raise Skipped("the stand-in's memory is the host's" if machine.HOST else "no compute-sanitizer")
+    deadline, figures = time.monotonic() + seconds, {}
+    program = [machine.BUILD / "tests/gpu/bin/convolution_cases", "8", "2"]
+    for check in ("memcheck", "initcheck"):
+        errors = {}
+        for name, options in {"genuine": ["--off"], "divided": ["--db", "none", "--workspace-limit", "64KiB"]}.items():
+            code, output, told = machine.call(
+                [machine.UCUDNN, "run", *options, "--", tool, "--tool", check, *program],
+                machine.environment(), max(deadline - time.monotonic(), 1))
+            text = output + told
+            if "ERROR SUMMARY: " not in text:
+                raise machine.Failed(f"{check}, {name}: exit code {code}: {text[-500:]}", figures)
+            errors[name] = int(text.rsplit("ERROR SUMMARY: ", 1)[1].split()[0])
+        figures[check] = errors
+        if errors["divided"] > errors["genuine"]:
+            raise machine.Failed(f"{check}: {errors['divided']} errors, {errors['genuine']} without ucudnn", figures)
     return figures
 
 

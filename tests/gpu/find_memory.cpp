@@ -1,11 +1,15 @@
-// Prints what cudnnFind...Ex leaves allocated: one line for each operation and mini-batch with the
-// device's free bytes before and after it. Under ucudnn that call measures, and measuring must give
-// back all it took; what remains is code that cuDNN loaded. A leaked output or workspace is far
-// larger than that.
+// Prints what cudnnFind...Ex takes and leaves allocated: one line for each operation and mini-batch
+// with the device's free bytes before and after it, and the fewest that were seen meanwhile. Under
+// ucudnn that call measures, and measuring must give back all it took; what remains is code that
+// cuDNN loaded. A leaked output or workspace is far larger than that.
 //
 //   find_memory [LARGEST_BATCH]
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "convolution.h"
 
@@ -19,6 +23,32 @@ size_t FreeBytes() {
   Check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
   return free_bytes;
 }
+
+// Looks at the device's free memory from construction on.
+class FreeWatch {
+ public:
+  explicit FreeWatch(size_t free_bytes) : fewest_(free_bytes) {}
+  ~FreeWatch() { Stop(); }
+  size_t Stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    return fewest_;
+  }
+
+ private:
+  void Watch() {
+    while (!stop_) {
+      size_t free_bytes = 0, total_bytes = 0;
+      Check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+      fewest_ = std::min(fewest_, free_bytes);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
+  size_t fewest_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_{[this] { Watch(); }};
+};
 
 }  // namespace
 
@@ -40,8 +70,10 @@ int main(int argc, char** argv) {
       const Shape shape{"", n, 64, 55, 64, 3, 1, 1, 1};
       Convolution convolution(handle, shape, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, operation);
       const size_t before = FreeBytes();
+      FreeWatch watch(before);
       if (!convolution.Find(workspace, kWorkspace)) return 1;
-      std::printf("%d %s %zu %zu\n", n, Name(operation), before, FreeBytes());
+      const size_t fewest = watch.Stop();
+      std::printf("%d %s %zu %zu %zu\n", n, Name(operation), before, FreeBytes(), fewest);
       convolution.Run(workspace, 0);
     }
   }

@@ -10,9 +10,10 @@ import unittest
 
 import machine
 
-NEED_A_GPU = {"test torch", "test jax", "device profile", "trace of PyTorch"}
+NEED_A_GPU = {"test torch", "test jax", "device profile", "trace of PyTorch", "compute-sanitizer"}
 RUN_ON_THE_STAND_IN = {"test alexnet", "test differential", "test memory", "test profile", "test trace",
-                       "network alexnet 1", "export", "benches"}
+                       "test capture", "network alexnet 1", "cliff",
+                       "L2-sized micro-batches", "table alexnet", "export", "benches"}
 
 
 def gpu_check(*words):
@@ -52,6 +53,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(5, stages["network alexnet 1"]["no limit"]["kernels"])
         self.assertGreater(stages["network alexnet 1"]["measured"], 0)
         self.assertEqual({"forward_bench", "planned_bench", "wr_bench"}, set(stages["benches"]))
+        self.assertEqual(5, stages["cliff"]["kernels"])
+        for policy in ("auto", "all"):
+            self.assertGreater(stages["L2-sized micro-batches"][policy]["measured"], 0)
+            self.assertEqual(1, len(stages["L2-sized micro-batches"][policy]["layers"]))
+        self.assertGreater(stages["table alexnet"]["rows"], 15)
         rows = (self.output / stages["export"]["file"]).read_text().splitlines()
         self.assertEqual(stages["export"]["rows"], len(rows) - 1)
         self.assertGreaterEqual(len(rows), 6)

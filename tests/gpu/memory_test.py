@@ -1,4 +1,4 @@
-"""Measuring is invisible in device memory: what it took it gives back."""
+"""Measuring is invisible in device memory: what it took it gives back, and it takes no more than it may."""
 
 import tempfile
 import unittest
@@ -14,7 +14,13 @@ OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
 def kept(output):
     """Bytes that each find left allocated, in the program's order."""
     lines = [line.split() for line in output.strip().splitlines()]
-    return {f"{n} {operation}": int(before) - int(after) for n, operation, before, after in lines}
+    return {f"{n} {operation}": int(before) - int(after) for n, operation, before, after, _ in lines}
+
+
+def taken(output):
+    """Bytes that each find was seen to hold at its height."""
+    lines = [line.split() for line in output.strip().splitlines()]
+    return {f"{n} {operation}": int(before) - int(fewest) for n, operation, before, _, fewest in lines}
 
 
 class Memory(unittest.TestCase):
@@ -33,6 +39,19 @@ class Memory(unittest.TestCase):
                 self.assertLess(measuring[call] - max(genuine[call], 0), OUTPUT_BYTES // 2)
         # Over all calls a leak of any buffer or workspace adds up; what code takes does not repeat.
         self.assertLess(sum(measuring.values()) - sum(genuine.values()), 3 * OUTPUT_BYTES)
+
+    def test_measuring_takes_no_more_than_it_may(self):
+        # Twice what the largest kernel's tensors take; code that cuDNN loads meanwhile comes on top, as without ucudnn.
+        bound = 4 * OUTPUT_BYTES
+        program = [PROGRAM, str(LARGEST)]
+        genuine, _ = machine.under_ucudnn(["--off"], program, machine.environment())
+        environment = machine.environment(UCUDNN_TUNE_MEMORY=str(bound))
+        output, report = machine.under_ucudnn(["--db", "none", "--policy", "powerOfTwo"], program, environment)
+        self.assertGreater(report["measured"], 0)
+        code = max(0, *kept(output).values(), *kept(genuine).values())
+        machine.record("most bytes taken by cudnnFind", {"allowed": bound, "genuine": taken(genuine), "measuring": taken(output)})
+        self.assertGreater(max(taken(output).values()), 0)
+        self.assertLessEqual(max(taken(output).values()), bound + code)
 
 
 if __name__ == "__main__":

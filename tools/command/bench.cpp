@@ -1,36 +1,35 @@
 // `ucudnn bench`: measures the convolutions of a network offline, for later runs and for planning.
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/byte_size.h"
 #include "base/options.h"
 #include "base/shared_library.h"
+#include "command/cliff.h"
+#include "command/cliff_output.h"
 #include "command/command.h"
 #include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/measure.h"
+#include "command/plan_output.h"
 #include "command/versions.h"
-#include "convolution/columns.h"
 #include "db/sqlite_store.h"
+#include "db/store_choice.h"
 
 namespace ucudnn::command {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
   LayerSource source;
   bool host = false;
   bool json = false;
+  bool cliff = false;
   VariableOptions variables;
 };
 
@@ -38,7 +37,7 @@ struct BenchOptions {
 class Progress {
  public:
   explicit Progress(size_t layers) : layers_(layers), shown_(isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
+  void Clear() const {
     if (shown_) std::cerr << "\r\033[K" << std::flush;
   }
   void Next(const Layer& layer) {
@@ -55,35 +54,18 @@ class Progress {
   bool shown_;
 };
 
-Json ToJson(const MicroConfiguration& micro) {
-  return {{"engine", micro.engine},
-          {"workspace_bytes", micro.workspace_bytes},
-          {"time_ms", micro.time_ms}};
-}
-
 Json ToJson(const MeasuredLayer& measured) {
   const ConvolutionProblem& problem = measured.layer.problem;
-  Json json = {{"name", measured.layer.name}, {"op", OperationName(problem.operation)}};
-  for (const auto& [column, text] : ToColumns(problem)) {
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (text.empty()) continue;
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    json["problem"][column] = whole ? Json(number) : Json(text);
-  }
-  json["undivided"] = measured.undivided ? ToJson(*measured.undivided) : Json();
+  Json json = {{"name", measured.layer.name},
+               {"op", OperationName(problem.operation)},
+               {"problem", ProblemJson(problem)}};
+  json["undivided"] = measured.undivided ? EngineJson(*measured.undivided) : Json();
   json["divided"] = Json();
   if (measured.divided) {
-    Json plan = Json::array();
-    for (const Run& run : measured.divided->runs) {
-      Json piece = ToJson(run.micro);
-      piece["micro_batch"] = run.micro.micro_batch;
-      piece["count"] = run.count;
-      plan.push_back(std::move(piece));
-    }
     json["divided"] = {{"time_ms", measured.divided->TimeMs()},
                        {"workspace_bytes", measured.divided->WorkspaceBytes()},
-                       {"plan", std::move(plan)}};
+                       {"plan", PlanJson(*measured.divided)},
+                       {"verified", measured.verified}};
   }
   return json;
 }
@@ -99,18 +81,7 @@ void PrintJson(const Measured& measured, const Options& options) {
                {"limit_bytes", options.workspace_limit ? Json(*options.workspace_limit) : Json()}};
   json["kernels"] = Json::array();
   for (const MeasuredLayer& layer : measured.layers) json["kernels"].push_back(ToJson(layer));
-  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-}
-
-// "128 + 2 x 64": the micro-batches in their order.
-std::string Division(const Configuration& configuration) {
-  std::string text;
-  for (const Run& run : configuration.runs) {
-    if (!text.empty()) text += " + ";
-    if (run.count > 1) text += std::to_string(run.count) + " x ";
-    text += std::to_string(run.micro.micro_batch);
-  }
-  return text;
+  std::cout << JsonText(json);
 }
 
 void PrintTable(const Measured& measured, const Options& options) {
@@ -138,12 +109,27 @@ void PrintTable(const Measured& measured, const Options& options) {
         std::printf(" %7s", "");
       }
       std::printf("  %-12s %s", FormatByteSize(layer.divided->WorkspaceBytes()).c_str(),
-                  Division(*layer.divided).c_str());
+                  DivisionText(*layer.divided).c_str());
     } else {
       std::printf(" %12s", "-");
     }
     std::printf("\n");
   }
+}
+
+// Tells of divisions whose output was not equal or could not be compared. True when one is wrong.
+bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
+  bool wrong = false;
+  for (const MeasuredLayer& layer : measured.layers) {
+    const std::string kernel =
+        layer.layer.name + " " + OperationName(layer.layer.problem.operation) + ": ";
+    for (const std::string& what : layer.wrong) {
+      Refuse(app, kernel + "a division is wrong and not used: " + what);
+      wrong = true;
+    }
+    if (!layer.verified) Refuse(app, kernel + "not compared with undivided: " + layer.unverified);
+  }
+  return wrong;
 }
 
 // The stand-ins in place of the driver and cuDNN. Opened by path first, a library serves whoever
@@ -162,42 +148,59 @@ Status UseStandIns() {
 
 int Bench(const CLI::App& app, const BenchOptions& bench) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
+  const auto fail = [&](const Status& status) {
+    refuse(status);
+    return 1;
+  };
   if (Status status = bench.variables.Check(); !status.ok()) return refuse(status);
   const Result<std::vector<Layer>> layers = ListLayers(bench.source);
   if (!layers.ok()) return refuse(layers.status());
+  if (bench.cliff && bench.variables.Given("UCUDNN_WORKSPACE_LIMIT")) {
+    return Refuse(app, "--workspace-limit: --cliff sets each kernel's limit itself");
+  }
   bench.variables.Export();
   if (bench.host) {
     if (Status status = UseStandIns(); !status.ok()) return refuse(status);
   }
   const Options& options = ProcessOptions();
   std::unique_ptr<db::SqliteStore> store;
-  if (!options.databases.empty()) store = std::make_unique<db::SqliteStore>(options.databases);
-  Result<Measured> measured = [&] {
-    Progress progress(layers->size());
-    return MeasureLayers(*layers, options, store.get(),
-                         [&](const Layer& layer) { progress.Next(layer); });
-  }();
-  if (!measured.ok()) {
-    refuse(measured.status());
-    return 1;
+  const db::StoreChoice choice = db::ChooseStores(options.databases);
+  if (!choice.paths.empty()) {
+    store = std::make_unique<db::SqliteStore>(choice.paths, choice.written);
   }
-  if (bench.json) {
-    PrintJson(*measured, options);
-  } else {
-    PrintTable(*measured, options);
+  if (choice.network != nullptr) {
+    std::cerr << "the store lies on " << choice.network << ": measurements go to "
+              << choice.paths[choice.written] << "\n";
   }
-  return 0;
+  Progress progress(layers->size());
+  const auto next = [&](const Layer& layer) { progress.Next(layer); };
+  if (bench.cliff) {
+    const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, store.get(), next);
+    progress.Clear();
+    if (!cliffs.ok()) return fail(cliffs.status());
+    (bench.json ? PrintCliffJson : PrintCliffTable)(*cliffs, options);
+    return 0;
+  }
+  const Result<Measured> measured = MeasureLayers(*layers, options, store.get(), next);
+  progress.Clear();
+  if (!measured.ok()) return fail(measured.status());
+  (bench.json ? PrintJson : PrintTable)(*measured, options);
+  return TellOfUnverified(app, *measured) ? 1 : 0;
 }
 
 }  // namespace
 
 Command AddBench(CLI::App& ucudnn) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* app = AddSubcommand(ucudnn, "bench", "bench (--layers FILE.csv | --net NAME) [OPTIONS]",
-                                "measure convolutions offline, for later runs");
+  CLI::App* app = AddSubcommand(
+      ucudnn, "bench", "bench (--layers FILE.csv | --net NAME --batch N) [--cliff] [OPTIONS]",
+      "measure convolutions and compare their divisions offline, for later runs");
   options->source.AddTo(*app);
   app->add_flag("--host", options->host, "measure on the CPU stand-in: these are CPU times");
   app->add_flag("--json", options->json, "print JSON instead of a table");
+  app->add_flag("--cliff", options->cliff,
+                "run each kernel in its best engine's workspace, and in one byte less: as cuDNN "
+                "would, and divided");
   options->variables.AddTo(*app, {"UCUDNN_REPORT"});
   return {app, [app, options](const ProgramWords&) { return Bench(*app, *options); }};
 }

@@ -1,7 +1,9 @@
-// `ucudnn cache`: what measurement stores hold, and their rows from and to CSV files.
+// `ucudnn cache`: what measurement stores hold and whether it is sound, their rows from and to CSV
+// files and other stores, and the removal of old ones.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,11 +16,13 @@
 #include <tuple>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/options.h"
 #include "command/command.h"
 #include "command/versions.h"
 #include "convolution/columns.h"
 #include "convolution/problem.h"
+#include "db/inspection.h"
 #include "db/measurements_csv.h"
 #include "db/sqlite_store.h"
 
@@ -32,8 +36,13 @@ struct CacheOptions {
   CLI::App* show = nullptr;
   CLI::App* import = nullptr;
   CLI::App* export_ = nullptr;
+  CLI::App* merge = nullptr;
+  CLI::App* verify = nullptr;
+  CLI::App* prune = nullptr;
   bool json = false;
+  bool dry_run = false;
   std::string file;
+  std::vector<std::string> sources;
   std::string device;
   VariableOptions variables;  // --db
 };
@@ -77,8 +86,10 @@ struct Kernel {
   std::string name;
   ConvolutionProblem problem;
   size_t rows = 0;
+  size_t verified = 0;
   std::set<std::string> engines;
   std::set<int> micro_batches;
+  MicroConfiguration fastest;  // at the largest micro-batch
 };
 
 void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
@@ -86,9 +97,18 @@ void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
   auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& known) {
     return KernelFamily(known.problem) == family;
   });
-  if (kernel == kernels.end()) kernel = kernels.insert(kernel, {row.name, row.problem, 0, {}, {}});
+  const MicroConfiguration& micro = row.measurement.micro;
+  if (kernel == kernels.end()) {
+    kernel = kernels.insert(kernel, {row.name, row.problem, 0, 0, {}, {}, micro});
+  }
   kernel->problem.n = std::max(kernel->problem.n, row.problem.n);
   ++kernel->rows;
+  kernel->verified += row.measurement.verified ? 1 : 0;
+  if (micro.micro_batch > kernel->fastest.micro_batch ||
+      (micro.micro_batch == kernel->fastest.micro_batch &&
+       micro.time_ms < kernel->fastest.time_ms)) {
+    kernel->fastest = micro;
+  }
   kernel->engines.insert(row.measurement.micro.engine);
   kernel->micro_batches.insert(row.measurement.micro.micro_batch);
 }
@@ -96,6 +116,17 @@ void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
 std::string Count(size_t count, const std::string& noun) {
   const std::string plural = noun.ends_with("h") ? "es" : "s";
   return std::to_string(count) + " " + noun + (count == 1 ? "" : plural);
+}
+
+std::string Milliseconds(double time_ms) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.4g ms", time_ms);
+  return text;
+}
+
+std::string PlatformText(const std::string& device, int cudnn, int driver) {
+  return device + ", cuDNN " + (cudnn == 0 ? "unknown" : CudnnVersion(cudnn)) + ", driver " +
+         (driver == 0 ? "unknown" : DriverVersion(driver));
 }
 
 void PrintText(const Rows& rows) {
@@ -106,22 +137,32 @@ void PrintText(const Rows& rows) {
   }
   for (const auto& [platform, kernels] : platforms) {
     const auto& [device, cudnn, driver] = platform;
-    std::cout << device << ", cuDNN " << (cudnn == 0 ? "unknown" : CudnnVersion(cudnn))
-              << ", driver " << (driver == 0 ? "unknown" : DriverVersion(driver)) << "\n";
+    std::cout << PlatformText(device, cudnn, driver) << "\n";
     for (const Kernel& kernel : kernels) {
       std::cout << "  " << (kernel.name.empty() ? "" : kernel.name + ": ")
                 << Describe(kernel.problem) << "\n    " << Count(kernel.rows, "measurement")
                 << " of " << Count(kernel.engines.size(), "engine") << " at "
                 << Count(kernel.micro_batches.size(), "micro-batch") << " up to "
-                << *kernel.micro_batches.rbegin() << "\n";
+                << *kernel.micro_batches.rbegin() << ", " << kernel.verified << " verified"
+                << "\n    fastest at " << kernel.fastest.micro_batch << ": "
+                << kernel.fastest.engine << ", " << Milliseconds(kernel.fastest.time_ms) << ", "
+                << FormatByteSize(kernel.fastest.workspace_bytes) << " workspace\n";
     }
   }
   std::cout << Count(rows.size(), "measurement") << "\n";
 }
 
+// Without a name, those of all devices.
+void KeepDevice(const std::string& device, Rows& rows) {
+  std::erase_if(rows, [&](const db::StoredMeasurement& row) {
+    return !device.empty() && row.platform.device != device;
+  });
+}
+
 int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
   db::SqliteStore store(paths);
-  const Result<Rows> rows = store.List();
+  Result<Rows> rows = store.List();
+  if (rows.ok()) KeepDevice(options.device, *rows);
   if (!rows.ok()) return Fail(*options.show, rows.message());
   if (!options.json) {
     PrintText(*rows);
@@ -149,8 +190,9 @@ int Import(const CacheOptions& options, const std::vector<std::string>& paths) {
 
 int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
   db::SqliteStore store(paths);
-  const Result<Rows> rows = store.List();
+  Result<Rows> rows = store.List();
   if (!rows.ok()) return Fail(*options.export_, rows.message());
+  KeepDevice(options.device, *rows);
   std::ofstream file(options.file, std::ios::binary);
   file << db::WriteMeasurementsCsv(*rows) << std::flush;
   if (!file) {
@@ -161,9 +203,81 @@ int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
   return 0;
 }
 
+int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
+  // All are read before the first is merged: a mistyped name changes nothing.
+  std::vector<Rows> sources;
+  for (const std::string& path : options.sources) {
+    Result<Rows> rows = db::ReadStore(path);
+    if (!rows.ok()) return Fail(*options.merge, rows.message());
+    KeepDevice(options.device, *rows);
+    sources.push_back(std::move(*rows));
+  }
+  db::SqliteStore store(paths);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const Result<size_t> added = store.Add(sources[i]);
+    if (!added.ok()) return Fail(*options.merge, added.message());
+    std::cout << options.sources[i] << ": " << Count(*added, "new measurement") << ", "
+              << sources[i].size() - *added << " known before\n";
+  }
+  return 0;
+}
+
+int Verify(const CacheOptions& options, const std::vector<std::string>& paths) {
+  constexpr size_t kShownFaults = 20;
+  size_t unsound = 0;
+  for (const std::string& path : paths) {
+    const Result<db::StoreContents> contents = db::Inspect(path);
+    const std::vector<std::string> unreadable = {contents.message()};
+    const std::vector<std::string>& faults = contents.ok() ? contents->faults : unreadable;
+    std::cout << path << ": " << (faults.empty() ? "sound" : "NOT sound") << "\n";
+    for (size_t i = 0; i < std::min(faults.size(), kShownFaults); ++i) {
+      std::cout << "  " << faults[i] << "\n";
+    }
+    if (faults.size() > kShownFaults) {
+      std::cout << "  and " << Count(faults.size() - kShownFaults, "more fault") << "\n";
+    }
+    unsound += faults.empty() ? 0 : 1;
+    if (!contents.ok() || (contents->version == 0 && !faults.empty())) continue;
+    std::cout << "  schema " << contents->version << ", " << Count(contents->kernels, "kernel")
+              << ", " << Count(contents->rows, "measurement") << ": " << contents->imported
+              << " imported, " << contents->verified << " verified by runs, "
+              << contents->incomplete_sizes << " micro-batches lack engines\n";
+    for (const auto& [platform, rows] : contents->platforms) {
+      std::cout << "  "
+                << PlatformText(platform.first, platform.second.first, platform.second.second)
+                << ": " << Count(rows, "measurement") << "\n";
+    }
+  }
+  if (unsound == 0) return 0;
+  return Fail(*options.verify,
+              Count(unsound, "store") + " of " + std::to_string(paths.size()) + " not sound");
+}
+
+int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
+  std::error_code ignored;
+  const uintmax_t before = std::filesystem::file_size(paths.front(), ignored);
+  const Result<db::Pruned> pruned =
+      db::SqliteStore({paths.front()}).Prune(options.device, options.dry_run);
+  if (!pruned.ok()) return Fail(*options.prune, pruned.message());
+  size_t rows = 0;
+  for (const auto& [platform, count] : pruned->platforms) {
+    rows += count;
+    std::cout << "  " << PlatformText(platform.device, platform.cudnn, platform.driver) << ": "
+              << Count(count, "measurement") << "\n";
+  }
+  std::cout << Count(rows, "measurement") << " and " << Count(pruned->kernels, "kernel")
+            << " without any " << (options.dry_run ? "to remove" : "removed");
+  if (!options.dry_run) {
+    std::cout << "; " << paths.front() << ": " << FormatByteSize(before) << " before, "
+              << FormatByteSize(std::filesystem::file_size(paths.front(), ignored)) << " now";
+  }
+  std::cout << "\n";
+  return 0;
+}
+
 int RunCache(const CLI::App& app, const CacheOptions& options) {
   if (app.get_subcommands().empty()) {
-    return Refuse(app, "what with it? One of show, import and export; see --help");
+    return Refuse(app, "what with it? One of " + Subcommands(app) + "; see --help");
   }
   const CLI::App& chosen = *app.get_subcommands().front();
   if (Status status = options.variables.Check(); !status.ok()) {
@@ -173,11 +287,14 @@ int RunCache(const CLI::App& app, const CacheOptions& options) {
   const std::vector<std::string>& paths = ProcessOptions().databases;
   if (paths.empty()) return Refuse(chosen, "there is no store; name one with --db PATH");
   if (&chosen == options.import) return Import(options, paths);
+  if (&chosen == options.merge) return Merge(options, paths);
   for (const std::string& path : paths) {
     if (!std::filesystem::exists(path)) {
       return Refuse(chosen, "'" + path + "': there is no such store (yet)");
     }
   }
+  if (&chosen == options.verify) return Verify(options, paths);
+  if (&chosen == options.prune) return Prune(options, paths);
   return &chosen == options.show ? Show(options, paths) : Export(options, paths);
 }
 
@@ -185,35 +302,49 @@ int RunCache(const CLI::App& app, const CacheOptions& options) {
 
 Command AddCache(CLI::App& ucudnn) {
   auto options = std::make_shared<CacheOptions>();
-  CLI::App* app = AddSubcommand(ucudnn, "cache", "cache show|import|export [OPTIONS]",
-                                "look into measurement stores, import and export their rows");
-  options->show =
-      AddSubcommand(*app, "show", "cache show [--db PATH] [--json]", "print what the stores hold");
+  CLI::App* app =
+      AddSubcommand(ucudnn, "cache", "cache show|import|export|merge|verify|prune [OPTIONS]",
+                    "look into measurement stores, move their rows, check and prune them");
+  const auto device = [&](CLI::App* child, const std::string& help) {
+    child->add_option("--device", options->device, help)->type_name("NAME");
+  };
+  options->show = AddSubcommand(*app, "show", "cache show [--device NAME] [--db PATH] [--json]",
+                                "print what the stores hold");
   options->show->add_flag("--json", options->json, "every row, as JSON");
+  device(options->show, "rows of this device alone");
   options->import =
       AddSubcommand(*app, "import", "cache import FILE.csv [--device NAME] [--db PATH]",
                     "add the rows of a CSV file to the first store");
   options->import->add_option("FILE.csv", options->file, "measurements")->required()->type_name("");
-  options->import
-      ->add_option("--device", options->device,
-                   "device of rows that name none, as the driver calls it")
-      ->type_name("NAME");
-  options->export_ = AddSubcommand(*app, "export", "cache export FILE.csv [--db PATH]",
-                                   "write all rows of the stores to a CSV file");
+  device(options->import, "device of rows that name none, as the driver calls it");
+  options->export_ =
+      AddSubcommand(*app, "export", "cache export FILE.csv [--device NAME] [--db PATH]",
+                    "write all rows of the stores to a CSV file");
   options->export_->add_option("FILE.csv", options->file, "the file to write")
       ->required()
       ->type_name("");
-  std::vector<Command> later;
-  for (const char* name : {"merge", "verify", "prune"}) later.push_back(AddNotBuilt(*app, name));
-  for (CLI::App* child : {options->show, options->import, options->export_}) {
+  device(options->export_, "rows of this device alone");
+  options->merge = AddSubcommand(
+      *app, "merge", "cache merge STORE... [--device NAME] [--db PATH]",
+      "add the rows of other stores to the first store; where both have one, its own stays");
+  options->merge->add_option("STORE", options->sources, "store files; they are only read")
+      ->required()
+      ->type_name("");
+  device(options->merge, "rows of this device alone");
+  options->verify =
+      AddSubcommand(*app, "verify", "cache verify [--db PATH]",
+                    "read every page and row of the stores; exit code 1 when one is not sound");
+  options->prune = AddSubcommand(
+      *app, "prune", "cache prune [--device NAME] [--dry-run] [--db PATH]",
+      "keep, of every device, the rows of its newest cuDNN and driver in the first store; rows of "
+      "unknown versions stay");
+  device(options->prune, "prune this device's rows alone");
+  options->prune->add_flag("--dry-run", options->dry_run, "tell what would go, and change nothing");
+  for (CLI::App* child : {options->show, options->import, options->export_, options->merge,
+                          options->verify, options->prune}) {
     options->variables.AddOnly(*child, "UCUDNN_DATABASE");
   }
-  return {app, [app, options, later](const ProgramWords& program) {
-            for (const Command& command : later) {
-              if (command.app->parsed()) return command.run(program);
-            }
-            return RunCache(*app, *options);
-          }};
+  return {app, [app, options](const ProgramWords&) { return RunCache(*app, *options); }};
 }
 
 }  // namespace ucudnn::command

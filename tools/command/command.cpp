@@ -43,6 +43,18 @@ Command AddNotBuilt(CLI::App& parent, const std::string& name) {
           }};
 }
 
+std::string Subcommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* child : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!child->get_group().empty()) names.push_back(child->get_name());
+  }
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  }
+  return text;
+}
+
 int Refuse(const CLI::App& app, const std::string& message) {
   std::string line = FullName(app) + ": " + message;
   // One line, whatever a file name or a library's message contains.
@@ -52,7 +64,7 @@ int Refuse(const CLI::App& app, const std::string& message) {
 }
 
 void VariableOptions::Add(CLI::App& app, const Variable& variable) {
-  Given& given = given_.emplace_back();
+  Entry& given = given_.emplace_back();
   given.variable = &variable;
   const std::string flag = std::string("--") + variable.flag;
   if (variable.is_switch) {
@@ -79,9 +91,15 @@ void VariableOptions::AddOnly(CLI::App& app, const std::string& variable) {
   }
 }
 
+bool VariableOptions::Given(const std::string& variable) const {
+  return std::any_of(given_.begin(), given_.end(), [&](const Entry& given) {
+    return given.variable->name == variable && given.option->count() > 0;
+  });
+}
+
 Status VariableOptions::Check() const {
   Options options;
-  for (const Given& given : given_) {
+  for (const Entry& given : given_) {
     if (given.option->count() == 0) continue;
     // An empty variable counts as unset, so an empty option would be ignored.
     const Status status =
@@ -98,7 +116,7 @@ Status VariableOptions::Check() const {
 }
 
 void VariableOptions::Export() const {
-  for (const Given& given : given_) {
+  for (const Entry& given : given_) {
     if (given.option->count() > 0) setenv(given.variable->name, given.text.c_str(), 1);
   }
 }

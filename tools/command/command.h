@@ -37,6 +37,9 @@ Command AddNotBuilt(CLI::App& parent, const std::string& name);
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
                         const std::string& help);
 
+// The names of the subcommands of `app` that help shows: "a, b and c".
+std::string Subcommands(const CLI::App& app);
+
 // Prints "ucudnn NAME: message" as one line on stderr and returns kBadUsage.
 int Refuse(const CLI::App& app, const std::string& message);
 
@@ -48,6 +51,9 @@ class VariableOptions {
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
 
+  // Whether the option of this variable was on the command line.
+  bool Given(const std::string& variable) const;
+
   // Refuses the first value that is not accepted; the error names option, value and what is
   // accepted.
   Status Check() const;
@@ -55,14 +61,14 @@ class VariableOptions {
   void Export() const;
 
  private:
-  struct Given {
+  struct Entry {
     const Variable* variable;
     CLI::Option* option = nullptr;
     std::string text;
   };
   void Add(CLI::App& app, const Variable& variable);
 
-  std::deque<Given> given_;  // CLI11 keeps pointers to the elements
+  std::deque<Entry> given_;  // CLI11 keeps pointers to the elements
 };
 
 }  // namespace ucudnn::command

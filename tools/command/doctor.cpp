@@ -1,197 +1,263 @@
-// `ucudnn doctor`: what was found on this machine, what works, what does not and why.
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <iomanip>
-#include <iostream>
+// `ucudnn doctor`: what was found on this machine, how a program uses cuDNN, what works, what does
+// not and why.
+#include <charconv>
+#include <memory>
+#include <optional>
 #include <string>
-#include <system_error>
-#include <vector>
 
-#include "base/options.h"
-#include "base/shared_library.h"
 #include "base/version.h"
 #include "command/command.h"
+#include "command/diagnosis.h"
+#include "command/elf.h"
 #include "command/installation.h"
+#include "command/launch.h"
+#include "command/machine_check.h"
+#include "command/observe.h"
+#include "command/process_check.h"
 #include "command/program.h"
-#include "command/versions.h"
-#include "cudnn/genuine_path.h"
+#include "command/report_check.h"
 
 namespace ucudnn::command {
 namespace {
 
-constexpr int kNameColumn = 16;
+struct DoctorOptions {
+  std::string pid;
+  bool json = false;
+  Launch launch;
+  VariableOptions variables;
+};
 
-void Print(const std::string& name, const std::string& text) {
-  std::cout << std::left << std::setw(kNameColumn) << name << text << "\n";
+std::string Plural(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-void Print(const std::string& name, const Status& status, const std::string& text) {
-  Print(name, status.ok() ? text : "no: " + status.message());
-}
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-// Where a program without a run path of its own finds the genuine cuDNN, with its version.
-Result<std::string> FindGenuineCudnn(const Options& options) {
-  const cudnn::GenuineSearch search = cudnn::FindGenuine(options.real_cudnn.c_str(), nullptr);
-  std::string ignored;
-  for (const std::string& why : search.ignored) {
-    ignored += "\n  UCUDNN_REAL_CUDNN is ignored: " + why;
+// Why the drop-in cannot be put into `program`, or what it names cannot be served; known before it
+// runs. True: it may run.
+bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
+  if (Status preload = CheckPreload(program); !preload.ok()) {
+    const Result<ElfFile> elf = ReadElf(program);
+    const bool is_static = elf.ok() && elf->is_elf && elf->is_x86_64 && !elf->has_interpreter;
+    diagnosis.Add(Severity::kFault, preload.message(),
+                  is_static && elf->defines_cudnn
+                      ? "cuDNN is linked in statically: such calls cannot be intercepted"
+                      : "the drop-in cannot be put in front of cuDNN",
+                  is_static ? "link it dynamically, with libcudnn.so.9"
+                            : "start a copy of it that has no such rights and is a program");
+    return false;
   }
-  if (search.path.empty()) {
-    std::string message =
-        "no libcudnn.so.9 where the loader searches; UCUDNN_REAL_CUDNN can name it";
-    for (const std::string& tried : search.tried) message += "\n  tried " + tried;
-    return Status::Error(message + ignored);
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open(search.path));
-  using GetVersion = size_t (*)();
-  const auto get_version = reinterpret_cast<GetVersion>(library.Symbol("cudnnGetVersion"));
-  if (get_version == nullptr) return Status::Error(search.path + " has no cudnnGetVersion");
-  return CudnnVersion(get_version()) + ", " + search.path + ignored;
-}
-
-Result<std::string> FindDriver() {
-  UCUDNN_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open("libcuda.so.1"));
-  const auto init = reinterpret_cast<int (*)(unsigned)>(library.Symbol("cuInit"));
-  const auto version = reinterpret_cast<int (*)(int*)>(library.Symbol("cuDriverGetVersion"));
-  const auto count = reinterpret_cast<int (*)(int*)>(library.Symbol("cuDeviceGetCount"));
-  const auto name = reinterpret_cast<int (*)(char*, int, int)>(library.Symbol("cuDeviceGetName"));
-  if (init == nullptr || version == nullptr || count == nullptr || name == nullptr) {
-    return Status::Error("libcuda.so.1 lacks functions every driver has");
-  }
-  int cuda = 0;
-  int devices = 0;
-  char device[256] = "";
-  if (const int error = init(0); error != 0) {
-    return Status::Error("cuInit fails with error " + std::to_string(error));
-  }
-  if (version(&cuda) != 0 || count(&devices) != 0 || devices == 0 ||
-      name(device, sizeof device, 0) != 0) {
-    return Status::Error("the driver has no device");
-  }
-  return "CUDA " + DriverVersion(cuda) + ", " + std::to_string(devices) +
-         (devices == 1 ? " device, " : " devices, the first ") + device;
-}
-
-Status CheckStandIns(const Installation& installation) {
-  for (const std::string& path :
-       {installation.host_cuda, installation.host_cudart, installation.host_cudnn}) {
-    if (!FileExists(path)) return Status::Error(path + " is missing");
-  }
-  return Status::Ok();
-}
-
-std::string StoreState(const std::string& path, bool first) {
-  if (!first) return FileExists(path) ? "read only" : "no: cannot be read";
-  if (access(path.c_str(), F_OK) == 0) {
-    if (access(path.c_str(), R_OK) != 0) return "no: cannot be read";
-    return access(path.c_str(), W_OK) == 0 ? "read and written" : "read only: no right to write";
-  }
-  std::error_code error;
-  std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
-  while (!folder.empty() && !std::filesystem::exists(folder, error)) {
-    if (folder == folder.parent_path()) break;
-    folder = folder.parent_path();
-  }
-  if (!std::filesystem::is_directory(folder, error)) {
-    return "no: " + folder.string() + " is not a folder";
-  }
-  return access(folder.c_str(), W_OK) == 0 ? "made when first used"
-                                           : "no: " + folder.string() + " cannot be written";
-}
-
-void PrintStores(const Options& options) {
-  if (options.databases.empty()) Print("store", "none: every process measures anew");
-  for (size_t i = 0; i < options.databases.size(); ++i) {
-    Print(i == 0 ? "store" : "",
-          options.databases[i] + " (" + StoreState(options.databases[i], i == 0) + ")");
-  }
-}
-
-void PrintVariables(const std::vector<std::string>& warnings) {
-  bool any = false;
-  for (const Variable& variable : Variables()) {
-    for (const char* name : {variable.name, variable.old_name}) {
-      if (name == nullptr || Environment(name).empty()) continue;
-      Print(any ? "" : "environment", name + ("=" + Environment(name)));
-      any = true;
-    }
-  }
-  if (!any) Print("environment", "no UCUDNN_ variable is set: the defaults hold");
-  for (const std::string& warning : warnings) Print("", warning);
-}
-
-// Whether the drop-in reaches cuDNN in `program`, and where it would take the genuine one from.
-Status CheckProgram(const std::string& program) {
-  UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
   for (const NeededLibrary& library :
        NeededLibraries(program, "", Environment("LD_LIBRARY_PATH"))) {
-    if (library.name.starts_with("libcudnn.so.") && library.name != "libcudnn.so.9") {
-      return Status::Error("it needs " + library.name + ", and ucudnn is for libcudnn.so.9");
-    }
-    if (library.name != "libcudnn.so.9") continue;
-    if (library.path.empty()) {
-      Print("program", program + " needs a libcudnn.so.9 that the loader will not find");
-    } else {
-      Print("program", program + " needs " + library.path);
-    }
-    return Status::Ok();
+    if (!library.name.starts_with("libcudnn.so.") || library.name == "libcudnn.so.9") continue;
+    diagnosis.Add(Severity::kFault, library.needed_by + " needs " + library.name,
+                  "ucudnn is for cuDNN 9", "use a build of the program for cuDNN 9");
+    return false;
   }
-  Print("program", program + " does not name libcudnn.so.9; it may still load it while running");
-  return Status::Ok();
+  return true;
 }
 
-int Diagnose(const ProgramWords& words) {
-  std::vector<std::string> warnings;
-  const Options options =
-      ParseOptions([](const char* name) { return std::getenv(name); }, warnings);
-  const Installation installation = FindInstallation();
-  const Result<std::string> genuine = FindGenuineCudnn(options);
-  const Result<std::string> driver = FindDriver();
-  const Status drop_in = FileExists(installation.drop_in)
-                             ? Status::Ok()
-                             : Status::Error(installation.drop_in + " is missing");
-  const Status stand_ins = CheckStandIns(installation);
+// The verdict where all that was found is in `diagnosis`.
+void Judge(const std::string& success, Diagnosis& diagnosis) {
+  const Finding* const fault = diagnosis.FirstFault();
+  diagnosis.works = fault == nullptr;
+  diagnosis.verdict = fault == nullptr ? success : "does not work: " + fault->what;
+}
 
-  Print("ucudnn", kVersion);
-  Print("drop-in", drop_in, installation.drop_in);
-  Print("genuine cuDNN", genuine.status(), genuine.ok() ? *genuine : "");
-  Print("driver", driver.status(), driver.ok() ? *driver : "");
-  Print("stand-ins", stand_ins, installation.host_folder);
-  PrintStores(options);
-  PrintVariables(warnings);
+std::string SummaryText(const ReportSummary& summary) {
+  return "works: " + Plural(summary.kernels, "kernel") + ", " + std::to_string(summary.divided) +
+         " divided";
+}
 
-  Status run = drop_in;
-  if (run.ok() && !driver.ok()) run = Status::Error("there is no driver");
-  Status host = stand_ins.ok() ? drop_in : stand_ins;
-  if (!words.empty()) {
-    const Result<std::string> program = FindProgram(words[0], Environment("PATH"));
-    const Status usable = program.ok() ? CheckProgram(*program) : program.status();
-    if (!usable.ok()) run = host = usable;
-    if (host.ok()) {
-      host = CheckHost(*program, installation.host_folder, Environment("LD_LIBRARY_PATH"));
+// What a process that is seen does with cuDNN; the driver's version is none where its absence was
+// told already. The verdict of success.
+std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
+                             const std::string& report, const Installation& installation,
+                             const Options& options, std::optional<int> cuda_driver,
+                             Diagnosis& diagnosis) {
+  AddUse(view, use, diagnosis);
+  if (cuda_driver) CheckCuda(view, use, *cuda_driver, diagnosis);
+  if (!CheckInterception(view, use, installation, diagnosis)) return {};
+  if (!report.empty()) {
+    const Result<ReportSummary> summary = CheckReport(report, options, diagnosis);
+    if (!summary.ok()) {
+      diagnosis.Add(Severity::kWarning, summary.message(), "what it decides is not known");
+      return "the drop-in is in place";
     }
-  } else if (run.ok() && !genuine.ok()) {
-    // With a program, its own run path may still lead to one.
-    run = Status::Error("there is no genuine cuDNN");
+    if (summary->kernels > 0) return SummaryText(*summary);
+  } else if (!view.has_log) {
+    if (options.report.empty()) {
+      diagnosis.Add(Severity::kNote, "what it decides is not known: it writes no report", "",
+                    "start it with `ucudnn run --report FILE.json --`");
+    }
+    return "the drop-in is in place";
   }
-  Print("run", run, "works");
-  Print("run --host", host, "works");
-  return run.ok() || host.ok() ? 0 : 1;
+  // What was found before may well be why.
+  const Severity severity = diagnosis.FirstFault() != nullptr ? Severity::kNote : Severity::kFault;
+  if (view.has_log && !use.called) {
+    diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",
+                  "it may have ended before, or run on the CPU");
+  } else {
+    diagnosis.Add(
+        severity, "the program called cuDNN, but no convolution of its legacy API",
+        "convolutions of the graph API (cudnnBackend*; current PyTorch, JAX and ONNX Runtime "
+        "call it) are left alone by this version",
+        "PyTorch uses the legacy API with TORCH_CUDNN_V8_API_DISABLED=1");
+  }
+  return {};
+}
+
+void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagnosis& diagnosis) {
+  const Installation installation = FindInstallation();
+  const Options parsed = CheckVariables(OwnVariables(), diagnosis);
+  const Machine machine = CheckMachine(installation, parsed, options.launch.host, diagnosis);
+  CheckStores(parsed, diagnosis);
+  if (!machine.driver.ok()) {
+    diagnosis.Add(Severity::kFault, "there is no CUDA driver that works", machine.driver.message(),
+                  DriverAdvice());
+  }
+  const Result<std::string> program = FindProgram(words[0], Environment("PATH"));
+  if (!program.ok()) {
+    diagnosis.Add(Severity::kFault, program.message());
+    return Judge({}, diagnosis);
+  }
+  if (!CheckProgramFile(*program, diagnosis) || !machine.drop_in.ok()) return Judge({}, diagnosis);
+  if (options.launch.host) {
+    Status host = machine.stand_ins.ok() ? CheckHost(*program, installation.host_folder,
+                                                     Environment("LD_LIBRARY_PATH"))
+                                         : machine.stand_ins;
+    if (!host.ok()) {
+      diagnosis.Add(Severity::kFault, host.message());
+      return Judge({}, diagnosis);
+    }
+  }
+  ObservationFolder folder;
+  Status ready = folder.Create();
+  if (ready.ok()) ready = SetLaunchEnvironment(options.launch, options.variables);
+  Result<Observation> seen =
+      ready.ok() ? Observe(*program, words, options.json, folder) : Result<Observation>(ready);
+  if (!seen.ok()) {
+    diagnosis.Add(Severity::kFault, seen.message());
+    return Judge({}, diagnosis);
+  }
+  if (!seen->logged) {
+    diagnosis.Add(Severity::kNote, "the program's loader said nothing of what it loaded",
+                  "it is not glibc's: how the program came by cuDNN is a guess");
+  }
+  const auto cuda_driver = machine.driver.ok() ? std::optional(machine.cuda_driver) : std::nullopt;
+  // Those that use cuDNN; where none does, the program itself.
+  std::string success;
+  bool any = false;
+  const auto check = [&](const ObservedProcess& process, const CudnnUse& use) {
+    const std::string one = CheckSeenProcess(process.view, use, process.report, installation,
+                                             parsed, cuda_driver, diagnosis);
+    if (success.empty()) success = one;
+  };
+  for (const ObservedProcess& process : seen->processes) {
+    const CudnnUse use = FindCudnnUse(process.view);
+    if (process.report.empty() && !use.Any()) continue;
+    any = true;
+    check(process, use);
+  }
+  if (!any) check(seen->processes[0], FindCudnnUse(seen->processes[0].view));
+  if (!seen->ending.empty()) {
+    diagnosis.Add(Severity::kWarning, "the program " + seen->ending, "",
+                  "compare with `ucudnn run --off --`, which leaves its cuDNN as it is");
+  }
+  Judge(success, diagnosis);
+}
+
+void DiagnoseProcess(pid_t pid, Diagnosis& diagnosis) {
+  const Result<ProcessView> view = ViewRunningProcess(pid);
+  if (!view.ok()) {
+    diagnosis.Add(Severity::kFault, view.message(), "", "run the doctor as its user, or as root");
+    return Judge({}, diagnosis);
+  }
+  const Installation installation = FindInstallation();
+  const Options options = CheckVariables(view->variables, diagnosis);
+  if (view->root.empty()) CheckStores(options, diagnosis);
+  std::string report = options.report.empty() ? "" : ReportPath(options.report, pid);
+  if (!report.empty() && report[0] != '/') report = view->folder + "/" + report;
+  if (!report.empty()) report = view->root + report;
+  if (!report.empty() && !FileExists(report)) {
+    diagnosis.Add(Severity::kNote, "it has not written its report yet: " + report,
+                  "a report is written when the first convolution is planned");
+    report.clear();
+  }
+  int cuda_driver = 0;
+  if (!FindDriver(cuda_driver).ok()) cuda_driver = 0;
+  Judge(CheckSeenProcess(*view, FindCudnnUse(*view), report, installation, options, cuda_driver,
+                         diagnosis),
+        diagnosis);
+}
+
+void DiagnoseMachine(Diagnosis& diagnosis) {
+  const Installation installation = FindInstallation();
+  const Options options = CheckVariables(OwnVariables(), diagnosis);
+  const Machine machine = CheckMachine(installation, options, false, diagnosis);
+  CheckStores(options, diagnosis);
+  Status run = machine.drop_in;
+  if (run.ok() && !machine.driver.ok()) run = Status::Error("there is no driver");
+  if (run.ok() && !machine.genuine.ok()) run = Status::Error("there is no genuine cuDNN");
+  const Status host = machine.stand_ins.ok() ? machine.drop_in : machine.stand_ins;
+  diagnosis.AddFact("run", run.ok() ? "works" : "no: " + run.message());
+  diagnosis.AddFact("run --host", host.ok() ? "works" : "no: " + host.message());
+  if (!machine.driver.ok()) {
+    diagnosis.Add(Severity::kWarning, "there is no CUDA driver that works",
+                  machine.driver.message(), DriverAdvice());
+  }
+  if (!machine.genuine.ok()) {
+    diagnosis.Add(Severity::kWarning, "no genuine cuDNN was found",
+                  "a program with a run path of its own may still find one",
+                  "UCUDNN_REAL_CUDNN can name it");
+  }
+  if (!run.ok() && !host.ok()) {
+    diagnosis.Add(Severity::kFault, "neither `ucudnn run` nor `ucudnn run --host` can work here",
+                  run.message() + "; " + host.message());
+  }
+  Judge(run.ok() ? "works" : "works on the CPU stand-in (--host) only", diagnosis);
+}
+
+int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords& words) {
+  if (Status status = options.variables.Check(); !status.ok()) return Refuse(app, status.message());
+  pid_t pid = 0;
+  if (!options.pid.empty()) {
+    const char* const end = options.pid.data() + options.pid.size();
+    const auto [stop, error] = std::from_chars(options.pid.data(), end, pid);
+    if (error != std::errc() || stop != end || pid < 1) {
+      return Refuse(app, "--pid '" + options.pid + "': not a process id");
+    }
+    if (!words.empty()) return Refuse(app, "--pid and a program: one of them");
+  }
+  if (options.launch.host && words.empty()) {
+    return Refuse(app, "--host is for a program; it is written behind --");
+  }
+  options.variables.Export();
+  Diagnosis diagnosis;
+  diagnosis.AddFact("ucudnn", kVersion);
+  if (pid != 0) {
+    DiagnoseProcess(pid, diagnosis);
+  } else if (!words.empty()) {
+    DiagnoseRun(options, words, diagnosis);
+  } else {
+    DiagnoseMachine(diagnosis);
+  }
+  (options.json ? PrintJson : PrintText)(diagnosis);
+  return diagnosis.works ? 0 : 1;
 }
 
 }  // namespace
 
 Command AddDoctor(CLI::App& ucudnn) {
-  CLI::App* app = AddSubcommand(ucudnn, "doctor", "doctor [-- PROGRAM]",
-                                "say what was found, what works, what does not and why");
-  return {app, [](const ProgramWords& program) { return Diagnose(program); }, true};
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App* app = AddSubcommand(
+      ucudnn, "doctor", "doctor [--json] [--pid PID | [--host] [OPTIONS] -- PROGRAM [ARG...]]",
+      "say what was found, what works, what does not and why");
+  app->add_option("--pid", options->pid, "look at a running process")->type_name("PID");
+  app->add_flag("--json", options->json, "print JSON; the program's own output goes to stderr");
+  app->add_flag("--host", options->launch.host, "run the program on the CPU stand-in");
+  options->variables.AddTo(*app);
+  return {app,
+          [app, options](const ProgramWords& program) { return Doctor(*app, *options, program); },
+          true};
 }
 
 }  // namespace ucudnn::command

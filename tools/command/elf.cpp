@@ -21,6 +21,8 @@ constexpr uint64_t kChunkBytes = 1u << 20;
 // In the read-only data of every CUDA runtime since 5.0: names its shared memory. It survives
 // strip.
 constexpr std::string_view kCudartMark = "/cudart.shm.%";
+constexpr std::string_view kCudnnMark = "libcudnn.so";
+constexpr std::string_view kCudnnFunction = "cudnnCreate";
 
 class File {
  public:
@@ -102,19 +104,36 @@ bool ReadSegments(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
   return true;
 }
 
-bool Contains(const File& file, const Elf64_Shdr& section, std::string_view text) {
+// Looks for the marks in read-only data.
+void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
+  constexpr uint64_t kOverlap = std::max(kCudartMark.size(), kCudnnMark.size()) - 1;
   std::vector<char> chunk;
-  const uint64_t overlap = text.size() - 1;
   for (uint64_t at = 0; at < section.sh_size;) {
     const uint64_t bytes = std::min(kChunkBytes, section.sh_size - at);
-    if (!file.Read(section.sh_offset + at, bytes, chunk)) return false;
-    if (std::string_view(chunk.data(), chunk.size()).find(text) != std::string_view::npos) {
-      return true;
-    }
+    if (!file.Read(section.sh_offset + at, bytes, chunk)) return;
+    const std::string_view text(chunk.data(), chunk.size());
+    out.has_static_cudart |= text.find(kCudartMark) != std::string_view::npos;
+    out.names_cudnn |= text.find(kCudnnMark) != std::string_view::npos;
     if (bytes < kChunkBytes) break;
-    at += bytes - overlap;
+    at += bytes - kOverlap;
   }
-  return false;
+}
+
+// Looks for cuDNN's functions among the symbols a table defines; `names` is its string table.
+void ReadSymbols(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& names, ElfFile& out) {
+  std::vector<Elf64_Sym> symbols;
+  std::vector<char> texts;
+  if (table.sh_entsize != sizeof(Elf64_Sym) ||
+      !file.Read(table.sh_offset, table.sh_size / sizeof(Elf64_Sym), symbols) ||
+      !file.Read(names.sh_offset, names.sh_size, texts)) {
+    return;
+  }
+  const std::string_view all(texts.data(), texts.size());
+  for (const Elf64_Sym& symbol : symbols) {
+    if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= all.size()) continue;
+    const std::string_view rest = all.substr(symbol.st_name);
+    if (rest.substr(0, rest.find('\0')) == kCudnnFunction) out.defines_cudnn = true;
+  }
 }
 
 // Section headers are not needed to run: a file without any is fine, and then says nothing here.
@@ -136,9 +155,12 @@ void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
         name == "__nv_relfatbin") {
       out.has_kernels = true;
     }
-    if (name == ".rodata" && section.sh_type == SHT_PROGBITS && section.sh_offset <= file.size() &&
-        Contains(file, section, kCudartMark)) {
-      out.has_static_cudart = true;
+    if (name == ".rodata" && section.sh_type == SHT_PROGBITS && section.sh_offset <= file.size()) {
+      ReadTexts(file, section, out);
+    }
+    const bool is_table = section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM;
+    if (is_table && section.sh_link < sections.size()) {
+      ReadSymbols(file, section, sections[section.sh_link], out);
     }
   }
 }

@@ -16,6 +16,8 @@ struct ElfFile {
   bool has_interpreter = false;    // the loader starts it; a program without is static
   bool has_kernels = false;        // code for the GPU, as nvcc embeds it
   bool has_static_cudart = false;  // the CUDA runtime is linked in
+  bool defines_cudnn = false;      // cuDNN is linked in: its functions are this file's own
+  bool names_cudnn = false;        // "libcudnn.so" is among its texts, as whoever opens it has it
   cudnn::DynamicSection dynamic;
 };
 

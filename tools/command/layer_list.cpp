@@ -71,9 +71,10 @@ void LayerSource::AddTo(CLI::App& app) {
   app.add_option("--net", net, "layers of a built-in network (" + Networks() + ")")
       ->type_name("NAME");
   app.add_option("--trace", trace)->group("");
-  app.add_option("--batch", batch, "mini-batch: the network's, or in place of the file's")
+  app.add_option("--batch", batch,
+                 "images in a mini-batch: needed with --net, in place of the file's with --layers")
       ->type_name("N");
-  app.add_option("--ops", ops, "operations (" + ops + ")")->type_name("LIST");
+  app.add_option("--ops", ops, "operations, separated by commas (" + ops + ")")->type_name("LIST");
 }
 
 Result<std::vector<Layer>> ListLayers(const LayerSource& source) {

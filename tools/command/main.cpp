@@ -27,6 +27,9 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
     const std::vector<std::string> extra = app.remaining(true);
     const std::string word = extra.empty() ? "" : extra.front();
     if (word.starts_with("-")) return word + " is not an option; see --help";
+    if (const std::string names = Subcommands(app); !names.empty()) {
+      return "'" + word + "' is none of its commands: " + names;
+    }
     if (app.get_name() == "run" || app.get_name() == "doctor") {
       return "'" + word + "' is not expected; the program is written behind --, as in `ucudnn " +
              app.get_name() + " -- " + word + "`";

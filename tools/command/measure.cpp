@@ -4,56 +4,15 @@
 #include <span>
 #include <utility>
 
-#include "cuda/driver.h"
+#include "command/bench_device.h"
+#include "command/plan_output.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/functions.h"
-#include "cudnn/genuine_library.h"
 #include "cudnn/legacy_engines.h"
 #include "planning/workspace_reuse.h"
 #include "tuning/measured_kernels.h"
 
 namespace ucudnn::command {
 namespace {
-
-// The device and libraries to measure with. The handle keeps the context alive.
-class Bench {
- public:
-  Bench() = default;
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    if (handle_ != nullptr) functions_.cudnnDestroy(handle_);
-  }
-
-  Status Open(const Options& options) {
-    device_.driver = cuda::GetDriver();
-    if (device_.driver == nullptr) {
-      return Status::Error(
-          "there is no CUDA driver (libcuda.so.1); --host measures on the CPU stand-in");
-    }
-    const cudnn::GenuineLibrary& genuine = cudnn::OpenGenuine(options.real_cudnn.c_str(), nullptr);
-    if (!genuine.library) return Status::Error("there is no genuine cuDNN; see `ucudnn doctor`");
-    UCUDNN_RETURN_IF_ERROR(cudnn::LoadFunctions(
-        [&](const char* name) { return genuine.library->Symbol(name); }, functions_));
-    UCUDNN_RETURN_IF_ERROR(
-        cudnn::CudnnStatus(functions_, functions_.cudnnCreate(&handle_), "creating a handle"));
-    if (device_.driver->cuCtxGetCurrent(&device_.context) != CUDA_SUCCESS ||
-        device_.context == nullptr) {
-      return Status::Error("cuDNN made no context current");
-    }
-    device_.functions = &functions_;
-    UCUDNN_ASSIGN_OR_RETURN(device_.platform,
-                            tuning::DescribePlatform(*device_.driver, functions_));
-    return Status::Ok();
-  }
-
-  const tuning::Device& device() const { return device_; }
-
- private:
-  cudnn::Functions functions_;
-  cudnnHandle_t handle_ = nullptr;
-  tuning::Device device_;
-};
 
 // The measurements a run with these options would choose from.
 std::vector<MicroConfiguration> Usable(const ConvolutionProblem& problem, const Options& options,
@@ -80,14 +39,56 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<MicroConfiguration>& 
   return chosen;
 }
 
+// An engine to compare a division with: of those that fit, else of all.
+std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
+                                            const std::vector<MicroConfiguration>& usable) {
+  if (chosen.undivided) return chosen.undivided;
+  return Choose(chosen.layer, usable, std::numeric_limits<size_t>::max()).undivided;
+}
+
+// Chooses what a run with these options would, and compares its output once.
+Result<MeasuredLayer> ChooseVerified(const BenchDevice& bench, const Layer& layer,
+                                     const Options& options, size_t limit_bytes,
+                                     tuning::MeasuredKernels& kernels) {
+  constexpr int kAttempts = 4;
+  std::vector<std::string> wrong;
+  for (int attempt = 0;; ++attempt) {
+    const tuning::Answer measured = kernels.Get(
+        bench.device(), {layer.problem, options.policy,
+                         planning::RequestFor(layer.problem, limit_bytes, options.deterministic),
+                         options.tuning.on});
+    if (!measured.status.ok()) return measured.status;
+    const std::vector<MicroConfiguration> usable = Usable(layer.problem, options, measured.rows);
+    MeasuredLayer chosen = Choose(layer, usable, limit_bytes);
+    chosen.wrong = wrong;
+    if (!chosen.divided || chosen.divided->Pieces() == 1) return chosen;
+    const std::optional<MicroConfiguration> reference = Reference(chosen, usable);
+    const tuning::Trust trust =
+        reference ? kernels.Verify(bench.device(), layer.problem, *chosen.divided, *reference,
+                                   options.tuning.on)
+                  : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
+    chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
+    if (trust.kind != tuning::Trust::Kind::kWrong) {
+      chosen.unverified = trust.message;
+      return chosen;
+    }
+    // Its pieces are barred now: the next choice is another.
+    wrong.push_back(DivisionText(*chosen.divided) + ": " + trust.message);
+    if (attempt + 1 == kAttempts) {
+      return MeasuredLayer{layer, chosen.undivided, std::nullopt, true, {}, wrong};
+    }
+  }
+}
+
 }  // namespace
 
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store,
                                const std::function<void(const Layer&)>& progress) {
-  Bench bench;
+  BenchDevice bench;
   UCUDNN_RETURN_IF_ERROR(bench.Open(options));
-  tuning::MeasuredKernels kernels(store);
+  // A command measures all it is asked for, however long that takes.
+  tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
   Measured result;
   result.platform = bench.device().platform;
   const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
@@ -95,10 +96,9 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& 
     // Measured as a program's calls will be, so that a run finds these measurements.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
-    const Result<std::vector<MicroConfiguration>> measured =
-        kernels.Get(bench.device(), layer.problem, options.policy, options.tune != Tune::kOff);
-    if (!measured.ok()) return Status::Error(layer.name + ": " + measured.message());
-    result.layers.push_back(Choose(layer, Usable(layer.problem, options, *measured), limit));
+    Result<MeasuredLayer> chosen = ChooseVerified(bench, layer, options, limit, kernels);
+    if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
+    result.layers.push_back(std::move(*chosen));
   }
   result.measured = kernels.measured();
   return result;

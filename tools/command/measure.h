@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/options.h"
@@ -20,6 +21,12 @@ struct MeasuredLayer {
   // nothing fits, or (divided) a division would change the numerics.
   std::optional<MicroConfiguration> undivided;
   std::optional<Configuration> divided;
+  // Whether the output of `divided` was compared with an undivided engine's and is equal, now or
+  // before, as a run demands; why not, where it is not. True where nothing is divided.
+  bool verified = true;
+  std::string unverified;
+  // What comparing said of divisions that are wrong; `divided` is made without their pieces.
+  std::vector<std::string> wrong;
 };
 
 struct Measured {
@@ -29,8 +36,9 @@ struct Measured {
 };
 
 // Measures what `options` asks for (policy, limit, determinism) and the store (null: none) does not
-// hold yet. `progress` is called before each layer. An error when there is no device, no genuine
-// cuDNN, or a layer that no engine runs.
+// hold yet, and compares the divisions it chooses, so that a run finds both done. `progress` is
+// called before each layer. An error when there is no device, no genuine cuDNN, or a layer that no
+// engine runs.
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store,
                                const std::function<void(const Layer&)>& progress);

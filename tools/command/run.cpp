@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "base/byte_size.h"
 #include "command/command.h"
 #include "command/installation.h"
+#include "command/launch.h"
 #include "command/program.h"
 
 namespace ucudnn::command {
@@ -21,84 +21,31 @@ namespace {
 constexpr int kMostDevices = 64;  // of the stand-in
 
 struct RunOptions {
-  bool host = false;
-  bool off = false;
-  std::string devices;
-  std::string device_memory;
+  Launch launch;
   CLI::Option* devices_given = nullptr;
   CLI::Option* device_memory_given = nullptr;
   VariableOptions variables;
 };
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-void Prepend(const char* name, const std::string& value) {
-  const std::string before = Environment(name);
-  setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
-}
-
 Status CheckDevices(const RunOptions& options) {
   for (const auto* given : {options.devices_given, options.device_memory_given}) {
-    if (given->count() > 0 && !options.host) {
+    if (given->count() > 0 && !options.launch.host) {
       return Status::Error(given->get_name() + " is the stand-in's: it needs --host");
     }
   }
   if (options.devices_given->count() > 0) {
     int devices = 0;
-    const char* const end = options.devices.data() + options.devices.size();
-    const auto [stop, error] = std::from_chars(options.devices.data(), end, devices);
+    const char* const end = options.launch.devices.data() + options.launch.devices.size();
+    const auto [stop, error] = std::from_chars(options.launch.devices.data(), end, devices);
     if (error != std::errc() || stop != end || devices < 1 || devices > kMostDevices) {
-      return Status::Error("--devices '" + options.devices + "': not a number from 1 to " +
+      return Status::Error("--devices '" + options.launch.devices + "': not a number from 1 to " +
                            std::to_string(kMostDevices));
     }
   }
   if (options.device_memory_given->count() > 0) {
-    const Result<size_t> bytes = ParseByteSize(options.device_memory);
+    const Result<size_t> bytes = ParseByteSize(options.launch.device_memory);
     if (!bytes.ok()) return Status::Error("--device-memory: " + bytes.message());
     if (*bytes == 0) return Status::Error("--device-memory '0': a device needs memory");
-  }
-  return Status::Ok();
-}
-
-// What the loader will put in front of everything the program names.
-std::vector<std::string> Preloads(const Installation& installation, const RunOptions& options) {
-  std::vector<std::string> preloads;
-  if (!options.off) preloads.push_back(installation.drop_in);
-  if (options.host) {
-    if (options.off) preloads.push_back(installation.host_cudnn);
-    // By path, so that they also reach programs whose DT_RPATH leads to the genuine libraries.
-    preloads.push_back(installation.host_cuda);
-    preloads.push_back(installation.host_cudart);
-  }
-  return preloads;
-}
-
-Status SetEnvironment(const Installation& installation, const RunOptions& options) {
-  std::string preload;
-  for (const std::string& path : Preloads(installation, options)) {
-    if (!FileExists(path))
-      return Status::Error("'" + path + "' is missing: ucudnn is not complete");
-    if (path.find_first_of(": ") != std::string::npos) {
-      return Status::Error("'" + path +
-                           "': LD_PRELOAD has no form for a path with a space or colon");
-    }
-    preload += (preload.empty() ? "" : ":") + path;
-  }
-  options.variables.Export();
-  if (!preload.empty()) Prepend("LD_PRELOAD", preload);
-  if (options.off) setenv("UCUDNN_MODE", "off", 1);
-  if (options.host) {
-    Prepend("LD_LIBRARY_PATH", installation.host_folder);
-    setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
-    if (options.devices_given->count() > 0) {
-      setenv("HOSTGPU_DEVICES", options.devices.c_str(), 1);
-    }
-    if (options.device_memory_given->count() > 0) {
-      setenv("HOSTGPU_MEMORY", options.device_memory.c_str(), 1);
-    }
   }
   return Status::Ok();
 }
@@ -111,12 +58,12 @@ Status Run(const RunOptions& options, const ProgramWords& words) {
   UCUDNN_RETURN_IF_ERROR(CheckDevices(options));
   UCUDNN_ASSIGN_OR_RETURN(const std::string program, FindProgram(words[0], Environment("PATH")));
   const Installation installation = FindInstallation();
-  if (options.host || !options.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
-  if (options.host) {
+  if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
+  if (options.launch.host) {
     UCUDNN_RETURN_IF_ERROR(
         CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH")));
   }
-  UCUDNN_RETURN_IF_ERROR(SetEnvironment(installation, options));
+  UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(options.launch, options.variables));
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -131,16 +78,17 @@ Command AddRun(CLI::App& ucudnn) {
   CLI::App* app = AddSubcommand(ucudnn, "run", "run [OPTIONS] -- PROGRAM [ARG...]",
                                 "start a program with its convolutions micro-batched");
   app->add_flag(
-      "--host", options->host,
+      "--host", options->launch.host,
       "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
       "and have no GPU kernels of their own");
   options->devices_given =
-      app->add_option("--devices", options->devices, "the stand-in's number of devices (1)");
-  options->device_memory_given = app->add_option("--device-memory", options->device_memory,
+      app->add_option("--devices", options->launch.devices, "the stand-in's number of devices (1)");
+  options->device_memory_given = app->add_option("--device-memory", options->launch.device_memory,
                                                  "the stand-in's memory per device (4GiB)");
   options->devices_given->type_name("N");
   options->device_memory_given->type_name("SIZE");
-  app->add_flag("--off", options->off, "leave the program's cuDNN as it is, to compare with");
+  app->add_flag("--off", options->launch.off,
+                "leave the program's cuDNN as it is, to compare with");
   options->variables.AddTo(*app);
   return {app,
           [app, options](const ProgramWords& program) {

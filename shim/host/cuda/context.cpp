@@ -5,8 +5,15 @@
 #include <array>
 #include <utility>
 
+#include "shim/host/cuda/capture.h"
+
 namespace hostgpu {
 namespace {
+
+uint64_t NextContextId() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
 
 std::atomic<bool> initialized{false};
 std::atomic<bool> forked{false};  // after initialisation: CUDA cannot be used in such a child
@@ -43,7 +50,8 @@ std::shared_ptr<Stream> PerThreadStream(Context& context) {
 Context::Context(int device, size_t memory_bytes)
     : device(device),
       memory(memory_bytes),
-      legacy(std::make_shared<Stream>(*this, true, CU_STREAM_DEFAULT, 0)) {}
+      legacy(std::make_shared<Stream>(*this, true, CU_STREAM_DEFAULT, 0)),
+      id(NextContextId()) {}
 
 Ticket Context::Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after) {
   std::lock_guard lock(order_);
@@ -88,7 +96,15 @@ void Context::Synchronize() {
   for (const Ticket& ticket : Outstanding()) ticket.Wait();
 }
 
+bool Context::MakeRoom() {
+  if (pending_frees == 0 && !pools.HoldsUnused()) return false;
+  Synchronize();
+  pools.ReleaseAll();
+  return true;
+}
+
 void Context::Reset() {
+  AbandonCaptures(*this);
   Synchronize();
   State& state = TheState();
   std::lock_guard lock(state.mutex);
@@ -100,6 +116,8 @@ void Context::Reset() {
   std::erase_if(state.events, [this](const auto& entry) { return &entry.second->context == this; });
   std::erase_if(state.peers, [this](const auto& pair) { return pair.first == device; });
   memory.FreeAll();
+  pools.Forget();
+  id = NextContextId();
 }
 
 State::State() {

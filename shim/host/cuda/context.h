@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "shim/host/cuda/driver_api.h"
+#include "shim/host/cuda/graph.h"
 #include "shim/host/cuda/memory.h"
+#include "shim/host/cuda/memory_pool.h"
 #include "shim/host/cuda/settings.h"
 #include "shim/host/cuda/stream.h"
 
@@ -22,23 +24,29 @@ namespace hostgpu {
 struct Context {
   Context(int device, size_t memory_bytes);
 
-  // Enqueues with the legacy default stream's ordering: its tasks follow everything in blocking
-  // streams and everything in blocking streams follows its tasks.
+  // For Submit, which knows of captures. Enqueues with the legacy default stream's ordering: its
+  // tasks follow everything in blocking streams and everything in blocking streams follows its
+  // tasks.
   Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
   std::shared_ptr<Stream> CreateStream(bool blocking, unsigned flags, int priority);
   // What synchronising with `stream` waits for: the legacy stream stands for all blocking ones.
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
+  // When an allocation found no room: waits for stream-ordered frees and empties the pools. False
+  // when nothing is to be had so.
+  bool MakeRoom();
   // Waits, then destroys streams, events and memory, as releasing the last reference does.
   void Reset();
 
   const int device;
   DeviceMemory memory;
+  StreamOrderedMemory pools{memory};
   std::shared_ptr<Stream> legacy;
   std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; under State::mutex
   std::atomic<unsigned> flags{0};
-  std::atomic<int> pending_frees{0};  // cuMemFreeAsync not yet reached
+  std::atomic<uint64_t> id;           // a new one after every reset
+  std::atomic<int> pending_frees{0};  // of memory that is no pool's: cuMemFreeAsync not yet reached
 
   CUcontext Handle() { return reinterpret_cast<CUcontext>(this); }
 
@@ -62,6 +70,8 @@ struct State {
   std::mutex mutex;              // guards what follows
   std::unordered_map<Stream*, std::shared_ptr<Stream>> streams;
   std::unordered_map<Event*, std::shared_ptr<Event>> events;
+  std::unordered_map<Graph*, std::shared_ptr<Graph>> graphs;
+  std::unordered_map<GraphExec*, std::shared_ptr<GraphExec>> graph_execs;
   std::map<uintptr_t, HostAllocation> host;
   std::set<std::pair<int, int>> peers;  // device, peer it may reach
 

@@ -1,4 +1,5 @@
 // Primary contexts, the current context of a thread, and access between them.
+#include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
 using hostgpu::Call;
@@ -113,6 +114,17 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   });
 }
 
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
+  return Call([&] {
+    if (!id) return CUDA_ERROR_INVALID_VALUE;
+    const Context* context = handle ? FindContext(handle) : hostgpu::CurrentContext();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *id = context->id;
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuCtxGetFlags(unsigned* flags) {
   return CallInContext([&](Context& context) {
     if (!flags) return CUDA_ERROR_INVALID_VALUE;
@@ -133,8 +145,11 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
 }
 
 CUresult cuCtxSynchronize() {
-  return CallInContext([](Context& context) {
+  return CallInContext([](Context& context) -> CUresult {
+    if (const CUresult refused = RefuseIfCapturing(context)) return refused;
+    if (hostgpuFaultDue("synchronize")) return CUDA_ERROR_LAUNCH_FAILED;
     context.Synchronize();
+    context.pools.ReleaseBeyondThresholds();
     return CUDA_SUCCESS;
   });
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shim/host/cuda/address.h"
+#include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
 using hostgpu::CallOnStream;
@@ -15,6 +16,7 @@ using hostgpu::Memory;
 using hostgpu::Place;
 using hostgpu::Stream;
 using hostgpu::Ticket;
+using hostgpu::Work;
 
 namespace {
 
@@ -37,6 +39,12 @@ void CopyRows(char* to, const char* from, const Rows& rows) {
   }
 }
 
+bool IsCapturing(const Stream& stream) {
+  hostgpu::CaptureInfo info;
+  return GetCaptureInfo(stream, &info) == CUDA_SUCCESS &&
+         info.status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
               Operand from_operand, const Rows& rows, Wait wait) {
   if (rows.width == 0 || rows.height == 0) return CUDA_SUCCESS;
@@ -53,20 +61,29 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
     return CUDA_ERROR_INVALID_VALUE;
   }
 
+  if (wait == Wait::kYes) {
+    // Waiting is not recorded: refused while it would be for a capture, and potentially unsafe.
+    CUresult refused = RefuseIfCapturing(stream);
+    if (refused == CUDA_SUCCESS) refused = hostgpu::RefuseUnsafeCall();
+    if (refused != CUDA_SUCCESS) return refused;
+  }
   char* write = static_cast<char*>(target->host);
   const char* read = static_cast<const char*>(source->host);
   const bool both_on_device =
       target->memory == Memory::kDevice && source->memory == Memory::kDevice;
   if (both_on_device) wait = Wait::kNo;
-  if (target_pageable) wait = Wait::kYes;
-  if (wait == Wait::kNo && source_pageable && rows.FromBytes() <= kStagedBytes) {
+  Work work{CU_GRAPH_NODE_TYPE_MEMCPY, [=] { CopyRows(write, read, rows); }, {to, from}};
+  // A copy that is recorded reads its source whenever it is replayed.
+  if (wait == Wait::kNo && source_pageable && rows.FromBytes() <= kStagedBytes &&
+      !IsCapturing(stream)) {
     auto staged = std::make_shared<std::vector<char>>(read, read + rows.FromBytes());
-    stream.context.Enqueue(stream, [=] { CopyRows(write, staged->data(), rows); });
-    return CUDA_SUCCESS;
+    work.run = [=] { CopyRows(write, staged->data(), rows); };
+    return Submit(stream, std::move(work));
   }
-  const Ticket ticket = stream.context.Enqueue(stream, [=] { CopyRows(write, read, rows); });
-  if (wait == Wait::kYes || source_pageable) ticket.Wait();
-  return CUDA_SUCCESS;
+  Ticket ticket;
+  const CUresult result = Submit(stream, std::move(work), &ticket);
+  if (wait == Wait::kYes || source_pageable || target_pageable) ticket.Wait();
+  return result;
 }
 
 CUresult Copy(CUstream handle, uintptr_t to, Operand to_operand, uintptr_t from,
@@ -87,13 +104,13 @@ CUresult Fill(CUstream handle, CUdeviceptr to, Value value, size_t width, size_t
     const std::optional<Place> target = Locate(to, pitch * (height - 1) + width * sizeof(Value));
     if (!target || !target->context || to % sizeof(Value) != 0) return CUDA_ERROR_INVALID_VALUE;
     char* write = static_cast<char*>(target->host);
-    const Ticket ticket = stream.context.Enqueue(stream, [=] {
+    const auto run = [=] {
       for (size_t row = 0; row < height; ++row) {
         Value* first = reinterpret_cast<Value*>(write + row * pitch);
         std::fill(first, first + width, value);
       }
-    });
-    return CUDA_SUCCESS;
+    };
+    return Submit(stream, {CU_GRAPH_NODE_TYPE_MEMSET, run, {to}});
   });
 }
 

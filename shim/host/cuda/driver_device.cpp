@@ -1,7 +1,10 @@
 // Devices: their number, names and attributes.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "shim/host/cuda/context.h"
@@ -44,7 +47,6 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
     {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64},
-    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 32 << 20},
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2147483647},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
@@ -59,13 +61,25 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
 };
+
+// Of the largest cache the system knows, which is what this device's memory is read through; 0 when
+// it knows none.
+int CacheBytes() {
+  long bytes = 0;
+  for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {
+    bytes = std::max(bytes, sysconf(level));
+  }
+  return static_cast<int>(std::min<long>(bytes, std::numeric_limits<int>::max()));
+}
 
 int Attribute(CUdevice_attribute attribute, CUdevice device) {
   if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) {
     return std::max(1u, std::thread::hardware_concurrency());
   }
+  if (attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) return CacheBytes();
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return device + 1;
   for (const AttributeValue& entry : kAttributes) {
     if (entry.attribute == attribute) return entry.value;
@@ -170,3 +184,8 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
 
 CUresult cuProfilerStart() { return CUDA_SUCCESS; }
 CUresult cuProfilerStop() { return CUDA_SUCCESS; }
+
+#undef cuDeviceGetUuid
+extern "C" [[gnu::visibility("default")]] CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  return cuDeviceGetUuid_v2(uuid, device);
+}

@@ -1,6 +1,8 @@
 // Events.
+#include <atomic>
 #include <chrono>
 
+#include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
 using hostgpu::CallInContext;
@@ -14,6 +16,8 @@ using hostgpu::Stream;
 using hostgpu::TheState;
 
 namespace {
+
+std::atomic<hostgpuTimer> timer = nullptr;
 
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
@@ -32,8 +36,23 @@ CUresult CallWithEvent(CUevent handle, Body body) {
   });
 }
 
+// Whether the event is done is not to be asked while it stands for captured work, and "potentially
+// unsafe" otherwise.
+CUresult RefuseToAsk(const EventRecord* record) {
+  const CUresult refused = record ? RefuseIfCaptured(*record) : CUDA_SUCCESS;
+  return refused == CUDA_SUCCESS ? hostgpu::RefuseUnsafeCall() : refused;
+}
+
+// External event nodes: no meaning outside a capture, and none recorded in one.
+CUresult RefuseExternal(CUstream handle) {
+  return CallOnStream(handle, [](Context&, Stream& stream) {
+    const CUresult refused = RefuseIfCapturing(stream);
+    return refused == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : refused;
+  });
+}
+
 CUresult ElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {
-  return CallInContext([&](Context&) {
+  return CallInContext([&](Context&) -> CUresult {
     if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
     const auto start = FindEvent(start_handle), end = FindEvent(end_handle);
     if (!start || !end || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)) {
@@ -41,13 +60,20 @@ CUresult ElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_hand
     }
     const auto from = start->Latest(), to = end->Latest();
     if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
+    for (const auto& record : {from, to}) {
+      if (const CUresult refused = RefuseIfCaptured(*record)) return refused;
+    }
     if (!from->ticket.Done() || !to->ticket.Done()) return CUDA_ERROR_NOT_READY;
-    *milliseconds = static_cast<float>(to->time_ns - from->time_ns) * 1e-6f;
+    const hostgpuTimer told = timer;
+    *milliseconds = told ? told(from->time_ns, to->time_ns)
+                         : static_cast<float>(to->time_ns - from->time_ns) * 1e-6f;
     return CUDA_SUCCESS;
   });
 }
 
 }  // namespace
+
+void hostgpuSetTimer(hostgpuTimer other) { timer = other; }
 
 CUresult cuEventCreate(CUevent* out, unsigned flags) {
   return CallInContext([&](Context& context) {
@@ -75,11 +101,15 @@ CUresult cuEventDestroy(CUevent handle) {
 }
 
 CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
-  return CallOnStream(stream_handle, [&](Context&, Stream& stream) {
+  return CallOnStream(stream_handle, [&](Context&, Stream& stream) -> CUresult {
     const std::shared_ptr<Event> event = FindEvent(handle);
     if (!event || &event->context != &stream.context) return CUDA_ERROR_INVALID_HANDLE;
     auto record = std::make_shared<EventRecord>();
-    record->ticket = stream.context.Enqueue(stream, [record] { record->time_ns = Now(); });
+    bool captured = false;
+    if (const CUresult refused = RecordWhileCapturing(stream, *record, &captured)) return refused;
+    if (!captured) {
+      record->ticket = stream.context.Enqueue(stream, [record] { record->time_ns = Now(); });
+    }
     std::lock_guard lock(event->mutex);
     event->latest = std::move(record);
     return CUDA_SUCCESS;
@@ -87,32 +117,41 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
 }
 
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned flags) {
-  return flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL) ? CUDA_ERROR_INVALID_VALUE
-                                                                  : cuEventRecord(handle, stream);
+  if (flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) return CUDA_ERROR_INVALID_VALUE;
+  return flags == 0 ? cuEventRecord(handle, stream) : RefuseExternal(stream);
 }
 
 CUresult cuEventQuery(CUevent handle) {
-  return CallWithEvent(handle, [](const Event& event) {
+  return CallWithEvent(handle, [](const Event& event) -> CUresult {
     const auto record = event.Latest();
+    if (const CUresult refused = RefuseToAsk(record.get())) return refused;
     return !record || record->ticket.Done() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
-  return CallWithEvent(handle, [](const Event& event) {
-    if (const auto record = event.Latest()) record->ticket.Wait();
+  return CallWithEvent(handle, [](const Event& event) -> CUresult {
+    const auto record = event.Latest();
+    if (const CUresult refused = RefuseToAsk(record.get())) return refused;
+    if (hostgpuFaultDue("synchronize")) return CUDA_ERROR_LAUNCH_FAILED;
+    if (record) record->ticket.Wait();
+    event.context.pools.ReleaseBeyondThresholds();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags) {
-  return CallOnStream(stream_handle, [&](Context&, Stream& stream) {
-    if (flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_EVENT_WAIT_EXTERNAL) return RefuseExternal(stream_handle);
+  return CallOnStream(stream_handle, [&](Context&, Stream& stream) -> CUresult {
+    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     const std::shared_ptr<Event> event = FindEvent(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    if (const auto record = event->Latest()) {
-      stream.context.Enqueue(stream, [] {}, {record->ticket});
+    const auto record = event->Latest();
+    bool captured = false;
+    if (const CUresult refused = WaitWhileCapturing(stream, record.get(), &captured)) {
+      return refused;
     }
+    if (record && !captured) stream.context.Enqueue(stream, [] {}, {record->ticket});
     return CUDA_SUCCESS;
   });
 }

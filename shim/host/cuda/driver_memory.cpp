@@ -4,33 +4,37 @@
 #include <optional>
 
 #include "shim/host/cuda/address.h"
+#include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
 using hostgpu::CallInContext;
-using hostgpu::CallOnStream;
 using hostgpu::Context;
 using hostgpu::HostAllocation;
 using hostgpu::Locate;
 using hostgpu::Memory;
 using hostgpu::Place;
 using hostgpu::State;
-using hostgpu::Stream;
 using hostgpu::TheState;
 
 namespace {
 
 constexpr size_t kPage = 4096;
 
+// Allocating and freeing are what CUDA calls potentially unsafe while a capture is under way.
+template <class Body>
+CUresult CallUnsafe(Body body) {
+  return CallInContext([&](Context& context) -> CUresult {
+    const CUresult refused = hostgpu::RefuseUnsafeCall();
+    return refused == CUDA_SUCCESS ? body(context) : refused;
+  });
+}
+
 CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   *out = 0;
   if (hostgpuFaultDue("alloc")) return CUDA_ERROR_OUT_OF_MEMORY;
   std::optional<uintptr_t> address = context.memory.Allocate(bytes);
-  if (!address && context.pending_frees > 0) {
-    // Stream-ordered frees that are still to come make room, as in the genuine memory pool.
-    context.Synchronize();
-    address = context.memory.Allocate(bytes);
-  }
+  if (!address && context.MakeRoom()) address = context.memory.Allocate(bytes);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = *address;
   return CUDA_SUCCESS;
@@ -129,12 +133,12 @@ CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
-  return CallInContext([&](Context& context) { return AllocateDevice(context, out, bytes); });
+  return CallUnsafe([&](Context& context) { return AllocateDevice(context, out, bytes); });
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
                          unsigned element_bytes) {
-  return CallInContext([&](Context& context) {
+  return CallUnsafe([&](Context& context) {
     if (!pitch || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
     if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -144,45 +148,24 @@ CUresult cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t h
   });
 }
 
-// Waits for the device: pieces of work may still use the memory, and freeing is documented to wait.
+// Waits for the device: pieces of work may still use the memory, and freeing is documented to wait;
+// for memory of a pool it is documented not to.
 CUresult cuMemFree(CUdeviceptr address) {
-  return CallInContext([&](Context&) {
+  return CallUnsafe([&](Context&) {
     if (address == 0) return CUDA_SUCCESS;
     const std::optional<Place> place = Locate(address);
     if (!place || !place->context || place->allocation.start != address) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (place->memory != Memory::kDevice) return FreeManaged(address);
+    if (place->context->pools.Free(address, {})) return CUDA_SUCCESS;
     place->context->Synchronize();
     return place->context->memory.Free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
-// The memory is there at once; only the free is ordered.
-CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
-  return CallOnStream(
-      handle, [&](Context&, Stream& stream) { return AllocateDevice(stream.context, out, bytes); });
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
-    if (address == 0) return CUDA_SUCCESS;
-    const std::optional<Place> place = Locate(address);
-    if (!place || place->memory != Memory::kDevice || place->allocation.start != address) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    Context* owner = place->context;
-    ++owner->pending_frees;
-    stream.context.Enqueue(stream, [owner, address] {
-      owner->memory.Free(address);
-      --owner->pending_frees;
-    });
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
-  return CallInContext([&](Context& context) {
+  return CallUnsafe([&](Context& context) {
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -195,7 +178,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
 }
 
 CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
-  return CallInContext([&](Context& context) {
+  return CallUnsafe([&](Context& context) {
     if (flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
     return AllocateHost(context, out, bytes, flags | CU_MEMHOSTALLOC_DEVICEMAP,
                         HostAllocation::Kind::kAllocated);
@@ -205,7 +188,7 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
 CUresult cuMemAllocHost(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
 
 CUresult cuMemFreeHost(void* address) {
-  return CallInContext([&](Context&) {
+  return CallUnsafe([&](Context&) {
     const auto allocation = Forget(reinterpret_cast<uintptr_t>(address), [](auto kind) {
       return kind == HostAllocation::Kind::kAllocated;
     });
@@ -217,7 +200,7 @@ CUresult cuMemFreeHost(void* address) {
 }
 
 CUresult cuMemHostRegister(void* address, size_t bytes, unsigned flags) {
-  return CallInContext([&](Context& context) {
+  return CallUnsafe([&](Context& context) {
     if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     const auto start = reinterpret_cast<uintptr_t>(address);
     State& state = TheState();
@@ -234,7 +217,7 @@ CUresult cuMemHostRegister(void* address, size_t bytes, unsigned flags) {
 }
 
 CUresult cuMemHostUnregister(void* address) {
-  return CallInContext([&](Context& context) {
+  return CallUnsafe([&](Context& context) {
     context.Synchronize();
     return Forget(reinterpret_cast<uintptr_t>(address),
                   [](auto kind) { return kind == HostAllocation::Kind::kRegistered; })

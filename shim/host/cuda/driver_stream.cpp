@@ -1,6 +1,7 @@
-// Streams, host functions, capture (which the stand-in refuses) and the stand-ins' own enqueue.
+// Streams, host functions and the stand-ins' own enqueue.
 #include <algorithm>
 
+#include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
 using hostgpu::CallInContext;
@@ -10,10 +11,9 @@ using hostgpu::State;
 using hostgpu::Stream;
 using hostgpu::TheState;
 using hostgpu::Ticket;
+using hostgpu::Work;
 
 namespace {
-
-thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool IsDefault(CUstream handle) {
   return handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
@@ -44,27 +44,31 @@ CUresult cuStreamCreate(CUstream* out, unsigned flags) {
 }
 
 CUresult cuStreamDestroy(CUstream handle) {
-  return CallInContext([&](Context&) {
+  return CallInContext([&](Context& context) -> CUresult {
     if (IsDefault(handle)) return CUDA_ERROR_INVALID_HANDLE;
+    const std::shared_ptr<Stream> stream = hostgpu::FindStream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (const CUresult refused = RefuseIfCapturing(*stream)) return refused;
     State& state = TheState();
     std::lock_guard lock(state.mutex);
-    const auto found = state.streams.find(reinterpret_cast<Stream*>(handle));
-    if (found == state.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
-    found->second->Close();
-    state.streams.erase(found);
-    return CUDA_SUCCESS;
+    stream->Close();
+    return state.streams.erase(stream.get()) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 
 CUresult cuStreamSynchronize(CUstream handle) {
-  return CallOnStream(handle, [](Context&, Stream& stream) {
+  return CallOnStream(handle, [](Context&, Stream& stream) -> CUresult {
+    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
+    if (hostgpuFaultDue("synchronize")) return CUDA_ERROR_LAUNCH_FAILED;
     for (const Ticket& ticket : stream.context.Outstanding(stream)) ticket.Wait();
+    stream.context.pools.ReleaseBeyondThresholds();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuStreamQuery(CUstream handle) {
-  return CallOnStream(handle, [](Context&, Stream& stream) {
+  return CallOnStream(handle, [](Context&, Stream& stream) -> CUresult {
+    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
     const auto tickets = stream.context.Outstanding(stream);
     return std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.Done(); })
                ? CUDA_SUCCESS
@@ -125,68 +129,36 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
 }
 
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (!function) return CUDA_ERROR_INVALID_VALUE;
-    stream.context.Enqueue(stream, [=] {
+    const auto run = [=] {
       hostgpu::HostFunctionScope scope;
       function(argument);
-    });
-    return CUDA_SUCCESS;
+    };
+    return Submit(stream, {CU_GRAPH_NODE_TYPE_HOST, run, {}});
   });
 }
 
+// Documented as the host function that cannot be captured.
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* argument,
                              unsigned flags) {
-  return CallOnStream(handle, [&](Context&, Stream& stream) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    stream.context.Enqueue(stream, [=] {
+    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
+    const auto run = [=] {
       hostgpu::HostFunctionScope scope;
       callback(handle, CUDA_SUCCESS, argument);
-    });
-    return CUDA_SUCCESS;
+    };
+    return Submit(stream, {CU_GRAPH_NODE_TYPE_HOST, run, {}});
   });
 }
 
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return CallOnStream(handle, [&](Context&, Stream&) {
-    if (!status) return CUDA_ERROR_INVALID_VALUE;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
+int hostgpuEnqueue(void* handle, const hostgpuWork* work) try {
+  // Released by the last who holds the work: the stream, or graphs.
+  const auto release = work->release;
+  const std::shared_ptr<void> argument(work->argument, [release](void* held) {
+    if (release) release(held);
   });
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                   size_t*) {
-  if (id) *id = 0;
-  return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph*, const CUgraphNode**, size_t*) {
-  if (id) *id = 0;
-  return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode) {
-  return CallOnStream(handle, [](Context&, Stream&) { return CUDA_ERROR_NOT_SUPPORTED; });
-}
-
-CUresult cuStreamEndCapture(CUstream handle, CUgraph*) {
-  return CallOnStream(handle, [](Context&, Stream&) { return CUDA_ERROR_NOT_SUPPORTED; });
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  return hostgpu::Call([&] {
-    if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    std::swap(*mode, capture_mode);
-    return CUDA_SUCCESS;
-  });
-}
-
-int hostgpuEnqueue(void* handle, void (*run)(void*), void* argument) {
   if (cuInit(0) != CUDA_SUCCESS) return 0;
   if (!hostgpu::CurrentContext()) {
     CUcontext primary = nullptr;
@@ -194,7 +166,13 @@ int hostgpuEnqueue(void* handle, void (*run)(void*), void* argument) {
     if (cuCtxSetCurrent(primary) != CUDA_SUCCESS) return 0;
   }
   return CallOnStream(static_cast<CUstream>(handle), [&](Context&, Stream& stream) {
-           stream.context.Enqueue(stream, [=] { run(argument); });
-           return CUDA_SUCCESS;
+           Work kernel;
+           kernel.run = [run = work->run, argument] { run(argument.get()); };
+           for (size_t i = 0; i < work->use_count; ++i) {
+             kernel.uses.push_back(reinterpret_cast<uintptr_t>(work->uses[i]));
+           }
+           return Submit(stream, std::move(kernel));
          }) == CUDA_SUCCESS;
+} catch (...) {
+  return 0;
 }

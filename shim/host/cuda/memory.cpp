@@ -43,14 +43,14 @@ bool DeviceMemory::Map() {
 
 std::optional<uintptr_t> DeviceMemory::Allocate(size_t bytes) {
   if (bytes > total_) return std::nullopt;
-  const size_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
+  const size_t rounded = Rounded(bytes);
   std::lock_guard lock(mutex_);
   if (!Map()) return std::nullopt;
   for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
     if (gap->second < rounded) continue;
     const size_t offset = gap->first;
     const size_t rest = gap->second - rounded;
-    live_.emplace(offset, Block{rounded, bytes});
+    live_.emplace(offset, Block{rounded, bytes, ++issued_});
     gaps_.erase(gap);
     if (rest > 0) gaps_.emplace(offset + rounded, rest);
     used_ += rounded;
@@ -63,9 +63,14 @@ bool DeviceMemory::Free(uintptr_t address) {
   std::lock_guard lock(mutex_);
   const auto block = live_.find(address - base_);
   if (!alias_ || block == live_.end()) return false;
-  used_ -= block->second.rounded;
-  auto gap = gaps_.emplace(block->first, block->second.rounded).first;
+  AddGap(block->first, block->second.rounded);
   live_.erase(block);
+  return true;
+}
+
+void DeviceMemory::AddGap(size_t offset, size_t bytes) {
+  used_ -= bytes;
+  const auto gap = gaps_.emplace(offset, bytes).first;
   if (const auto next = std::next(gap);
       next != gaps_.end() && gap->first + gap->second == next->first) {
     gap->second += next->second;
@@ -78,7 +83,26 @@ bool DeviceMemory::Free(uintptr_t address) {
       gaps_.erase(gap);
     }
   }
-  return true;
+}
+
+size_t DeviceMemory::Rounded(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
+
+size_t DeviceMemory::Hold(uintptr_t address) {
+  std::lock_guard lock(mutex_);
+  const auto block = live_.find(address - base_);
+  const size_t rounded = block->second.rounded;
+  live_.erase(block);
+  return rounded;
+}
+
+void DeviceMemory::Use(uintptr_t address, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  live_.emplace(address - base_, Block{Rounded(bytes), bytes, ++issued_});
+}
+
+void DeviceMemory::Release(uintptr_t address, size_t rounded) {
+  std::lock_guard lock(mutex_);
+  AddGap(address - base_, rounded);
 }
 
 void DeviceMemory::FreeAll() {
@@ -100,7 +124,7 @@ std::optional<Allocation> DeviceMemory::Find(uintptr_t address) const {
   auto block = live_.upper_bound(address - base_);
   if (block == live_.begin()) return std::nullopt;
   --block;
-  const Allocation allocation{base_ + block->first, block->second.bytes};
+  const Allocation allocation{base_ + block->first, block->second.bytes, block->second.number};
   if (address - allocation.start >= allocation.bytes) return std::nullopt;
   return allocation;
 }

@@ -15,6 +15,7 @@ namespace hostgpu {
 struct Allocation {
   uintptr_t start = 0;
   size_t bytes = 0;
+  uint64_t number = 0;  // no other allocation of the device ever has it
   size_t BytesFrom(uintptr_t address) const { return start + bytes - address; }
 };
 
@@ -30,6 +31,13 @@ class DeviceMemory {
   bool Free(uintptr_t address);
   void FreeAll();
 
+  // For memory pools: allocations become held ranges and held ranges allocations. What is held
+  // counts as used and cannot be found.
+  static size_t Rounded(size_t bytes);              // what an allocation of `bytes` takes up
+  size_t Hold(uintptr_t address);                   // the allocation's rounded size
+  void Use(uintptr_t address, size_t bytes);        // at the start of a held range
+  void Release(uintptr_t address, size_t rounded);  // a held range, or part of one
+
   // Whether `address` lies in this device's address range, allocated or not.
   bool Contains(uintptr_t address) const;
   std::optional<Allocation> Find(uintptr_t address) const;
@@ -40,16 +48,19 @@ class DeviceMemory {
 
  private:
   bool Map();
+  void AddGap(size_t offset, size_t bytes);
 
   struct Block {
     size_t rounded;
     size_t bytes;
+    uint64_t number;
   };
   const size_t total_;
   mutable std::mutex mutex_;
   uintptr_t base_ = 0;
   char* alias_ = nullptr;
   size_t used_ = 0;
+  uint64_t issued_ = 0;
   std::map<size_t, Block> live_;   // by offset
   std::map<size_t, size_t> gaps_;  // offset to bytes
 };

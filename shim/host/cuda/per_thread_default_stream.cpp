@@ -11,6 +11,12 @@ CUstream Own(CUstream stream) { return stream ? stream : CU_STREAM_PER_THREAD; }
 #pragma GCC visibility push(default)
 extern "C" {
 
+// Earlier versions, which the header no longer declares.
+#undef cuStreamGetCaptureInfo
+CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id);
+CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** nodes, size_t* count);
+
 CUresult cuStreamSynchronize_ptsz(CUstream s) { return cuStreamSynchronize(Own(s)); }
 CUresult cuStreamQuery_ptsz(CUstream s) { return cuStreamQuery(Own(s)); }
 CUresult cuStreamGetCtx_ptsz(CUstream s, CUcontext* context) {
@@ -37,6 +43,24 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream s, CUstreamCaptureMode mode) {
 CUresult cuStreamEndCapture_ptsz(CUstream s, CUgraph* graph) {
   return cuStreamEndCapture(Own(s), graph);
 }
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  return cuStreamGetCaptureInfo(Own(s), status, id);
+}
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                        CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
+  return cuStreamGetCaptureInfo_v2(Own(s), status, id, graph, nodes, count);
+}
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                        CUgraph* graph, const CUgraphNode** nodes,
+                                        const CUgraphEdgeData** edges, size_t* count) {
+  return cuStreamGetCaptureInfo_v3(Own(s), status, id, graph, nodes, edges, count);
+}
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* exec, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  return cuGraphInstantiateWithParams(exec, graph, parameters);
+}
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream s) { return cuGraphLaunch(exec, Own(s)); }
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream s) { return cuGraphUpload(exec, Own(s)); }
 CUresult cuStreamWaitEvent_ptsz(CUstream s, CUevent event, unsigned flags) {
   return cuStreamWaitEvent(Own(s), event, flags);
 }
@@ -53,6 +77,10 @@ CUresult cuStreamAddCallback_ptsz(CUstream s, CUstreamCallback callback, void* a
 }
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr* out, size_t bytes, CUstream s) {
   return cuMemAllocAsync(out, bytes, Own(s));
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                      CUstream s) {
+  return cuMemAllocFromPoolAsync(out, bytes, pool, Own(s));
 }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream s) {
   return cuMemFreeAsync(address, Own(s));

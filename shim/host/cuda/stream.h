@@ -14,7 +14,9 @@
 
 namespace hostgpu {
 
+struct Capture;
 struct Context;
+struct Node;
 
 // How far a stream has come; outlives the stream for those who wait on it.
 struct Progress {
@@ -39,6 +41,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // streams.
   Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
   Ticket Last() const { return {progress_, issued_}; }
+  // Whether `ticket` is one of this stream's own: what is enqueued from now on follows it.
+  bool Issued(const Ticket& ticket) const { return ticket.progress == progress_; }
   // What is queued still runs; then the worker leaves.
   void Close();
   // Closed and with nothing left to run: nobody can be ordered after it any more.
@@ -49,6 +53,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const unsigned flags;
   const int priority;
   const uint64_t id;
+
+  // What this stream is part of, and what the next node recorded in it will depend on. Guarded by
+  // the lock of capture.cpp.
+  std::shared_ptr<Capture> capture;
+  std::vector<const Node*> tail;
 
  private:
   struct Task {
@@ -71,6 +80,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
 struct EventRecord {
   Ticket ticket;
   std::atomic<int64_t> time_ns{0};  // when the worker reached it; valid once the ticket is done
+  // Recorded in a capture: no work stands behind it, but these nodes.
+  std::shared_ptr<Capture> capture;
+  std::vector<const Node*> nodes;
 };
 
 struct Event {

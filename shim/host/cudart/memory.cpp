@@ -71,6 +71,15 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
   });
 }
 
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
+  return Bound([&] {
+    if (!pointer) return CUDA_ERROR_INVALID_VALUE;
+    *pointer = nullptr;
+    return bytes == 0 ? CUDA_SUCCESS : cuMemAllocFromPoolAsync(Out(pointer), bytes, pool, stream);
+  });
+}
+
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return Bound([&] { return cuMemFreeAsync(Device(pointer), stream); });
 }

@@ -46,6 +46,22 @@ cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t s, cudaGraph_t* graph) {
 cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t s, cudaStreamCaptureStatus* status) {
   return cudaStreamIsCapturing(Own(s), status);
 }
+cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t s, cudaStreamCaptureStatus* status,
+                                          unsigned long long* id, cudaGraph_t* graph,
+                                          const cudaGraphNode_t** nodes,
+                                          const cudaGraphEdgeData** edges, size_t* count) {
+  return cudaStreamGetCaptureInfo(Own(s), status, id, graph, nodes, edges, count);
+}
+cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                                cudaGraphInstantiateParams* parameters) {
+  return cudaGraphInstantiateWithParams(exec, graph, parameters);
+}
+cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t s) {
+  return cudaGraphLaunch(exec, Own(s));
+}
+cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t exec, cudaStream_t s) {
+  return cudaGraphUpload(exec, Own(s));
+}
 cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t s) {
   return cudaEventRecord(event, Own(s));
 }
@@ -54,6 +70,10 @@ cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t s, uns
 }
 cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t bytes, cudaStream_t s) {
   return cudaMallocAsync(pointer, bytes, Own(s));
+}
+cudaError_t cudaMallocFromPoolAsync_ptsz(void** pointer, size_t bytes, cudaMemPool_t pool,
+                                         cudaStream_t s) {
+  return cudaMallocFromPoolAsync(pointer, bytes, pool, Own(s));
 }
 cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t s) {
   return cudaFreeAsync(pointer, Own(s));

@@ -1,4 +1,4 @@
-// Streams, events, host functions and capture over the driver's.
+// Streams, events and host functions over the driver's.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;
@@ -46,30 +46,6 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
   return Bound([&] {
     return cuStreamAddCallback(stream, reinterpret_cast<CUstreamCallback>(callback), argument,
                                flags);
-  });
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  return Bound(
-      [&] { return cuStreamBeginCapture(stream, static_cast<CUstreamCaptureMode>(mode)); });
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  return Bound([&] { return cuStreamEndCapture(stream, graph); });
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return Bound([&] {
-    return cuStreamIsCapturing(stream, reinterpret_cast<CUstreamCaptureStatus*>(status));
-  });
-}
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
-                                     const cudaGraphEdgeData**, size_t*) {
-  if (id) *id = 0;
-  return cudaStreamIsCapturing(stream, status);
-}
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return Initialised([&] {
-    return cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(mode));
   });
 }
 

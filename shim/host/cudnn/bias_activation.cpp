@@ -107,12 +107,15 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
                           mode == CUDNN_ACTIVATION_RELU,
                           call.activation->nan_propagation == CUDNN_PROPAGATE_NAN};
   const int algorithm = call.algorithm;
-  return Enqueue(handle, [=] {
-    Execute(problem, algorithm, alpha1, in_place ? alpha2 : 0, operands);
-    WithElement(problem.shape.type, [&](auto element) {
-      AddBiasAndActivate(epilogue, static_cast<decltype(element)*>(operands.y));
-    });
-  });
+  return Enqueue(handle,
+                 {pointers.x, pointers.w, pointers.y, pointers.UsedWorkspace(operands),
+                  adds_z ? call.z_data : nullptr, call.bias_data},
+                 [=] {
+                   Execute(problem, algorithm, alpha1, in_place ? alpha2 : 0, operands);
+                   WithElement(problem.shape.type, [&](auto element) {
+                     AddBiasAndActivate(epilogue, static_cast<decltype(element)*>(operands.y));
+                   });
+                 });
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ cudnnStatus_t Convolve(cudnnHandle_t handle, Operation operation, const void* al
     if (auto status = Check(problem, algorithm, pointers, &operands)) return status;
     const double scale = ReadScale(alpha, problem.shape.type);
     const double keep = ReadScale(beta, problem.shape.type);
-    return Enqueue(handle, [=] { Execute(problem, algorithm, scale, keep, operands); });
+    return Enqueue(handle, {pointers.x, pointers.w, pointers.y, pointers.UsedWorkspace(operands)},
+                   [=] { Execute(problem, algorithm, scale, keep, operands); });
   });
 }
 

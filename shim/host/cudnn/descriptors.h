@@ -52,6 +52,22 @@ struct cudnnConvolutionStruct {
   int group_count = 1;
 };
 
+struct cudnnPoolingStruct {
+  static constexpr int kMaxSpatial = CUDNN_DIM_MAX - 2;
+  cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
+  cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
+  int spatial_count = 0;
+  std::array<int, kMaxSpatial> window{};
+  std::array<int, kMaxSpatial> pad{};
+  std::array<int, kMaxSpatial> stride{};
+};
+
+struct cudnnOpTensorStruct {
+  cudnnOpTensorOp_t operation = CUDNN_OP_TENSOR_ADD;
+  cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
+  cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
+};
+
 struct cudnnActivationStruct {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
   cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "shim/host/cudnn/blend.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"
 #include "shim/host/cudnn/strided.h"
@@ -11,12 +12,6 @@
 
 namespace hostgpu {
 namespace {
-
-// to = scale * value + keep * to, without reading `to` when keep is 0.
-template <class T, class A>
-void Blend(T& to, A scale, A value, A keep) {
-  Store(to, keep == 0 ? scale * value : scale * value + keep * Load(to));
-}
 
 template <class A>
 A Sigmoid(A x) {
@@ -71,11 +66,6 @@ A Slope(const cudnnActivationStruct& activation, A x, A y) {
   }
 }
 
-// A function's two scaling factors, read when it is called.
-struct Scales {
-  double alpha, beta;
-};
-
 cudnnStatus_t Require(cudnnHandle_t handle, const void* alpha, const void* beta) {
   HOSTGPU_REFUSE_IF(handle == nullptr || alpha == nullptr || beta == nullptr,
                     CUDNN_STATUS_BAD_PARAM);
@@ -111,19 +101,19 @@ cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha,
     HOSTGPU_REFUSE_IF(aDesc == nullptr || cDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(aDesc->type != cDesc->type, CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(!Broadcasts(*aDesc, *cDesc), CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(cDesc->dim_count > 5, CUDNN_STATUS_NOT_SUPPORTED);
     DataType type{};
     void* a = nullptr;
     void* c = nullptr;
     if (auto status = ResolveTensor("A", aDesc, A, &type, &a)) return status;
     if (auto status = ResolveTensor("C", cDesc, C, &type, &c)) return status;
-    const Scales scales{ReadScale(alpha, type), ReadScale(beta, type)};
-    return Enqueue(handle, [=, small = *aDesc, large = *cDesc] {
+    const Scales scales = ReadScales(alpha, beta, type);
+    return Enqueue(handle, {A, C}, [=, small = *aDesc, large = *cDesc] {
       WithElement(type, [&](auto element) {
         using T = decltype(element);
         const std::array<Extents, 2> strides = {large.strides, BroadcastStrides(small)};
         ForEachElement(large.dim_count, large.dims, strides, [&](const auto& at) {
-          Blend<T, Accumulator<T>>(static_cast<T*>(c)[at[0]], scales.alpha,
-                                   Load(static_cast<const T*>(a)[at[1]]), scales.beta);
+          Blend(static_cast<T*>(c)[at[0]], scales, Load(static_cast<const T*>(a)[at[1]]));
         });
       });
     });
@@ -140,7 +130,7 @@ cudnnStatus_t cudnnSetTensor(cudnnHandle_t handle, const cudnnTensorDescriptor_t
     return WithElement(type, [&](auto value) {
       using T = decltype(value);
       std::memcpy(&value, valuePtr, sizeof value);
-      return Enqueue(handle, [=, tensor = *yDesc] {
+      return Enqueue(handle, {y}, [=, tensor = *yDesc] {
         ForEachElement<1>(tensor.dim_count, tensor.dims, {tensor.strides},
                           [&](const auto& at) { static_cast<T*>(data)[at[0]] = value; });
       });
@@ -156,7 +146,7 @@ cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const cudnnTensorDescriptor
     void* data = nullptr;
     if (auto status = ResolveTensor("y", yDesc, y, &type, &data)) return status;
     const double scale = ReadScale(alpha, type);
-    return Enqueue(handle, [=, tensor = *yDesc] {
+    return Enqueue(handle, {y}, [=, tensor = *yDesc] {
       WithElement(type, [&](auto element) {
         using T = decltype(element);
         ForEachElement<1>(tensor.dim_count, tensor.dims, {tensor.strides}, [&](const auto& at) {
@@ -182,15 +172,13 @@ cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle,
     void* to = nullptr;
     if (auto status = ResolveTensor("x", xDesc, x, &type, &from)) return status;
     if (auto status = ResolveTensor("y", yDesc, y, &type, &to)) return status;
-    const Scales scales{ReadScale(alpha, type), ReadScale(beta, type)};
-    return Enqueue(handle, [=, activation = *activationDesc, in = *xDesc, out = *yDesc] {
+    const Scales scales = ReadScales(alpha, beta, type);
+    return Enqueue(handle, {x, y}, [=, activation = *activationDesc, in = *xDesc, out = *yDesc] {
       WithElement(type, [&](auto element) {
         using T = decltype(element);
         ForEachElement<2>(out.dim_count, out.dims, {out.strides, in.strides}, [&](const auto& at) {
-          Blend<T, Accumulator<T>>(
-              static_cast<T*>(to)[at[0]], scales.alpha,
-              Activate<Accumulator<T>>(activation, Load(static_cast<const T*>(from)[at[1]])),
-              scales.beta);
+          Blend(static_cast<T*>(to)[at[0]], scales,
+                Activate<Accumulator<T>>(activation, Load(static_cast<const T*>(from)[at[1]])));
         });
       });
     });
@@ -207,9 +195,13 @@ cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle,
   return Protect([&] {
     if (auto status = Require(handle, alpha, beta)) return status;
     if (auto status = RequireActivation(activationDesc)) return status;
-    if (auto status = RequireLike(yDesc, xDesc)) return status;
-    if (auto status = RequireLike(dyDesc, xDesc)) return status;
-    if (auto status = RequireLike(dxDesc, xDesc)) return status;
+    HOSTGPU_REFUSE_IF(
+        yDesc == nullptr || dyDesc == nullptr || xDesc == nullptr || dxDesc == nullptr,
+        CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(!SameTensor(*dyDesc, *xDesc) || !SameTensor(*dxDesc, *xDesc),
+                      CUDNN_STATUS_NOT_SUPPORTED);
+    HOSTGPU_REFUSE_IF(!SameShape(*yDesc, *xDesc) || yDesc->type != xDesc->type,
+                      CUDNN_STATUS_NOT_SUPPORTED);
     DataType type{};
     void* output = nullptr;
     void* slope = nullptr;
@@ -219,10 +211,10 @@ cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle,
     if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &slope)) return status;
     if (auto status = ResolveTensor("x", xDesc, x, &type, &input)) return status;
     if (auto status = ResolveTensor("dx", dxDesc, dx, &type, &to)) return status;
-    const Scales scales{ReadScale(alpha, type), ReadScale(beta, type)};
+    const Scales scales = ReadScales(alpha, beta, type);
     const std::array<Extents, 4> strides = {dxDesc->strides, dyDesc->strides, xDesc->strides,
                                             yDesc->strides};
-    return Enqueue(handle, [=, activation = *activationDesc, shape = *xDesc] {
+    return Enqueue(handle, {y, dy, x, dx}, [=, activation = *activationDesc, shape = *xDesc] {
       WithElement(type, [&](auto element) {
         using T = decltype(element);
         using A = Accumulator<T>;
@@ -230,7 +222,7 @@ cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle,
           const A gradient = Load(static_cast<const T*>(slope)[at[1]]) *
                              Slope<A>(activation, Load(static_cast<const T*>(input)[at[2]]),
                                       Load(static_cast<const T*>(output)[at[3]]));
-          Blend<T, A>(static_cast<T*>(to)[at[0]], scales.alpha, gradient, scales.beta);
+          Blend(static_cast<T*>(to)[at[0]], scales, gradient);
         });
       });
     });
@@ -251,8 +243,8 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void* alp
     void* to = nullptr;
     if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &from)) return status;
     if (auto status = ResolveTensor("db", dbDesc, db, &type, &to)) return status;
-    const Scales scales{ReadScale(alpha, type), ReadScale(beta, type)};
-    return Enqueue(handle, [=, in = *dyDesc, out = *dbDesc] {
+    const Scales scales = ReadScales(alpha, beta, type);
+    return Enqueue(handle, {dy, db}, [=, in = *dyDesc, out = *dbDesc] {
       WithElement(type, [&](auto element) {
         using T = decltype(element);
         using A = Accumulator<T>;
@@ -264,7 +256,7 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void* alp
           ForEachElement<1>(in.dim_count, image, {in.strides},
                             [&](const auto& at) { sum += Load(plane[at[0]]); });
           T& result = static_cast<T*>(to)[int64_t{out.strides[1]} * channel];
-          Blend<T, A>(result, scales.alpha, sum, scales.beta);
+          Blend(result, scales, sum);
         }
       });
     });

@@ -23,6 +23,10 @@ struct DevicePointers {
   const void* y;
   void* workspace;
   size_t workspace_bytes;
+  // What the call uses of the workspace: nothing where it needs none.
+  const void* UsedWorkspace(const Operands& operands) const {
+    return operands.workspace_needed > 0 ? workspace : nullptr;
+  }
 };
 
 // Algorithm 0 takes any pointer aligned to its elements, as cuDNN's implicit GEMM does; the others

@@ -9,9 +9,7 @@
 #include "shim/host/hostgpu.h"
 
 namespace hostgpu {
-namespace {
 
-// As the CUDA runtime inside the genuine library: the current context, else device 0's primary one.
 bool BindContext() {
   int count = 0;
   if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0)
@@ -22,22 +20,20 @@ bool BindContext() {
          cuCtxSetCurrent(context) == CUDA_SUCCESS;
 }
 
-}  // namespace
-
-cudnnStatus_t Enqueue(cudnnHandle_t handle, std::function<void()> work) {
-  auto task = std::make_unique<std::function<void()>>(std::move(work));
+cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
+                      std::function<void()> work) {
+  using Task = std::function<void()>;
   const auto run = [](void* argument) {
-    std::unique_ptr<std::function<void()>> task(static_cast<std::function<void()>*>(argument));
     try {
-      (*task)();
+      (*static_cast<const Task*>(argument))();
     } catch (...) {
       ReportDeviceFault("an exception on the worker thread (out of host memory?)");
     }
   };
-  if (!hostgpuEnqueue(handle->stream, run, task.get())) {
-    return Refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the handle's stream takes no work");
-  }
-  static_cast<void>(task.release());  // the worker owns it now
+  const auto release = [](void* argument) { delete static_cast<Task*>(argument); };
+  const hostgpuWork enqueued{run, release, new Task(std::move(work)), uses.begin(), uses.size()};
+  HOSTGPU_REFUSE_IF(!hostgpuEnqueue(handle->stream, &enqueued),
+                    CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   return CUDNN_STATUS_SUCCESS;
 }
 

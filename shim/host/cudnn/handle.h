@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <new>
 
 #include "shim/host/cudnn/api.h"
@@ -14,8 +15,14 @@ struct cudnnContext {
 
 namespace hostgpu {
 
-// Runs `work` on the handle's stream in stream order, and returns at once.
-cudnnStatus_t Enqueue(cudnnHandle_t handle, std::function<void()> work);
+// As the CUDA runtime inside the genuine library: the current context, else device 0's primary one.
+// False without a device.
+bool BindContext();
+
+// Runs `work` on the handle's stream in stream order, or records it where the stream captures, and
+// returns at once. `uses` are the device addresses it works on; null ones do not count.
+cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
+                      std::function<void()> work);
 
 // Runs an entry point's body; no exception may leave a C function.
 template <class Body>

@@ -1,5 +1,7 @@
 #include "shim/host/cudnn/ranking.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -63,6 +65,13 @@ std::vector<RankedAlgorithm> RankByModel(const Problem& problem) {
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers,
                               std::vector<RankedAlgorithm>* ranked) {
+  // Measuring waits for the stream, which breaks a capture it is in.
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  HOSTGPU_REFUSE_IF(!BindContext(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
+  cuStreamIsCapturing(handle->stream, &capturing);
+  HOSTGPU_REFUSE_IF(capturing != CU_STREAM_CAPTURE_STATUS_NONE &&
+                        cuStreamSynchronize(handle->stream) != CUDA_SUCCESS,
+                    CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   *ranked = Candidates(problem);
   for (RankedAlgorithm& candidate : *ranked) {
     if (candidate.status != CUDNN_STATUS_SUCCESS) continue;
@@ -80,7 +89,7 @@ cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
     if (auto status = Check(problem, candidate.algorithm, pointers, &operands)) return status;
     const auto time_ms = std::make_shared<std::promise<float>>();
     auto measured = time_ms->get_future();
-    if (auto status = Enqueue(handle, [=] {
+    if (auto status = Enqueue(handle, {}, [=] {
           time_ms->set_value(MeasureNow(problem, candidate.algorithm, operands));
         })) {
       return status;

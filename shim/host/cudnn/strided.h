@@ -47,6 +47,15 @@ inline bool SameShape(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
+// One shape, one type, and the same place for every element.
+inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
+  if (a.type != b.type || !SameShape(a, b)) return false;
+  for (int i = 0; i < a.dim_count; ++i) {
+    if (a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
 // Each dimension of `small` is that of `large` or 1.
 inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& large) {
   if (small.dim_count != large.dim_count) return false;

@@ -13,6 +13,24 @@ strided,4,3,15,15,8,5,5,2,2
 """
 
 
+# cuDNN whose forward pass doubles what it computes of a part of LAYERS' first mini-batch.
+WRONG_CUDNN = r"""
+#include <dlfcn.h>
+int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, int*, int*);
+int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor, const void* x, void* w_descriptor,
+                            const void* w, void* convolution, int algorithm, void* workspace, unsigned long bytes,
+                            const void* beta, void* y_descriptor, void* y) {
+  int (*genuine)(void*, const void*, void*, const void*, void*, const void*, void*, int, void*, unsigned long,
+                 const void*, void*, void*) = dlsym(RTLD_NEXT, "cudnnConvolutionForward");
+  int type, n, c, h, w_, strides[4];
+  cudnnGetTensor4dDescriptor(x_descriptor, &type, &n, &c, &h, &w_, strides, strides + 1, strides + 2, strides + 3);
+  const float twice = 2;
+  return genuine(handle, n < 5 ? &twice : alpha, x_descriptor, x, w_descriptor, w, convolution, algorithm, workspace,
+                 bytes, beta, y_descriptor, y);
+}
+"""
+
+
 class Bench(CommandTest):
     @classmethod
     def setUpClass(cls):
@@ -56,6 +74,44 @@ class Bench(CommandTest):
             self.assertLessEqual(max(piece["workspace_bytes"] for piece in plan), limit)
             self.assertLessEqual(kernel["divided"]["time_ms"], kernel["undivided"]["time_ms"] * (1 + 1e-9))
 
+    def divided_by_hand(self):
+        """A store in which pieces of the first layer's forward pass win."""
+        rows = [("legacy:1", 5, 9, 8 << 20), ("legacy:0", 5, 9, 0)]
+        rows += [(engine, n, 1, 2 << 20 if engine == "legacy:1" else 0)
+                 for engine in ("legacy:0", "legacy:1") for n in (1, 2, 4)]
+        self.import_rows(rows)
+        self.write("layers.csv", "\n".join(LAYERS.splitlines()[:2]) + "\n")
+
+    def test_divisions_are_compared_so_that_runs_find_them_verified(self):
+        self.divided_by_hand()
+        kernel, = self.bench("--ops", "forward", "--policy", "powerOfTwo")["kernels"]
+        self.assertTrue(kernel["divided"]["verified"])
+        pieces = {(piece["engine"], piece["micro_batch"]) for piece in kernel["divided"]["plan"]}
+        self.assertGreater(sum(piece["count"] for piece in kernel["divided"]["plan"]), 1)
+        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
+        self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in shown if row["verified"]})
+
+    def test_division_that_computes_something_else_is_told_of(self):
+        self.divided_by_hand()
+        host = os.path.join(os.path.dirname(os.path.dirname(command.COMMAND)), "lib/ucudnn/host")
+        # Linked to a name without symbol versions, under which the stand-in with another soname is then found.
+        genuine = self.build("", f"{self.folder}/libgenuine.so", "-shared", "-Wl,-soname,libgenuine.so")
+        wrong = self.build(WRONG_CUDNN, f"{self.folder}/wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
+                           f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", genuine)
+        with open(f"{host}/libcudnn.so.9", "rb") as file:
+            renamed = file.read().replace(b"libcudnn.so.9\0", b"libgenuine.so\0")
+        with open(genuine, "wb") as file:
+            file.write(renamed)
+        result = self.run_command("bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",
+                                  "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
+        self.assertEqual(1, result.returncode, result.stderr)
+        self.assertIn("ucudnn bench: small forward: a division is wrong and not used: 4 + 1: ", result.stderr)
+        kernel, = json.loads(result.stdout)["kernels"]
+        if kernel["divided"]:
+            self.assertEqual([5], [piece["micro_batch"] for piece in kernel["divided"]["plan"]])
+        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
+        self.assertEqual([], [row for row in shown if row["verified"]])
+
     def test_network_gives_its_layers(self):
         result = self.run_command("bench", "--net", "alexnet", "--batch", "1", "--ops", "forward", "--policy", "undivided",
                                   "--host", "--json", "--db", self.store)
@@ -70,6 +126,73 @@ class Bench(CommandTest):
     def test_undivided_policy_measures_the_whole_batch_only(self):
         for kernel in self.bench("--policy", "undivided")["kernels"]:
             self.assertEqual(1, len(kernel["divided"]["plan"]))
+
+    def test_cliff_runs_each_kernel_in_one_byte_less(self):
+        report = self.bench("--cliff", "--policy", "all")
+        self.assertEqual(("ucudnn-cliff", 1), (report["format"], report["version"]))
+        self.assertEqual(6, len(report["kernels"]))
+        sums = {"best": 0, "genuine": 0, "ucudnn": 0}
+        for kernel in report["kernels"]:
+            best = kernel["best"]
+            self.assertEqual([(kernel["problem"]["n"], 1)], [(p["micro_batch"], p["count"]) for p in best["plan"]])
+            self.assertEqual(kernel["limit_bytes"], best["workspace_bytes"] - 1 if best["workspace_bytes"] else None)
+            for who in ("genuine", "ucudnn"):
+                under = kernel[who]
+                self.assertEqual(kernel["limit_bytes"] is None, under is None)
+                sums[who] += (under or best)["run_ms"]
+                if under is None:
+                    continue
+                self.assertGreater(under["run_ms"], 0)
+                self.assertLessEqual(under["workspace_bytes"], kernel["limit_bytes"])
+                self.assertEqual(kernel["problem"]["n"], sum(p["micro_batch"] * p["count"] for p in under["plan"]))
+                self.assertAlmostEqual(under["planned_ms"], sum(p["time_ms"] * p["count"] for p in under["plan"]))
+            if kernel["genuine"]:
+                self.assertEqual(1, kernel["genuine"]["plan"][0]["count"])
+                # Planned from the same measurements, undivided is one of ucudnn's own choices.
+                self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["genuine"]["planned_ms"] * (1 + 1e-9))
+            sums["best"] += best["run_ms"]
+        total = report["total"]
+        for who, ms in sums.items():
+            self.assertAlmostEqual(ms, total[f"{who}_ms"])
+        self.assertAlmostEqual(sums["genuine"] / sums["best"], total["genuine_ratio"])
+        self.assertAlmostEqual(sums["ucudnn"] / sums["best"], total["ucudnn_ratio"])
+        # All that was needed is in the store now.
+        self.assertGreater(report["measured"], 0)
+        self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
+
+    def import_rows(self, rows):
+        """Makes up the times and workspace (more than they need) of the first layer's forward engines."""
+        with open(f"{self.folder}/rows.csv", "w") as file:
+            file.write("op,n,c,h,w,k,r,s,pad_h,pad_w,align,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,"
+                       "driver,device\n")
+            for engine, images, ms, workspace in rows:
+                file.write(f"forward,5,4,9,9,8,3,3,1,1,16,{engine},{images},{ms},{workspace},1,{self.platform()}\n")
+        self.assertEqual(0, self.run_command("cache", "import", f"{self.folder}/rows.csv", "--db", self.store).returncode)
+
+    def cliff_from(self, rows):
+        """The line of --cliff for a kernel with these measurements."""
+        self.import_rows(rows)
+        result = self.run_command("bench", "--layers", self.layers, "--host", "--cliff", "--ops", "forward",
+                                  "--policy", "powerOfTwo", "--db", self.store)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return next(line for line in result.stdout.splitlines() if line.startswith("small"))
+
+    def platform(self):
+        """cudnn, driver and device of the stand-in, as a measurements file has them."""
+        other = f"{self.folder}/platform.db"
+        report = json.loads(self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", other).stdout)
+        return f"{report['cudnn']},{report['driver']},{report['device']}"
+
+    def test_cliff_divides_where_undivided_is_slower(self):
+        line = self.cliff_from([("legacy:1", 5, 1, 8 << 20), ("legacy:0", 5, 9, 0), ("legacy:1", 4, 0.8, 4 << 20),
+                                ("legacy:1", 2, 0.5, 3 << 20), ("legacy:1", 1, 0.3, 2 << 20)])
+        self.assertRegex(line, r"^small +forward +8 MiB +.* 4 \+ 1$")
+        self.assertEqual(2, line.count("x "), line)
+
+    def test_cliff_of_an_engine_without_workspace_is_none(self):
+        line = self.cliff_from([("legacy:1", 5, 9, 8 << 20), ("legacy:0", 5, 1, 0), ("legacy:0", 4, 3, 0),
+                                ("legacy:0", 2, 5, 0), ("legacy:0", 1, 3, 0)])
+        self.assertRegex(line, r"^small +forward +0 B .*no cliff")
 
     def test_table_names_what_was_measured(self):
         result = self.run_command("bench", "--layers", self.layers, "--host", "--db", "none", "--ops", "forward")
@@ -94,6 +217,8 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--net", "alexnet"], "--batch N")
         self.assert_refused(["bench", "--trace", "a.json"], "--trace: not available in this version")
         self.assert_refused(["bench", "--layers", self.layers, "--report", "r.json"], "--report")
+        self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--workspace-limit", "8MiB"],
+                            "--workspace-limit: --cliff sets each kernel's limit itself")
 
     def test_installation_without_the_stand_ins(self):
         os.remove(f"{self.host}/libcudnn.so.9")

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import shutil
+import sqlite3
 import unittest
 
 from command import CommandTest
@@ -54,7 +56,8 @@ class Cache(CommandTest):
         self.cache("import", self.file, "--db", self.store)
         text = self.cache("show", "--db", self.store)
         self.assertIn("Some GPU, cuDNN 9.19.0, driver 13.0\n", text)
-        self.assertIn("3 measurements of 2 engines at 2 micro-batches up to 256\n", text)
+        self.assertIn("    fastest at 256: legacy:1, 0.1 ms, 1 MiB workspace\n", text)
+        self.assertIn("3 measurements of 2 engines at 2 micro-batches up to 256, 3 verified\n", text)
 
     def test_show_as_json_has_every_row(self):
         self.cache("import", self.file, "--db", self.store)
@@ -89,11 +92,142 @@ class Cache(CommandTest):
             self.assert_refused(["cache", *words, "--db", f"{self.folder}/none.db"], "none.db", "no such store")
 
     def test_bad_usage_is_refused(self):
-        self.assert_refused(["cache"], "show, import and export")
+        self.assert_refused(["cache"], "show, import, export, merge, verify and prune")
+        self.assert_refused(["cache", "frob"], "'frob' is none of its commands", "merge, verify and prune")
         self.assert_refused(["cache", "import"], "ucudnn cache import: FILE.csv")
+        self.assert_refused(["cache", "merge"], "ucudnn cache merge: STORE")
         self.assert_refused(["cache", "show", "--", "x"], "takes no program")
-        for later in ("merge", "verify", "prune"):
-            self.assert_refused(["cache", later, "a.db"], f"ucudnn cache {later}: not available in this version")
+
+    def store_with(self, name, rows):
+        path = f"{self.folder}/{self.id()}.{name}.db"
+        self.cache("import", self.write(f"{name}.csv", rows), "--db", path)
+        return path
+
+    def test_merge_keeps_the_stores_own_rows_and_counts_the_new_ones(self):
+        self.cache("import", self.file, "--db", self.store)
+        slower = [{**row, "time_ms": "99"} for row in ROWS]
+        first = self.store_with("first", slower[:1] + [{**slower[1], "engine": "legacy:7"}])
+        second = self.store_with("second", [{**row, "device": "Other GPU"} for row in ROWS])
+        bytes_before = [open(path, "rb").read() for path in (first, second)]
+        os.chmod(second, 0o444)
+        self.assertEqual(f"{first}: 1 new measurement, 1 known before\n{second}: 3 new measurements, 0 known before\n",
+                         self.cache("merge", first, second, "--db", self.store))
+        self.assertEqual(bytes_before, [open(path, "rb").read() for path in (first, second)])
+        rows = self.exported()
+        self.assertEqual(7, len(rows))
+        self.assertEqual(3.25, float(rows[0]["time_ms"]))
+        self.assertEqual(["99"], [row["time_ms"] for row in rows if row["engine"] == "legacy:7"])
+        self.assertEqual(f"{second}: 0 new measurements, 3 known before\n",
+                         self.cache("merge", second, "--db", self.store))
+
+    def test_a_store_that_cannot_be_merged_is_named_and_nothing_is(self):
+        good = self.store_with("good", ROWS)
+        bad = f"{self.folder}/bad.db"
+        with open(bad, "w") as file:
+            file.write("no database")
+        for path, reason in ((bad, "it is damaged"), (f"{self.folder}/none.db", "No such file")):
+            result = self.run_command("cache", "merge", good, path, "--db", self.store)
+            self.assertEqual(1, result.returncode)
+            self.assertIn(path, result.stderr)
+            self.assertIn(reason, result.stderr)
+            self.assertFalse(os.path.exists(self.store))
+
+    def test_verify_tells_what_is_there(self):
+        self.cache("import", self.file, "--db", self.store)
+        text = self.cache("verify", "--db", self.store)
+        self.assertIn(f"{self.store}: sound\n", text)
+        self.assertIn("1 kernel, 3 measurements: 3 imported, 0 verified by runs", text)
+        self.assertIn("Some GPU, cuDNN 9.19.0, driver 13.0: 3 measurements\n", text)
+
+    def test_verify_names_what_is_wrong(self):
+        damages = {
+            "micro_batch=0": "row 1: engine 'legacy:0', micro-batch 0",
+            "engine=''": "row 1: engine ''",
+            "time_ms=-1": "time -1.0 ms",
+            "time_ms=9e999": "time Inf ms",
+            "workspace_bytes='many'": "workspace many bytes",
+            "kernel=77": "1 rows belong to no kernel of the store",
+        }
+        for damage, expected in damages.items():
+            with self.subTest(damage):
+                path = self.store_with("damaged" + str(len(damage)), ROWS)
+                with sqlite3.connect(path) as store:
+                    store.execute(f"UPDATE measurements SET {damage} WHERE id=1")
+                store.close()
+                result = self.run_command("cache", "verify", "--db", path)
+                self.assertEqual(1, result.returncode)
+                self.assertIn("1 store of 1 not sound", result.stderr)
+                self.assertIn(f"{path}: NOT sound\n", result.stdout)
+                self.assertIn(expected, result.stdout)
+                os.remove(path)
+        path = self.store_with("kernel", ROWS)
+        with sqlite3.connect(path) as store:
+            store.execute("UPDATE kernels SET stride_h=0")
+        store.close()
+        self.assertIn("'stride_h'", self.run_command("cache", "verify", "--db", path).stdout)
+
+    def test_verify_names_foreign_newer_and_damaged_files(self):
+        self.cache("import", self.file, "--db", self.store)
+        foreign, newer, damaged = (f"{self.folder}/{name}.db" for name in ("foreign", "newer", "damaged"))
+        with sqlite3.connect(foreign) as store:
+            store.execute("CREATE TABLE bookmarks(url TEXT)")
+        store.close()
+        shutil.copy(self.store, newer)
+        with sqlite3.connect(newer) as store:
+            store.execute("PRAGMA user_version=99")
+        store.close()
+        with open(self.store, "rb") as file, open(damaged, "wb") as out:
+            out.write(file.read()[:5000])
+        result = self.run_command("cache", "verify", "--db", f"{self.store}:{foreign}:{newer}:{damaged}")
+        self.assertEqual(1, result.returncode)
+        self.assertIn("3 stores of 4 not sound", result.stderr)
+        self.assertIn(f"{foreign}: NOT sound\n  it is another program's database\n", result.stdout)
+        self.assertIn(f"{newer}: NOT sound\n  its schema version is 99 ", result.stdout)
+        self.assertIn(f"{damaged}: NOT sound\n  it is damaged: ", result.stdout)
+
+    def test_prune_keeps_the_newest_platform_of_each_device(self):
+        rows = []
+        for device, cudnn, driver in (("A", 91900, 13000), ("A", 92000, 12000), ("A", 92000, 13000), ("A", 0, 0),
+                                      ("B", 90000, 12000), ("B", 90000, 12010)):
+            rows += [{**row, "device": device, "cudnn": cudnn or "", "driver": driver or ""} for row in ROWS]
+        store = self.store_with("many", rows)
+        before = open(store, "rb").read()
+        told = self.cache("prune", "--dry-run", "--db", store)
+        self.assertIn("9 measurements and 0 kernels without any to remove\n", told)
+        self.assertEqual(before, open(store, "rb").read())
+        told = self.cache("prune", "--device", "B", "--db", store)
+        self.assertIn("  B, cuDNN 9.0.0, driver 12.0: 3 measurements\n3 measurements and", told)
+        told = self.cache("prune", "--db", store)
+        self.assertIn("  A, cuDNN 9.20.0, driver 12.0: 3 measurements\n", told)
+        self.assertIn("  A, cuDNN 9.19.0, driver 13.0: 3 measurements\n6 measurements and 0 kernels", told)
+        left = self.cache("verify", "--db", store)
+        for platform in ("A, cuDNN 9.20.0, driver 13.0", "A, cuDNN unknown, driver unknown", "B, cuDNN 9.0.0, driver 12.1"):
+            self.assertIn(f"  {platform}: 3 measurements\n", left)
+        self.assertIn("9 measurements: ", left)
+        self.assertIn("0 measurements and 0 kernels without any removed", self.cache("prune", "--db", store))
+
+    def test_prune_removes_kernels_without_rows(self):
+        self.cache("import", self.file, "--db", self.store)
+        with sqlite3.connect(self.store) as store:
+            store.execute("DELETE FROM measurements")
+            store.execute("DELETE FROM complete_sizes")
+        store.close()
+        self.assertIn("0 measurements and 1 kernel without any removed", self.cache("prune", "--db", self.store))
+        self.assertIn(" 0 kernels, ", self.cache("verify", "--db", self.store))
+
+    def test_rows_of_one_device_can_be_asked_for(self):
+        store = self.store_with("two", ROWS + [{**ROWS[0], "device": "Other GPU"}])
+        self.assertIn("\n1 measurement\n", self.cache("show", "--device", "Other GPU", "--db", store))
+        self.cache("merge", store, "--device", "Other GPU", "--db", self.store)
+        self.assertEqual({"Other GPU"}, {row["device"] for row in self.exported()})
+
+    def test_a_damaged_store_is_named_with_the_one_used_instead(self):
+        with open(self.store, "w") as file:
+            file.write("no database")
+        result = self.run_command("cache", "import", self.file, "--db", self.store)
+        self.assertEqual(0, result.returncode)
+        self.assertIn(f"{self.store} is left alone", result.stderr)
+        self.assertIn(f"{self.store[:-3]}-2.db is used instead", result.stderr)
 
     def test_export_that_cannot_be_written_fails(self):
         self.cache("import", self.file, "--db", self.store)

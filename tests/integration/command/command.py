@@ -34,7 +34,10 @@ class CommandTest(unittest.TestCase):
         cls.drop_in = f"{libraries}/libcudnn.so.9"
         cls.host = f"{libraries}/host"
         os.makedirs(cls.host)
-        cls.build("int ucudnn_test_drop_in;", cls.drop_in, "-shared", "-Wl,-soname,libcudnn.so.9")
+        ours = cls.build("int ucudnn_test_library;", f"{cls.folder}/installed/lib/libucudnn.so.1", "-shared",
+                         "-Wl,-soname,libucudnn.so.1")
+        cls.build("int ucudnn_test_drop_in;", cls.drop_in, "-shared", "-Wl,-soname,libcudnn.so.9", "-Wl,--no-as-needed",
+                  ours, "-Wl,-rpath,$ORIGIN/..")
         for name in STAND_INS:
             cls.build("int stand_in;", f"{cls.host}/{name}", "-shared", f"-Wl,-soname,{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, f"{cls.folder}/program")
@@ -47,7 +50,9 @@ class CommandTest(unittest.TestCase):
 
     def run_command(self, *words, **variables):
         environment = {k: v for k, v in os.environ.items()
-                       if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
+                       if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
+        # Locks of the test's own: another program that measures on this machine is not waited for.
+        environment |= {"XDG_RUNTIME_DIR": self.folder} | variables
         return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
                               timeout=60)
 

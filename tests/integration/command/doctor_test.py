@@ -1,5 +1,6 @@
-"""`ucudnn doctor`: what it says of a machine, and its exit code."""
+"""`ucudnn doctor`: what it says of a machine, of variables and stores, and of programs that it refuses to start."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,10 +12,25 @@ from command import CommandTest
 
 class Doctor(CommandTest):
     def diagnose(self, *words, **variables):
+        """Exit code, the text of each fact by name, all that was printed."""
         result = self.run_command("doctor", *words, **variables)
         self.assertEqual("", result.stderr)
         lines = {line[:16].strip(): line[16:] for line in result.stdout.splitlines() if line[:1].strip()}
         return result.returncode, lines, result.stdout
+
+    def diagnose_as_another(self, *words, **variables):
+        """As a user without rights to what is ours; as ourselves where we have no more rights than others."""
+        os.chmod(self.folder, 0o755)
+        user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        environment = {"PATH": os.environ["PATH"]} | variables
+        return subprocess.run([self.command, "doctor", *words], env=environment, cwd=self.folder, capture_output=True,
+                              text=True, timeout=60, **user)
+
+    def write(self, name, content):
+        path = f"{self.folder}/{name}"
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
 
     def test_whole_installation_works_on_the_host(self):
         code, lines, _ = self.diagnose()
@@ -22,6 +38,7 @@ class Doctor(CommandTest):
         self.assertEqual(self.drop_in, lines["drop-in"])
         self.assertEqual(self.host, lines["stand-ins"])
         self.assertEqual("works", lines["run --host"])
+        self.assertTrue(lines["verdict"].startswith("works"), lines["verdict"])
 
     def test_bare_installation_does_not_work(self):
         bare = tempfile.mkdtemp(dir=self.folder)
@@ -30,6 +47,8 @@ class Doctor(CommandTest):
         result = subprocess.run([f"{bare}/bin/ucudnn", "doctor"], capture_output=True, text=True)
         self.assertEqual(1, result.returncode)
         self.assertRegex(result.stdout, r"run --host +no: .*libcuda.so.1 is missing")
+        self.assertRegex(result.stdout, r"fault +.*/libcudnn.so.9 is missing\n  why +ucudnn is not complete here")
+        self.assertRegex(result.stdout, r"verdict +does not work: ")
 
     def test_genuine_cudnn_is_named_with_its_version(self):
         folder = f"{self.folder}/genuine"
@@ -39,32 +58,142 @@ class Doctor(CommandTest):
         _, lines, _ = self.diagnose(UCUDNN_REAL_CUDNN=f"{folder}/libcudnn.so.9")
         self.assertEqual(f"9.12.34, {folder}/libcudnn.so.9", lines["genuine cuDNN"])
 
-    def test_store_that_cannot_be_written_is_told(self):
-        _, lines, _ = self.diagnose(UCUDNN_DATABASE=f"{self.program}/m.db")
+    def test_store_that_cannot_be_made_is_told(self):
+        _, lines, text = self.diagnose(UCUDNN_DATABASE=f"{self.program}/m.db")
         self.assertEqual(f"{self.program}/m.db (no: {self.program} is not a folder)", lines["store"])
+        self.assertIn("name another with UCUDNN_DATABASE or --db", text)
         _, lines, _ = self.diagnose(UCUDNN_DATABASE=f"{self.folder}/new/folder/m.db")
         self.assertEqual(f"{self.folder}/new/folder/m.db (made when first used)", lines["store"])
         _, lines, _ = self.diagnose(UCUDNN_DATABASE="none")
         self.assertIn("none", lines["store"])
+
+    def test_store_that_is_no_store_is_told(self):
+        damaged = self.write("damaged.db", b"SQLite format 3\0" + bytes(range(256)) * 40)
+        code, lines, text = self.diagnose(UCUDNN_DATABASE=damaged)
+        self.assertEqual(0, code)
+        self.assertIn("it is damaged", lines["store"])
+        self.assertIn("measurements go to a file beside it", text)
+        _, lines, _ = self.diagnose(UCUDNN_DATABASE=self.folder)
+        self.assertIn("is no file", lines["store"])
+        _, _, text = self.diagnose(UCUDNN_DATABASE=f"{self.folder}/first.db:{self.folder}/gone.db")
+        self.assertIn(f"the store {self.folder}/gone.db is missing", text)
+
+    def test_store_without_rights_is_told(self):
+        unreadable = self.write("unreadable.db", b"")
+        os.chmod(unreadable, 0)
+        text = self.diagnose_as_another(UCUDNN_DATABASE=unreadable).stdout
+        self.assertIn(f"the store {unreadable} cannot be read", text)
+        read_only = self.write("read_only.db", b"")
+        os.chmod(read_only, 0o444)
+        text = self.diagnose_as_another(UCUDNN_DATABASE=read_only).stdout
+        self.assertIn(f"the store {read_only} is read only", text)
+        self.assertIn(f"UCUDNN_DATABASE=MINE:{read_only}", text)
 
     def test_variable_that_is_ignored_is_told(self):
         _, lines, text = self.diagnose(UCUDNN_BATCH_SIZE_POLICY="foo")
         self.assertEqual("UCUDNN_BATCH_SIZE_POLICY=foo", lines["environment"])
         self.assertIn("UCUDNN_BATCH_SIZE_POLICY='foo' is ignored", text)
 
+    def test_misspelt_variable_is_told_with_the_nearest(self):
+        code, _, text = self.diagnose(UCUDNN_WORKSPACE_LIMT="8MiB")
+        self.assertEqual(0, code)
+        self.assertIn("UCUDNN_WORKSPACE_LIMT is no variable of ucudnn", text)
+        self.assertIn("did you mean UCUDNN_WORKSPACE_LIMIT?", text)
+
+    def test_text_of_others_forges_no_line(self):
+        _, _, text = self.diagnose(UCUDNN_X="\x1b[2J\nverdict         works")
+        self.assertNotIn("\x1b", text)
+        self.assertEqual(1, sum(line.startswith("verdict") for line in text.splitlines()))
+        self.assertIn("UCUDNN_X=?[2J?verdict", text)
+
+    def test_outdated_settings_are_told(self):
+        _, _, text = self.diagnose(UCUDNN_DEFAULT_WORKSPACE_LIMIT="8MiB", UCUDNN_WORKSPACE_LIMIT="4MiB")
+        self.assertIn("UCUDNN_DEFAULT_WORKSPACE_LIMIT is an older name of UCUDNN_WORKSPACE_LIMIT", text)
+        self.assertIn("and wins", text)
+        _, _, text = self.diagnose(UCUDNN_REAL_CUDNN=f"{self.folder}/removed/libcudnn.so.9")
+        self.assertIn("UCUDNN_REAL_CUDNN is ignored", text)
+        self.assertIn("unset UCUDNN_REAL_CUDNN, or correct it", text)
+        code, lines, _ = self.diagnose(UCUDNN_MODE="off")
+        self.assertEqual(1, code)
+        self.assertIn("UCUDNN_MODE=off", lines["verdict"])
+
     def test_program_that_cannot_be_served_is_told_why(self):
         program = self.build("int main(void) { return 0; }", f"{self.folder}/static", "-static")
-        code, lines, _ = self.diagnose("--", program)
+        code, lines, _ = self.diagnose("--host", "--", program)
         self.assertEqual(1, code)
-        self.assertIn("static executable", lines["run"])
-        code, lines, _ = self.diagnose("--", "no-such-program")
+        self.assertIn("static executable", lines["verdict"])
+        code, lines, _ = self.diagnose("--host", "--", "no-such-program")
         self.assertEqual(1, code)
-        self.assertIn("'no-such-program' is not in PATH", lines["run --host"])
+        self.assertIn("'no-such-program' is not in PATH", lines["verdict"])
 
-    def test_program_without_cudnn_of_its_own_is_told(self):
-        code, lines, _ = self.diagnose("--", self.program)
-        self.assertEqual(0, code)
-        self.assertIn("does not name libcudnn.so.9", lines["program"])
+    def test_static_cudnn_is_told(self):
+        source = "int cudnnCreate(void) { return 0; } int main(void) { return cudnnCreate(); }"
+        program = self.build(source, f"{self.folder}/static_cudnn", "-static")
+        code, _, text = self.diagnose("--host", "--", program)
+        self.assertEqual(1, code)
+        self.assertIn("cuDNN is linked in statically", text)
+        program = self.build(source, f"{self.folder}/half_static_cudnn")
+        code, lines, _ = self.diagnose("--host", "--", program)
+        self.assertEqual(1, code)
+        self.assertIn(f"cuDNN is linked into {program} statically", lines["verdict"])
+
+    def test_program_for_cudnn_8_is_told(self):
+        library = self.build("int cudnnCreate(void) { return 0; }", f"{self.folder}/libcudnn.so.8", "-shared",
+                             "-Wl,-soname,libcudnn.so.8")
+        program = self.build("int cudnnCreate(void); int main(void) { return cudnnCreate(); }", f"{self.folder}/old",
+                             library, f"-Wl,-rpath,{self.folder}")
+        code, lines, text = self.diagnose("--host", "--", program)
+        self.assertEqual(1, code)
+        self.assertIn(f"{program} needs libcudnn.so.8", lines["verdict"])
+        self.assertIn("a build of the program for cuDNN 9", text)
+
+    def test_program_without_cudnn_is_told(self):
+        code, lines, text = self.diagnose("--host", "--", self.program, "argument", "argument")
+        self.assertEqual(1, code)
+        self.assertIn("argument=argument", text)
+        self.assertIn("the program used no cuDNN", lines["verdict"])
+        self.assertNotIn("exit code", text)
+
+    def test_program_that_fails_is_told(self):
+        _, lines, text = self.diagnose("--host", "--", self.program, "argument")
+        self.assertIn("the program ended with exit code 7", text)
+        self.assertIn("ucudnn run --off --", text)
+
+    def test_missing_driver_is_told_where_a_program_needs_it(self):
+        code, lines, text = self.diagnose("--", self.program)
+        if "driver" not in lines or not lines["driver"].startswith("no: "):
+            self.skipTest("this machine has a driver")
+        self.assertEqual(1, code)
+        self.assertEqual("does not work: there is no CUDA driver that works", lines["verdict"])
+        self.assertRegex(text, r"  do +(start the container with its GPUs|install NVIDIA's driver)")
+
+    def test_json_says_the_same(self):
+        result = self.run_command("doctor", "--json", "--host", "--", self.program, UCUDNN_TYPO="1")
+        self.assertEqual(1, result.returncode)
+        self.assertIn("argument=", result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(("ucudnn-doctor", 1, False), (report["format"], report["version"], report["works"]))
+        self.assertEqual("does not work: the program used no cuDNN", report["verdict"])
+        self.assertIn({"name": "drop-in", "text": self.drop_in}, report["facts"])
+        self.assertIn(("warning", "UCUDNN_TYPO is no variable of ucudnn: it changes nothing"),
+                      [(finding["severity"], finding["what"]) for finding in report["findings"]])
+
+    def test_bad_usage_is_refused(self):
+        self.assert_refused(["doctor", "--pid", "self"], "--pid 'self': not a process id")
+        self.assert_refused(["doctor", "--pid", "1", "--", self.program], "--pid and a program: one of them")
+        self.assert_refused(["doctor", "--host"], "--host is for a program")
+        self.assert_refused(["doctor", "--policy", "some", "--", self.program], "--policy 'some'")
+
+    def test_process_that_is_not_there(self):
+        code, lines, _ = self.diagnose("--pid", "99999999")
+        self.assertEqual(1, code)
+        self.assertEqual("does not work: there is no process 99999999", lines["verdict"])
+
+    def test_process_of_another_user(self):
+        result = self.diagnose_as_another("--pid", str(os.getpid()) if os.geteuid() == 0 else "1")
+        self.assertEqual(1, result.returncode)
+        self.assertIn("may not be looked into: Permission denied", result.stdout)
+        self.assertIn("run the doctor as its user, or as root", result.stdout)
 
 
 if __name__ == "__main__":

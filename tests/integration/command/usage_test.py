@@ -23,7 +23,7 @@ class Usage(CommandTest):
         self.assert_refused(["run", "--policy", "foo", "--", "true"],
                             "ucudnn run: --policy 'foo': ", "auto, undivided, powerOfTwo, all")
         self.assert_refused(["run", "--workspace-limit", "64mb", "--", "true"],
-                            "ucudnn run: --workspace-limit '64mb': ", "caller or a size: bytes, or with KiB, MiB, GiB")
+                            "ucudnn run: --workspace-limit '64mb': ", "caller, auto or a size: bytes, or with KiB, MiB, GiB")
         self.assert_refused(["run", "--workspace-limit=-1", "--", "true"], "--workspace-limit '-1': ")
         self.assert_refused(["run", "--db", "a.db::b.db", "--", "true"], "--db 'a.db::b.db': ")
 

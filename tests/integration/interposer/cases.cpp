@@ -30,6 +30,14 @@ const Geometry kGeometries[] = {
     {6, 6, 4, 2, {4, 9, 8}, {2, 5, 3}, {1, 2, 2}, {2, 2, 1}, {1, 1, 2}, kFlipped},
 };
 
+// Images of an odd number of elements on both sides; on the output's side alone, beside an even
+// number that is no multiple of 4; a multiple of 4 but not of 8 on both (in 3-D of 8, too).
+const Geometry kUnaligned[] = {
+    {1, 3, 5, 1, {3, 5, 7}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
+    {1, 2, 1, 1, {3, 5, 5}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, kFlipped},
+    {1, 4, 12, 4, {2, 7, 9}, {1, 3, 1}, {0, 1, 0}, {1, 1, 1}, {1, 1, 1}, kPlain},
+};
+
 const Scales kScales[] = {{1, 0}, {1, 1}, {2, -1}, {0.5, 2}, {-1, 0}};
 
 // No stride is a multiple of another, and bytes lie between any two elements.
@@ -102,6 +110,28 @@ std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y) {
         }
         ++next;
       }
+  return cases;
+}
+
+std::vector<Case> UnalignedCasesOf(Operation operation) {
+  std::vector<Case> cases;
+  for (const DataType type :
+       {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble})
+    for (const Memory memory : {Memory::kNchw, Memory::kNhwc, Memory::kPadded})
+      for (const int rank : {2, 3})
+        for (const Geometry& geometry : kUnaligned) {
+          ConvolutionProblem problem = Problem(geometry, operation, type, memory, rank);
+          if (memory == Memory::kPadded) {
+            problem.x_strides[0] |= 1;
+            problem.y_strides[0] |= 1;
+          }
+          const int step = LegalStep(problem);
+          if (step == 1) continue;
+          const size_t next = cases.size();
+          problem.n = 3 * step + (next % 2 == 0 ? 1 : step - 1);
+          cases.push_back(
+              {AsRead(problem), Extra::kNone, false, kScales[next % std::size(kScales)]});
+        }
   return cases;
 }
 

@@ -11,8 +11,6 @@
 namespace ucudnn::test {
 namespace {
 
-constexpr size_t kGuardBytes = 512;  // keeps the data on the alignment of the block
-constexpr unsigned char kGuard = 0xC3;
 constexpr unsigned char kGap = 0x6D;
 
 template <typename Body>
@@ -51,42 +49,8 @@ cudnn::OwnedDescriptors DescriptorsOf(const ConvolutionProblem& problem) {
 
 }  // namespace
 
-GuardedMemory::GuardedMemory(size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  EXPECT_EQ(cudaMalloc(&block_, bytes + 2 * kGuardBytes), cudaSuccess);
-  EXPECT_EQ(cudaMemset(block_, kGuard, bytes + 2 * kGuardBytes), cudaSuccess);
-  // It is under way on the default stream, which others need not wait for.
-  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-}
-
-GuardedMemory::~GuardedMemory() { cudaFree(block_); }
-
-void* GuardedMemory::data() const {
-  return block_ == nullptr ? nullptr : static_cast<char*>(block_) + kGuardBytes;
-}
-
-void GuardedMemory::Upload(const Bytes& content) {
-  EXPECT_EQ(cudaMemcpy(data(), content.data(), content.size(), cudaMemcpyHostToDevice),
-            cudaSuccess);
-}
-
-Bytes GuardedMemory::Download() const {
-  Bytes content(bytes_);
-  EXPECT_EQ(cudaMemcpy(content.data(), data(), bytes_, cudaMemcpyDeviceToHost), cudaSuccess);
-  return content;
-}
-
-bool GuardedMemory::GuardsAreIntact() const {
-  if (block_ == nullptr) return true;
-  Bytes all(bytes_ + 2 * kGuardBytes);
-  EXPECT_EQ(cudaMemcpy(all.data(), block_, all.size(), cudaMemcpyDeviceToHost), cudaSuccess);
-  const Bytes guard(kGuardBytes, kGuard);
-  return std::equal(guard.begin(), guard.end(), all.begin()) &&
-         std::equal(guard.begin(), guard.end(), all.end() - kGuardBytes);
-}
-
 Operand::Operand(DataType type, int images, int channels, const Spatial& extents,
-                 const Strides& strides)
+                 const Strides& strides, const Placement& placement)
     : type(type),
       images(images),
       channels(channels),
@@ -94,7 +58,7 @@ Operand::Operand(DataType type, int images, int channels, const Spatial& extents
       strides(strides),
       content(images == 0 ? 0 : Span(images, channels, extents, strides) * ElementBytes(type),
               kGap),
-      memory(content.size()) {}
+      memory(content.size(), placement) {}
 
 void Operand::ForEach(const std::function<void(size_t)>& body) const {
   for (int n = 0; n < images; ++n)
@@ -123,21 +87,24 @@ void Operand::Fill(const std::function<double()>& value) {
   });
 }
 
-Convolution::Convolution(const ConvolutionProblem& problem, Extra extra, bool z_is_y)
-    : x(problem.type, problem.n, problem.c, problem.x, problem.x_strides),
-      w(problem.type, problem.k, problem.c / problem.groups, problem.w, FilterStrides(problem)),
-      y(problem.type, problem.n, problem.k, OutputExtents(problem), problem.y_strides),
+Convolution::Convolution(const ConvolutionProblem& problem, Extra extra, bool z_is_y,
+                         const Placements& at)
+    : x(problem.type, problem.n, problem.c, problem.x, problem.x_strides, at.x),
+      w(problem.type, problem.k, problem.c / problem.groups, problem.w, FilterStrides(problem),
+        at.w),
+      y(problem.type, problem.n, problem.k, OutputExtents(problem), problem.y_strides, at.y),
       z(problem.type, extra == Extra::kNone ? 0 : problem.n, problem.k, OutputExtents(problem),
-        problem.y_strides),
+        problem.y_strides, at.z),
       bias(problem.type, extra == Extra::kNone ? 0 : 1, problem.k, {1, 1, 1},
-           BiasStrides(problem.k)),
+           BiasStrides(problem.k), at.bias),
       descriptors_(DescriptorsOf(problem)),
       extra_(extra),
       z_is_y_(z_is_y) {
   const char* const refused =
       cudnn::ReadProblem(DropIn(), problem.operation, descriptors_.get(), problem_);
   EXPECT_EQ(refused, nullptr) << refused;
-  EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnCreate(&own_handle_), CUDNN_STATUS_SUCCESS);
+  handle_ = own_handle_;
   if (extra == Extra::kNone) return;
   const int rank = problem.spatial_rank + 2;
   const std::vector<int> ones(rank, 1);
@@ -162,7 +129,7 @@ Convolution::Convolution(const ConvolutionProblem& problem, Extra extra, bool z_
 Convolution::~Convolution() {
   if (activation_ != nullptr) cudnnDestroyActivationDescriptor(activation_);
   if (bias_descriptor_ != nullptr) cudnnDestroyTensorDescriptor(bias_descriptor_);
-  if (handle_ != nullptr) cudnnDestroy(handle_);
+  if (own_handle_ != nullptr) cudnnDestroy(own_handle_);
 }
 
 std::vector<Operand*> Convolution::Operands() {

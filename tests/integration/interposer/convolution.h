@@ -1,5 +1,5 @@
-// One convolution of a test: handle, descriptors and operands in device memory, with guard bytes
-// around every operand. x, w and y as in LegacyCall.
+// One convolution of a test: handle, descriptors and operands in guarded device memory. x, w and y
+// as in LegacyCall.
 #pragma once
 
 #include <cudnn.h>
@@ -13,29 +13,9 @@
 #include "convolution/problem.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_call.h"
+#include "guarded_memory.h"
 
 namespace ucudnn::test {
-
-using Bytes = std::vector<unsigned char>;
-
-// Device memory whose `bytes` bytes lie between guards.
-class GuardedMemory {
- public:
-  explicit GuardedMemory(size_t bytes);
-  ~GuardedMemory();
-  GuardedMemory(const GuardedMemory&) = delete;
-  GuardedMemory& operator=(const GuardedMemory&) = delete;
-
-  void* data() const;  // null when there are no bytes
-  size_t bytes() const { return bytes_; }
-  void Upload(const Bytes& content);
-  Bytes Download() const;
-  bool GuardsAreIntact() const;
-
- private:
-  size_t bytes_;
-  void* block_ = nullptr;
-};
 
 enum class Extra { kNone, kRelu, kIdentity };  // what follows a forward convolution
 
@@ -46,7 +26,8 @@ struct Scales {
 // A tensor's elements in device memory, and what the host put there. Bytes between elements belong
 // to the content: nothing may write them.
 struct Operand {
-  Operand(DataType type, int images, int channels, const Spatial& extents, const Strides& strides);
+  Operand(DataType type, int images, int channels, const Spatial& extents, const Strides& strides,
+          const Placement& placement);
   // Calls `body` with the index of every element.
   void ForEach(const std::function<void(size_t)>& body) const;
   double Get(const Bytes& from, size_t element) const;
@@ -62,10 +43,16 @@ struct Operand {
   GuardedMemory memory;
 };
 
+// Where the operands lie.
+struct Placements {
+  Placement x, w, y, z, bias;
+};
+
 class Convolution {
  public:
   // `problem` with any alignment; its n images.
-  Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false);
+  Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false,
+              const Placements& placements = {});
   ~Convolution();
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
@@ -74,6 +61,8 @@ class Convolution {
   const ConvolutionProblem& problem() const { return problem_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
   cudnnHandle_t handle() const { return handle_; }
+  // In place of its own from now on; stays the caller's.
+  void UseHandle(cudnnHandle_t handle) { handle_ = handle; }
   Extra extra() const { return extra_; }
 
   // Fills and uploads all operands, the output included.
@@ -106,6 +95,7 @@ class Convolution {
   ConvolutionProblem problem_;
   Extra extra_;
   bool z_is_y_;
+  cudnnHandle_t own_handle_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
   cudnnTensorDescriptor_t bias_descriptor_ = nullptr;
   cudnnActivationDescriptor_t activation_ = nullptr;

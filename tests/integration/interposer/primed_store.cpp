@@ -12,38 +12,55 @@
 
 namespace ucudnn::test {
 
-void PrimedStore::Add(const ConvolutionProblem& problem, const std::vector<int>& sizes,
-                      const Cost& cost) {
-  static const planning::Platform platform = CurrentPlatform();
+std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
+                                           const std::vector<int>& sizes, const Cost& cost) {
+  std::vector<planning::Measurement> rows;
   cudnnHandle_t handle = nullptr;
-  ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
   cudnn::LegacyEngines engines(Undivided(), handle);
   for (const int size : sizes) {
     ConvolutionProblem part = problem;
     part.n = size;
     auto prepared = engines.Prepare(part);
-    ASSERT_TRUE(prepared.ok()) << prepared.message();
+    EXPECT_TRUE(prepared.ok()) << prepared.message();
+    if (!prepared.ok()) continue;
     const auto choices = (*prepared)->Engines();
-    ASSERT_TRUE(choices.ok()) << choices.message();
+    EXPECT_TRUE(choices.ok()) << choices.message();
+    if (!choices.ok()) continue;
     for (const cudnn::EngineChoice& choice : *choices) {
       const double time_ms = cost(cudnn::ParseLegacyEngine(choice.engine)->algorithm, size);
       if (time_ms < 0) continue;
-      db::StoredMeasurement row;
-      row.problem = part;
-      row.platform = platform;
-      row.measurement.micro = {choice.engine, size, time_ms, choice.workspace_bytes,
-                               choice.deterministic};
-      row.measurement.samples = 1;
-      rows_.push_back(std::move(row));
+      planning::Measurement row;
+      row.micro = {choice.engine, size, time_ms, choice.workspace_bytes, choice.deterministic};
+      row.samples = 1;
+      rows.push_back(std::move(row));
     }
   }
   Undivided().cudnnDestroy(handle);
+  return rows;
 }
 
-void PrimedStore::Write() {
+void PrimedStore::Add(const ConvolutionProblem& problem, const std::vector<int>& sizes,
+                      const Cost& cost) {
+  static const planning::Platform platform = CurrentPlatform();
+  for (planning::Measurement& measurement : Offered(problem, sizes, cost)) {
+    db::StoredMeasurement row;
+    row.problem = problem;
+    row.problem.n = measurement.micro.micro_batch;
+    row.platform = platform;
+    row.measurement = std::move(measurement);
+    rows_.push_back(std::move(row));
+  }
+}
+
+void PrimedStore::Write(bool verified) {
   db::SqliteStore store({DatabasePath()});
   const Result<size_t> added = store.Add(rows_);
   ASSERT_TRUE(added.ok()) << added.message();
+  if (!verified) return;
+  for (const db::StoredMeasurement& row : rows_) {
+    ASSERT_TRUE(store.MarkVerified(row.problem, row.platform, {row.measurement.micro}).ok());
+  }
 }
 
 Cost DividedInto(int piece, int n) {

@@ -12,13 +12,17 @@ namespace ucudnn::test {
 // Milliseconds of `algorithm` at `micro_batch` images; negative: not measured.
 using Cost = std::function<double(int algorithm, int micro_batch)>;
 
+// What the stand-in offers for `problem` (as ucudnn reads it) at each of `sizes`, workspace and
+// determinism as they are, times by `cost`.
+std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
+                                           const std::vector<int>& sizes, const Cost& cost);
+
 class PrimedStore {
  public:
-  // What the stand-in offers for `problem` (as ucudnn reads it) at each of `sizes`, workspace and
-  // determinism as they are, times by `cost`.
+  // What is offered, as measured on the platform of these tests.
   void Add(const ConvolutionProblem& problem, const std::vector<int>& sizes, const Cost& cost);
-  // Writes everything to DatabasePath().
-  void Write();
+  // Writes everything to DatabasePath(), as if this machine had compared all plans before, or none.
+  void Write(bool verified = true);
 
  private:
   std::vector<db::StoredMeasurement> rows_;

@@ -11,6 +11,12 @@
 
 extern char** environ;
 
+// No store of a test outlives it, so none waits for the disk: of this program and libucudnn.so.
+extern "C" {
+__attribute__((visibility("default"))) int fsync(int) { return 0; }
+__attribute__((visibility("default"))) int fdatasync(int) { return 0; }
+}
+
 namespace ucudnn::test {
 namespace {
 
@@ -37,8 +43,10 @@ pid_t Start(const std::string& filter, const Environment& environment) {
   if (child != 0) return child;
   for (const auto& [name, value] : environment) Set(name, value);
   const std::string argument = "--gtest_filter=" + filter;
-  const char* const arguments[] = {"test", argument.c_str(), nullptr};
-  execv("/proc/self/exe", const_cast<char* const*>(arguments));
+  // By its own path: death tests start the program by it again.
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  const char* const arguments[] = {program.c_str(), argument.c_str(), nullptr};
+  execv(program.c_str(), const_cast<char* const*>(arguments));
   _exit(127);
 }
 
@@ -59,10 +67,16 @@ int RunHere(const Suite& suite) {
       return 1;
     }
     folder = name;
+    Set(kFolderVariable, folder);  // for processes that this one starts
     Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);
     Set("UCUDNN_DATABASE", DatabasePath());
     Set("UCUDNN_REPORT", ReportPath());
     Set("UCUDNN_LOG_FILE", folder + "/log");
+    // Tests of others on this machine would wait for ours, and ours for theirs.
+    Set("XDG_RUNTIME_DIR", folder);
+    Set("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo");
+    Set("UCUDNN_TUNE", "first");
+    Set("UCUDNN_TUNE_SECONDS", "600:6000");
     for (const auto& [variable, value] : suite.environment) Set(variable, value);
   } else {
     folder = given;
@@ -101,7 +115,6 @@ std::vector<std::string> LogLines() {
 
 TestProcess::TestProcess(const std::string& test, const std::string& report,
                          Environment environment) {
-  environment.emplace_back(kFolderVariable, folder);
   environment.emplace_back("UCUDNN_REPORT", folder + "/" + report);
   pid_ = Start(test, environment);
 }

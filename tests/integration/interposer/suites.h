@@ -17,7 +17,8 @@ struct Suite {
 
 // Runs every suite of `suites` that --gtest_filter (NAME.TEST) selects, all without one; gives the
 // program's exit status. Every process gets UCUDNN_REAL_CUDNN (the stand-in), and UCUDNN_DATABASE,
-// UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, and no other UCUDNN_ variable.
+// UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the device, measures
+// powers of two at the first call without a bound on its time, and gets no other UCUDNN_ variable.
 int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
 
 // This process's own folder, and the files in it.

@@ -1,9 +1,12 @@
 // What the two libraries show to the loader: nothing but what they must, and nothing that keeps a
 // program without CUDA from starting.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -46,6 +49,30 @@ Names Exports(const std::string& library) {
   return names;
 }
 
+// The versions of glibc `file` asks for, as "2.34": without them the loader refuses it.
+Names GlibcVersions(const std::string& file) {
+  const std::string mark = "Name: GLIBC_";
+  Names versions;
+  for (const std::string& line : Lines(RunProgram({READELF, "-VW", file}).out)) {
+    const size_t at = line.find(mark);
+    if (at == std::string::npos) continue;
+    const size_t begin = at + mark.size();
+    versions.insert(line.substr(begin, line.find(' ', begin) - begin));
+  }
+  return versions;
+}
+
+// What is installed: the command, the libraries, the stand-ins. Links to them left out.
+std::vector<std::string> InstalledFiles() {
+  std::vector<std::string> files;
+  for (const char* folder : {INSTALLED_BIN, INSTALLED_LIB}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_symlink() && entry.is_regular_file()) files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
 #define EXPORT(index, name, kind) #name "@@libcudnn.so.9",
 const Names kListed = {
 #include "exports.inc"
@@ -64,6 +91,44 @@ TEST(Shape, LibucudnnNeedsOnlyGlibc) {
   const Names needed = DynamicValues(LIBUCUDNN, "NEEDED");
   EXPECT_TRUE(needed.contains("libc.so.6"));
   EXPECT_TRUE(std::includes(allowed.begin(), allowed.end(), needed.begin(), needed.end()));
+}
+
+// RHEL 9 has glibc 2.34, Ubuntu 22.04 has 2.35: where this is built says nothing of where it runs.
+TEST(Shape, NothingNeedsMoreThanGlibc234) {
+  const auto newer = [](const std::string& version) {
+    int major = 0;
+    int minor = 0;
+    std::sscanf(version.c_str(), "%d.%d", &major, &minor);
+    return major != 2 || minor > 34;
+  };
+  Names names;
+  Names asked_for;
+  for (const std::string& file : InstalledFiles()) {
+    names.insert(std::filesystem::path(file).filename());
+    for (const std::string& version : GlibcVersions(file)) {
+      EXPECT_FALSE(newer(version)) << file << " needs glibc " << version;
+      asked_for.insert(version);
+    }
+  }
+  for (const char* name : {"ucudnn", "libucudnn.so.1", "libcudnn.so.9", "libcuda.so.1"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  EXPECT_TRUE(asked_for.contains("2.34")) << "readelf's words were not understood";
+}
+
+// What replaces glibc 2.35's _dl_find_object in the unwinder is what finds the handlers.
+TEST(Shape, ExceptionsFindTheirHandlersWithoutNewerGlibc) {
+  const std::string path = std::string(LOADER_ROOT) + "/libthrowing.so";
+  const std::string symbols = RunProgram({NM, "-D", "--undefined-only", path}).out;
+  EXPECT_NE(symbols.find("dl_iterate_phdr"), std::string::npos) << symbols;
+  EXPECT_EQ(symbols.find("_dl_find_object"), std::string::npos) << symbols;
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto throw_and_catch =
+      reinterpret_cast<int (*)(size_t)>(dlsym(library, "ucudnnTestThrowAndCatch"));
+  ASSERT_NE(throw_and_catch, nullptr);
+  EXPECT_EQ(throw_and_catch(0), 0);
+  EXPECT_EQ(throw_and_catch(7), 1);
 }
 
 TEST(Shape, NamesAndRunPathsAreThoseOfTheInstallTree) {

@@ -36,7 +36,7 @@ TEST(Options, DefaultsNeedNoVariable) {
   const Parsed parsed = Parse({});
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.mode, Mode::kOn);
-  EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kPowerOfTwo);
+  EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAuto);
   EXPECT_FALSE(parsed.options.workspace_limit.has_value());
   EXPECT_FALSE(parsed.options.deterministic);
   EXPECT_THAT(parsed.options.databases, IsEmpty());
@@ -103,14 +103,91 @@ TEST_P(UnreadableValue, KeepsTheDefaultAndWarnsWithNameValueAndAccepted) {
   EXPECT_EQ(parsed.options.log_level, defaults.log_level);
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, UnreadableValue,
-                         ::testing::Values(std::pair{"UCUDNN_MODE", "maybe"},
-                                           std::pair{"UCUDNN_BATCH_SIZE_POLICY", "powerofthree"},
-                                           std::pair{"UCUDNN_WORKSPACE_LIMIT", "64MB"},
-                                           std::pair{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "-1"},
-                                           std::pair{"UCUDNN_DATABASE", "/a::/b"},
-                                           std::pair{"UCUDNN_LOG", "loud"},
-                                           std::pair{"UCUDNN_DETERMINISTIC", "2"}));
+INSTANTIATE_TEST_SUITE_P(
+    Options, UnreadableValue,
+    ::testing::Values(
+        std::pair{"UCUDNN_MODE", "maybe"}, std::pair{"UCUDNN_BATCH_SIZE_POLICY", "powerofthree"},
+        std::pair{"UCUDNN_WORKSPACE_LIMIT", "64MB"},
+        std::pair{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "-1"}, std::pair{"UCUDNN_DATABASE", "/a::/b"},
+        std::pair{"UCUDNN_LOG", "loud"}, std::pair{"UCUDNN_DETERMINISTIC", "2"},
+        std::pair{"UCUDNN_WORKSPACE_LIMIT", "automatic"}, std::pair{"UCUDNN_TUNE", "later"},
+        std::pair{"UCUDNN_TUNE", "after"}, std::pair{"UCUDNN_TUNE", "after:"},
+        std::pair{"UCUDNN_TUNE", "after:-1"}, std::pair{"UCUDNN_TUNE", "after:2.5"},
+        std::pair{"UCUDNN_TUNE", "after:99999999999999999999"},
+        std::pair{"UCUDNN_TUNE_SECONDS", "5"}, std::pair{"UCUDNN_TUNE_SECONDS", "5:"},
+        std::pair{"UCUDNN_TUNE_SECONDS", "1:2:3"}, std::pair{"UCUDNN_TUNE_SECONDS", "-1:2"},
+        std::pair{"UCUDNN_TUNE_SECONDS", "1:inf"}, std::pair{"UCUDNN_TUNE_SECONDS", "nan:2"},
+        std::pair{"UCUDNN_TUNE_SECONDS", "1s:2s"}, std::pair{"UCUDNN_TUNE_MEMORY", "a quarter"},
+        std::pair{"UCUDNN_TUNE_MEMORY", "-1"}, std::pair{"UCUDNN_CHECK", "yes"},
+        std::pair{"UCUDNN_STRICT_LIMIT", "strict"}));
+
+bool operator==(const Tuning& a, const Tuning& b) {
+  return a.on == b.on && a.before_promising == b.before_promising &&
+         a.after_calls == b.after_calls && a.kernel_seconds == b.kernel_seconds &&
+         a.process_seconds == b.process_seconds && a.memory_bytes == b.memory_bytes;
+}
+
+TEST(Options, WithoutAWordKernelsAreMeasuredBeforePromisesAndAtTheThirdCall) {
+  const Tuning tuning = Parse({}).options.tuning;
+  EXPECT_TRUE(tuning.on);
+  EXPECT_TRUE(tuning.before_promising);
+  EXPECT_EQ(tuning.after_calls, 2);
+  EXPECT_EQ(tuning.kernel_seconds, 2);
+  EXPECT_EQ(tuning.process_seconds, 60);
+  EXPECT_EQ(tuning.memory_bytes, std::nullopt);
+}
+
+TEST(Options, WhenKernelsAreMeasured) {
+  const Tuning first = Parse({{"UCUDNN_TUNE", "First"}}).options.tuning;
+  EXPECT_TRUE(first.on);
+  EXPECT_TRUE(first.before_promising);
+  EXPECT_EQ(first.after_calls, 0);
+  const Tuning after = Parse({{"UCUDNN_TUNE", "AFTER:7"}}).options.tuning;
+  EXPECT_TRUE(after.on);
+  EXPECT_FALSE(after.before_promising);
+  EXPECT_EQ(after.after_calls, 7);
+  EXPECT_FALSE(Parse({{"UCUDNN_TUNE", "off"}}).options.tuning.on);
+}
+
+TEST(Options, WhatMeasuringMayTake) {
+  const Parsed parsed =
+      Parse({{"UCUDNN_TUNE_SECONDS", " 0.25 : 1e3 "}, {"UCUDNN_TUNE_MEMORY", "64MiB"}});
+  EXPECT_THAT(parsed.warnings, IsEmpty());
+  EXPECT_EQ(parsed.options.tuning.kernel_seconds, 0.25);
+  EXPECT_EQ(parsed.options.tuning.process_seconds, 1000);
+  EXPECT_EQ(parsed.options.tuning.memory_bytes, size_t{64} << 20);
+  EXPECT_EQ(Parse({{"UCUDNN_TUNE_MEMORY", "0"}}).options.tuning.memory_bytes, size_t{0});
+}
+
+TEST(Options, UnreadableTuningLeavesTuningAsItIs) {
+  for (const auto& [name, value] : {std::pair{"UCUDNN_TUNE", "after:x"},
+                                    {"UCUDNN_TUNE_SECONDS", "1:x"},
+                                    {"UCUDNN_TUNE_MEMORY", "x"}}) {
+    EXPECT_TRUE(Parse({{name, value}}).options.tuning == Tuning{}) << name;
+  }
+}
+
+TEST(Options, AnAutomaticLimitIsNoSize) {
+  const Options automatic = Parse({{"UCUDNN_WORKSPACE_LIMIT", "Auto"}}).options;
+  EXPECT_TRUE(automatic.workspace_limit_auto);
+  EXPECT_EQ(automatic.workspace_limit, std::nullopt);
+  for (const char* value : {"caller", "5"}) {
+    EXPECT_FALSE(Parse({{"UCUDNN_WORKSPACE_LIMIT", value}}).options.workspace_limit_auto);
+  }
+}
+
+TEST(Options, SwitchesAreOffWithoutAWord) {
+  EXPECT_FALSE(Parse({}).options.strict_limit);
+  EXPECT_FALSE(Parse({}).options.check);
+  EXPECT_TRUE(Parse({{"UCUDNN_STRICT_LIMIT", "1"}}).options.strict_limit);
+  EXPECT_TRUE(Parse({{"UCUDNN_CHECK", "on"}}).options.check);
+}
+
+TEST(Options, ProcessesMeetInTheUsersRuntimeFolder) {
+  EXPECT_EQ(Parse({}).options.lock_folder, "/tmp");
+  EXPECT_EQ(Parse({{"XDG_RUNTIME_DIR", "/run/user/7"}}).options.lock_folder, "/run/user/7");
+  EXPECT_EQ(Parse({{"XDG_RUNTIME_DIR", "relative"}}).options.lock_folder, "/tmp");
+}
 
 TEST(Options, RankComesFromTheLauncher) {
   EXPECT_EQ(Parse({}).options.rank, -1);

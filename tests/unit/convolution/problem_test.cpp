@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "random_problem.h"
 
 namespace ucudnn {
@@ -50,6 +52,82 @@ TEST(Problem, LegalStepIsTheFirstAlignedImage) {
     problem.alignment = static_cast<int32_t>(random() % 48 + 1);
     ASSERT_EQ(LegalStep(problem), WalkedStep(problem))
         << Describe(problem) << " alignment " << problem.alignment;
+  }
+}
+
+// How tensors lie in memory, beside the packed layouts: gaps after every row, an image of odd
+// length, the batch innermost.
+enum class Memory { kNchw, kNhwc, kGaps, kOddImages, kBatchInnermost };
+
+Strides StridesOf(Memory memory, int n, int channels, const Spatial& extents) {
+  Strides strides =
+      PackedStrides(memory == Memory::kNhwc ? Layout::kNhwc : Layout::kNchw, channels, extents);
+  switch (memory) {
+    case Memory::kNchw:
+    case Memory::kNhwc:
+      break;
+    case Memory::kGaps: {
+      int64_t stride = 1;
+      for (int axis = 4; axis >= 0; --axis) {
+        strides[axis] = stride;
+        stride = (axis >= 2 ? extents[axis - 2] : channels) * stride + 3;
+      }
+      break;
+    }
+    case Memory::kOddImages:
+      strides[0] |= 1;
+      break;
+    case Memory::kBatchInnermost:
+      for (int64_t& stride : strides) stride *= n;
+      strides[0] = 1;
+      break;
+  }
+  return strides;
+}
+
+// Every type, layout, rank and alignment: a boundary is legal exactly where both tensors are
+// aligned, address by address.
+TEST(Problem, MultiplesOfTheLegalStepAreTheAlignedBoundaries) {
+  constexpr int kImages = 270;  // more than the step of any case, twice
+  const Spatial kExtents[] = {{3, 5, 5}, {2, 6, 7}, {1, 7, 9}, {4, 8, 8}};
+  for (const DataType type :
+       {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {
+    for (const Memory memory : {Memory::kNchw, Memory::kNhwc, Memory::kGaps, Memory::kOddImages,
+                                Memory::kBatchInnermost}) {
+      for (const int rank : {2, 3}) {
+        for (const auto& [c, k] : {std::pair{1, 1}, {3, 4}, {4, 6}, {5, 3}, {8, 2}}) {
+          for (const Spatial& extents : kExtents) {
+            ConvolutionProblem problem;
+            problem.type = type;
+            problem.spatial_rank = rank;
+            problem.n = kImages;
+            problem.c = c;
+            problem.k = k;
+            problem.x = extents;
+            if (rank == 2) problem.x[0] = 1;
+            problem.w = {1, 3, 3};
+            problem.pad = {0, 0, 1};
+            problem.x_strides = StridesOf(memory, kImages, c, problem.x);
+            problem.y_strides = StridesOf(memory, kImages, k, OutputExtents(problem));
+            for (problem.alignment = 1; problem.alignment <= 128; ++problem.alignment) {
+              const int step = LegalStep(problem);
+              const auto image_bytes = [&](const Strides& strides) {
+                return strides[0] * static_cast<int64_t>(ElementBytes(type));
+              };
+              for (int boundary = 0; boundary <= kImages; ++boundary) {
+                const bool aligned =
+                    boundary * image_bytes(problem.x_strides) % problem.alignment == 0 &&
+                    boundary * image_bytes(problem.y_strides) % problem.alignment == 0;
+                if (aligned == (boundary % step == 0)) continue;
+                FAIL() << Describe(problem) << ", alignment " << problem.alignment << ", memory "
+                       << static_cast<int>(memory) << ": step " << step << ", boundary "
+                       << boundary;
+              }
+            }
+          }
+        }
+      }
+    }
   }
 }
 

@@ -81,7 +81,11 @@ TEST_F(Resources, RelaxedCaptureScope_RestoresTheThreadsMode) {
 TEST_F(Resources, DeviceBuffer_GrowsAndGivesEverythingBack) {
   const size_t before = FreeBytes();
   {
-    DeviceBuffer buffer(driver());
+    Stream stream(driver());
+    ASSERT_TRUE(stream.Create().ok());
+    MemoryPool pool(driver());
+    ASSERT_TRUE(pool.Create(stream.get()).ok());
+    DeviceBuffer buffer(pool, driver());
     EXPECT_TRUE(buffer.Reserve(0).ok());
     EXPECT_EQ(buffer.data(), nullptr);
     ASSERT_TRUE(buffer.Reserve(1 << 20).ok());
@@ -91,6 +95,8 @@ TEST_F(Resources, DeviceBuffer_GrowsAndGivesEverythingBack) {
     EXPECT_EQ(buffer.address(), address);
     EXPECT_EQ(buffer.size(), 1u << 20);
     ASSERT_TRUE(buffer.Reserve(1 << 21).ok());
+    // What was given back returns to the device when the stream is waited for.
+    ASSERT_TRUE(stream.Synchronize().ok());
     EXPECT_EQ(before - FreeBytes(), 1u << 21);
   }
   EXPECT_EQ(FreeBytes(), before);
@@ -98,7 +104,11 @@ TEST_F(Resources, DeviceBuffer_GrowsAndGivesEverythingBack) {
 
 TEST_F(Resources, DeviceBuffer_HoldsNothingAfterAnError) {
   const size_t before = FreeBytes();
-  DeviceBuffer buffer(driver());
+  Stream stream(driver());
+  ASSERT_TRUE(stream.Create().ok());
+  MemoryPool pool(driver());
+  ASSERT_TRUE(pool.Create(stream.get()).ok());
+  DeviceBuffer buffer(pool, driver());
   ASSERT_TRUE(buffer.Reserve(1 << 20).ok());
   const Status status = buffer.Reserve(size_t{1} << 50);
   ASSERT_FALSE(status.ok());
@@ -106,6 +116,7 @@ TEST_F(Resources, DeviceBuffer_HoldsNothingAfterAnError) {
       << status.message();
   EXPECT_EQ(buffer.data(), nullptr);
   EXPECT_EQ(buffer.size(), 0u);
+  ASSERT_TRUE(stream.Synchronize().ok());
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_TRUE(buffer.Reserve(1 << 20).ok());
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "db/schema.h"
 #include "db/sqlite_store.h"
 
 namespace ucudnn::db {
@@ -32,6 +34,31 @@ inline planning::Measurement Row(const std::string& engine, int micro_batch, dou
                                  size_t workspace_bytes = 0) {
   return {{engine, micro_batch, time_ms, workspace_bytes, true}, 5, true};
 }
+
+inline void RunSql(const std::string& path, const char* sql) {
+  sqlite3* connection = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &connection), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(connection, sql, nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(connection);
+  sqlite3_close(connection);
+}
+
+// A store of which only the rows matter, not which sizes are complete.
+class RowStore : public SqliteStore {
+ public:
+  using SqliteStore::SqliteStore;
+  using SqliteStore::Write;
+
+  Status Write(const ConvolutionProblem& problem, const planning::Platform& platform,
+               const std::vector<planning::Measurement>& rows) {
+    return SqliteStore::Write(problem, platform, rows, {});
+  }
+  Result<std::vector<planning::Measurement>> Rows(const ConvolutionProblem& problem,
+                                                  const planning::Platform& platform) {
+    UCUDNN_ASSIGN_OR_RETURN(planning::KernelMeasurements known, Read(problem, platform));
+    return std::move(known.rows);
+  }
+};
 
 class StoreTest : public ::testing::Test {
  protected:

@@ -22,15 +22,15 @@ using ::testing::IsEmpty;
 
 using SqliteStoreTest = StoreTest;
 
-std::vector<Measurement> ReadAll(SqliteStore& store, const ConvolutionProblem& problem = Problem(),
+std::vector<Measurement> ReadAll(RowStore& store, const ConvolutionProblem& problem = Problem(),
                                  const Platform& platform = kPlatform) {
-  auto rows = store.Read(problem, platform);
+  auto rows = store.Rows(problem, platform);
   EXPECT_TRUE(rows.ok()) << rows.message();
   return rows.ok() ? *rows : std::vector<Measurement>();
 }
 
 TEST_F(SqliteStoreTest, AColdStoreHasNoRowsAndMakesNoFile) {
-  SqliteStore store({Path("a/b.db")});
+  RowStore store({Path("a/b.db")});
   EXPECT_THAT(ReadAll(store), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(Path("a")));
 }
@@ -39,22 +39,22 @@ TEST_F(SqliteStoreTest, AWarmStoreGivesBackWhatAnotherWrote) {
   const std::vector<Measurement> rows = {Row("legacy:0", 1, 0.25), Row("legacy:1", 1, 0.5, 4096),
                                          Row("legacy:1", 64, 3.5, size_t{1} << 40)};
   {
-    SqliteStore store({Path()});
+    RowStore store({Path()});
     ASSERT_TRUE(store.Write(Problem(), kPlatform, rows).ok());
     EXPECT_EQ(ReadAll(store), rows);
   }
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   EXPECT_EQ(ReadAll(store), rows);
 }
 
 TEST_F(SqliteStoreTest, RowsOfOtherMiniBatchesOfTheFamilyAreTheSame) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   ASSERT_TRUE(store.Write(Problem(64), kPlatform, {Row("legacy:1", 32, 1)}).ok());
   EXPECT_THAT(ReadAll(store, Problem(256)), ElementsAre(Row("legacy:1", 32, 1)));
 }
 
 TEST_F(SqliteStoreTest, TheFirstWriterWins) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:1", 32, 1)}).ok());
   ASSERT_TRUE(
       store.Write(Problem(), kPlatform, {Row("legacy:1", 32, 2), Row("legacy:1", 16, 3)}).ok());
@@ -62,7 +62,7 @@ TEST_F(SqliteStoreTest, TheFirstWriterWins) {
 }
 
 TEST_F(SqliteStoreTest, EverythingThatChangesAMeasurementKeepsRowsApart) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:1", 32, 1)}).ok());
   for (const auto edit : std::vector<void (*)(ConvolutionProblem&)>{
            [](auto& p) { p.operation = Operation::kBackwardData; },
@@ -106,7 +106,7 @@ TEST_F(SqliteStoreTest, EverythingThatChangesAMeasurementKeepsRowsApart) {
 }
 
 TEST_F(SqliteStoreTest, RowsOfUnknownVersionsAreForOfflineUseOnly) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   const Platform unknown{kPlatform.device, 0, 0};
   ASSERT_TRUE(store.Write(Problem(), unknown, {Row("any text", 32, 1)}).ok());
   EXPECT_THAT(ReadAll(store), IsEmpty());
@@ -114,7 +114,7 @@ TEST_F(SqliteStoreTest, RowsOfUnknownVersionsAreForOfflineUseOnly) {
 }
 
 TEST_F(SqliteStoreTest, AskingOfflineGivesTheNewestPlatformsRowsAlone) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   const std::string& device = kPlatform.device;
   ASSERT_TRUE(store.Write(Problem(), {device, 0, 0}, {Row("imported", 8, 9)}).ok());
   ASSERT_TRUE(store.Write(Problem(), {device, 91900, 13000}, {Row("legacy:1", 8, 1)}).ok());
@@ -123,7 +123,7 @@ TEST_F(SqliteStoreTest, AskingOfflineGivesTheNewestPlatformsRowsAlone) {
 }
 
 TEST_F(SqliteStoreTest, TimesComeBackToTheBit) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   std::mt19937_64 random(5);
   std::vector<Measurement> rows;
   for (int i = 1; i <= 500; ++i) {
@@ -146,28 +146,102 @@ TEST_F(SqliteStoreTest, EveryProblemSurvivesTheStore) {
     rows.push_back({"layer " + std::to_string(i), RandomProblem(random), kPlatform,
                     Row("e" + std::to_string(i), 1 + i % 7, i * 0.1)});
   }
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   const auto added = store.Add(rows);
   ASSERT_TRUE(added.ok()) << added.message();
   EXPECT_EQ(*added, rows.size());
-  const auto listed = SqliteStore({Path()}).List();
+  const auto listed = RowStore({Path()}).List();
   ASSERT_TRUE(listed.ok()) << listed.message();
   EXPECT_EQ(*listed, rows);
-  for (const StoredMeasurement& row : rows) {
+  for (StoredMeasurement& row : rows) {
+    row.measurement.verified = false;  // not by a run of this store
     EXPECT_THAT(ReadAll(store, row.problem), ::testing::Contains(row.measurement));
   }
 }
 
 TEST_F(SqliteStoreTest, AddCountsNewRowsOnly) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   const StoredMeasurement row{"conv1", Problem(), kPlatform, Row("legacy:1", 32, 1)};
   EXPECT_EQ(*store.Add({row, row}), 1u);
   EXPECT_EQ(*store.Add({row}), 0u);
   EXPECT_THAT(*store.List(), ElementsAre(row));
 }
 
-TEST_F(SqliteStoreTest, TextIsStoredAsItIs) {
+TEST_F(SqliteStoreTest, SizesAreCompleteWhenTheWriterSaysSo) {
   SqliteStore store({Path()});
+  ASSERT_TRUE(
+      store.Write(Problem(), kPlatform, {Row("a", 4, 1), Row("a", 8, 2), Row("b", 8, 3)}, {8})
+          .ok());
+  auto known = store.Read(Problem(), kPlatform);
+  ASSERT_TRUE(known.ok()) << known.message();
+  EXPECT_EQ(known->rows.size(), 3u);
+  EXPECT_THAT(known->complete_sizes, ElementsAre(8));
+  // Another process had the time and the memory for all engines.
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("a", 4, 9), Row("b", 4, 5)}, {4}).ok());
+  known = SqliteStore({Path()}).Read(Problem(), kPlatform);
+  ASSERT_TRUE(known.ok()) << known.message();
+  EXPECT_THAT(known->rows,
+              ElementsAre(Row("a", 4, 1), Row("b", 4, 5), Row("a", 8, 2), Row("b", 8, 3)));
+  EXPECT_THAT(known->complete_sizes, ElementsAre(4, 8));
+  const Platform other{kPlatform.device, kPlatform.cudnn, kPlatform.driver + 1};
+  EXPECT_EQ(*store.Read(Problem(), other), planning::KernelMeasurements());
+  EXPECT_EQ(*store.Read(Problem(64, 32), kPlatform), planning::KernelMeasurements());
+}
+
+TEST_F(SqliteStoreTest, ASizeCompleteInAnyFileIsComplete) {
+  ASSERT_TRUE(SqliteStore({Path("shared.db")})
+                  .Write(Problem(), kPlatform, {Row("a", 8, 1), Row("b", 8, 2)}, {8})
+                  .ok());
+  SqliteStore store({Path("own.db"), Path("shared.db")});
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("a", 8, 3), Row("a", 4, 4)}, {}).ok());
+  EXPECT_THAT(store.Read(Problem(), kPlatform)->complete_sizes, ElementsAre(8));
+}
+
+TEST_F(SqliteStoreTest, WhatCameByImportIsCompleteAndNotTrusted) {
+  SqliteStore store({Path()});
+  const StoredMeasurement row{"conv1", Problem(), kPlatform, Row("legacy:1", 32, 1)};
+  ASSERT_TRUE(row.measurement.verified);
+  ASSERT_TRUE(store.Add({row}).ok());
+  const auto known = store.Read(Problem(), kPlatform);
+  ASSERT_TRUE(known.ok()) << known.message();
+  ASSERT_EQ(known->rows.size(), 1u);
+  EXPECT_FALSE(known->rows[0].verified);
+  EXPECT_THAT(known->complete_sizes, ElementsAre(32));
+  EXPECT_THAT(*store.List(), ElementsAre(row));  // as it came
+}
+
+TEST_F(SqliteStoreTest, MarkedRowsAreVerifiedOnThatPlatformAlone) {
+  const Platform other{kPlatform.device, kPlatform.cudnn + 1, kPlatform.driver};
+  SqliteStore store({Path()});
+  std::vector<Measurement> rows = {Row("a", 4, 1), Row("a", 8, 2), Row("b", 8, 3)};
+  for (Measurement& row : rows) row.verified = false;
+  for (const Platform& platform : {kPlatform, other}) {
+    ASSERT_TRUE(store.Write(Problem(), platform, rows, {}).ok());
+  }
+  ASSERT_TRUE(store.MarkVerified(Problem(16), kPlatform, {rows[1].micro}).ok());
+  ASSERT_TRUE(store.MarkVerified(Problem(16), kPlatform, {rows[1].micro}).ok());
+  EXPECT_EQ(SqliteStore({Path()}).Read(Problem(), other)->rows, rows);
+  rows[1].verified = true;
+  EXPECT_EQ(SqliteStore({Path()}).Read(Problem(), kPlatform)->rows, rows);
+  const auto listed = store.List();
+  ASSERT_TRUE(listed.ok()) << listed.message();
+  int verified = 0;
+  for (const StoredMeasurement& row : *listed) verified += row.measurement.verified ? 1 : 0;
+  EXPECT_EQ(verified, 1);
+}
+
+TEST_F(SqliteStoreTest, RowsOfASharedFileAreMarkedInTheFirst) {
+  const StoredMeasurement row{"", Problem(), kPlatform, Row("a", 8, 1)};
+  ASSERT_TRUE(SqliteStore({Path("shared.db")}).Add({row}).ok());
+  const std::string before = Bytes(Path("shared.db"));
+  SqliteStore store({Path("own.db"), Path("shared.db")});
+  ASSERT_TRUE(store.MarkVerified(Problem(), kPlatform, {row.measurement.micro}).ok());
+  EXPECT_THAT(store.Read(Problem(), kPlatform)->rows, ElementsAre(row.measurement));
+  EXPECT_EQ(Bytes(Path("shared.db")), before);
+}
+
+TEST_F(SqliteStoreTest, TextIsStoredAsItIs) {
+  RowStore store({Path()});
   StoredMeasurement row{"it's; DROP TABLE kernels;--", Problem(), kPlatform,
                         Row("'e' [k2=1]", 1, 1)};
   row.platform.device = "caf\xc3\xa9 \"x\"";
@@ -176,7 +250,7 @@ TEST_F(SqliteStoreTest, TextIsStoredAsItIs) {
 }
 
 TEST_F(SqliteStoreTest, RowsThatMakeNoSenseAreRefusedWhole) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   const auto refusal = [&](const Measurement& bad) {
     return store.Write(Problem(), kPlatform, {Row("good", 1, 1), bad}).message();
   };
@@ -191,29 +265,29 @@ TEST_F(SqliteStoreTest, RowsThatMakeNoSenseAreRefusedWhole) {
 }
 
 TEST_F(SqliteStoreTest, LaterFilesAreReadAndNeverWritten) {
-  ASSERT_TRUE(SqliteStore({Path("shared.db")})
+  ASSERT_TRUE(RowStore({Path("shared.db")})
                   .Write(Problem(), kPlatform, {Row("legacy:0", 8, 1), Row("legacy:1", 8, 2)})
                   .ok());
   const std::string before = Bytes(Path("shared.db"));
-  SqliteStore store({Path("own.db"), Path("shared.db"), Path("missing.db")});
+  RowStore store({Path("own.db"), Path("shared.db"), Path("missing.db")});
   EXPECT_THAT(ReadAll(store), ElementsAre(Row("legacy:0", 8, 1), Row("legacy:1", 8, 2)));
   ASSERT_TRUE(
       store.Write(Problem(), kPlatform, {Row("legacy:1", 8, 3), Row("legacy:1", 4, 4)}).ok());
   EXPECT_THAT(ReadAll(store),
-              ElementsAre(Row("legacy:1", 4, 4), Row("legacy:1", 8, 3), Row("legacy:0", 8, 1)));
+              ElementsAre(Row("legacy:1", 4, 4), Row("legacy:0", 8, 1), Row("legacy:1", 8, 3)));
   EXPECT_EQ(store.List()->size(), 3u);
   EXPECT_EQ(Bytes(Path("shared.db")), before);
   EXPECT_FALSE(std::filesystem::exists(Path("missing.db")));
 }
 
 TEST_F(SqliteStoreTest, WithoutFilesNothingIsStored) {
-  SqliteStore store({});
+  RowStore store(std::vector<std::string>{});
   EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)}).ok());
   EXPECT_THAT(ReadAll(store), IsEmpty());
 }
 
 TEST_F(SqliteStoreTest, MissingFoldersAreMadeForThisUserAlone) {
-  SqliteStore store({Path("a/b/c.db")});
+  RowStore store({Path("a/b/c.db")});
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)}).ok());
   for (const char* folder : {"a", "a/b"}) {
     struct stat info;
@@ -226,20 +300,20 @@ TEST_F(SqliteStoreTest, RelativePathsAndOddNamesAreFiles) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
   for (const char* name : {"plain.db", "file:a.db?mode=memory", ":memory:", "d/e.db"}) {
-    EXPECT_TRUE(SqliteStore({name}).Write(Problem(), kPlatform, {Row("e", 8, 1)}).ok()) << name;
+    EXPECT_TRUE(RowStore({name}).Write(Problem(), kPlatform, {Row("e", 8, 1)}).ok()) << name;
     EXPECT_TRUE(std::filesystem::exists(Path(name))) << name;
   }
   std::filesystem::current_path(before);
 }
 
 TEST_F(SqliteStoreTest, ThreadsShareOneStore) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 1; i <= 10; ++i) {
         EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("e" + std::to_string(t), i, i)}).ok());
-        EXPECT_TRUE(store.Read(Problem(), kPlatform).ok());
+        EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
       }
     });
   }

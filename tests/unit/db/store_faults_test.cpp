@@ -1,6 +1,5 @@
 // Files the store must not trust, and places it must not or cannot write.
 #include <gmock/gmock.h>
-#include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,18 +45,10 @@ size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-void RunSql(const std::string& path, const char* sql) {
-  sqlite3* connection = nullptr;
-  ASSERT_EQ(sqlite3_open(path.c_str(), &connection), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(connection, sql, nullptr, nullptr, nullptr), SQLITE_OK)
-      << sqlite3_errmsg(connection);
-  sqlite3_close(connection);
-}
-
 void FillStore(const std::string& path) {
   std::vector<Measurement> rows;
   for (int i = 1; i <= 400; ++i) rows.push_back(Row("legacy:1", i, i));
-  ASSERT_TRUE(SqliteStore({path}).Write(Problem(), kPlatform, rows).ok());
+  ASSERT_TRUE(RowStore({path}).Write(Problem(), kPlatform, rows).ok());
 }
 
 void Overwrite(const std::string& path, std::streamoff at, const std::string& bytes) {
@@ -81,14 +72,14 @@ TEST_P(UnusableFile, IsLeftAloneWithOneWarningAndASiblingServes) {
   const std::string before = Bytes(Path());
   ASSERT_FALSE(before.empty());
   const std::string log = InChild(Path("log"), false, [&] {
-    SqliteStore store({Path()});
-    EXPECT_THAT(*store.Read(Problem(), kPlatform), IsEmpty());
+    RowStore store({Path()});
+    EXPECT_THAT(*store.Rows(Problem(), kPlatform), IsEmpty());
     const Status status = store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)});
     EXPECT_TRUE(status.ok()) << status.message();
-    EXPECT_THAT(*store.Read(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
+    EXPECT_THAT(*store.Rows(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
     EXPECT_EQ(store.List()->size(), 1u);
-    SqliteStore later({Path()});
-    EXPECT_THAT(*later.Read(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
+    RowStore later({Path()});
+    EXPECT_THAT(*later.Rows(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
   });
   EXPECT_EQ(Bytes(Path()), before);
   EXPECT_TRUE(std::filesystem::exists(Path("measurements-2.db")));
@@ -100,10 +91,10 @@ TEST_P(UnusableFile, CostsOneWarningAmongTheReadOnlyOnes) {
   GetParam().prepare(Path("shared.db"));
   const std::string before = Bytes(Path("shared.db"));
   const std::string log = InChild(Path("log"), false, [&] {
-    SqliteStore store({Path(), Path("shared.db")});
+    RowStore store({Path(), Path("shared.db")});
     ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:0", 777, 1)}).ok());
     for (int i = 0; i < 3; ++i) {
-      EXPECT_THAT(*store.Read(Problem(), kPlatform), ::testing::Contains(Row("legacy:0", 777, 1)));
+      EXPECT_THAT(*store.Rows(Problem(), kPlatform), ::testing::Contains(Row("legacy:0", 777, 1)));
     }
   });
   EXPECT_EQ(Bytes(Path("shared.db")), before);
@@ -159,9 +150,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Newer",
               [](const std::string& path) {
                 FillStore(path);
-                RunSql(path, "PRAGMA user_version=2");
+                RunSql(path, "PRAGMA user_version=3");
               },
-              "its schema version is 2 and this ucudnn knows versions up to 1"}),
+              "its schema version is 3 and this ucudnn knows versions up to 2"}),
     [](const auto& info) { return info.param.name; });
 
 using StoreFaultsTest = StoreTest;
@@ -169,15 +160,15 @@ using StoreFaultsTest = StoreTest;
 TEST_F(StoreFaultsTest, DamageFoundInUseMovesToASibling) {
   const std::string log = InChild(Path("log"), false, [&] {
     FillStore(Path());
-    SqliteStore store({Path()});
-    ASSERT_EQ(store.Read(Problem(), kPlatform)->size(), 400u);
+    RowStore store({Path()});
+    ASSERT_EQ(store.Rows(Problem(), kPlatform)->size(), 400u);
     const auto size = static_cast<size_t>(std::filesystem::file_size(Path()));
     Overwrite(Path(), 4096, std::string(size - 4096, '\x5a'));
     Overwrite(Path(), 24, "\x7f\x7f\x7f\x7f");  // the change counter: caches are stale
     const std::string before = Bytes(Path());
     const Status status = store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)});
     EXPECT_TRUE(status.ok()) << status.message();
-    EXPECT_THAT(*store.Read(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
+    EXPECT_THAT(*store.Rows(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
     EXPECT_EQ(Bytes(Path()), before);
   });
   EXPECT_EQ(Count(log, "is left alone: it is damaged"), 1u) << log;
@@ -188,15 +179,15 @@ TEST_F(StoreFaultsTest, NineUnusableFilesAreAnError) {
   for (int i = 2; i <= 9; ++i) {
     std::ofstream(Path("measurements-" + std::to_string(i) + ".db")) << "hello";
   }
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
               HasSubstr("siblings are all unusable"));
 }
 
 TEST_F(StoreFaultsTest, AnEmptyFileBecomesAStore) {
   std::ofstream(Path()).flush();
-  SqliteStore store({Path()});
-  EXPECT_THAT(*store.Read(Problem(), kPlatform), IsEmpty());
+  RowStore store({Path()});
+  EXPECT_THAT(*store.Rows(Problem(), kPlatform), IsEmpty());
   EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
@@ -207,13 +198,13 @@ TEST_F(StoreFaultsTest, AReadOnlyFileIsReadAndRefusesToBeWritten) {
   chmod(folder_.c_str(), 0755);
   const std::string before = Bytes(Path());
   InChild(Path("log"), true, [&] {
-    SqliteStore store({Path()});
-    const auto rows = store.Read(Problem(), kPlatform);
+    RowStore store({Path()});
+    const auto rows = store.Rows(Problem(), kPlatform);
     ASSERT_TRUE(rows.ok()) << rows.message();
     EXPECT_EQ(rows->size(), 400u);
     EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
                 HasSubstr(Path() + ": is read-only"));
-    EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 400u);
+    EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 400u);
   });
   EXPECT_EQ(Bytes(Path()), before);
 }
@@ -223,12 +214,12 @@ TEST_F(StoreFaultsTest, AFileInAReadOnlyFolderIsRead) {
   chmod(Path().c_str(), 0666);
   chmod(folder_.c_str(), 0555);
   InChild("", true, [&] {
-    SqliteStore store({Path()});
-    const auto rows = store.Read(Problem(), kPlatform);
+    RowStore store({Path()});
+    const auto rows = store.Rows(Problem(), kPlatform);
     ASSERT_TRUE(rows.ok()) << rows.message();
     EXPECT_EQ(rows->size(), 400u);
     EXPECT_FALSE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
-    EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 400u);
+    EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 400u);
   });
   chmod(folder_.c_str(), 0755);
 }
@@ -236,11 +227,11 @@ TEST_F(StoreFaultsTest, AFileInAReadOnlyFolderIsRead) {
 TEST_F(StoreFaultsTest, AFolderThatCannotBeWrittenIsNamed) {
   chmod(folder_.c_str(), 0555);
   InChild("", true, [&] {
-    SqliteStore store({Path("deep/store.db")});
-    EXPECT_THAT(*store.Read(Problem(), kPlatform), IsEmpty());
+    RowStore store({Path("deep/store.db")});
+    EXPECT_THAT(*store.Rows(Problem(), kPlatform), IsEmpty());
     EXPECT_THAT(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
                 HasSubstr("cannot create the folder " + Path("deep") + ": Permission denied"));
-    EXPECT_THAT(SqliteStore({Path()}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+    EXPECT_THAT(RowStore({Path()}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
                 HasSubstr(Path() + ": cannot be opened"));
   });
   chmod(folder_.c_str(), 0755);
@@ -251,26 +242,26 @@ TEST_F(StoreFaultsTest, AFileThatMayNotBeReadIsAnErrorAndKept) {
   chmod(Path().c_str(), 0000);
   chmod(folder_.c_str(), 0755);
   InChild("", true, [&] {
-    EXPECT_THAT(SqliteStore({Path()}).Read(Problem(), kPlatform).message(),
+    EXPECT_THAT(RowStore({Path()}).Rows(Problem(), kPlatform).message(),
                 HasSubstr(Path() + ": cannot be opened"));
   });
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
 
 TEST_F(StoreFaultsTest, AFolderOrDeviceInPlaceOfTheFileIsAnError) {
-  EXPECT_THAT(SqliteStore({folder_}).Read(Problem(), kPlatform).message(),
+  EXPECT_THAT(RowStore({folder_}).Rows(Problem(), kPlatform).message(),
               HasSubstr("not a regular file"));
-  EXPECT_THAT(SqliteStore({"/dev/null"}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
+  EXPECT_THAT(RowStore({"/dev/null"}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).message(),
               HasSubstr("/dev/null: cannot be opened: not a regular file"));
   std::ofstream(Path("plain")) << "x";
   EXPECT_FALSE(
-      SqliteStore({Path("plain/store.db")}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
+      RowStore({Path("plain/store.db")}).Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
 }
 
 TEST_F(StoreFaultsTest, AnUnreadableFirstFileDoesNotHideTheOthers) {
   FillStore(Path("shared.db"));
-  SqliteStore store({folder_, Path("shared.db")});
-  const auto rows = store.Read(Problem(), kPlatform);
+  RowStore store({folder_, Path("shared.db")});
+  const auto rows = store.Rows(Problem(), kPlatform);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(rows->size(), 400u);
 }
@@ -283,8 +274,8 @@ TEST_F(StoreFaultsTest, RowsEditedToNonsenseAreLeftOut) {
          "UPDATE measurements SET time_ms='soon' WHERE micro_batch=3;"
          "UPDATE measurements SET micro_batch=-4 WHERE micro_batch=4;"
          "UPDATE measurements SET samples=-1 WHERE micro_batch=5;");
-  SqliteStore store({Path()});
-  EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 395u);
+  RowStore store({Path()});
+  EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 395u);
   EXPECT_EQ(store.List()->size(), 395u);
   RunSql(Path(), "UPDATE kernels SET stride_h=0");
   EXPECT_THAT(*store.List(), IsEmpty());

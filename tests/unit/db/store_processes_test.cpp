@@ -8,8 +8,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <random>
 #include <thread>
 
+#include "db/inspection.h"
 #include "fixture.h"
 
 namespace ucudnn::db {
@@ -36,13 +38,13 @@ void ExpectSuccess(pid_t child) {
 }
 
 TEST_F(StoreProcessesTest, TwoConnectionsSeeEachOthersRowsAndAgree) {
-  SqliteStore a({Path()});
-  SqliteStore b({Path()});
+  RowStore a({Path()});
+  RowStore b({Path()});
   ASSERT_TRUE(a.Write(Problem(), kPlatform, {Row("legacy:1", 8, 1)}).ok());
   ASSERT_TRUE(b.Write(Problem(), kPlatform, {Row("legacy:1", 8, 2), Row("legacy:1", 4, 3)}).ok());
-  EXPECT_THAT(*a.Read(Problem(), kPlatform),
+  EXPECT_THAT(*a.Rows(Problem(), kPlatform),
               ElementsAre(Row("legacy:1", 4, 3), Row("legacy:1", 8, 1)));
-  EXPECT_EQ(*a.Read(Problem(), kPlatform), *b.Read(Problem(), kPlatform));
+  EXPECT_EQ(*a.Rows(Problem(), kPlatform), *b.Rows(Problem(), kPlatform));
 }
 
 TEST_F(StoreProcessesTest, ProcessesThatCreateAndWriteAtOnceLoseNoRow) {
@@ -51,7 +53,7 @@ TEST_F(StoreProcessesTest, ProcessesThatCreateAndWriteAtOnceLoseNoRow) {
   std::vector<pid_t> children;
   for (int p = 0; p < kProcesses; ++p) {
     children.push_back(Start([&, p] {
-      SqliteStore store({Path("new/folder/measurements.db")});
+      RowStore store({Path("new/folder/measurements.db")});
       for (int i = 1; i <= kWrites; ++i) {
         const Status status = store.Write(
             Problem(), kPlatform, {Row("own:" + std::to_string(p), i, p), Row("contested", i, p)});
@@ -60,28 +62,28 @@ TEST_F(StoreProcessesTest, ProcessesThatCreateAndWriteAtOnceLoseNoRow) {
     }));
   }
   for (const pid_t child : children) ExpectSuccess(child);
-  SqliteStore store({Path("new/folder/measurements.db")});
-  EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), size_t{(kProcesses + 1) * kWrites});
+  RowStore store({Path("new/folder/measurements.db")});
+  EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), size_t{(kProcesses + 1) * kWrites});
   EXPECT_FALSE(std::filesystem::exists(Path("new/folder/measurements-2.db")));
 }
 
 TEST_F(StoreProcessesTest, AChildOfAForkUsesAConnectionOfItsOwn) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("parent", 1, 1)}).ok());
   ExpectSuccess(Start([&] {
-    EXPECT_EQ(store.Read(Problem(), kPlatform)->size(), 1u);
+    EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 1u);
     EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("child", 2, 2)}).ok());
     ExpectSuccess(Start(
         [&] { EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("grandchild", 3, 3)}).ok()); }));
   }));
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("parent", 4, 4)}).ok());
-  EXPECT_THAT(*store.Read(Problem(), kPlatform),
+  EXPECT_THAT(*store.Rows(Problem(), kPlatform),
               ElementsAre(Row("parent", 1, 1), Row("child", 2, 2), Row("grandchild", 3, 3),
                           Row("parent", 4, 4)));
 }
 
 TEST_F(StoreProcessesTest, AForkDuringAWriteLeavesTheChildAble) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   std::atomic<bool> stop = false;
   std::thread writer([&] {
     for (int i = 1; !stop; ++i) {
@@ -92,13 +94,13 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLeavesTheChildAble) {
   for (int i = 1; i <= 15; ++i) {
     ExpectSuccess(Start([&] {
       EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("child", i, i)}).ok());
-      EXPECT_TRUE(store.Read(Problem(), kPlatform).ok());
+      EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
     }));
   }
   stop = true;
   writer.join();
   int from_children = 0;
-  const auto rows = store.Read(Problem(), kPlatform);
+  const auto rows = store.Rows(Problem(), kPlatform);
   ASSERT_TRUE(rows.ok()) << rows.message();
   for (const auto& row : *rows) {
     from_children += row.micro.engine == "child" ? 1 : 0;
@@ -106,31 +108,60 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLeavesTheChildAble) {
   EXPECT_EQ(from_children, 15);
 }
 
-TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLeavesWholeTransactions) {
-  constexpr int kRows = 50;
-  for (int round = 0; round < 8; ++round) {
+TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
+  constexpr int kRounds = 200;
+  constexpr int kRows = 20;
+  const unsigned seed = 3;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  int inside = 0;       // killed within a transaction: its journal was still there
+  size_t reported = 0;  // transactions the writers knew to be committed
+  for (int round = 0; round < kRounds; ++round) {
+    int commits[2];
+    ASSERT_EQ(pipe(commits), 0);
     const pid_t child = Start([&] {
-      SqliteStore store({Path()});
+      RowStore store({Path()});
       for (int i = 0;; ++i) {
         std::vector<planning::Measurement> rows;
-        const std::string engine = std::to_string(getpid()) + ":" + std::to_string(i);
+        const std::string engine = std::to_string(round) + ":" + std::to_string(i);
         for (int b = 1; b <= kRows; ++b) rows.push_back(Row(engine, b, b));
-        EXPECT_TRUE(store.Write(Problem(), kPlatform, rows).ok());
+        EXPECT_TRUE(store.Write(Problem(64, 1 + round), kPlatform, rows).ok());
+        EXPECT_EQ(write(commits[1], "x", 1), 1);
       }
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + 7 * round));
+    close(commits[1]);
+    if (round % 4 != 0) {  // in a transaction; else at any moment, the start included
+      for (int poll = 0; poll < 20000 && !std::filesystem::exists(Path() + "-journal"); ++poll) {
+        usleep(100);
+      }
+      usleep(std::uniform_int_distribution<useconds_t>(0, 2000)(random));
+    } else {
+      usleep(std::uniform_int_distribution<useconds_t>(0, 40000)(random));
+    }
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    SqliteStore store({Path()});
-    const auto rows = store.Read(Problem(), kPlatform);
+    inside += std::filesystem::exists(Path() + "-journal") ? 1 : 0;
+    size_t committed = 0;
+    for (char byte; read(commits[0], &byte, 1) == 1;) ++committed;
+    close(commits[0]);
+    RowStore store({Path()});
+    const auto rows = store.Rows(Problem(64, 1 + round), kPlatform);
     ASSERT_TRUE(rows.ok()) << rows.message();
     EXPECT_EQ(rows->size() % kRows, 0u);
+    EXPECT_GE(rows->size(), committed * kRows);
+    reported += committed;
   }
+  EXPECT_GE(inside, kRounds / 2);
+  const auto contents = Inspect(Path());
+  ASSERT_TRUE(contents.ok()) << contents.message();
+  EXPECT_TRUE(contents->faults.empty()) << contents->faults.front();
+  EXPECT_GE(contents->rows, reported * kRows);
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
+  RecordProperty("killed_inside_a_transaction", inside);
 }
 
 TEST_F(StoreProcessesTest, ALockedFileIsAnErrorAfterTheTimeoutNotAHang) {
-  SqliteStore store({Path()});
+  RowStore store({Path()});
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

@@ -132,6 +132,27 @@ TEST(Interposer, WhatFindReportsIsWhatRuns) {
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
 }
 
+// Algorithm 0 takes any pointer; the plan told for it has a piece of another.
+TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
+  Options options = PlannedSetting::NotMeasuring();
+  options.policy = BatchSizePolicy::kAll;
+  PlannedSetting setting(test::RecordingFunctions(), 4, options);
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
+  ASSERT_TRUE(setting.store
+                  .Write(PlannedSetting::Problem(), *platform,
+                         {{{"legacy:0", 12, 0.5, 0, true}, 5, true}}, {12})
+                  .ok());
+  const auto answer = setting.interposer.FindAlgorithms(
+      Operation::kForward, setting.handle, setting.descriptors.get(), PlannedSetting::kPieceBytes);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->front().algorithm, 0);
+  EXPECT_EQ(answer->front().workspace_bytes, PlannedSetting::kPieceBytes);
+  cudnn::LegacyCall call = setting.Call();
+  call.x = reinterpret_cast<void*>(0x10000008);
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  for (const test::RecordedCall& seen : ThisRecording().calls) EXPECT_EQ(seen.algorithm, 0);
+}
+
 TEST(Interposer, FindWithoutRoomReportsNoMoreThanTheCallerHas) {
   PlannedSetting setting = Divided();
   const auto answer = setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,

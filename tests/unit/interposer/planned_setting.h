@@ -18,7 +18,7 @@ struct PlannedSetting {
   static constexpr size_t kPieceBytes = 4096;
 
   explicit PlannedSetting(cudnn::Functions table, int pieces, Options with = {})
-      : functions(table), options(with) {
+      : functions(table), options(WithPrimedSizes(with)) {
     ThisRecording() = {};
     MakeContextCurrent();
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
@@ -26,7 +26,8 @@ struct PlannedSetting {
     EXPECT_TRUE(store
                     .Write(Problem(), *platform,
                            {{{"legacy:0", kImages, 100, 0, true}, 5, true},
-                            {{"legacy:1", kImages / pieces, 1, kPieceBytes, true}, 5, true}})
+                            {{"legacy:1", kImages / pieces, 1, kPieceBytes, true}, 5, true}},
+                           {kImages / pieces, kImages})
                     .ok());
     EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
     EXPECT_TRUE(descriptors.Create(Problem()).ok());
@@ -54,9 +55,14 @@ struct PlannedSetting {
     SetPackedStrides(problem);
     return problem;
   }
+  static Options WithPrimedSizes(Options options) {
+    // Policy auto would ask for other sizes.
+    if (options.policy == BatchSizePolicy::kAuto) options.policy = BatchSizePolicy::kPowerOfTwo;
+    return options;
+  }
   static Options NotMeasuring() {
     Options options;
-    options.tune = Tune::kOff;
+    options.tuning.on = false;
     return options;
   }
 

@@ -25,6 +25,39 @@ TEST(PromiseBook, GivesTheFastestThatFits) {
   EXPECT_EQ(book.Find({}, 1000)->workspace_bytes, 200u);
 }
 
+TEST(PromiseBook, OneToldToBeDeterministicLeavesOthersOut) {
+  PromiseBook book;
+  planning::Promise random = PromiseOf(50, 1), deterministic = PromiseOf(100, 3);
+  deterministic.reported.deterministic = true;
+  book.Add({}, random);
+  book.Add({}, deterministic);
+  book.Add({}, PromiseOf(100, 2));
+  EXPECT_EQ(book.Find({}, 99)->plan, random.plan);
+  EXPECT_EQ(book.Find({}, 100)->plan, deterministic.plan);
+}
+
+TEST(PromiseBook, TheSamePlanToldMoreStrictlyIsANewPromise) {
+  PromiseBook book;
+  planning::Promise promise = PromiseOf(100, 3);
+  book.Add({}, promise);
+  promise.reported.deterministic = true;
+  book.Add({}, promise);
+  EXPECT_TRUE(book.Find({}, 100)->reported.deterministic);
+}
+
+TEST(PromiseBook, FindsWhatTheReportedAlgorithmCanKeepAlone) {
+  PromiseBook book;
+  planning::Promise promise = PromiseOf(100, 3);
+  promise.undivided.engine = "legacy:0";
+  promise.alone = PromiseOf(80, 4).plan;
+  book.Add({}, PromiseOf(100, 1));
+  EXPECT_FALSE(book.FindAlone({}, 1000));
+  book.Add({}, promise);
+  EXPECT_FALSE(book.FindAlone({}, 99));
+  EXPECT_EQ(book.FindAlone({}, 100)->plan, promise.alone);
+  EXPECT_TRUE(book.FindAlone({}, 100)->undivided.engine.empty());
+}
+
 TEST(PromiseBook, RemembersWhatWasReportedLast) {
   PromiseBook book;
   EXPECT_FALSE(book.LastReported({}));

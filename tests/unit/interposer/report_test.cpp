@@ -41,7 +41,7 @@ KernelRecord DividedRecord() {
 
 CountedKernel* Divided(Report& report) {
   bool fresh = false;
-  return report.Record(DividedRecord(), fresh);
+  return report.Record(DividedRecord(), nullptr, fresh);
 }
 
 class ReportFile : public ::testing::Test {
@@ -123,7 +123,7 @@ TEST(Report, AnUnknownUndividedEngineIsNull) {
   KernelRecord record = DividedRecord();
   record.undivided = {};
   bool fresh = false;
-  report.Record(record, fresh);
+  report.Record(record, nullptr, fresh);
   EXPECT_TRUE(json::parse(report.Json("on", 0))["kernels"][0]["undivided"].is_null());
 }
 
@@ -131,13 +131,13 @@ TEST(Report, EqualDecisionsShareARecord) {
   Report report;
   EXPECT_TRUE(report.empty());
   bool fresh = false;
-  CountedKernel* const kernel = report.Record(DividedRecord(), fresh);
+  CountedKernel* const kernel = report.Record(DividedRecord(), nullptr, fresh);
   EXPECT_TRUE(fresh);
-  EXPECT_EQ(report.Record(DividedRecord(), fresh), kernel);
+  EXPECT_EQ(report.Record(DividedRecord(), nullptr, fresh), kernel);
   EXPECT_FALSE(fresh);
   KernelRecord other = DividedRecord();
   other.limit_bytes = 501;
-  EXPECT_NE(report.Record(other, fresh), kernel);
+  EXPECT_NE(report.Record(other, nullptr, fresh), kernel);
   EXPECT_TRUE(fresh);
   EXPECT_FALSE(report.empty());
 }

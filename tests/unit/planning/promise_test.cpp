@@ -85,6 +85,19 @@ TEST(Promise, GrowsByWhatAnUndividedFallbackNeeds) {
   EXPECT_EQ(promise->workspace_bytes, 80u);
 }
 
+TEST(Promise, TheFastestDivisionNeedsNoHysteresisAndNoReplacement) {
+  const std::vector<Candidate> measured = {Row(0, 8, 100, 80), Row(0, 4, 49, 40)};
+  PromiseRequest request = Request(8, 80);
+  EXPECT_EQ(FastestDivision(measured, request)->TimeMs(), 98);
+  request.limit_bytes = 40;
+  EXPECT_FALSE(MakePromise(measured, request));
+  EXPECT_EQ(FastestDivision(measured, request)->TimeMs(), 98);
+  request.may_divide = false;
+  EXPECT_FALSE(FastestDivision(measured, request));
+  request.limit_bytes = 80;
+  EXPECT_EQ(FastestDivision(measured, request)->TimeMs(), 100);
+}
+
 TEST(Promise, ADirectChoiceNeverBecomesATransform) {
   const std::vector<Candidate> measured = {Row(0, 8, 100, 0), Row(4, 8, 1, 0, kFft),
                                            Row(6, 4, 1, 0, kWinograd)};

@@ -1,95 +1,16 @@
 #include "tuning/measured_kernels.h"
 
-#include <cuda.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <set>
 #include <thread>
 
-#include "memory_store.h"
-#include "shim/host/hostgpu.h"
+#include "measured_kernels_setting.h"
 
 namespace ucudnn::tuning {
 namespace {
 
-using test::MemoryStore;
-using Rows = std::vector<MicroConfiguration>;
-
-cudnn::Functions StandIn() {
-  cudnn::Functions functions;
-#define STAND_IN_MEMBER(name) functions.name = &::name;
-  UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
-#undef STAND_IN_MEMBER
-  return functions;
-}
-
-ConvolutionProblem Problem(int n = 8) {
-  ConvolutionProblem problem;
-  problem.n = n;
-  problem.c = 16;
-  problem.k = 16;
-  problem.x = {1, 12, 12};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = 16;
-  SetPackedStrides(problem);
-  return problem;
-}
-
-size_t FreeBytes() {
-  size_t free = 0, total = 0;
-  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
-  return free;
-}
-
-std::set<std::string> EnginesAt(const Rows& rows, int size) {
-  std::set<std::string> engines;
-  for (const MicroConfiguration& row : rows) {
-    if (row.micro_batch == size) engines.insert(row.engine);
-  }
-  return engines;
-}
-
-std::set<int> SizesOf(const Rows& rows) {
-  std::set<int> sizes;
-  for (const MicroConfiguration& row : rows) sizes.insert(row.micro_batch);
-  return sizes;
-}
-
-class MeasuredKernelsTest : public ::testing::Test {
- protected:
-  MeasuredKernelsTest() {
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-    const auto platform = DescribePlatform(*cuda::GetDriver(), functions_);
-    EXPECT_TRUE(platform.ok()) << platform.message();
-    device_ = {cuda::GetDriver(), &functions_, context, *platform};
-  }
-  ~MeasuredKernelsTest() override {
-    for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
-      hostgpuInjectFault(site, 0);
-    }
-  }
-
-  Result<Rows> Get(MeasuredKernels& kernels, const ConvolutionProblem& problem = Problem(),
-                   bool may_measure = true) const {
-    return kernels.Get(device_, problem, BatchSizePolicy::kPowerOfTwo, may_measure);
-  }
-
-  const cudnn::Functions functions_ = StandIn();
-  Device device_;
-  MemoryStore store_;
-};
-
 TEST_F(MeasuredKernelsTest, EverySizeOfThePolicyIsMeasured) {
-  MeasuredKernels kernels(nullptr);
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(kernels);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
@@ -99,7 +20,7 @@ TEST_F(MeasuredKernelsTest, EverySizeOfThePolicyIsMeasured) {
 }
 
 TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
-  MeasuredKernels kernels(&store_);
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   const Result<Rows> first = Get(kernels);
   ASSERT_TRUE(first.ok()) << first.message();
   const long measured = kernels.measured();
@@ -114,10 +35,10 @@ TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
 }
 
 TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
-  MeasuredKernels cold(&store_);
+  MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
   const Result<Rows> measured = Get(cold);
   ASSERT_TRUE(measured.ok());
-  MeasuredKernels warm(&store_);
+  MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
   const Result<Rows> read = Get(warm);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(warm.measured(), 0);
@@ -127,9 +48,9 @@ TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
 // Another process measures while this one does: its rows are there only after the first write.
 class RacedStore : public MemoryStore {
  public:
-  Result<std::vector<planning::Measurement>> Read(const ConvolutionProblem& problem,
-                                                  const planning::Platform& platform) override {
-    if (writes < 2) return std::vector<planning::Measurement>();
+  Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
+                                            const planning::Platform& platform) override {
+    if (writes < 2) return planning::KernelMeasurements();
     return MemoryStore::Read(problem, platform);
   }
 };
@@ -137,8 +58,9 @@ class RacedStore : public MemoryStore {
 TEST_F(MeasuredKernelsTest, TheFirstWriterWins) {
   RacedStore store;
   ASSERT_TRUE(
-      store.Write(Problem(), device_.platform, {{{"legacy:0", 8, 1234, 0, true}, 5, false}}).ok());
-  MeasuredKernels kernels(&store);
+      store.Write(Problem(), device_.platform, {{{"legacy:0", 8, 1234, 0, true}, 5, false}}, {8})
+          .ok());
+  MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(kernels);
   ASSERT_TRUE(rows.ok()) << rows.message();
   int found = 0;
@@ -152,13 +74,13 @@ TEST_F(MeasuredKernelsTest, TheFirstWriterWins) {
 
 TEST_F(MeasuredKernelsTest, AFailingStoreCostsOnlyWhatItWouldHaveKept) {
   store_.read_fails = true;
-  MeasuredKernels unreadable(&store_);
+  MeasuredKernels unreadable(&store_, std::nullopt, kNoFolder);
   EXPECT_TRUE(Get(unreadable).ok());
   EXPECT_GT(unreadable.measured(), 0);
 
   MemoryStore full;
   full.write_fails = true;
-  MeasuredKernels unwritable(&full);
+  MeasuredKernels unwritable(&full, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(unwritable);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
@@ -168,12 +90,13 @@ TEST_F(MeasuredKernelsTest, AFailingStoreCostsOnlyWhatItWouldHaveKept) {
 }
 
 TEST_F(MeasuredKernelsTest, MayNotMeasureMeansWhatIsKnown) {
-  MeasuredKernels kernels(&store_);
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   EXPECT_FALSE(Get(kernels, Problem(), false).ok());
   EXPECT_EQ(kernels.measured(), 0);
   ASSERT_TRUE(
-      store_.Write(Problem(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}).ok());
-  MeasuredKernels informed(&store_);
+      store_.Write(Problem(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}, {8})
+          .ok());
+  MeasuredKernels informed(&store_, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(informed, Problem(), false);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(rows->size(), 1u);
@@ -182,14 +105,14 @@ TEST_F(MeasuredKernelsTest, MayNotMeasureMeansWhatIsKnown) {
 
 TEST_F(MeasuredKernelsTest, AllMemoryIsGivenBack) {
   const size_t before = FreeBytes();
-  MeasuredKernels kernels(nullptr);
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
   ASSERT_TRUE(Get(kernels).ok());
   EXPECT_EQ(FreeBytes(), before);
 }
 
 TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   const ConvolutionProblem problem = Problem(64);
-  MeasuredKernels roomy(nullptr);
+  MeasuredKernels roomy(nullptr, std::nullopt, kNoFolder);
   const Result<Rows> all = Get(roomy, problem);
   ASSERT_TRUE(all.ok()) << all.message();
   size_t largest = 0;
@@ -199,7 +122,7 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   CUdeviceptr occupied;
   ASSERT_EQ(cuMemAlloc(&occupied, FreeBytes() - largest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
-  MeasuredKernels narrow(&store_);
+  MeasuredKernels narrow(&store_, std::nullopt, kNoFolder);
   const Result<Rows> some = Get(narrow, problem);
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
@@ -209,21 +132,46 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   // Another process may have the memory: what is missing here must not be missing for ever.
   EXPECT_FALSE(narrow.HasAllEngines(device_, problem));
   EXPECT_TRUE(roomy.HasAllEngines(device_, problem));
-  MeasuredKernels later(&store_);
+  MeasuredKernels later(&store_, std::nullopt, kNoFolder);
   const Result<Rows> again = Get(later, problem);
   ASSERT_TRUE(again.ok()) << again.message();
   EXPECT_EQ(EnginesAt(*again, 64), EnginesAt(*all, 64));
   EXPECT_TRUE(later.HasAllEngines(device_, problem));
 }
 
+TEST_F(MeasuredKernelsTest, ASizeThatIsNotCompleteIsCompletedAndItsRowsStay) {
+  ASSERT_TRUE(
+      store_.Write(Problem(), device_.platform, {{{"legacy:0", 8, 1234, 0, true}, 5, false}}, {})
+          .ok());
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
+  const Result<Rows> known = Get(kernels, Problem(), false);
+  ASSERT_TRUE(known.ok()) << known.message();
+  EXPECT_EQ(known->size(), 1u);
+  EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
+  const Result<Rows> rows = Get(kernels);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_TRUE(kernels.HasAllEngines(device_, Problem()));
+  EXPECT_GT(EnginesAt(*rows, 8).size(), 1u);
+  int found = 0;
+  for (const MicroConfiguration& row : *rows) {
+    if (row.engine != "legacy:0" || row.micro_batch != 8) continue;
+    EXPECT_EQ(row.time_ms, 1234);
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
+  const auto stored = store_.Read(Problem(), device_.platform);
+  EXPECT_EQ(stored->complete_sizes, (std::vector{1, 2, 4, 8}));
+  EXPECT_EQ(stored->rows.size(), rows->size());
+}
+
 TEST_F(MeasuredKernelsTest, WhatFailedIsNotTriedAgain) {
-  MeasuredKernels kernels(nullptr);
-  hostgpuInjectFault("handle", 1);
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
+  hostgpuInjectFault("stream", 1);
   EXPECT_FALSE(Get(kernels).ok());
-  hostgpuInjectFault("handle", 0);
+  hostgpuInjectFault("stream", 0);
   const Result<Rows> again = Get(kernels);
   EXPECT_FALSE(again.ok());
-  EXPECT_EQ(hostgpuFaultCount("handle"), 0);
+  EXPECT_EQ(hostgpuFaultCount("stream"), 0);
   EXPECT_EQ(again.message(), "no engine could be measured before");
 }
 
@@ -233,7 +181,7 @@ TEST_F(MeasuredKernelsTest, AnyFaultIsAnErrorOrAnEngineLess) {
     for (const long k : {1, 2, 3, 4}) {
       SCOPED_TRACE(std::string(site) + ":" + std::to_string(k));
       hostgpuInjectFault(site, k);
-      MeasuredKernels kernels(nullptr);
+      MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
       const Result<Rows> rows = Get(kernels);
       if (rows.ok()) {
         EXPECT_GE(EnginesAt(*rows, 8).size(), 1u);
@@ -261,8 +209,8 @@ TEST_F(MeasuredKernelsTest, RunsOnAStreamOfItsOwnAndKeepsTheContext) {
   };
   Device device = device_;
   device.functions = &functions;
-  MeasuredKernels kernels(nullptr);
-  EXPECT_TRUE(kernels.Get(device, Problem(2), BatchSizePolicy::kPowerOfTwo, true).ok());
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
+  EXPECT_TRUE(kernels.Get(device, Asking(Problem(2), true)).status.ok());
   EXPECT_EQ(StreamsSet().size(), 1u);
   for (CUstream shared : {callers, CUstream{}, CU_STREAM_LEGACY}) {
     EXPECT_FALSE(StreamsSet().contains(shared));
@@ -274,8 +222,27 @@ TEST_F(MeasuredKernelsTest, RunsOnAStreamOfItsOwnAndKeepsTheContext) {
   EXPECT_EQ(cuStreamDestroy(callers), CUDA_SUCCESS);
 }
 
+// Destroying one would wait for the device, which breaks captures on other threads.
+TEST_F(MeasuredKernelsTest, HandlesAreUsedAgainAndNeverDestroyed) {
+  cudnn::Functions functions = StandIn();
+  functions.cudnnDestroy = [](cudnnHandle_t handle) {
+    ADD_FAILURE() << "a handle was destroyed";
+    return ::cudnnDestroy(handle);
+  };
+  Device device = device_;
+  device.functions = &functions;
+  const auto measure = [&] {
+    MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
+    EXPECT_TRUE(kernels.Get(device, Asking(Problem(2), true)).status.ok());
+  };
+  measure();
+  hostgpuInjectFault("handle", 0);
+  measure();
+  EXPECT_EQ(hostgpuFaultCount("handle"), 0);
+}
+
 TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
-  MeasuredKernels kernels(&store_);
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   std::array<Rows, 2> found;
   std::vector<std::thread> threads;
   for (Rows& rows : found) {
@@ -291,11 +258,24 @@ TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
   EXPECT_EQ(kernels.measured(), static_cast<long>(found[0].size()));
 }
 
+TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
+  Tuning bounds;
+  bounds.kernel_seconds = 1e-7;
+  MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // no other process is met
+  const MicroConfiguration undivided = {"legacy:0", 8, 1, 0, true};
+  const Configuration plan = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
+  const Trust first = kernels.Verify(device_, Problem(), plan, undivided, true);
+  const Trust second = kernels.Verify(device_, Problem(), plan, undivided, true);
+  EXPECT_EQ(first.message, "verifying takes too long");
+  EXPECT_EQ(second.kind, Trust::Kind::kUnknown);
+  EXPECT_EQ(second.message, "the time for measuring is used up");
+}
+
 TEST_F(MeasuredKernelsTest, SixteenBitFilterGradientsStayWhole) {
   ConvolutionProblem problem = Problem();
   problem.operation = Operation::kBackwardFilter;
   problem.type = DataType::kHalf;
-  MeasuredKernels kernels(nullptr);
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(kernels, problem);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(SizesOf(*rows), (std::set{8}));

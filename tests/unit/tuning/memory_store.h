@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "planning/measurement_store.h"
@@ -11,33 +12,51 @@ namespace ucudnn::test {
 
 class MemoryStore : public planning::MeasurementStore {
  public:
-  Result<std::vector<planning::Measurement>> Read(const ConvolutionProblem& problem,
-                                                  const planning::Platform& platform) override {
+  Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
+                                            const planning::Platform& platform) override {
     std::lock_guard lock(mutex_);
     ++reads;
     if (read_fails) return Status::Error("the disk is gone");
-    std::vector<planning::Measurement> found;
-    for (const Row& row : rows_) {
-      if (row.family == KernelFamily(problem) && row.platform == platform) {
-        found.push_back(row.measurement);
-      }
-    }
-    return found;
+    const auto kernel = Find(problem, platform);
+    return kernel == kernels_.end() ? planning::KernelMeasurements() : kernel->measured;
   }
 
   Status Write(const ConvolutionProblem& problem, const planning::Platform& platform,
-               const std::vector<planning::Measurement>& measurements) override {
+               const std::vector<planning::Measurement>& measurements,
+               const std::vector<int>& complete_sizes) override {
     std::lock_guard lock(mutex_);
     ++writes;
     if (write_fails) return Status::Error("the disk is full");
-    for (const planning::Measurement& measurement : measurements) {
-      const Row row{KernelFamily(problem), platform, measurement};
-      const bool known = std::any_of(rows_.begin(), rows_.end(), [&](const Row& old) {
-        return old.family == row.family && old.platform == platform &&
-               old.measurement.micro.engine == measurement.micro.engine &&
-               old.measurement.micro.micro_batch == measurement.micro.micro_batch;
-      });
-      if (!known) rows_.push_back(row);
+    auto kernel = Find(problem, platform);
+    if (kernel == kernels_.end()) {
+      kernel = kernels_.insert(kernel, {KernelFamily(problem), platform, {}});
+    }
+    auto& [rows, sizes] = kernel->measured;
+    for (const planning::Measurement& row : measurements) {
+      if (std::none_of(rows.begin(), rows.end(),
+                       [&](const auto& old) { return Same(old.micro, row.micro); })) {
+        rows.push_back(row);
+      }
+    }
+    std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.micro.micro_batch, a.micro.engine) <
+             std::tie(b.micro.micro_batch, b.micro.engine);
+    });
+    sizes.insert(sizes.end(), complete_sizes.begin(), complete_sizes.end());
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    return Status::Ok();
+  }
+
+  Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
+                      const std::vector<MicroConfiguration>& verified) override {
+    std::lock_guard lock(mutex_);
+    if (write_fails) return Status::Error("the disk is full");
+    const auto kernel = Find(problem, platform);
+    if (kernel == kernels_.end()) return Status::Ok();
+    for (planning::Measurement& row : kernel->measured.rows) {
+      row.verified |= std::any_of(verified.begin(), verified.end(),
+                                  [&](const auto& micro) { return Same(micro, row.micro); });
     }
     return Status::Ok();
   }
@@ -48,13 +67,23 @@ class MemoryStore : public planning::MeasurementStore {
   bool write_fails = false;
 
  private:
-  struct Row {
+  struct Kernel {
     ConvolutionProblem family;
     planning::Platform platform;
-    planning::Measurement measurement;
+    planning::KernelMeasurements measured;
   };
+  static bool Same(const MicroConfiguration& a, const MicroConfiguration& b) {
+    return a.engine == b.engine && a.micro_batch == b.micro_batch;
+  }
+  std::vector<Kernel>::iterator Find(const ConvolutionProblem& problem,
+                                     const planning::Platform& platform) {
+    return std::find_if(kernels_.begin(), kernels_.end(), [&](const Kernel& kernel) {
+      return kernel.family == KernelFamily(problem) && kernel.platform == platform;
+    });
+  }
+
   std::mutex mutex_;
-  std::vector<Row> rows_;
+  std::vector<Kernel> kernels_;
 };
 
 }  // namespace ucudnn::test

@@ -91,12 +91,29 @@ TEST_F(Contexts, StreamTellsItsContextToAThreadWithoutOne) {
 TEST_F(Contexts, EnqueueOfAStandInBindsOneToAFreshThread) {
   OnFreshThread([] {
     bool ran = false;
-    ASSERT_EQ(hostgpuEnqueue(
+    ASSERT_EQ(Enqueue(
                   nullptr, [](void* flag) { *static_cast<bool*>(flag) = true; }, &ran),
               1);
     EXPECT_OK(cuStreamSynchronize(nullptr));
     EXPECT_TRUE(ran);
   });
+}
+
+TEST_F(Contexts, IdsDifferAndAreNewAfterAReset) {
+  unsigned long long first = 0, second = 0, again = 0;
+  ASSERT_OK(cuCtxGetId(nullptr, &first));
+  ASSERT_OK(cudaSetDevice(1));
+  ASSERT_OK(cudaFree(nullptr));
+  ASSERT_OK(cuCtxGetId(nullptr, &second));
+  EXPECT_NE(first, second);
+  ASSERT_OK(cudaDeviceReset());
+  ASSERT_OK(cudaFree(nullptr));
+  ASSERT_OK(cuCtxGetId(nullptr, &again));
+  EXPECT_NE(again, first);
+  EXPECT_NE(again, second);
+  ASSERT_OK(cudaSetDevice(0));
+  ASSERT_OK(cuCtxGetId(nullptr, &again));
+  EXPECT_EQ(again, first);
 }
 
 TEST_F(Contexts, LastReleaseDestroysWhatTheContextHeld) {

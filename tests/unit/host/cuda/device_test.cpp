@@ -1,6 +1,8 @@
 // Devices: what they say about themselves and that they are separate.
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/unit/host/cuda/testing.h"
@@ -60,6 +62,16 @@ TEST_F(Device, UuidsDiffer) {
   ASSERT_OK(cuDeviceGetUuid(&first, 0));
   ASSERT_OK(cuDeviceGetUuid(&second, 1));
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
+}
+
+TEST_F(Device, CacheIsTheMachinesLargest) {
+  long largest = 0;
+  for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {
+    largest = std::max(largest, sysconf(level));
+  }
+  int bytes = -1;
+  ASSERT_OK(cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 0));
+  EXPECT_EQ(bytes, largest);
 }
 
 TEST_F(Device, MemoryOfOneDoesNotCountAgainstTheOther) {

@@ -91,8 +91,8 @@ TEST(Exports, RuntimeErrorTextsAreTheGenuineOnes) {
 }
 
 TEST(ExportsDeathTest, WhatIsNotImplementedAbortsByName) {
-  EXPECT_EXIT(cudaGraphDestroy(nullptr), ::testing::KilledBySignal(SIGABRT),
-              "hostgpu: cudaGraphDestroy is not implemented");
+  EXPECT_EXIT(cudaGraphDestroyNode(nullptr), ::testing::KilledBySignal(SIGABRT),
+              "hostgpu: cudaGraphDestroyNode is not implemented");
   EXPECT_EXIT(cuLinkDestroy(nullptr), ::testing::KilledBySignal(SIGABRT),
               "hostgpu: cuLinkDestroy is not implemented");
 }
@@ -124,7 +124,7 @@ TEST(EntryPoints, PerThreadVariantIsGivenWhenAskedFor) {
 }
 
 TEST(EntryPoints, UnimplementedAndPrivateNamesAreNotFound) {
-  for (const char* name : {"cuGraphLaunch", "cuNoSuchFunction", "hostgpuHostAlias", "malloc"}) {
+  for (const char* name : {"cuGraphClone", "cuNoSuchFunction", "hostgpuHostAlias", "malloc"}) {
     void* function = this;
     CUdriverProcAddressQueryResult status;
     EXPECT_EQ(cuGetProcAddress(name, &function, 13000, 0, &status), CUDA_SUCCESS) << name;

@@ -138,7 +138,7 @@ TEST_F(Streams, StandInsEnqueueInStreamOrder) {
   Gate gate;
   gate.Launch(blocking_);
   journal_.Launch(blocking_, 1);
-  ASSERT_EQ(hostgpuEnqueue(
+  ASSERT_EQ(Enqueue(
                 blocking_,
                 [](void* argument) {
                   auto* note = static_cast<Note*>(argument);
@@ -150,7 +150,7 @@ TEST_F(Streams, StandInsEnqueueInStreamOrder) {
   gate.Open();
   EXPECT_OK(cudaStreamSynchronize(blocking_));
   EXPECT_EQ(note.seen, 1);
-  EXPECT_EQ(hostgpuEnqueue(
+  EXPECT_EQ(Enqueue(
                 &note, [](void*) {}, nullptr),
             0);
 }
@@ -170,24 +170,16 @@ TEST_F(Streams, PrioritiesAreClampedAndReported) {
   EXPECT_OK(cudaStreamDestroy(stream));
 }
 
-TEST_F(Streams, NothingIsEverCapturing) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
-  EXPECT_OK(cudaStreamIsCapturing(blocking_, &status));
-  EXPECT_EQ(status, cudaStreamCaptureStatusNone);
-  EXPECT_EQ(cudaStreamBeginCapture(blocking_, cudaStreamCaptureModeGlobal), cudaErrorNotSupported);
-}
-
-TEST_F(Streams, CaptureModeBelongsToTheThread) {
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  ASSERT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
-  EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
-  std::thread([] {
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
-    EXPECT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
-    EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
-  }).join();
-  ASSERT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
-  EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
+TEST_F(Streams, EnqueuedWorkIsReleasedOnceWhetherItRanOrNot) {
+  std::atomic<int> released{0};
+  const hostgpuWork work{[](void*) {},
+                         [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &released,
+                         nullptr, 0};
+  EXPECT_EQ(hostgpuEnqueue(blocking_, &work), 1);
+  EXPECT_OK(cudaStreamSynchronize(blocking_));
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(hostgpuEnqueue(&released, &work), 0);
+  EXPECT_EQ(released, 2);
 }
 
 TEST_F(Streams, ManyThreadsMayUseManyStreams) {

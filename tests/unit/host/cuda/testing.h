@@ -57,6 +57,10 @@ class Journal {
   void Launch(cudaStream_t stream, int name) {
     EXPECT_OK(cudaLaunchHostFunc(stream, &Journal::Run, new Entry{this, name}));
   }
+  void Write(int name) {
+    std::lock_guard lock(mutex_);
+    names_.push_back(name);
+  }
   std::vector<int> Read() {
     std::lock_guard lock(mutex_);
     return names_;
@@ -68,16 +72,18 @@ class Journal {
     int name;
   };
   static void Run(void* argument) {
-    auto* entry = static_cast<Entry*>(argument);
-    {
-      std::lock_guard lock(entry->journal->mutex_);
-      entry->journal->names_.push_back(entry->name);
-    }
-    delete entry;
+    const std::unique_ptr<Entry> entry(static_cast<Entry*>(argument));
+    entry->journal->Write(entry->name);
   }
   std::mutex mutex_;
   std::vector<int> names_;
 };
+
+// The stand-ins' own enqueue of something that needs no release and no device memory.
+inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
+  const hostgpuWork work{run, nullptr, argument, nullptr, 0};
+  return hostgpuEnqueue(stream, &work);
+}
 
 // Device 0 selected, no error left over; everything finished and no fault armed afterwards.
 class HostCuda : public ::testing::Test {
@@ -87,7 +93,8 @@ class HostCuda : public ::testing::Test {
     cudaGetLastError();
   }
   void TearDown() override {
-    for (const char* site : {"alloc", "stream", "event"}) hostgpuInjectFault(site, 0);
+    for (const char* site : {"alloc", "pool", "stream", "event", "synchronize"})
+      hostgpuInjectFault(site, 0);
     cudaSetDevice(0);
     EXPECT_OK(cudaDeviceSynchronize());
   }

@@ -5,118 +5,14 @@
 // Left out, because the genuine library crashes or reads uninitialised memory there: null arrays
 // and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two dimensions,
 // reading an activation never set, dividing by a stride of 0 that a refused setter left behind.
-#include <algorithm>
-#include <array>
-#include <climits>
-#include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "tests/unit/host/cudnn/library_pair.h"
+#include "tests/unit/host/cudnn/random_calls.h"
 
 namespace {
 
 constexpr int kCalls = 40000;
-constexpr int kUntouched = -77;
 
-// One descriptor, in both libraries. Null in both where a call is made on no descriptor.
-template <class Handle>
-struct Twin {
-  Handle real = nullptr;
-  Handle ours = nullptr;
-};
-
-// What a call answered: its status, then every value it may have written.
-using Outcome = std::vector<int64_t>;
-
-class DescriptorConformance : public LibraryPair {
+class DescriptorConformance : public RandomCalls {
  protected:
-  void SetUp() override {
-    LibraryPair::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    const char* text = std::getenv("CONFORMANCE_SEED");
-    seed_ = text != nullptr ? std::strtoul(text, nullptr, 10) : std::random_device{}();
-    std::fprintf(stderr, "CONFORMANCE_SEED=%u\n", seed_);
-    random_.seed(seed_);
-  }
-
-  int Pick(std::initializer_list<int> values) {
-    return values.begin()[std::uniform_int_distribution<size_t>(0, values.size() - 1)(random_)];
-  }
-  int Between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
-  bool Chance(int percent) { return Between(1, 100) <= percent; }
-
-  // Mostly plausible; at times each of the values that make trouble.
-  int Extent() {
-    if (Chance(82)) return Pick({1, 1, 2, 3, 4, 5, 7, 8, 16, 32, 64});
-    return Pick({0, -1, INT_MIN, INT_MAX, 32768, 65536, 46341, 1 << 20, 33, 12});
-  }
-  int Stride() {
-    if (Chance(78)) return Pick({1, 2, 4, 5, 20, 64, 100, 1280});
-    return Pick({0, -1, -60, INT_MIN, INT_MAX, 1 << 30, 65536});
-  }
-  cudnnDataType_t Type() {
-    return static_cast<cudnnDataType_t>(Chance(72) ? Pick({0, 0, 0, 1, 2, 3, 5, 7, 8, 9})
-                                                   : Between(-2, 23));
-  }
-  cudnnTensorFormat_t Format() {
-    return static_cast<cudnnTensorFormat_t>(Chance(85) ? Pick({0, 1, 2}) : Pick({-1, 3, 100}));
-  }
-  int DimCount() { return Chance(80) ? Between(3, 6) : Between(-1, 10); }
-  cudnnDataType_t ComputeType() {
-    return static_cast<cudnnDataType_t>(Chance(85) ? Pick({0, 1, 2}) : Between(-1, 22));
-  }
-  cudnnConvolutionMode_t Mode() {
-    return static_cast<cudnnConvolutionMode_t>(Chance(92) ? Pick({0, 1}) : Pick({-1, 2}));
-  }
-  std::array<int, 12> Extents() {
-    std::array<int, 12> values;
-    for (int& value : values) value = Extent();
-    return values;
-  }
-  std::array<int, 12> Strides() {
-    std::array<int, 12> values;
-    for (int& value : values) value = Stride();
-    return values;
-  }
-  int Window(int usual_low) {
-    if (Chance(88)) return Between(usual_low, 3);
-    return Pick({0, -1, -3, INT_MAX, 1 << 30, 100});
-  }
-  std::array<int, 12> Windows(int usual_low) {
-    std::array<int, 12> values;
-    for (int& value : values) value = Window(usual_low);
-    return values;
-  }
-
-  template <class T, size_t N>
-  Twin<T> One(std::array<Twin<T>, N>& pool) {
-    return Chance(16) ? Twin<T>{} : pool[Between(0, N - 1)];
-  }
-
-  // Runs `call(library, side)` on both and compares. `side` picks the descriptors.
-  template <class Call>
-  void Compare(const char* what, const Call& call) {
-    const Outcome real = call(real_, &Sides::kReal);
-    const Outcome ours = call(ours_, &Sides::kOurs);
-    ++calls_;
-    refused_ += real[0] != CUDNN_STATUS_SUCCESS;
-    ++per_function_[what];
-    ASSERT_EQ(ours, real) << what << ", call " << calls_ << ", CONFORMANCE_SEED=" << seed_;
-  }
-
-  struct Sides {
-    static constexpr int kReal = 0;
-    static constexpr int kOurs = 1;
-  };
-  template <class T>
-  static T On(const Twin<T>& twin, const int* side) {
-    return *side == Sides::kReal ? twin.real : twin.ours;
-  }
-
   void TensorCall();
   void FilterCall();
   void ConvolutionCall();
@@ -124,20 +20,11 @@ class DescriptorConformance : public LibraryPair {
   void ActivationCall();
   bool StridesDivide(const Twin<cudnnConvolutionDescriptor_t>& convolution);
 
-  unsigned seed_ = 0;
-  std::mt19937 random_;
   std::array<Twin<cudnnTensorDescriptor_t>, 4> tensors_;
   std::array<Twin<cudnnFilterDescriptor_t>, 4> filters_;
   std::array<Twin<cudnnConvolutionDescriptor_t>, 4> convolutions_;
   std::array<Twin<cudnnActivationDescriptor_t>, 2> activations_;
-  int calls_ = 0;
-  int refused_ = 0;
-  std::map<std::string, int> per_function_;
 };
-
-void Append(Outcome& outcome, const int* values, int count) {
-  outcome.insert(outcome.end(), values, values + count);
-}
 
 void DescriptorConformance::TensorCall() {
   const auto twin = One(tensors_);
@@ -482,8 +369,7 @@ TEST_F(DescriptorConformance, RandomCallsAnswerAsTheGenuineLibrary) {
     }
     if (HasFatalFailure()) return;
   }
-  for (const auto& [name, count] : per_function_) std::printf("%6d %s\n", count, name.c_str());
-  std::printf("%d calls, %d of them refused by the genuine library\n", calls_, refused_);
+  ReportCalls();
   EXPECT_GE(2 * refused_, calls_) << "at least half of the calls are to be invalid";
   for (auto& twin : tensors_) {
     EXPECT_EQ(ours_.cudnnDestroyTensorDescriptor(twin.ours),
@@ -500,43 +386,6 @@ TEST_F(DescriptorConformance, RandomCallsAnswerAsTheGenuineLibrary) {
   for (auto& twin : activations_) {
     EXPECT_EQ(ours_.cudnnDestroyActivationDescriptor(twin.ours),
               real_.cudnnDestroyActivationDescriptor(twin.real));
-  }
-}
-
-TEST_F(DescriptorConformance, CreatingNowhereAndDestroyingNothing) {
-  EXPECT_EQ(ours_.cudnnCreateTensorDescriptor(nullptr), real_.cudnnCreateTensorDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnCreateFilterDescriptor(nullptr), real_.cudnnCreateFilterDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnCreateConvolutionDescriptor(nullptr),
-            real_.cudnnCreateConvolutionDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnCreateActivationDescriptor(nullptr),
-            real_.cudnnCreateActivationDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnDestroyTensorDescriptor(nullptr),
-            real_.cudnnDestroyTensorDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnDestroyFilterDescriptor(nullptr),
-            real_.cudnnDestroyFilterDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnDestroyConvolutionDescriptor(nullptr),
-            real_.cudnnDestroyConvolutionDescriptor(nullptr));
-  EXPECT_EQ(ours_.cudnnDestroyActivationDescriptor(nullptr),
-            real_.cudnnDestroyActivationDescriptor(nullptr));
-}
-
-TEST_F(DescriptorConformance, VersionsPropertiesAndErrorNames) {
-  EXPECT_EQ(ours_.cudnnGetVersion(), real_.cudnnGetVersion());
-  EXPECT_EQ(ours_.cudnnGetMaxDeviceVersion(), real_.cudnnGetMaxDeviceVersion());
-  EXPECT_EQ(ours_.cudnnGetCudartVersion(), real_.cudnnGetCudartVersion());
-  EXPECT_EQ(ours_.cudnnGraphVersionCheck(), real_.cudnnGraphVersionCheck());
-  EXPECT_EQ(ours_.cudnnOpsVersionCheck(), real_.cudnnOpsVersionCheck());
-  EXPECT_EQ(ours_.cudnnCnnVersionCheck(), real_.cudnnCnnVersionCheck());
-  EXPECT_EQ(ours_.cudnnAdvVersionCheck(), real_.cudnnAdvVersionCheck());
-  for (int property = -1; property < 6; ++property) {
-    int ours = kUntouched, real = kUntouched;
-    EXPECT_EQ(ours_.cudnnGetProperty(static_cast<libraryPropertyType>(property), &ours),
-              real_.cudnnGetProperty(static_cast<libraryPropertyType>(property), &real));
-    EXPECT_EQ(ours, real);
-  }
-  for (int code = -1; code < 6000; ++code) {
-    const auto status = static_cast<cudnnStatus_t>(code);
-    ASSERT_STREQ(ours_.cudnnGetErrorString(status), real_.cudnnGetErrorString(status)) << code;
   }
 }
 

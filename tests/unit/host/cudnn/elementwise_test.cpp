@@ -2,56 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 
-#include "tests/unit/host/cudnn/convolution_case.h"
+#include "tests/unit/host/cudnn/layer_test.h"
 
 namespace hostgpu::test {
 namespace {
 
-class Elementwise : public testing::TestWithParam<std::tuple<DataType, Layout>> {
- protected:
-  static constexpr Index kDims = {2, 3, 2, 4, 5};
+constexpr Index kDims = {2, 3, 2, 4, 5};
 
-  Elementwise() : type_(std::get<0>(GetParam())), layout_(std::get<1>(GetParam())) {
-    cudnnCreate(&handle_);
-  }
-  ~Elementwise() override {
-    for (cudnnTensorDescriptor_t descriptor : descriptors_)
-      cudnnDestroyTensorDescriptor(descriptor);
-    cudnnDestroy(handle_);
-  }
-  cudnnTensorDescriptor_t Describe(const DeviceTensor& tensor) {
-    cudnnTensorDescriptor_t descriptor;
-    cudnnCreateTensorDescriptor(&descriptor);
-    EXPECT_EQ(cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type), 5, tensor.dims.data(),
-                                         tensor.strides.data()),
-              CUDNN_STATUS_SUCCESS);
-    descriptors_.push_back(descriptor);
-    return descriptor;
-  }
-  // A scaling factor of the width the type asks for.
-  const void* Scale(double value) {
-    doubles_.push_back(std::make_unique<double>(value));
-    floats_.push_back(std::make_unique<float>(static_cast<float>(value)));
-    return type_ == DataType::kDouble ? static_cast<const void*>(doubles_.back().get())
-                                      : floats_.back().get();
-  }
-
-  const DataType type_;
-  const Layout layout_;
-  cudnnHandle_t handle_ = nullptr;
-  std::mt19937 random_{17};
-  std::vector<cudnnTensorDescriptor_t> descriptors_;
-  std::vector<std::unique_ptr<double>> doubles_;
-  std::vector<std::unique_ptr<float>> floats_;
-};
-
-INSTANTIATE_TEST_SUITE_P(All, Elementwise,
-                         testing::Combine(testing::Values(DataType::kFloat, DataType::kHalf,
-                                                          DataType::kBfloat16, DataType::kDouble),
-                                          testing::Values(Layout::kNchw, Layout::kNhwc,
-                                                          Layout::kPadded)));
+using Elementwise = LayerTest;
+INSTANTIATE_TEST_SUITE_P(All, Elementwise, EveryTypeAndLayout());
 
 TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
   for (const Index& small : {Index{1, 3, 1, 1, 1}, Index{1, 1, 1, 4, 5}, kDims}) {
@@ -66,7 +26,7 @@ TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
       for (int i = 0; i < 5; ++i) from[i] = small[i] == 1 ? 0 : at[i];
       c.Set(at, 2 * a.At(from) - c.At(at));
     });
-    cudaDeviceSynchronize();
+    cudaStreamSynchronize(stream_);
     EXPECT_TRUE(c.Matches());
   }
 }
@@ -80,22 +40,27 @@ TEST_P(Elementwise, SetAndScale) {
   });
   EXPECT_EQ(cudnnScaleTensor(handle_, Describe(y), y.data, Scale(-2)), CUDNN_STATUS_SUCCESS);
   y.ForEach([&](const Index& at) { y.Set(at, -6); });
-  cudaDeviceSynchronize();
+  cudaStreamSynchronize(stream_);
   EXPECT_TRUE(y.Matches());
 }
 
 TEST_P(Elementwise, BackwardBiasSumsPerChannel) {
-  DeviceTensor dy(kDims, layout_, type_), db({1, 3, 1, 1, 1}, layout_, type_);
-  dy.Fill(random_);
-  db.Fill(random_);
-  ASSERT_EQ(cudnnConvolutionBackwardBias(handle_, Scale(1), Describe(dy), dy.data, Scale(2),
-                                         Describe(db), db.data),
-            CUDNN_STATUS_SUCCESS);
-  double sums[3] = {};
-  dy.ForEach([&](const Index& at) { sums[at[1]] += dy.At(at); });
-  db.ForEach([&](const Index& at) { db.Set(at, sums[at[1]] + 2 * db.At(at)); });
-  cudaDeviceSynchronize();
-  EXPECT_TRUE(db.Matches());
+  for (const int dim_count : {4, 5}) {
+    const Index dims = {2, 3, dim_count == 4 ? 1 : 2, 4, 5};
+    DeviceTensor dy(dims, layout_, type_), db({1, 3, 1, 1, 1}, layout_, type_);
+    dy.Fill(random_);
+    db.Fill(random_);
+    ASSERT_EQ(Enqueue([&] {
+                return cudnnConvolutionBackwardBias(handle_, Scale(-1), Describe(dy, dim_count),
+                                                    dy.data, Scale(2), Describe(db, dim_count),
+                                                    db.data);
+              }),
+              CUDNN_STATUS_SUCCESS);
+    double sums[3] = {};
+    dy.ForEach([&](const Index& at) { sums[at[1]] += dy.At(at); });
+    db.ForEach([&](const Index& at) { db.Set(at, -sums[at[1]] + 2 * db.At(at)); });
+    EXPECT_TRUE(db.Matches());
+  }
 }
 
 TEST_P(Elementwise, ActivationsAndTheirSlopes) {
@@ -140,6 +105,7 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
         cudnnActivationBackward(handle_, activation, Scale(1), Describe(y), y.data, Describe(dy),
                                 dy.data, Describe(x), x.data, Scale(0), Describe(dx), dx.data),
         CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     ASSERT_EQ(cudaMemcpy(y.bytes.data(), y.data, y.bytes.size(), cudaMemcpyDeviceToHost),
               cudaSuccess);
     ASSERT_EQ(cudaMemcpy(dx.bytes.data(), dx.data, dx.bytes.size(), cudaMemcpyDeviceToHost),

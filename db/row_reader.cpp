@@ -1,0 +1,181 @@
+#include "db/row_reader.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "db/family.h"
+
+namespace ucudnn::db {
+namespace {
+
+using planning::Measurement;
+
+constexpr const char* kMeasurementColumns =
+    "m.engine, m.micro_batch, m.time_ms, m.workspace_bytes, m.deterministic, m.samples, m.verified";
+constexpr int kMeasurementColumnCount = 7;
+constexpr const char* kOnPlatform =
+    " WHERE m.kernel=?1 AND m.device=?2 AND ?3 IN (0, m.cudnn) AND ?4 IN (0, m.driver)";
+
+// False: the file was edited by hand and the row breaks what planning relies on; it is not used.
+bool ReadMeasurement(const Statement& row, Measurement& measurement) {
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  for (int column = 1; column < kMeasurementColumnCount; ++column) {
+    if (!row.IsNumber(column)) return false;
+  }
+  const int64_t micro_batch = row.Int(1);
+  const double time_ms = row.Real(2);
+  const int64_t workspace_bytes = row.Int(3);
+  const int64_t samples = row.Int(5);
+  if (micro_batch < 1 || micro_batch > kMost || !std::isfinite(time_ms) || time_ms < 0 ||
+      workspace_bytes < 0 || samples < 0 || samples > kMost) {
+    return false;
+  }
+  measurement.micro = {row.Text(0), static_cast<int>(micro_batch), time_ms,
+                       static_cast<size_t>(workspace_bytes), row.Int(4) != 0};
+  measurement.samples = static_cast<int>(samples);
+  measurement.verified = row.Int(6) != 0;
+  return !measurement.micro.engine.empty();
+}
+
+// Runs `visit` on every row of a statement over one kernel and platform.
+template <typename Visit>
+Status ForEach(Statement& select, int64_t kernel, const planning::Platform& platform,
+               const Visit& visit) {
+  select.Bind(1, kernel);
+  select.Bind(2, std::string_view(platform.device));
+  select.Bind(3, int64_t{platform.cudnn});
+  select.Bind(4, int64_t{platform.driver});
+  for (;;) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return Status::Ok();
+    visit();
+  }
+}
+
+}  // namespace
+
+Result<RowReader> RowReader::Prepare(Connection& connection, int64_t version) {
+  UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection.Prepare("BEGIN"));
+  UCUDNN_ASSIGN_OR_RETURN(Statement end, connection.Prepare("COMMIT"));
+  UCUDNN_ASSIGN_OR_RETURN(Statement kernel, connection.Prepare(FindKernelSql()));
+  UCUDNN_ASSIGN_OR_RETURN(Statement rows,
+                          connection.Prepare(std::string("SELECT ") + kMeasurementColumns +
+                                             ", m.cudnn, m.driver"
+                                             " FROM measurements m" +
+                                             kOnPlatform));
+  RowReader reader(std::move(begin), std::move(end), std::move(kernel), std::move(rows));
+  if (version >= 2) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        Statement complete,
+        connection.Prepare(
+            std::string("SELECT m.micro_batch, m.cudnn, m.driver FROM complete_sizes m") +
+            kOnPlatform));
+    UCUDNN_ASSIGN_OR_RETURN(
+        Statement verified,
+        connection.Prepare(
+            std::string("SELECT m.micro_batch, m.engine, m.cudnn, m.driver FROM verifications m") +
+            kOnPlatform));
+    reader.complete_.emplace(std::move(complete));
+    reader.verified_.emplace(std::move(verified));
+  }
+  return reader;
+}
+
+Status RowReader::Read(const ConvolutionProblem& family, const planning::Platform& platform,
+                       FactsByVersion& facts) {
+  // One snapshot: a size is complete only together with its rows.
+  UCUDNN_RETURN_IF_ERROR(begin_.Run());
+  const Status status = ReadSnapshot(family, platform, facts);
+  const Status ended = end_.Run();
+  return status.ok() ? ended : status;
+}
+
+Status RowReader::ReadSnapshot(const ConvolutionProblem& family, const planning::Platform& platform,
+                               FactsByVersion& facts) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(kernel_, family));
+  if (kernel == 0) return Status::Ok();
+  const auto of = [&](const Statement& row, int column) -> KernelFacts& {
+    return facts[{static_cast<int>(row.Int(column)), static_cast<int>(row.Int(column + 1))}];
+  };
+  UCUDNN_RETURN_IF_ERROR(ForEach(rows_, kernel, platform, [&] {
+    Measurement row;
+    if (!ReadMeasurement(rows_, row)) return;
+    KernelFacts& found = of(rows_, kMeasurementColumnCount);
+    if (!complete_) found.complete_sizes.insert(row.micro.micro_batch);
+    found.rows.push_back(std::move(row));
+  }));
+  if (!complete_) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(ForEach(*complete_, kernel, platform, [&] {
+    of(*complete_, 1).complete_sizes.insert(static_cast<int>(complete_->Int(0)));
+  }));
+  return ForEach(*verified_, kernel, platform, [&] {
+    of(*verified_, 2).verified.emplace(static_cast<int>(verified_->Int(0)), verified_->Text(1));
+  });
+}
+
+namespace {
+
+// The row in the columns of VisitRows' statement.
+Result<StoredMeasurement> ReadRow(const Statement& row) {
+  int column = kMeasurementColumnCount;
+  StoredMeasurement stored;
+  stored.platform.device = row.Text(column++);
+  stored.platform.cudnn = static_cast<int>(row.Int(column++));
+  stored.platform.driver = static_cast<int>(row.Int(column++));
+  stored.name = row.Text(column++);
+  const int64_t n = row.Int(column++);
+  const bool verified_here = row.Int(column++) != 0;
+  stored.complete = row.Int(column++) != 0;
+  UCUDNN_ASSIGN_OR_RETURN(stored.problem, ReadFamily(row, column));
+  if (n < 0 || n > std::numeric_limits<int32_t>::max()) {
+    return Status::Error("a mini-batch of " + std::to_string(n));
+  }
+  stored.problem.n = static_cast<int32_t>(n);
+  if (!ReadMeasurement(row, stored.measurement)) {
+    return Status::Error("engine '" + row.Text(0) + "', micro-batch " + row.Text(1) + ", time " +
+                         row.Text(2) + " ms, workspace " + row.Text(3) + " bytes, " + row.Text(5) +
+                         " samples: a value is missing or out of range");
+  }
+  stored.measurement.verified |= verified_here;
+  return stored;
+}
+
+}  // namespace
+
+Status VisitRows(Connection& connection, int64_t version, const RowVisitor& visit) {
+  const std::string same =
+      " t WHERE t.kernel=m.kernel AND t.device=m.device AND t.cudnn=m.cudnn AND "
+      "t.driver=m.driver AND t.micro_batch=m.micro_batch";
+  const std::string marks =
+      version < 2 ? "0, 1"
+                  : "EXISTS(SELECT 1 FROM verifications" + same +
+                        " AND t.engine=m.engine), EXISTS(SELECT 1 FROM complete_sizes" + same + ")";
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement select,
+      connection.Prepare(std::string("SELECT ") + kMeasurementColumns +
+                         ", m.device, m.cudnn, m.driver, m.name, m.n, " + marks + ", k." +
+                         Join(FamilyColumns(), ", k.") + ", m.id, " +
+                         (version < 2 ? "0" : "m.imported") +
+                         " FROM measurements m JOIN kernels k ON k.id=m.kernel ORDER BY m.id"));
+  const int after =
+      kMeasurementColumnCount + 7 + static_cast<int>(FamilyColumns().size());  // device .. complete
+  for (;;) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return Status::Ok();
+    visit(select.Int(after), ReadRow(select), select.Int(after + 1) != 0);
+  }
+}
+
+Result<std::vector<StoredMeasurement>> ListRows(Connection& connection, int64_t version) {
+  std::vector<StoredMeasurement> rows;
+  UCUDNN_RETURN_IF_ERROR(
+      VisitRows(connection, version, [&](int64_t, const Result<StoredMeasurement>& row, bool) {
+        if (row.ok()) return rows.push_back(*row);
+        WarnOnce("store row", "rows of the measurement store are left out: " + row.message());
+      }));
+  return rows;
+}
+
+}  // namespace ucudnn::db

@@ -1,0 +1,135 @@
+#include "db/row_writer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "convolution/columns.h"
+#include "db/family.h"
+
+namespace ucudnn::db {
+namespace {
+
+// Binds kernel and platform to parameters 1 to 4.
+void BindPlatform(Statement& statement, int64_t kernel, const planning::Platform& platform) {
+  statement.Bind(1, kernel);
+  statement.Bind(2, std::string_view(platform.device));
+  statement.Bind(3, int64_t{platform.cudnn});
+  statement.Bind(4, int64_t{platform.driver});
+}
+
+}  // namespace
+
+Status CheckRow(const StoredMeasurement& row) {
+  const MicroConfiguration& micro = row.measurement.micro;
+  const auto refuse = [&](const std::string& what) {
+    return Status::Error("a measurement of " + Describe(row.problem) +
+                         " cannot be stored: " + what);
+  };
+  for (const std::string* text : {&row.name, &row.platform.device, &micro.engine}) {
+    if (text->find('\0') != std::string::npos) return refuse(Quoted(*text) + " holds a NUL byte");
+  }
+  if (micro.engine.empty()) return refuse("its engine has no name");
+  if (micro.micro_batch < 1) {
+    return refuse("micro-batch " + std::to_string(micro.micro_batch) + "; expected 1 or more");
+  }
+  if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) {
+    return refuse("time " + std::to_string(micro.time_ms) + " ms; expected 0 or more");
+  }
+  if (micro.workspace_bytes > static_cast<size_t>(std::numeric_limits<int64_t>::max())) {
+    return refuse("a workspace of " + std::to_string(micro.workspace_bytes) + " bytes");
+  }
+  if (row.measurement.samples < 0) {
+    return refuse(std::to_string(row.measurement.samples) + " samples; expected 0 or more");
+  }
+  return Status::Ok();
+}
+
+RowWriter::RowWriter(Connection& connection, Statement kernel, Statement find,
+                     Statement measurement, Statement complete, Statement verified)
+    : connection_(&connection),
+      kernel_(std::move(kernel)),
+      find_(std::move(find)),
+      measurement_(std::move(measurement)),
+      complete_(std::move(complete)),
+      verified_(std::move(verified)) {}
+
+Result<RowWriter> RowWriter::Prepare(Connection& connection) {
+  std::string marks = "?";
+  for (size_t i = 1; i < FamilyColumns().size(); ++i) marks += ",?";
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement kernel, connection.Prepare("INSERT OR IGNORE INTO kernels(" +
+                                           Join(FamilyColumns(), ",") + ") VALUES(" + marks + ")"));
+  UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement measurement,
+      connection.Prepare("INSERT OR IGNORE INTO measurements(kernel, device, cudnn, driver, "
+                         "engine, micro_batch, time_ms, workspace_bytes, deterministic, samples, "
+                         "verified, name, n, imported) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement complete,
+      connection.Prepare("INSERT OR IGNORE INTO complete_sizes(kernel, device, cudnn, driver, "
+                         "micro_batch) VALUES(?,?,?,?,?)"));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement verified,
+      connection.Prepare("INSERT OR IGNORE INTO verifications(kernel, device, cudnn, driver, "
+                         "micro_batch, engine) VALUES(?,?,?,?,?,?)"));
+  return RowWriter(connection, std::move(kernel), std::move(find), std::move(measurement),
+                   std::move(complete), std::move(verified));
+}
+
+Result<int64_t> RowWriter::Kernel(const ConvolutionProblem& problem) {
+  const ConvolutionProblem family = KernelFamily(problem);
+  if (id_ != 0 && family == family_) return id_;
+  UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find_, family));
+  if (id_ == 0) {
+    BindFamily(kernel_, family);
+    UCUDNN_RETURN_IF_ERROR(kernel_.Run());
+    UCUDNN_ASSIGN_OR_RETURN(id_, FindKernel(find_, family));
+  }
+  family_ = family;
+  return id_;
+}
+
+Result<bool> RowWriter::Insert(const StoredMeasurement& row, Origin origin) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(row.problem));
+  const MicroConfiguration& micro = row.measurement.micro;
+  BindPlatform(measurement_, kernel, row.platform);
+  measurement_.Bind(5, std::string_view(micro.engine));
+  measurement_.Bind(6, int64_t{micro.micro_batch});
+  measurement_.Bind(7, micro.time_ms);
+  measurement_.Bind(8, static_cast<int64_t>(micro.workspace_bytes));
+  measurement_.Bind(9, int64_t{micro.deterministic});
+  measurement_.Bind(10, int64_t{row.measurement.samples});
+  measurement_.Bind(11, int64_t{row.measurement.verified});
+  measurement_.Bind(12, std::string_view(row.name));
+  measurement_.Bind(13, int64_t{row.problem.n});
+  measurement_.Bind(14, int64_t{origin == Origin::kImported});
+  UCUDNN_RETURN_IF_ERROR(measurement_.Run());
+  const bool is_new = connection_->Changes() > 0;
+  if (origin == Origin::kMeasured && row.measurement.verified) {
+    UCUDNN_RETURN_IF_ERROR(
+        MarkVerified(row.problem, row.platform, micro.engine, micro.micro_batch));
+  }
+  return is_new;
+}
+
+Status RowWriter::MarkComplete(const ConvolutionProblem& problem,
+                               const planning::Platform& platform, int micro_batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
+  BindPlatform(complete_, kernel, platform);
+  complete_.Bind(5, int64_t{micro_batch});
+  return complete_.Run();
+}
+
+Status RowWriter::MarkVerified(const ConvolutionProblem& problem,
+                               const planning::Platform& platform, const std::string& engine,
+                               int micro_batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
+  BindPlatform(verified_, kernel, platform);
+  verified_.Bind(5, int64_t{micro_batch});
+  verified_.Bind(6, std::string_view(engine));
+  return verified_.Run();
+}
+
+}  // namespace ucudnn::db

@@ -1,0 +1,49 @@
+// Rows into one store file, through statements that are prepared once. The caller holds a
+// transaction around all of them. Not thread-safe; must not outlive its connection.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "db/connection.h"
+#include "db/stored_measurement.h"
+
+namespace ucudnn::db {
+
+// Why a row makes no sense to any reader; Ok when it does.
+Status CheckRow(const StoredMeasurement& row);
+
+class RowWriter {
+ public:
+  enum class Origin { kMeasured, kImported };
+
+  static Result<RowWriter> Prepare(Connection& connection);
+
+  // True: the row is new. Its `verified` is trusted by runs only where it was measured here.
+  Result<bool> Insert(const StoredMeasurement& row, Origin origin);
+  // All engines of this kernel were measured at this micro-batch.
+  Status MarkComplete(const ConvolutionProblem& problem, const planning::Platform& platform,
+                      int micro_batch);
+  // The output of this engine at this micro-batch was compared on this platform.
+  Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
+                      const std::string& engine, int micro_batch);
+
+ private:
+  RowWriter(Connection& connection, Statement kernel, Statement find, Statement measurement,
+            Statement complete, Statement verified);
+
+  // The id of the family of `problem`, added where it is new.
+  Result<int64_t> Kernel(const ConvolutionProblem& problem);
+
+  Connection* connection_;
+  Statement kernel_;
+  Statement find_;
+  Statement measurement_;
+  Statement complete_;
+  Statement verified_;
+  ConvolutionProblem family_;  // of the last row
+  int64_t id_ = 0;             // its id; 0: none yet
+};
+
+}  // namespace ucudnn::db

@@ -1,0 +1,67 @@
+// Stream capture: which streams record instead of run, and which calls a capture under way forbids.
+// A call that breaks a rule is refused and invalidates the captures it would have spoilt; they stay
+// until their end is called. All thread-safe. The rules are the driver API's (cuStreamBeginCapture,
+// cuThreadExchangeStreamCaptureMode) and the CUDA programming guide's ("Prohibited and Unhandled
+// Operations"). Stricter than a GPU: no stream-ordered allocation and no external event nodes while
+// capturing (STREAM_CAPTURE_UNSUPPORTED).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shim/host/cuda/graph.h"
+#include "shim/host/cuda/stream.h"
+
+namespace hostgpu {
+
+struct Context;
+
+// One capture sequence: from its begin to its end.
+struct Capture {
+  uint64_t id = 0;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  uint64_t thread = 0;  // that began it
+  Stream* origin = nullptr;
+  std::vector<std::shared_ptr<Stream>> streams;  // the origin and what was forked from it
+  bool ended = false;
+  bool invalidated = false;
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+};
+
+// The calling thread's interaction mode, which the call exchanges.
+CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
+
+CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
+// Ends the capture whatever the result, save UNMATCHED, WRONG_THREAD and ILLEGAL_STATE. `graph` is
+// null unless it succeeds.
+CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph);
+
+struct CaptureInfo {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  uint64_t id = 0;
+  std::shared_ptr<Graph> graph;
+  std::vector<CUgraphNode> tail;  // what the next node will depend on
+};
+CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info);
+
+// Gives `work` to `stream`: enqueued in its context's order, or recorded when it captures. `ticket`
+// is the default one where it was recorded.
+CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
+
+// cuEventRecord and cuStreamWaitEvent as far as they concern a capture; *captured tells whether
+// they do, and nothing is left to be done. `record` is null for an event never recorded.
+CUresult RecordWhileCapturing(Stream& stream, EventRecord& record, bool* captured);
+CUresult WaitWhileCapturing(Stream& stream, const EventRecord* record, bool* captured);
+
+// Calls that ask about or wait for what may be captured, and calls that cannot be recorded.
+CUresult RefuseIfCapturing(const Stream& stream);
+CUresult RefuseIfCapturing(const Context& context);
+CUresult RefuseIfCaptured(const EventRecord& record);
+// Calls that are "potentially unsafe": what the thread's mode and the captures under way allow.
+CUresult RefuseUnsafeCall();
+
+// The context is reset: its captures are over.
+void AbandonCaptures(const Context& context);
+
+}  // namespace hostgpu

@@ -1,0 +1,232 @@
+// Stream-ordered allocation: memory pools, and allocating and freeing in stream order, which cannot
+// be captured here.
+#include <optional>
+#include <vector>
+
+#include "shim/host/cuda/address.h"
+#include "shim/host/cuda/capture.h"
+#include "shim/host/cuda/context.h"
+
+using hostgpu::Call;
+using hostgpu::CallOnStream;
+using hostgpu::Context;
+using hostgpu::FindDevice;
+using hostgpu::Locate;
+using hostgpu::Memory;
+using hostgpu::MemoryPool;
+using hostgpu::Place;
+using hostgpu::Stream;
+using hostgpu::TheState;
+using hostgpu::Ticket;
+
+namespace {
+
+MemoryPool* Pool(CUmemoryPool handle) { return reinterpret_cast<MemoryPool*>(handle); }
+CUmemoryPool Handle(MemoryPool* pool) { return reinterpret_cast<CUmemoryPool>(pool); }
+
+// Runs use(pool) on the live pool behind `handle`.
+template <class Use>
+CUresult CallWithPool(CUmemoryPool handle, Use use) {
+  return Call([&]() -> CUresult {
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    for (Context& context : TheState().contexts) {
+      context.pools.With(Pool(handle), [&](MemoryPool& pool) { result = use(pool); });
+    }
+    return result;
+  });
+}
+
+template <class Body>
+CUresult CallWithDevice(const void* argument, CUdevice device, Body body) {
+  return Call([&]() -> CUresult {
+    Context* context = FindDevice(device);
+    if (!context) return CUDA_ERROR_INVALID_DEVICE;
+    return argument ? body(*context) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+// Of the device `owner`'s memory, for work on `stream`, which may be another device's.
+CUresult Allocate(Context& owner, MemoryPool* pool, Stream& stream, size_t bytes,
+                  CUdeviceptr* out) {
+  *out = 0;
+  if (hostgpuFaultDue("alloc")) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::vector<Ticket> after;
+  std::optional<uintptr_t> address = owner.pools.Allocate(pool, bytes, stream, &after);
+  if (!address && owner.MakeRoom()) address = owner.pools.Allocate(pool, bytes, stream, &after);
+  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!after.empty())
+    stream.context.Enqueue(
+        stream, [] {}, std::move(after));
+  *out = *address;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
+    if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
+    return Allocate(stream.context, stream.context.pools.Current(), stream, bytes, out);
+  });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                 CUstream handle) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
+    if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
+    for (Context& owner : TheState().contexts) {
+      if (owner.pools.With(Pool(pool), [](MemoryPool&) {})) {
+        return Allocate(owner, Pool(pool), stream, bytes, out);
+      }
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+// What no pool gave is freed when the stream gets there.
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
+    if (address == 0) return CUDA_SUCCESS;
+    if (const CUresult refused = RefuseIfCapturing(stream)) return refused;
+    const std::optional<Place> place = Locate(address);
+    if (!place || place->memory != Memory::kDevice || place->allocation.start != address) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    Context* owner = place->context;
+    if (owner->pools.Allocated(address)) {
+      const Ticket reached = stream.context.Enqueue(stream, [] {});
+      return owner->pools.Free(address, reached) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    ++owner->pending_frees;
+    stream.context.Enqueue(stream, [owner, address] {
+      owner->memory.Free(address);
+      --owner->pending_frees;
+    });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
+  return CallWithDevice(pool, device, [&](Context& context) {
+    *pool = Handle(context.pools.Default());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
+  return CallWithDevice(pool, device, [&](Context& context) {
+    *pool = Handle(context.pools.Current());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+  return CallWithDevice(pool, device, [&](Context& context) {
+    return context.pools.SetCurrent(Pool(pool)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+// Pools of device memory that stays in this process; there are no others here.
+CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
+  return Call([&]() -> CUresult {
+    if (!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    Context* context = FindDevice(properties->location.id);
+    if (!context) return CUDA_ERROR_INVALID_VALUE;
+    if (hostgpuFaultDue("pool")) return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = Handle(context->pools.Create(properties->maxSize));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  return Call([&] {
+    for (Context& context : TheState().contexts) {
+      if (context.pools.Destroy(Pool(pool))) return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+  return Call([&] {
+    for (Context& context : TheState().contexts) {
+      if (context.pools.Trim(Pool(pool), keep)) return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  return CallWithPool(handle, [&](MemoryPool& pool) {
+    const auto flag = [&](int& to) {
+      to = *static_cast<const int*>(value) != 0;
+      return CUDA_SUCCESS;
+    };
+    // High watermarks can only be reset.
+    const auto reset = [&](uint64_t& high, uint64_t current) {
+      if (*static_cast<const cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      high = current;
+      return CUDA_SUCCESS;
+    };
+    switch (attribute) {
+      case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        return flag(pool.follow_event_dependencies);
+      case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        return flag(pool.allow_opportunistic);
+      case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        return flag(pool.allow_internal_dependencies);
+      case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool.release_threshold = *static_cast<const cuuint64_t*>(value);
+        return CUDA_SUCCESS;
+      case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return reset(pool.reserved_high, pool.reserved);
+      case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return reset(pool.used_high, pool.used);
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  });
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  return CallWithPool(handle, [&](const MemoryPool& pool) {
+    const auto flag = [&](int from) {
+      *static_cast<int*>(value) = from;
+      return CUDA_SUCCESS;
+    };
+    const auto bytes = [&](uint64_t from) {
+      *static_cast<cuuint64_t*>(value) = from;
+      return CUDA_SUCCESS;
+    };
+    switch (attribute) {
+      case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        return flag(pool.follow_event_dependencies);
+      case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        return flag(pool.allow_opportunistic);
+      case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        return flag(pool.allow_internal_dependencies);
+      case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        return bytes(pool.release_threshold);
+      case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return bytes(pool.reserved);
+      case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return bytes(pool.reserved_high);
+      case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return bytes(pool.used);
+      case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return bytes(pool.used_high);
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  });
+}

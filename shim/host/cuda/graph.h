@@ -1,0 +1,64 @@
+// Graphs as stream capture makes them: nodes in the order they were recorded, which is an order
+// they may run in. Nodes never change; graphs, executable graphs and work in flight share them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "shim/host/cuda/driver_api.h"
+#include "shim/host/cuda/stream.h"
+
+namespace hostgpu {
+
+// A piece of work for a stream: run now, or kept as a node.
+struct Work {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
+  std::function<void()> run;    // any number of times, from any thread, if it is kept
+  std::vector<uintptr_t> uses;  // addresses of the device memory it works on
+  std::vector<Ticket> after{};  // what it waits for beside its stream
+};
+
+// Device memory a node works on. The number tells an allocation from a later one at its address.
+struct Use {
+  uintptr_t address;
+  uint64_t allocation;
+};
+// Of those of `addresses` that are device memory.
+std::vector<Use> UsesOf(const std::vector<uintptr_t>& addresses);
+
+struct Node {
+  CUgraphNodeType type;
+  std::function<void()> run;
+  std::vector<Use> uses;
+  std::vector<const Node*> after;
+
+  CUgraphNode Handle() const {
+    return reinterpret_cast<CUgraphNode>(const_cast<Node*>(this));  // CUDA's handles have no const
+  }
+};
+using Nodes = std::vector<std::shared_ptr<const Node>>;
+
+struct Graph {
+  Nodes nodes;
+};
+
+struct GraphExec {
+  explicit GraphExec(Nodes its_nodes) : nodes(std::move(its_nodes)) {}
+
+  const Nodes nodes;
+  std::mutex mutex;
+  Ticket last;  // of its latest launch: launches of one executable graph never overlap
+};
+
+// The first use whose memory is no longer what it was when the node was recorded; null when there
+// is none. On a GPU such a graph reads and writes what is somebody else's by now.
+const Use* FindStaleUse(const Nodes& nodes);
+
+// What a launch does: the nodes one after another.
+std::function<void()> RunAll(Nodes nodes);
+
+}  // namespace hostgpu

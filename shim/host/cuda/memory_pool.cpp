@@ -1,0 +1,211 @@
+#include "shim/host/cuda/memory_pool.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace hostgpu {
+namespace {
+
+bool AllDone(const std::vector<Ticket>& tickets) {
+  return std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.Done(); });
+}
+
+// What `stream` must wait for before it uses memory freed at `freed`; empty when the pool's rules
+// forbid using it, or forbid waiting.
+std::optional<std::vector<Ticket>> Needed(const MemoryPool& pool, const std::vector<Ticket>& freed,
+                                          const Stream& stream, bool wait) {
+  std::vector<Ticket> needed;
+  for (const Ticket& ticket : freed) {
+    if (stream.Issued(ticket)) continue;
+    if (pool.allow_opportunistic && ticket.Done()) continue;
+    if (!wait || !pool.allow_internal_dependencies) return std::nullopt;
+    needed.push_back(ticket);
+  }
+  return needed;
+}
+
+void AddUnused(MemoryPool& pool, uintptr_t address, MemoryPool::Unused added) {
+  const auto join = [&](auto range) {
+    added.bytes += range->second.bytes;
+    std::move(range->second.after.begin(), range->second.after.end(),
+              std::back_inserter(added.after));
+    return pool.unused.erase(range);
+  };
+  auto next = pool.unused.upper_bound(address);
+  if (next != pool.unused.end() && address + added.bytes == next->first) next = join(next);
+  if (next != pool.unused.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second.bytes == address) {
+      address = previous->first;
+      join(previous);
+    }
+  }
+  pool.unused.emplace(address, std::move(added));
+}
+
+}  // namespace
+
+StreamOrderedMemory::StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {
+  default_ = current_ = Create(0);
+}
+
+bool StreamOrderedMemory::Live(MemoryPool* pool) const {
+  const auto found = pools_.find(pool);
+  return found != pools_.end() && !found->second->destroyed;
+}
+
+MemoryPool* StreamOrderedMemory::Current() {
+  std::lock_guard lock(mutex_);
+  return current_;
+}
+
+bool StreamOrderedMemory::SetCurrent(MemoryPool* pool) {
+  std::lock_guard lock(mutex_);
+  if (!Live(pool)) return false;
+  current_ = pool;
+  return true;
+}
+
+MemoryPool* StreamOrderedMemory::Create(size_t limit) {
+  auto pool = std::make_unique<MemoryPool>();
+  if (limit > 0) pool->limit = limit;
+  std::lock_guard lock(mutex_);
+  MemoryPool* const handle = pool.get();
+  pools_.emplace(handle, std::move(pool));
+  return handle;
+}
+
+bool StreamOrderedMemory::Destroy(MemoryPool* pool) {
+  std::lock_guard lock(mutex_);
+  if (!Live(pool) || pool == default_) return false;
+  pool->destroyed = true;
+  if (current_ == pool) current_ = default_;
+  DropDestroyed();
+  return true;
+}
+
+std::optional<uintptr_t> StreamOrderedMemory::Allocate(MemoryPool* pool, size_t bytes,
+                                                       const Stream& stream,
+                                                       std::vector<Ticket>* after) {
+  const size_t rounded = DeviceMemory::Rounded(bytes);
+  if (rounded < bytes) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  if (!Live(pool)) return std::nullopt;
+  uintptr_t address = 0;
+  if (Reuse(*pool, rounded, stream, /*wait=*/false, &address, after)) {
+    memory_.Use(address, bytes);
+  } else if (const auto fresh =
+                 pool->limit - std::min<uint64_t>(pool->limit, pool->reserved) < rounded
+                     ? std::nullopt
+                     : memory_.Allocate(bytes)) {
+    address = *fresh;
+    after->clear();
+    pool->reserved += rounded;
+    pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
+  } else if (Reuse(*pool, rounded, stream, /*wait=*/true, &address, after)) {
+    memory_.Use(address, bytes);
+  } else {
+    return std::nullopt;
+  }
+  owners_.emplace(address, pool);
+  pool->used += rounded;
+  pool->used_high = std::max(pool->used_high, pool->used);
+  return address;
+}
+
+// The smallest unused range that `stream` may use; its rest stays unused.
+bool StreamOrderedMemory::Reuse(MemoryPool& pool, size_t bytes, const Stream& stream, bool wait,
+                                uintptr_t* address, std::vector<Ticket>* after) {
+  auto best = pool.unused.end();
+  for (auto range = pool.unused.begin(); range != pool.unused.end(); ++range) {
+    if (range->second.bytes < bytes) continue;
+    if (best != pool.unused.end() && range->second.bytes >= best->second.bytes) continue;
+    auto needed = Needed(pool, range->second.after, stream, wait);
+    if (!needed) continue;
+    best = range;
+    *after = std::move(*needed);
+  }
+  if (best == pool.unused.end()) return false;
+  *address = best->first;
+  MemoryPool::Unused rest = std::move(best->second);
+  pool.unused.erase(best);
+  rest.bytes -= bytes;
+  if (rest.bytes > 0) pool.unused.emplace(*address + bytes, std::move(rest));
+  return true;
+}
+
+bool StreamOrderedMemory::Allocated(uintptr_t address) {
+  std::lock_guard lock(mutex_);
+  return owners_.count(address) == 1;
+}
+
+bool StreamOrderedMemory::Free(uintptr_t address, const Ticket& after) {
+  std::lock_guard lock(mutex_);
+  const auto owner = owners_.find(address);
+  if (owner == owners_.end()) return false;
+  MemoryPool& pool = *owner->second;
+  const size_t bytes = memory_.Hold(address);
+  owners_.erase(owner);
+  pool.used -= bytes;
+  AddUnused(pool, address, {bytes, {after}});
+  if (pool.destroyed) DropDestroyed();
+  return true;
+}
+
+void StreamOrderedMemory::TrimLocked(MemoryPool& pool, uint64_t keep) {
+  keep = DeviceMemory::Rounded(std::min<uint64_t>(keep, memory_.total_bytes()));
+  for (auto range = pool.unused.begin(); range != pool.unused.end() && pool.reserved > keep;) {
+    if (!AllDone(range->second.after)) {
+      ++range;
+      continue;
+    }
+    // From its end, so that what is kept stays where it is.
+    const size_t bytes = std::min<uint64_t>(range->second.bytes, pool.reserved - keep);
+    memory_.Release(range->first + range->second.bytes - bytes, bytes);
+    pool.reserved -= bytes;
+    range->second.bytes -= bytes;
+    range = range->second.bytes == 0 ? pool.unused.erase(range) : std::next(range);
+  }
+}
+
+void StreamOrderedMemory::DropDestroyed() {
+  for (auto entry = pools_.begin(); entry != pools_.end();) {
+    MemoryPool& pool = *entry->second;
+    if (pool.destroyed) TrimLocked(pool, 0);
+    entry = pool.destroyed && pool.reserved == 0 ? pools_.erase(entry) : std::next(entry);
+  }
+}
+
+bool StreamOrderedMemory::Trim(MemoryPool* pool, size_t keep) {
+  return With(pool, [&](MemoryPool& live) { TrimLocked(live, keep); });
+}
+
+void StreamOrderedMemory::ReleaseBeyondThresholds() {
+  std::lock_guard lock(mutex_);
+  for (auto& [handle, pool] : pools_) TrimLocked(*pool, pool->release_threshold);
+  DropDestroyed();
+}
+
+void StreamOrderedMemory::ReleaseAll() {
+  std::lock_guard lock(mutex_);
+  for (auto& [handle, pool] : pools_) TrimLocked(*pool, 0);
+  DropDestroyed();
+}
+
+bool StreamOrderedMemory::HoldsUnused() {
+  std::lock_guard lock(mutex_);
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& entry) { return !entry.second->unused.empty(); });
+}
+
+void StreamOrderedMemory::Forget() {
+  std::lock_guard lock(mutex_);
+  owners_.clear();
+  for (auto& [handle, pool] : pools_) {
+    pool->unused.clear();
+    pool->reserved = pool->used = 0;
+  }
+  DropDestroyed();
+}
+
+}  // namespace hostgpu

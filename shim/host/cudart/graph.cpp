@@ -1,0 +1,77 @@
+// Stream capture and graphs over the driver's. Handles and enumerations of the two APIs are the
+// same.
+#include "shim/host/cudart/runtime.h"
+
+using namespace hostgpu::runtime;
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return Bound(
+      [&] { return cuStreamBeginCapture(stream, static_cast<CUstreamCaptureMode>(mode)); });
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return Bound([&] { return cuStreamEndCapture(stream, graph); });
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  return Bound([&] {
+    return cuStreamIsCapturing(stream, reinterpret_cast<CUstreamCaptureStatus*>(status));
+  });
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
+                                     size_t* count) {
+  static_assert(sizeof(cudaGraphEdgeData) == sizeof(CUgraphEdgeData));
+  return Bound([&] {
+    cuuint64_t driver_id = 0;
+    const CUresult result = cuStreamGetCaptureInfo(
+        stream, reinterpret_cast<CUstreamCaptureStatus*>(status), &driver_id, graph, nodes,
+        reinterpret_cast<const CUgraphEdgeData**>(edges), count);
+    if (id && driver_id != 0) *id = driver_id;
+    return result;
+  });
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return Initialised([&] {
+    return cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(mode));
+  });
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
+  return Bound([&] { return cuGraphInstantiateWithFlags(exec, graph, flags); });
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                          unsigned long long flags) {
+  return cudaGraphInstantiate(exec, graph, flags);
+}
+cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                           cudaGraphInstantiateParams* parameters) {
+  return Bound([&] {
+    if (!parameters) return CUDA_ERROR_INVALID_VALUE;
+    CUDA_GRAPH_INSTANTIATE_PARAMS driver{};
+    driver.flags = parameters->flags;
+    driver.hUploadStream = parameters->uploadStream;
+    const CUresult result = cuGraphInstantiateWithParams(exec, graph, &driver);
+    parameters->errNode_out = driver.hErrNode_out;
+    parameters->result_out = static_cast<cudaGraphInstantiateResult>(driver.result_out);
+    return result;
+  });
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return Bound([&] { return cuGraphLaunch(exec, stream); });
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  return Bound([&] { return cuGraphUpload(exec, stream); });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return Bound([&] { return cuGraphDestroy(graph); });
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return Bound([&] { return cuGraphExecDestroy(exec); });
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return Bound([&] { return cuGraphGetNodes(graph, nodes, count); });
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return Bound([&] { return cuGraphNodeGetType(node, reinterpret_cast<CUgraphNodeType*>(type)); });
+}

@@ -1,0 +1,245 @@
+// Pooling, 2-D and 3-D: maximum, and averages over the whole window or over its part inside the
+// image. Asynchronous; any strides, fp32, fp16, bf16, fp64. The gradient of a maximum goes to the
+// first element of the window that has it, so both maximum modes are deterministic.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "shim/host/cudnn/blend.h"
+#include "shim/host/cudnn/handle.h"
+#include "shim/host/cudnn/operand.h"
+#include "shim/host/cudnn/strided.h"
+
+namespace hostgpu {
+namespace {
+
+// Both passes: dx lies as x does, dy as y does.
+struct Pooling {
+  cudnnPoolingStruct pooling;
+  cudnnTensorStruct x_layout, y_layout;
+  Scales scales;
+  void* x = nullptr;
+  void* y = nullptr;
+  void* dx = nullptr;
+  void* dy = nullptr;
+
+  bool IsMaximum() const {
+    return pooling.mode == CUDNN_POOLING_MAX || pooling.mode == CUDNN_POOLING_MAX_DETERMINISTIC;
+  }
+  int axes() const { return pooling.spatial_count; }
+};
+
+// The image's extents and strides alone, in the order of the pooling's axes.
+Extents Spatial(const std::array<int, CUDNN_DIM_MAX>& values) {
+  Extents spatial{};
+  for (int i = 2; i < CUDNN_DIM_MAX; ++i) spatial[i - 2] = values[i];
+  return spatial;
+}
+
+// The part of output `at`'s window that lies inside the image.
+struct Window {
+  Extents begin{}, extents{};
+  int64_t inside = 1, whole = 1;
+
+  Window(const Pooling& call, const Extents& at) {
+    for (int i = 0; i < call.axes(); ++i) {
+      const int64_t first = int64_t{at[i]} * call.pooling.stride[i] - call.pooling.pad[i];
+      const int64_t last =
+          std::min<int64_t>(first + call.pooling.window[i], call.x_layout.dims[i + 2]);
+      begin[i] = static_cast<int>(std::max<int64_t>(first, 0));
+      extents[i] = static_cast<int>(last - begin[i]);
+      inside *= extents[i];
+      whole *= call.pooling.window[i];
+    }
+  }
+  int64_t Offset(int axes, const Extents& strides) const {
+    int64_t offset = 0;
+    for (int i = 0; i < axes; ++i) offset += int64_t{begin[i]} * strides[i];
+    return offset;
+  }
+};
+
+// What a maximum looks for: `value` beats `best`, the first in the window's order beats its equals,
+// and the first NaN all, or none.
+template <class A>
+bool Beats(A value, A best, cudnnNanPropagation_t nan) {
+  if (value != value) return nan == CUDNN_PROPAGATE_NAN && best == best;
+  return value > best;
+}
+
+// Calls body(window, the output's offset) for every output of one channel of one image.
+template <class Body>
+void ForEachOutput(const Pooling& call, const Body& body) {
+  // The index itself, as offsets: one tensor an axis.
+  std::array<Extents, cudnnPoolingStruct::kMaxSpatial + 1> strides{};
+  for (int i = 0; i < call.axes(); ++i) strides[i][i] = 1;
+  strides.back() = Spatial(call.y_layout.strides);
+  ForEachElement(call.axes(), Spatial(call.y_layout.dims), strides, [&](const auto& at) {
+    Extents index{};
+    for (int i = 0; i < call.axes(); ++i) index[i] = static_cast<int>(at[i]);
+    body(Window(call, index), at.back());
+  });
+}
+
+// Calls body(offset in x and dx, offset in y and dy) for every channel of every image.
+template <class Body>
+void ForEachPlane(const Pooling& call, const Body& body) {
+  ForEachElement<2>(2, call.x_layout.dims, {call.x_layout.strides, call.y_layout.strides},
+                    [&](const auto& at) { body(at[0], at[1]); });
+}
+
+// What an average divides by.
+int64_t Count(const Pooling& call, const Window& window) {
+  return call.pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? window.whole
+                                                                          : window.inside;
+}
+
+template <class T>
+void Forward(const Pooling& call) {
+  using A = Accumulator<T>;
+  const Extents strides = Spatial(call.x_layout.strides);
+  ForEachPlane(call, [&](int64_t x_plane, int64_t y_plane) {
+    const T* x = static_cast<const T*>(call.x) + x_plane;
+    T* y = static_cast<T*>(call.y) + y_plane;
+    ForEachOutput(call, [&](const Window& window, int64_t to) {
+      const T* from = x + window.Offset(call.axes(), strides);
+      A best = -std::numeric_limits<A>::infinity();
+      A sum = 0;
+      ForEachElement<1>(call.axes(), window.extents, {strides}, [&](const auto& at) {
+        const A value = Load(from[at[0]]);
+        if (Beats(value, best, call.pooling.nan_propagation)) best = value;
+        sum += value;
+      });
+      const A average = sum / static_cast<A>(Count(call, window));
+      Blend(y[to], call.scales, call.IsMaximum() ? best : average);
+    });
+  });
+}
+
+template <class T>
+void Backward(const Pooling& call) {
+  using A = Accumulator<T>;
+  const int axes = call.axes();
+  const Extents dims = Spatial(call.x_layout.dims);
+  const Extents strides = Spatial(call.x_layout.strides);
+  // Sums of one plane, packed: windows overlap, and a result is rounded once.
+  Extents packed{};
+  int64_t elements = 1;
+  for (int i = axes - 1; i >= 0; --i) {
+    packed[i] = static_cast<int>(elements);
+    elements *= dims[i];
+  }
+  std::vector<A> sums(static_cast<size_t>(elements));
+  ForEachPlane(call, [&](int64_t x_plane, int64_t y_plane) {
+    const T* x = static_cast<const T*>(call.x) + x_plane;
+    const T* dy = static_cast<const T*>(call.dy) + y_plane;
+    T* dx = static_cast<T*>(call.dx) + x_plane;
+    std::fill(sums.begin(), sums.end(), A{0});
+    ForEachOutput(call, [&](const Window& window, int64_t from) {
+      const A slope = Load(dy[from]);
+      A* to = sums.data() + window.Offset(axes, packed);
+      if (!call.IsMaximum()) {
+        const A share = slope / static_cast<A>(Count(call, window));
+        ForEachElement<1>(axes, window.extents, {packed},
+                          [&](const auto& at) { to[at[0]] += share; });
+        return;
+      }
+      const T* values = x + window.Offset(axes, strides);
+      A best = -std::numeric_limits<A>::infinity();
+      int64_t where = 0;
+      ForEachElement<2>(axes, window.extents, {strides, packed}, [&](const auto& at) {
+        const A value = Load(values[at[0]]);
+        if (!Beats(value, best, call.pooling.nan_propagation)) return;
+        best = value;
+        where = at[1];
+      });
+      to[where] += slope;
+    });
+    ForEachElement<2>(axes, dims, {packed, strides},
+                      [&](const auto& at) { Blend(dx[at[1]], call.scales, sums[at[0]]); });
+  });
+}
+
+// `y` must have exactly the extents that the descriptors give for `x`. (The genuine library does
+// not check the image's; what it computes for others is not imitated.)
+cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescriptor_t x,
+                          cudnnTensorDescriptor_t y) {
+  HOSTGPU_REFUSE_IF(x->dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(x->dim_count != pooling->spatial_count + 2, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] || x->type != y->type,
+                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(x->dim_count != 4 && x->dim_count != 5, CUDNN_STATUS_NOT_SUPPORTED);
+  for (int i = 0; i < pooling->spatial_count; ++i) {
+    // Every window then reaches into the image.
+    HOSTGPU_REFUSE_IF(pooling->pad[i] < 0 || pooling->pad[i] >= pooling->window[i],
+                      CUDNN_STATUS_NOT_SUPPORTED);
+  }
+  int expected[CUDNN_DIM_MAX];
+  if (auto status = cudnnGetPoolingNdForwardOutputDim(pooling, x, x->dim_count, expected)) {
+    return status;
+  }
+  for (int i = 2; i < x->dim_count; ++i) {
+    HOSTGPU_REFUSE_IF(y->dims[i] != expected[i], CUDNN_STATUS_BAD_PARAM);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace hostgpu
+
+using namespace hostgpu;
+
+extern "C" {
+
+cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t poolingDesc,
+                                  const void* alpha, const cudnnTensorDescriptor_t xDesc,
+                                  const void* x, const void* beta,
+                                  const cudnnTensorDescriptor_t yDesc, void* y) {
+  return Protect([&] {
+    HOSTGPU_REFUSE_IF(
+        handle == nullptr || poolingDesc == nullptr || xDesc == nullptr || yDesc == nullptr,
+        CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(x == nullptr || y == nullptr || alpha == nullptr || beta == nullptr,
+                      CUDNN_STATUS_BAD_PARAM);
+    if (auto status = CheckShapes(poolingDesc, xDesc, yDesc)) return status;
+    DataType type{};
+    Pooling call{*poolingDesc, *xDesc, *yDesc, {}};
+    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor("y", yDesc, y, &type, &call.y)) return status;
+    call.scales = ReadScales(alpha, beta, type);
+    return Enqueue(handle, {x, y}, [=] {
+      WithElement(type, [&](auto element) { Forward<decltype(element)>(call); });
+    });
+  });
+}
+
+cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t poolingDesc,
+                                   const void* alpha, const cudnnTensorDescriptor_t yDesc,
+                                   const void* y, const cudnnTensorDescriptor_t dyDesc,
+                                   const void* dy, const cudnnTensorDescriptor_t xDesc,
+                                   const void* x, const void* beta,
+                                   const cudnnTensorDescriptor_t dxDesc, void* dx) {
+  return Protect([&] {
+    HOSTGPU_REFUSE_IF(handle == nullptr || poolingDesc == nullptr || yDesc == nullptr ||
+                          dyDesc == nullptr || xDesc == nullptr || dxDesc == nullptr,
+                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(y == nullptr || dy == nullptr || x == nullptr || dx == nullptr ||
+                          alpha == nullptr || beta == nullptr,
+                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(!SameTensor(*dyDesc, *yDesc), CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(!SameTensor(*dxDesc, *xDesc), CUDNN_STATUS_BAD_PARAM);
+    if (auto status = CheckShapes(poolingDesc, xDesc, yDesc)) return status;
+    DataType type{};
+    Pooling call{*poolingDesc, *xDesc, *yDesc, {}};
+    if (auto status = ResolveTensor("y", yDesc, y, &type, &call.y)) return status;
+    if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &call.dy)) return status;
+    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor("dx", dxDesc, dx, &type, &call.dx)) return status;
+    call.scales = ReadScales(alpha, beta, type);
+    return Enqueue(handle, {y, dy, x, dx}, [=] {
+      WithElement(type, [&](auto element) { Backward<decltype(element)>(call); });
+    });
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,266 @@
+#include "planning/auto_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "planning/micro_batch_sizes.h"
+
+namespace ucudnn::planning {
+namespace {
+
+// Refining: an expected time counts as this much longer, because smaller gains are not worth a
+// measurement.
+constexpr double kDoubt = 0.005;
+// Exploring: it counts as this much shorter in the middle of a gap that spans a factor of 4 or
+// more, in proportion less near measured sizes: curves have valleys that lines pass over.
+constexpr double kHope = 0.05;
+// An expected time counts as this much longer where the parts are not equal: equal ones need fewer
+// measurements than others that are as fast.
+constexpr double kUnequal = 0.001;
+// Mini-batches of more steps than this are searched at so many of their equal parts only, and
+// below.
+constexpr int kEveryPart = 256;
+// No workspace is expected to be larger: a store written by others may hold anything.
+constexpr double kMostBytes = 0x1p62;
+
+using Sizes = std::set<int>;
+
+// Sizes a piece may have, and whether k such pieces, as equal as they can be, make up n: multiples
+// of the step, and for the last piece what such a multiple leaves of n.
+std::map<int, bool> LegalSizes(int n, int step) {
+  const int steps = n / step, rest = n % step;
+  std::map<int, bool> sizes = {{n, true}};
+  if (rest != 0) sizes.emplace(rest, true);
+  const auto add = [&](int part, bool equal) {
+    sizes.emplace(part * step, equal);
+    sizes.emplace(part * step + rest, equal);
+  };
+  for (int k = 1; k <= std::min(steps, kEveryPart); ++k) {
+    add(steps / k, true);
+    add((steps + k - 1) / k, true);
+    if (steps <= kEveryPart || k <= steps / kEveryPart) add(k, false);
+  }
+  return sizes;
+}
+
+// n, a quarter and a sixteenth of it: two points are a line, three show that it is none.
+Sizes FirstSizes(int n, int step) {
+  Sizes sizes = {n};
+  for (const int parts : {4, 16}) sizes.insert(std::max(n / parts / step, 1) * step);
+  return sizes;
+}
+
+struct Point {
+  double time_ms = 0;
+  double workspace_bytes = 0;
+};
+
+// What one engine does at the sizes measured, and what it is expected to do between and beyond.
+class Engine {
+ public:
+  explicit Engine(const Candidate& sample) : sample_(sample) {}
+
+  void Add(const MicroConfiguration& micro) {
+    points_.try_emplace(micro.micro_batch,
+                        Point{micro.time_ms, static_cast<double>(micro.workspace_bytes)});
+  }
+
+  // `size` is none of `measured`, the sizes at which any engine is known to run. None where the
+  // engine runs at neither neighbour.
+  std::optional<Candidate> Expect(int size, const Sizes& measured) const {
+    const auto above = measured.upper_bound(size);
+    const Position high = above != measured.end() ? points_.find(*above) : points_.end();
+    const Position low =
+        above != measured.begin() ? points_.find(*std::prev(above)) : points_.end();
+    Point point;
+    if (low != points_.end() && high != points_.end()) {
+      point = OnLine(low, high, size);
+    } else if (high != points_.end()) {
+      // Smaller pieces do not become cheaper per image.
+      point = Proportional(high, size);
+      if (std::next(high) != points_.end()) {
+        const Point line = OnLine(high, std::next(high), size);
+        point = {std::max(point.time_ms, line.time_ms), std::max(line.workspace_bytes, 0.0)};
+      }
+    } else if (low != points_.end()) {
+      point = Proportional(low, size);
+      if (low != points_.begin()) point = OnLine(std::prev(low), low, size);
+      point = {std::max(point.time_ms, low->second.time_ms),
+               std::max(point.workspace_bytes, low->second.workspace_bytes)};
+    } else {
+      return std::nullopt;
+    }
+    Candidate expected = sample_;
+    expected.micro.micro_batch = size;
+    expected.micro.time_ms = point.time_ms;
+    expected.micro.workspace_bytes =
+        static_cast<size_t>(std::min(point.workspace_bytes, kMostBytes));
+    return expected;
+  }
+
+ private:
+  using Position = std::map<int, Point>::const_iterator;
+
+  static Point OnLine(Position a, Position b, int size) {
+    const double share = static_cast<double>(size - a->first) / (b->first - a->first);
+    return {std::lerp(a->second.time_ms, b->second.time_ms, share),
+            std::lerp(a->second.workspace_bytes, b->second.workspace_bytes, share)};
+  }
+  static Point Proportional(Position at, int size) {
+    const double share = static_cast<double>(size) / at->first;
+    return {at->second.time_ms * share, at->second.workspace_bytes * share};
+  }
+
+  Candidate sample_;
+  std::map<int, Point> points_;
+};
+
+// All that is known after some rounds.
+class Knowledge {
+ public:
+  Knowledge(std::span<const Candidate> measured, const Sizes& asked) {
+    for (const Candidate& candidate : measured) {
+      const MicroConfiguration& micro = candidate.micro;
+      if (!asked.contains(micro.micro_batch)) continue;
+      if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
+      rows_.push_back(candidate);
+    }
+    // Between equal times the order of the rows decides: it must not depend on who measured first.
+    std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
+      const auto key = [](const Candidate& row) {
+        const MicroConfiguration& micro = row.micro;
+        return std::tie(micro.micro_batch, micro.engine, micro.time_ms, micro.workspace_bytes,
+                        micro.deterministic, row.numeric);
+      };
+      return key(a) < key(b);
+    });
+    for (const Candidate& row : rows_) {
+      measured_.insert(row.micro.micro_batch);
+      engines_.try_emplace(row.micro.engine, row).first->second.Add(row.micro);
+    }
+  }
+
+  // Measured rows, and those expected at the sizes of `legal` not asked for yet: slower than
+  // expected by a doubt, or faster by a hope.
+  enum class Mood { kDoubtful, kHopeful };
+  std::vector<Candidate> Rows(const std::map<int, bool>& legal, const Sizes& asked,
+                              Mood mood) const {
+    std::vector<Candidate> rows = rows_;
+    for (const auto& [size, equal] : legal) {
+      if (asked.contains(size)) continue;
+      const double factor =
+          1 + (equal ? 0 : kUnequal) + (mood == Mood::kDoubtful ? kDoubt : -kHope * Gap(size));
+      for (const auto& [name, engine] : engines_) {
+        std::optional<Candidate> expected = engine.Expect(size, measured_);
+        if (!expected) continue;
+        expected->micro.time_ms *= factor;
+        rows.push_back(std::move(*expected));
+      }
+    }
+    return rows;
+  }
+
+ private:
+  // Distance to the nearest measured size in octaves, at most 1.
+  double Gap(int size) const {
+    double gap = 1;
+    const auto above = measured_.upper_bound(size);
+    if (above != measured_.end()) gap = std::min(gap, std::log2(1.0 * *above / size));
+    if (above != measured_.begin()) gap = std::min(gap, std::log2(1.0 * size / *std::prev(above)));
+    return gap;
+  }
+
+  std::vector<Candidate> rows_;
+  std::map<std::string, Engine> engines_;
+  Sizes measured_;
+};
+
+// Sizes whose pieces of `engine` hold their workspace in the L2 cache, or in half of it, where the
+// undivided call does not: whole parts of n.
+void AddCachedSizes(const std::vector<Candidate>& rows, const std::string& engine,
+                    const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
+  const int n = request.promise.n, step = request.promise.step;
+  for (const size_t target : {request.l2_bytes, request.l2_bytes / 2}) {
+    if (target == 0 || target > request.promise.limit_bytes) continue;
+    int largest = 0;
+    for (const Candidate& row : rows) {
+      if (row.micro.engine != engine || row.micro.micro_batch % step != 0) continue;
+      if (row.micro.workspace_bytes > target) continue;
+      largest = std::max(largest, row.micro.micro_batch);
+    }
+    if (largest == 0 || largest >= n / step * step) continue;
+    const int steps = n / step, parts = (n + largest - 1) / largest;
+    const int size = (steps + parts - 1) / parts * step;
+    if (legal.contains(size)) sizes.insert(size);
+  }
+}
+
+// True where a faster engine would serve the whole mini-batch if it were not for the limit.
+bool LimitBites(const std::vector<Candidate>& rows, const PromiseRequest& request) {
+  PromiseRequest unlimited = request;
+  unlimited.limit_bytes = std::numeric_limits<size_t>::max();
+  return FastestUndivided(rows, unlimited) != FastestUndivided(rows, request);
+}
+
+// Those of `sizes` not asked for yet, as long as no more than `most` are asked for in all.
+std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
+  std::vector<int> fresh;
+  std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),
+                      std::back_inserter(fresh));
+  const size_t left = most - std::min(most, asked.size());
+  if (fresh.size() > left) fresh.resize(left);
+  return fresh;
+}
+
+Sizes SizesOf(const Configuration& plan) {
+  Sizes sizes;
+  for (const Run& run : plan.runs) sizes.insert(run.micro.micro_batch);
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked_sizes,
+                           const AutoRequest& request) {
+  const PromiseRequest& promise = request.promise;
+  const int n = promise.n, step = promise.step;
+  if (n < 1 || step < 1) return {};
+  const Sizes asked(asked_sizes.begin(), asked_sizes.end());
+  if (!promise.may_divide || step >= n) return Fresh({n}, asked, 1);
+  // As many sizes as policy powerOfTwo has (or one less), where steps are powers of two.
+  const size_t powers =
+      MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
+  const size_t most = 3 * powers / 2;
+  std::vector<int> next = Fresh(FirstSizes(n, step), asked, most);
+  if (!next.empty()) return next;
+
+  const Knowledge knowledge(measured, asked);
+  const std::map<int, bool> legal = LegalSizes(n, step);
+  const std::vector<Candidate> rows = knowledge.Rows(legal, asked, Knowledge::Mood::kDoubtful);
+  const std::optional<Configuration> plan = FastestDivision(rows, promise);
+  if (!plan) return Fresh({step, n % step != 0 ? n % step : n}, asked, most);
+
+  Sizes cached;
+  AddCachedSizes(rows, plan->Largest().engine, request, legal, cached);
+  if (const std::optional<MicroConfiguration> undivided = FastestUndivided(rows, promise)) {
+    AddCachedSizes(rows, undivided->engine, request, legal, cached);
+  }
+  next = Fresh(cached, asked, most);
+  if (next.empty()) next = Fresh(SizesOf(*plan), asked, most);
+  if (!next.empty()) return next;
+
+  const std::optional<Configuration> hoped =
+      FastestDivision(knowledge.Rows(legal, asked, Knowledge::Mood::kHopeful), promise);
+  const size_t enough = LimitBites(rows, promise) ? most : powers;
+  return hoped ? Fresh(SizesOf(*hoped), asked, enough) : next;
+}
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,259 @@
+#include "tuning/comparison.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+namespace ucudnn::tuning {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{16} << 20;
+// Elements that are first looked at together.
+constexpr int64_t kBlock = 1024;
+
+struct Half {
+  uint16_t bits;
+};
+struct Bfloat16 {
+  uint16_t bits;
+};
+
+// Infinities count as NaN: neither agrees with anything.
+inline float Value(Half half) {
+  const uint32_t magnitude = uint32_t{half.bits} & 0x7fffu;
+  // Moves the exponent's bias from 15 to 127, denormals included.
+  const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const float finite = magnitude >= 0x7c00u ? std::numeric_limits<float>::quiet_NaN() : value;
+  return (half.bits & 0x8000u) != 0 ? -finite : finite;
+}
+inline float Value(Bfloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
+inline float Value(float value) { return value; }
+inline double Value(double value) { return value; }
+
+// Calls body(Element{}) with the element type that `type` names.
+template <typename Body>
+void WithElement(DataType type, const Body& body) {
+  switch (type) {
+    case DataType::kFloat:
+      return body(float{});
+    case DataType::kHalf:
+      return body(Half{});
+    case DataType::kBfloat16:
+      return body(Bfloat16{});
+    case DataType::kDouble:
+      return body(double{});
+  }
+}
+
+// The bits of an element, and those of its exponent, all of which are set in NaN and infinity.
+template <typename Element>
+struct Encoding {
+  using Bits = uint32_t;
+  static constexpr Bits kExponent = 0x7f800000u;
+};
+template <>
+struct Encoding<double> {
+  using Bits = uint64_t;
+  static constexpr Bits kExponent = 0x7ff0000000000000u;
+};
+template <>
+struct Encoding<Half> {
+  using Bits = uint16_t;
+  static constexpr Bits kExponent = 0x7c00u;
+};
+template <>
+struct Encoding<Bfloat16> {
+  using Bits = uint16_t;
+  static constexpr Bits kExponent = 0x7f80u;
+};
+
+// The usual case, told at the speed of memory: the same bits, and all of them finite.
+template <typename Element>
+bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
+  using Bits = typename Encoding<Element>::Bits;
+  constexpr Bits kExponent = Encoding<Element>::kExponent;
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  Bits different = 0, special = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto a = std::bit_cast<Bits>(got[i]);
+    different |= static_cast<Bits>(a ^ std::bit_cast<Bits>(expected[i]));
+    // An exponent of ones carries into the sign.
+    special |= static_cast<Bits>((a & static_cast<Bits>(~kSign)) + (kSign - kExponent));
+  }
+  return different == 0 && (special & kSign) == 0;
+}
+
+// NaN fails every comparison, and so does infinity, whose distance from anything is infinite or
+// NaN.
+template <typename Real>
+inline bool Agree(Real a, Real b, Real absolute, Real relative) {
+  const Real limit = absolute + relative * std::max(std::abs(a), std::abs(b));
+  return std::abs(a - b) <= std::min(limit, std::numeric_limits<Real>::max());
+}
+
+template <typename Real>
+inline bool Agree(Real a, Real b, const Tolerance& tolerance) {
+  if (tolerance.specials_agree && !std::isfinite(a) && !std::isfinite(b)) return true;
+  constexpr double kMost = std::numeric_limits<Real>::max();
+  return Agree(a, b, static_cast<Real>(std::min(tolerance.absolute, kMost)),
+               static_cast<Real>(tolerance.relative));
+}
+
+// `count` elements, `stride` apart; `offset` is that of the first.
+template <typename Element>
+void CompareRun(const Element* got, const Element* expected, int64_t count, int64_t stride,
+                int64_t offset, const Tolerance& tolerance, Differences& differences) {
+  using Real = decltype(Value(Element{}));
+  const auto farthest = [&] { return std::abs(differences.got - differences.expected); };
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = std::min(count, begin + kBlock);
+    if (stride == 1 && SameAndFinite(got + begin, expected + begin, end - begin)) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      const Real a = Value(got[i * stride]), b = Value(expected[i * stride]);
+      if (Agree(a, b, tolerance)) continue;
+      // NaN is farther than anything, and the first one stays.
+      const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
+      if (differences.count++ == 0 || apart > farthest() ||
+          (std::isnan(apart) && !std::isnan(farthest()))) {
+        differences.offset = offset + i * stride;
+        differences.got = static_cast<double>(a);
+        differences.expected = static_cast<double>(b);
+      }
+    }
+  }
+}
+
+template <typename Element>
+void CompareTyped(const Tensor& tensor, const Tolerance& tolerance, int64_t begin,
+                  std::span<std::byte> got_bytes, std::span<const std::byte> expected_bytes,
+                  std::optional<std::byte> untouched, Differences& differences) {
+  auto* const got = reinterpret_cast<Element*>(got_bytes.data());
+  const auto* const expected = reinterpret_cast<const Element*>(expected_bytes.data());
+  const auto count = static_cast<int64_t>(got_bytes.size() / sizeof(Element));
+  if (tensor.Elements() == tensor.Span()) {
+    return CompareRun(got, expected, count, 1, begin, tolerance, differences);
+  }
+  const std::vector<Axis> axes = SortedAxes(tensor);
+  ForEachRun(axes, 0, begin, begin + count, [&](int64_t offset, int64_t elements, int64_t stride) {
+    CompareRun(got + (offset - begin), expected + (offset - begin), elements, stride, offset,
+               tolerance, differences);
+    if (!untouched) return;
+    std::byte* const first = got_bytes.data() + (offset - begin) * sizeof(Element);
+    if (stride == 1) {
+      std::fill_n(first, elements * sizeof(Element), *untouched);
+    } else {
+      for (int64_t i = 0; i < elements; ++i) {
+        std::fill_n(first + i * stride * sizeof(Element), sizeof(Element), *untouched);
+      }
+    }
+  });
+  if (!untouched || differences.gap) return;
+  // What is left must be what was there before: every byte the same as the next.
+  if (got_bytes.empty() ||
+      (got_bytes[0] == *untouched &&
+       std::memcmp(got_bytes.data(), got_bytes.data() + 1, got_bytes.size() - 1) == 0)) {
+    return;
+  }
+  const auto written = std::find_if(got_bytes.begin(), got_bytes.end(),
+                                    [&](std::byte byte) { return byte != *untouched; });
+  if (written != got_bytes.end()) {
+    differences.gap = begin * static_cast<int64_t>(sizeof(Element)) + (written - got_bytes.begin());
+  }
+}
+
+template <typename Element>
+double LargestIn(const Tensor& tensor, int64_t begin, std::span<const std::byte> bytes) {
+  const auto* const elements = reinterpret_cast<const Element*>(bytes.data());
+  const auto end = begin + static_cast<int64_t>(bytes.size() / sizeof(Element));
+  double largest = 0;
+  ForEachRun(SortedAxes(tensor), 0, begin, end, [&](int64_t offset, int64_t count, int64_t stride) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double magnitude = std::abs(Value(elements[offset - begin + i * stride]));
+      if (magnitude <= std::numeric_limits<double>::max()) largest = std::max(largest, magnitude);
+    }
+  });
+  return largest;
+}
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+}  // namespace
+
+std::string Tell(const Tensor& tensor, const Differences& differences, const Tolerance& tolerance,
+                 const std::string& whose) {
+  std::string position;
+  for (const int64_t index : tensor.Position(differences.offset)) {
+    position += (position.empty() ? "" : ", ") + std::to_string(index);
+  }
+  return std::to_string(differences.count) + " of " + std::to_string(tensor.Elements()) +
+         " elements differ; element (" + position + ")" + whose + " is " + Number(differences.got) +
+         ", undivided " + Number(differences.expected) + ", tolerance " +
+         Number(tolerance.absolute);
+}
+
+void CompareChunk(const Tensor& tensor, const Tolerance& tolerance, int64_t begin,
+                  std::span<std::byte> got, std::span<const std::byte> expected,
+                  std::optional<std::byte> untouched, Differences& differences) {
+  WithElement(tensor.type, [&](auto element) {
+    CompareTyped<decltype(element)>(tensor, tolerance, begin, got, expected, untouched,
+                                    differences);
+  });
+}
+
+Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, const Tensor& tensor,
+                               CUdeviceptr from) {
+  const size_t bytes = tensor.Bytes();
+  std::vector<std::byte> chunk(std::min(bytes, kChunkBytes));
+  double largest = 0;
+  for (size_t begin = 0; begin < bytes; begin += kChunkBytes) {
+    const size_t size = std::min(kChunkBytes, bytes - begin);
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+        driver, driver.cuMemcpyDtoHAsync(chunk.data(), from + begin, size, stream),
+        "copying a result"));
+    UCUDNN_RETURN_IF_ERROR(
+        cuda::DriverStatus(driver, driver.cuStreamSynchronize(stream), "waiting for a result"));
+    const std::span<const std::byte> used = std::span(chunk).first(size);
+    WithElement(tensor.type, [&](auto element) {
+      using Element = decltype(element);
+      const auto first = static_cast<int64_t>(begin / sizeof(Element));
+      largest = std::max(largest, LargestIn<Element>(tensor, first, used));
+    });
+  }
+  return largest;
+}
+
+Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
+                                    const Tensor& tensor, const Tolerance& tolerance,
+                                    CUdeviceptr got, CUdeviceptr expected,
+                                    std::optional<std::byte> untouched,
+                                    Clock::time_point deadline) {
+  const size_t bytes = tensor.Bytes();
+  const size_t element = ElementBytes(tensor.type);
+  std::vector<std::byte> got_chunk(std::min(bytes, kChunkBytes)), expected_chunk(got_chunk.size());
+  Differences differences;
+  for (size_t begin = 0; begin < bytes; begin += kChunkBytes) {
+    if (Clock::now() >= deadline) return Status::Error("verifying takes too long");
+    const size_t size = std::min(kChunkBytes, bytes - begin);
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+        driver, driver.cuMemcpyDtoHAsync(got_chunk.data(), got + begin, size, stream),
+        "copying a result"));
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+        driver, driver.cuMemcpyDtoHAsync(expected_chunk.data(), expected + begin, size, stream),
+        "copying a result"));
+    UCUDNN_RETURN_IF_ERROR(
+        cuda::DriverStatus(driver, driver.cuStreamSynchronize(stream), "waiting for a result"));
+    CompareChunk(tensor, tolerance, static_cast<int64_t>(begin / element),
+                 std::span(got_chunk).first(size), std::span(expected_chunk).first(size), untouched,
+                 differences);
+  }
+  return differences;
+}
+
+}  // namespace ucudnn::tuning

@@ -1,0 +1,46 @@
+// Device memory between two zones of a known pattern: who writes beyond its end or before its
+// beginning is found out. Thread-compatible; needs its context current from construction to
+// destruction.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "base/status.h"
+#include "cuda/resources.h"
+
+namespace ucudnn::tuning {
+
+class GuardedBuffer {
+ public:
+  // Bytes of each zone; a multiple of every alignment that a library may expect of device memory.
+  static constexpr size_t kGuardBytes = 4096;
+
+  GuardedBuffer(const cuda::MemoryPool& pool, const cuda::Driver& driver)
+      : driver_(driver), memory_(pool, driver) {}
+
+  Status Allocate(size_t bytes);
+  // Device memory that a buffer of `bytes` takes.
+  static size_t Footprint(size_t bytes) { return bytes + 2 * kGuardBytes; }
+
+  // Writes both zones; the second begins behind the first `bytes` of the buffer.
+  Status Guard(size_t bytes, CUstream stream);
+  Status Fill(unsigned char value, CUstream stream);
+
+  // Null when both zones are as Guard left them, else where they are not: "before the beginning
+  // of". Waits for the stream.
+  Result<const char*> Damage(CUstream stream);
+
+  CUdeviceptr address() const { return memory_.address() + kGuardBytes; }
+  void* data() const { return reinterpret_cast<void*>(address()); }
+  size_t size() const { return bytes_; }
+
+ private:
+  const cuda::Driver& driver_;
+  cuda::DeviceBuffer memory_;
+  size_t bytes_ = 0;
+  size_t guarded_ = 0;
+  std::array<std::array<unsigned char, kGuardBytes>, 2> read_;
+};
+
+}  // namespace ucudnn::tuning

@@ -1,0 +1,57 @@
+#include "tuning/spare_handles.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace ucudnn::tuning {
+namespace {
+
+// A context's number, unlike its address, is never another context's; handles of one that is gone
+// are gone with it.
+struct SpareHandles {
+  using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
+  std::mutex mutex;
+  std::multimap<Owner, cudnnHandle_t> handles;
+};
+
+SpareHandles& TheSpareHandles() {
+  static SpareHandles* const spare = new SpareHandles;
+  return *spare;
+}
+
+bool FindOwner(const cuda::Driver& driver, const cudnn::Functions& functions,
+               SpareHandles::Owner& owner) {
+  owner.first = functions.cudnnCreate;
+  return driver.cuCtxGetId(nullptr, &owner.second) == CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functions& functions) {
+  SpareHandles::Owner owner;
+  if (FindOwner(driver, functions, owner)) {
+    SpareHandles& spare = TheSpareHandles();
+    std::lock_guard lock(spare.mutex);
+    if (auto node = spare.handles.extract(owner)) return node.mapped();
+  }
+  cudnnHandle_t handle = nullptr;
+  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(functions, functions.cudnnCreate(&handle),
+                                            "creating a handle for measuring"));
+  return handle;
+}
+
+void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
+                cudnnHandle_t handle) noexcept {
+  SpareHandles::Owner owner;
+  if (!FindOwner(driver, functions, owner)) return;
+  try {
+    SpareHandles& spare = TheSpareHandles();
+    std::lock_guard lock(spare.mutex);
+    spare.handles.emplace(owner, handle);
+  } catch (...) {
+    // Out of memory: the handle is lost, which costs less than destroying it might.
+  }
+}
+
+}  // namespace ucudnn::tuning

@@ -1,0 +1,261 @@
+#include "tuning/verify.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "base/byte_size.h"
+#include "cudnn/legacy_engines.h"
+#include "tuning/guarded_buffer.h"
+#include "tuning/test_operands.h"
+#include "tuning/tuning_handle.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+// What outputs and workspace hold before an engine runs: NaN in every type, so that what is read
+// before it is written, or never written, shows.
+constexpr unsigned char kUnwritten = 0xff;
+
+// One division of the whole batch, undivided included.
+struct Division {
+  std::string name;  // in messages
+  Configuration configuration;
+};
+
+class Verifier {
+ public:
+  Verifier(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& budget)
+      : problem_(problem),
+        budget_(budget),
+        driver_(*device.driver),
+        handle_(driver_, *device.functions),
+        result_(ResultTensor(problem)),
+        x_(handle_.memory(), driver_),
+        w_(handle_.memory(), driver_),
+        y_(handle_.memory(), driver_),
+        other_(handle_.memory(), driver_),
+        workspace_(handle_.memory(), driver_) {
+    functions_ = device.functions;
+  }
+
+  ~Verifier() {
+    // Nothing of ours may still run when the memory goes.
+    if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
+  }
+
+  Verification Verify(const Division& undivided, const Division& plan) {
+    if (Status status = Prepare(undivided, plan); !status.ok()) return Unknown(status);
+    if (auto outcome = Compute(undivided, Output())) return *outcome;
+    if (auto outcome = Compute(plan, other_)) return *outcome;
+    return Compare(plan);
+  }
+
+ private:
+  static Verification Unknown(const Status& status) {
+    return {Verdict::kNotCompared, status.message()};
+  }
+  Status InTime() const {
+    return Clock::now() < budget_.deadline ? Status::Ok()
+                                           : Status::Error("verifying takes too long");
+  }
+  CUstream stream() { return handle_.stream().get(); }
+  GuardedBuffer& Output() {
+    switch (problem_.operation) {
+      case Operation::kForward:
+        return y_;
+      case Operation::kBackwardData:
+        return x_;
+      case Operation::kBackwardFilter:
+        break;
+    }
+    return w_;
+  }
+  GuardedBuffer& DenseInput() { return problem_.operation == Operation::kBackwardData ? y_ : x_; }
+  GuardedBuffer& SparseInput() {
+    return problem_.operation == Operation::kBackwardFilter ? y_ : w_;
+  }
+
+  Status DeriveTolerance(const Division& undivided, const Division& plan) {
+    if (!ImageTensor(problem_).IsNested() || !OutputTensor(problem_).IsNested()) {
+      return Status::Error("elements of a tensor share memory");
+    }
+    std::vector<Run> runs = undivided.configuration.runs;
+    runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
+    UCUDNN_ASSIGN_OR_RETURN(const planning::NumericClass numeric,
+                            CoarsestClass(problem_.operation, runs));
+    const int64_t terms = TestTerms(problem_);
+    tolerance_ = IntegerTolerance(problem_, numeric, terms);
+    if (!Discriminates(tolerance_, terms)) {
+      return Status::Error("rounding of " + std::to_string(tolerance_.absolute) +
+                           " would hide wrong results");
+    }
+    return Status::Ok();
+  }
+
+  Status Prepare(const Division& undivided, const Division& plan) {
+    if (plan.configuration.Images() != problem_.n) {
+      return Status::Error("a plan of " + std::to_string(plan.configuration.Images()) +
+                           " images is no plan of " + Describe(problem_));
+    }
+    UCUDNN_RETURN_IF_ERROR(InTime());
+    const size_t workspace =
+        std::max(undivided.configuration.WorkspaceBytes(), plan.configuration.WorkspaceBytes());
+    const std::array<std::pair<GuardedBuffer*, size_t>, 5> buffers = {
+        {{&x_, ImageTensor(problem_).Bytes()},
+         {&w_, FilterTensor(problem_).Bytes()},
+         {&y_, OutputTensor(problem_).Bytes()},
+         {&other_, result_.Bytes()},
+         {&workspace_, workspace}}};
+    size_t needed = 0;
+    for (const auto& [buffer, bytes] : buffers) needed += GuardedBuffer::Footprint(bytes);
+    if (needed > budget_.memory_bytes) {
+      return Status::Error("needs " + FormatByteSize(needed) + " of device memory, more than " +
+                           FormatByteSize(budget_.memory_bytes));
+    }
+    UCUDNN_RETURN_IF_ERROR(DeriveTolerance(undivided, plan));
+    operands_ = MakeTestOperands(problem_);
+    UCUDNN_RETURN_IF_ERROR(handle_.Create());
+    for (const auto& [buffer, bytes] : buffers) {
+      UCUDNN_RETURN_IF_ERROR(buffer->Allocate(bytes));
+      UCUDNN_RETURN_IF_ERROR(buffer->Guard(bytes, stream()));
+    }
+    UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.dense, DenseInput().address()));
+    UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.sparse, SparseInput().address()));
+    return handle_.stream().Synchronize();
+  }
+
+  // Runs `division` into `output`. Empty when nothing is to be said against it.
+  std::optional<Verification> Compute(const Division& division, GuardedBuffer& output) {
+    if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
+    cudnn::LegacyEngines engines(*functions_, handle_.get());
+    const size_t element = ElementBytes(problem_.type);
+    size_t x_offset = 0, y_offset = 0;
+    int piece = 0;
+    for (const Run& run : division.configuration.runs) {
+      ConvolutionProblem part = problem_;
+      part.n = run.micro.micro_batch;
+      auto prepared = engines.Prepare(part);
+      if (!prepared.ok()) return Unknown(prepared.status());
+      for (int i = 0; i < run.count; ++i) {
+        if (Status status = InTime(); !status.ok()) return Unknown(status);
+        const std::string who = division.configuration.Pieces() == 1
+                                    ? division.name + " (" + run.micro.engine + ")"
+                                    : "piece " + std::to_string(piece) + " of " + division.name +
+                                          " (" + run.micro.engine + ")";
+        if (auto outcome = RunPiece(**prepared, run.micro, who, output, x_offset, y_offset)) {
+          return outcome;
+        }
+        ++piece;
+        x_offset +=
+            static_cast<size_t>(part.n) * static_cast<size_t>(problem_.x_strides[0]) * element;
+        y_offset +=
+            static_cast<size_t>(part.n) * static_cast<size_t>(problem_.y_strides[0]) * element;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Verification> RunPiece(cudnn::PreparedProblem& prepared,
+                                       const MicroConfiguration& micro, const std::string& who,
+                                       GuardedBuffer& output, size_t x_offset, size_t y_offset) {
+    const size_t bytes = micro.workspace_bytes;
+    Status status = workspace_.Fill(kUnwritten, stream());
+    if (status.ok()) status = workspace_.Guard(bytes, stream());
+    const auto address = [&](const GuardedBuffer& buffer, size_t offset) -> void* {
+      const GuardedBuffer& used = &buffer == &Output() ? output : buffer;
+      return static_cast<char*>(used.data()) + offset;
+    };
+    cudnn::Buffers buffers{address(x_, x_offset), address(w_, 0), address(y_, y_offset),
+                           bytes > 0 ? workspace_.data() : nullptr, bytes};
+    // As execution: gradients of the filter add up.
+    buffers.accumulate = problem_.operation == Operation::kBackwardFilter && x_offset > 0;
+    if (status.ok()) status = prepared.Run({micro.engine}, buffers);
+    if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
+    const std::pair<GuardedBuffer*, const char*> watched[] = {{&x_, "the image"},
+                                                              {&w_, "the filter"},
+                                                              {&y_, "the output"},
+                                                              {&other_, "the result"},
+                                                              {&workspace_, "its workspace"}};
+    for (const auto& [buffer, name] : watched) {
+      const Result<const char*> damage = buffer->Damage(stream());
+      if (!damage.ok()) return Unknown(damage.status());
+      if (*damage != nullptr) {
+        return Verification{Verdict::kTrespassed, who + " wrote " + *damage + " " + name};
+      }
+    }
+    return std::nullopt;
+  }
+
+  Verification Compare(const Division& plan) {
+    for (const auto& [buffer, operand] : {std::pair{&DenseInput(), &operands_.dense},
+                                          std::pair{&SparseInput(), &operands_.sparse}}) {
+      const Result<bool> unchanged =
+          IsUnchanged(driver_, stream(), *operand, buffer->address(), budget_.deadline);
+      if (!unchanged.ok()) return Unknown(unchanged.status());
+      if (!*unchanged) return {Verdict::kTrespassed, "an input was changed"};
+    }
+    const Result<Differences> compared =
+        CompareOnDevice(driver_, stream(), result_, tolerance_, other_.address(),
+                        Output().address(), std::byte{kUnwritten}, budget_.deadline);
+    if (!compared.ok()) return Unknown(compared.status());
+    if (compared->count > 0)
+      return {Verdict::kDifferent, Tell(result_, *compared, tolerance_, Whose(plan, *compared))};
+    if (compared->gap) {
+      return {Verdict::kTrespassed, plan.name + " wrote byte " + std::to_string(*compared->gap) +
+                                        " of the output, between its elements"};
+    }
+    return {Verdict::kEqual, ""};
+  }
+
+  // Which piece computed the element that is farthest off; empty for gradients of the filter.
+  std::string Whose(const Division& plan, const Differences& differences) const {
+    if (problem_.operation == Operation::kBackwardFilter) return "";
+    const int64_t image = result_.Position(differences.offset)[0];
+    int64_t begin = 0, piece = 0;
+    for (const Run& run : plan.configuration.runs) {
+      const int64_t end = begin + int64_t{run.micro.micro_batch} * run.count;
+      if (image < end) {
+        piece += (image - begin) / run.micro.micro_batch;
+        return " of piece " + std::to_string(piece) + " (" + run.micro.engine + ")";
+      }
+      begin = end;
+      piece += run.count;
+    }
+    return "";
+  }
+
+  const ConvolutionProblem problem_;
+  const MeasureLimits budget_;
+  const cuda::Driver& driver_;
+  const cudnn::Functions* functions_;
+  TuningHandle handle_;
+  const Tensor result_;
+  TestOperands operands_;
+  Tolerance tolerance_;
+  GuardedBuffer x_, w_, y_;
+  GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
+  GuardedBuffer workspace_;
+};
+
+}  // namespace
+
+Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
+                        const Configuration& plan, const MicroConfiguration& undivided,
+                        const MeasureLimits& budget) {
+  const cuda::ContextScope context(*device.driver, device.context);
+  const cuda::RelaxedCaptureScope relaxed(*device.driver);
+  try {
+    MicroConfiguration whole = undivided;
+    whole.micro_batch = problem.n;
+    Verifier verifier(device, problem, budget);
+    return verifier.Verify({"the undivided engine", {{{whole, 1}}}}, {"the plan", plan});
+  } catch (const std::bad_alloc&) {
+    return {Verdict::kNotCompared, "out of host memory"};
+  }
+}
+
+}  // namespace ucudnn::tuning

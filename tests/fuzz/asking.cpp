@@ -1,0 +1,194 @@
+// What is made ready, and what the caller asks before its call.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "random.h"
+#include "trial.h"
+
+namespace ucudnn::fuzz {
+
+using cudnn::AlgorithmPerformance;
+using planning::NumericClass;
+using test::Extra;
+using test::GuardedMemory;
+using test::Question;
+using test::Undivided;
+
+void Trial::Prepare() {
+  Random random(call_.data_seed, {});
+  convolution_.Fill([&]() -> double { return static_cast<double>(random.Between(-2, 2)); });
+  if (call_.spoiled) convolution_.SpoilOutput();
+  for (const test::Operand* operand :
+       {&convolution_.x, &convolution_.w, &convolution_.y, &convolution_.z}) {
+    aligned_ &= Offset(operand->memory.data()) == 0;
+  }
+  const bool identity = call_.what.extra == Extra::kIdentity;
+  if (call_.fault == Fault::kNone && (!identity || (aligned_ && GenuineNeed(convolution_, 1)))) {
+    expected_ = convolution_.Expected(call_.what.scales);
+  }
+  BreakDescriptors();
+}
+
+void Trial::BreakDescriptors() {
+  if (call_.fault == Fault::kNone) return;
+  const cudnn::Descriptors& d = convolution_.descriptors();
+  std::array<int, 5> extents = {}, strides = {};
+  cudnnDataType_t type;
+  cudnnTensorFormat_t format;
+  int rank = 0;
+  if (call_.fault == Fault::kOutputBatch) {
+    Undivided().cudnnGetTensorNdDescriptor(d.y, 5, &type, &rank, extents.data(), strides.data());
+    ++extents[0];
+    EXPECT_EQ(
+        Undivided().cudnnSetTensorNdDescriptor(d.y, type, rank, extents.data(), strides.data()),
+        CUDNN_STATUS_SUCCESS);
+    return;
+  }
+  Undivided().cudnnGetFilterNdDescriptor(d.w, 5, &type, &format, &rank, extents.data());
+  if (call_.fault == Fault::kFilterChannels) {
+    ++extents[1];
+  } else {
+    type = type == CUDNN_DATA_FLOAT ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+  }
+  EXPECT_EQ(Undivided().cudnnSetFilterNdDescriptor(d.w, type, format, rank, extents.data()),
+            CUDNN_STATUS_SUCCESS);
+}
+
+bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
+                        std::optional<MathType> math) const {
+  if (!on_ || !setting_.has_store) return false;
+  return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
+    const MicroConfiguration& micro = row.micro;
+    const auto engine = cudnn::ParseLegacyEngine(micro.engine);
+    const NumericClass offered = Class(engine->algorithm);
+    const bool right_math = !math || (*math == setting_.problem.math && !engine->math);
+    return right_math && micro.micro_batch == call_.what.problem.n &&
+           std::isfinite(micro.time_ms) && micro.workspace_bytes <= limit &&
+           (micro.deterministic || !deterministic) &&
+           (offered == NumericClass::kDirect || offered == numeric);
+  });
+}
+
+void Trial::Ask() {
+  algorithm_ = call_.algorithm;
+  math_ = call_.what.problem.math;
+  deterministic_ =
+      IsDeterministic(operation_, algorithm_) && !told_.random_algorithms.contains(algorithm_);
+  switch (call_.protocol) {
+    case Protocol::kNone:
+      break;
+    case Protocol::kWorkspaceSize:
+      AskForSize(algorithm_);
+      break;
+    case Protocol::kGet:
+      AskForAlgorithms(Question::kGet);
+      break;
+    case Protocol::kFind:
+      AskForAlgorithms(Question::kFind);
+      break;
+    case Protocol::kFindEx:
+      AskForAlgorithms(Question::kFindEx);
+      break;
+  }
+}
+
+void Trial::AskForSize(int algorithm) {
+  size_t ours = 0, genuine = 0;
+  const cudnn::Descriptors& d = convolution_.descriptors();
+  const cudnnStatus_t status =
+      cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
+  const cudnnStatus_t ought =
+      cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &genuine);
+  if (status != ought) {
+    return Wrong("the workspace size is status " + Text(status) + ", genuine " + Text(ought));
+  }
+  if (status != CUDNN_STATUS_SUCCESS) return;
+  told_bytes_ = ours;
+  if (!on_ && ours != genuine) Wrong("a workspace size differs with ucudnn off");
+  // An identity activation is served by forward's algorithm 1 alone, which may not get by on less.
+  const bool bound = operation_ == Operation::kForward && algorithm == 1;
+  const bool must_be_deterministic =
+      setting_.options.deterministic || IsDeterministic(operation_, algorithm);
+  if (ours > limit_ && !bound &&
+      MayBeServed(Class(algorithm), must_be_deterministic, limit_, math_)) {
+    Wrong("the workspace size " + std::to_string(ours) + " is above the limit");
+  }
+}
+
+void Trial::AskForAlgorithms(Question question) {
+  const GuardedMemory workspace(question == Question::kFindEx ? call_.lent : 0,
+                                call_.workspace_placement);
+  const auto ask = [&](const cudnn::Functions& library) {
+    test::Answer answer = test::Ask(library, question, convolution_, call_.requested,
+                                    workspace.data(), workspace.bytes());
+    convolution_.TakeOutput();  // cuDNN documents that a search overwrites it
+    CheckNothingElse(workspace, "by a search");
+    return answer;
+  };
+  const test::Answer answer = ask(ours_);
+  // A genuine search is long: where ucudnn answers, it is enough that the call is a right one.
+  if (question == Question::kGet || answer.status != CUDNN_STATUS_SUCCESS ||
+      call_.fault != Fault::kNone) {
+    const test::Answer genuine = ask(Undivided());
+    if (answer.status != genuine.status) {
+      return Wrong("a query is status " + Text(answer.status) + ", genuine " +
+                   Text(genuine.status));
+    }
+    if (!on_ && question == Question::kGet &&
+        answer.algorithms.size() != genuine.algorithms.size()) {
+      return Wrong("an answer differs with ucudnn off");
+    }
+  }
+  if (answer.status != CUDNN_STATUS_SUCCESS) return;
+  CheckAnswer(question, answer, Aligned(workspace));
+  std::vector<AlgorithmPerformance> usable;
+  for (const AlgorithmPerformance& told : answer.algorithms) {
+    if (told.status != CUDNN_STATUS_SUCCESS) continue;
+    usable.push_back(told);
+    if (told.determinism != CUDNN_DETERMINISTIC) told_.random_algorithms.insert(told.algorithm);
+  }
+  if (!usable.empty()) Pick(usable[call_.pick % usable.size()]);
+}
+
+void Trial::CheckAnswer(Question question, const test::Answer& answer, bool aligned) {
+  if (answer.algorithms.empty()) return Wrong("an answer is empty");
+  if (answer.algorithms.size() > static_cast<size_t>(call_.requested)) {
+    return Wrong("an answer has more entries than asked for");
+  }
+  const Options& options = setting_.options;
+  const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
+  // Pointers off 16 bytes are the genuine library's to judge.
+  const bool ours = (question != Question::kFindEx || aligned) &&
+                    (options.workspace_limit || options.deterministic) &&
+                    call_.fault == Fault::kNone;
+  const bool must_fit = ours && MayBeServed(NumericClass::kDirect, options.deterministic,
+                                            std::min(limit_, lent), std::nullopt);
+  for (const AlgorithmPerformance& told : answer.algorithms) {
+    if (told.status != CUDNN_STATUS_SUCCESS) continue;
+    if (told.workspace_bytes > lent) Wrong("a search reports more than the caller lent");
+    if (!must_fit) continue;
+    if (told.workspace_bytes > limit_) {
+      Wrong("algorithm " + std::to_string(told.algorithm) + " is reported with " +
+            std::to_string(told.workspace_bytes) + " bytes, above the limit");
+    }
+    if (options.deterministic && told.determinism != CUDNN_DETERMINISTIC) {
+      Wrong("algorithm " + std::to_string(told.algorithm) + " is not deterministic");
+    }
+  }
+}
+
+void Trial::Pick(const AlgorithmPerformance& picked) {
+  algorithm_ = picked.algorithm;
+  math_ = static_cast<MathType>(picked.math);
+  told_bytes_ = picked.workspace_bytes;
+  deterministic_ = picked.determinism == CUDNN_DETERMINISTIC;
+  EXPECT_EQ(
+      Undivided().cudnnSetConvolutionMathType(convolution_.descriptors().convolution, picked.math),
+      CUDNN_STATUS_SUCCESS);
+  if (call_.asks_again) AskForSize(algorithm_);
+}
+
+}  // namespace ucudnn::fuzz

@@ -1,0 +1,70 @@
+// What the fuzzer tries: kernels, the circumstances a process meets them in, and calls. All of it
+// is drawn from a seed and a number; what depends on workspace needs also from the stand-in's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "planning/measurement_store.h"
+#include "tests/integration/interposer/cases.h"
+
+namespace ucudnn::fuzz {
+
+// A kernel is met in several settings, and called several times in each: making the stand-in's
+// engines ready costs more than running them.
+constexpr long kCallsPerSetting = 16;
+constexpr long kSettingsPerKernel = 6;
+
+// What one process knows and was told: its options, and what is measured of its one kernel.
+struct Setting {
+  ConvolutionProblem problem;  // at its largest mini-batch, as ucudnn reads it
+  Options options;
+  bool has_store = true;
+  std::vector<planning::Measurement> rows;
+  std::vector<int> sizes;     // at which nothing more could be measured
+  std::vector<size_t> needs;  // workspace of every row
+};
+Setting DrawSetting(uint64_t seed, long number);
+
+// Bytes relative to what is known only when they are needed.
+struct Amount {
+  enum class Base { kNothing, kTold, kNeed } base = Base::kNothing;
+  int64_t difference = 0;
+
+  size_t Bytes(size_t told, size_t need) const;
+};
+
+// How the caller comes to its algorithm and workspace.
+enum class Protocol { kNone, kWorkspaceSize, kGet, kFind, kFindEx };
+
+enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };  // of the descriptors
+
+struct Call {
+  test::Case what;
+  uint64_t data_seed = 0;
+  test::Placements placements;
+  test::Placement workspace_placement;
+  Protocol protocol = Protocol::kNone;
+  int algorithm = 0;        // where the protocol names none
+  int requested = 1;        // answers
+  size_t pick = 0;          // which of them is run
+  bool asks_again = false;  // for the size of what it picked
+  size_t lent = 0;          // to FindEx
+  Amount workspace;         // when it runs
+  bool null_workspace = false;
+  bool spoiled = false;  // the output holds NaN before (beta is 0)
+  int runs = 1;
+  int failing_piece = 0;  // of the first run; 0: none
+  Fault fault = Fault::kNone;
+};
+// `images`: the mini-batch in place of the drawn one.
+Call DrawCall(uint64_t seed, long number, const Setting& setting,
+              std::optional<int> images = std::nullopt);
+
+// One line each.
+std::string Describe(const Setting& setting);
+std::string Describe(const Call& call);
+
+}  // namespace ucudnn::fuzz

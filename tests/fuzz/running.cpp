@@ -1,0 +1,225 @@
+// The call itself: its status, its output, and what really ran.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "shim/host/hostgpu.h"
+#include "trial.h"
+
+namespace ucudnn::fuzz {
+
+using planning::NumericClass;
+using test::Bytes;
+using test::Extra;
+using test::GuardedMemory;
+using test::Undivided;
+
+void Coverage::Add(const Coverage& other) {
+  problems += other.problems;
+  divided += other.divided;
+  mixed += other.mixed;
+  below_need += other.below_need;
+  misaligned += other.misaligned;
+  refused += other.refused;
+  recovered += other.recovered;
+  rounded += other.rounded;
+  measured += other.measured;
+}
+
+std::string Trial::Run() {
+  ++coverage_.problems;
+  coverage_.measured += setting_.options.tuning.on;
+  Prepare();
+  Ask();
+  if (wrong_.empty()) Execute();
+  if (wrong_.empty() && testing::Test::HasFailure()) Wrong("the test itself failed, see above");
+  return wrong_;
+}
+
+void Trial::Execute() {
+  const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
+  const size_t bytes = call_.workspace.Bytes(told_bytes_.value_or(need), need);
+  const GuardedMemory workspace(call_.null_workspace ? 0 : bytes, call_.workspace_placement);
+  // What other algorithms do with such pointers is the caller's own fault.
+  if (!Aligned(workspace)) {
+    if (algorithm_ != 0) return;
+    ++coverage_.misaligned;
+  }
+  if (!RunGenuine(workspace)) return;
+  for (int run = 0; run < call_.runs && wrong_.empty(); ++run) {
+    RunOurs(workspace, run == 0 ? call_.failing_piece : 0);
+  }
+}
+
+// The same call to the genuine library; false when that went wrong.
+bool Trial::RunGenuine(const GuardedMemory& workspace) {
+  genuine_ = convolution_.Run(Undivided(), algorithm_, workspace.data(), workspace.bytes(),
+                              call_.what.scales);
+  const Bytes actual = convolution_.TakeOutput();
+  if (genuine_ == CUDNN_STATUS_SUCCESS) CheckOutput("the stand-in's", actual);
+  CheckNothingElse(workspace, "by the stand-in");
+  return wrong_.empty();
+}
+
+void Trial::RunOurs(const GuardedMemory& workspace, int failing_piece) {
+  TakeRecorded(convolution_.handle());
+  if (failing_piece > 0) hostgpuInjectFault("convolution", failing_piece);
+  const cudnnStatus_t status =
+      convolution_.Run(ours_, algorithm_, workspace.data(), workspace.bytes(), call_.what.scales);
+  hostgpuInjectFault("convolution", 0);
+  const Bytes actual = convolution_.TakeOutput();
+  CheckNothingElse(workspace, "by ucudnn");
+  const std::vector<GenuineCall> calls = TakeRecorded(convolution_.handle());
+  CheckStatus(status, workspace.bytes(), failing_piece, calls);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    if (failing_piece == 0) ++coverage_.refused;
+    return;
+  }
+  CheckOutput("ucudnn's", actual);
+  const bool recovered = std::any_of(calls.begin(), calls.end(), [](const GenuineCall& call) {
+    return call.status != CUDNN_STATUS_SUCCESS;
+  });
+  if (recovered) {
+    ++coverage_.recovered;
+    return;
+  }
+  CheckCalls(calls, workspace);
+  coverage_.divided += calls.size() > 1;
+  coverage_.mixed += std::any_of(calls.begin(), calls.end(), [&](const GenuineCall& call) {
+    return call.algorithm != calls[0].algorithm;
+  });
+  const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
+  coverage_.below_need += workspace.bytes() < need;
+}
+
+void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
+                        const std::vector<GenuineCall>& calls) {
+  if (status == CUDNN_STATUS_SUCCESS) {
+    // Less workspace than the algorithm needs is all that ucudnn may help out with.
+    if (genuine_ != CUDNN_STATUS_SUCCESS && genuine_ != CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
+      Wrong("a call succeeds that is status " + Text(genuine_) + " in the genuine library");
+    }
+    return;
+  }
+  const bool failed = std::any_of(calls.begin(), calls.end(), [](const GenuineCall& call) {
+    return call.status == CUDNN_STATUS_EXECUTION_FAILED;
+  });
+  if (failing_piece > 0 && failed) return CheckFailure(status, failing_piece, calls);
+  if (status != genuine_) {
+    return Wrong("a call is status " + Text(status) + ", genuine " + Text(genuine_));
+  }
+  if (told_bytes_ && bytes >= *told_bytes_ && call_.fault == Fault::kNone && aligned_ &&
+      genuine_ == CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
+    Wrong("status " + Text(status) + " in " + std::to_string(bytes) + " bytes, told " +
+          std::to_string(*told_bytes_));
+  }
+}
+
+// A call whose `failing_piece`-th piece failed, and which failed itself.
+void Trial::CheckFailure(cudnnStatus_t status, int failing_piece,
+                         const std::vector<GenuineCall>& calls) {
+  if (status != CUDNN_STATUS_EXECUTION_FAILED && status != genuine_) {
+    return Wrong("a failing piece becomes status " + Text(status));
+  }
+  // One algorithm's own pieces may have no undivided engine behind them.
+  if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
+  // Nothing may run again where a piece may have changed what it would read.
+  if (failing_piece > 1 && call_.what.scales.beta != 0) return;
+  // Or it was the caller's own call that failed.
+  if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
+  Wrong("a failing piece is not made good");
+}
+
+void Trial::CheckCalls(const std::vector<GenuineCall>& calls, const GuardedMemory& workspace) {
+  const size_t bytes = workspace.bytes();
+  const size_t element = ElementBytes(call_.what.problem.type);
+  const auto* x = static_cast<const char*>(convolution_.x.memory.data());
+  const auto* y = static_cast<const char*>(convolution_.y.memory.data());
+  int images = 0;
+  const bool must_fit =
+      Aligned(workspace) && call_.what.extra != Extra::kIdentity &&
+      (setting_.options.workspace_limit || setting_.options.deterministic) &&
+      MayBeServed(Class(algorithm_),
+                  setting_.options.deterministic || IsDeterministic(operation_, algorithm_),
+                  std::min(limit_, bytes), math_);
+  for (const GenuineCall& call : calls) {
+    const std::string piece = "a piece of algorithm " + std::to_string(call.algorithm);
+    if (call.x != x + images * call_.what.problem.x_strides[0] * element ||
+        call.y != y + images * call_.what.problem.y_strides[0] * element) {
+      Wrong(piece + " starts elsewhere");
+    }
+    if (Offset(call.x) != Offset(x) || Offset(call.y) != Offset(y)) {
+      Wrong(piece + " is less aligned than the caller's pointers");
+    }
+    images += call.images;
+    const NumericClass numeric = Class(call.algorithm);
+    if (numeric != NumericClass::kDirect && numeric != Class(algorithm_)) {
+      Wrong(piece + " is less exact than algorithm " + std::to_string(algorithm_));
+    }
+    const bool random = !IsDeterministic(operation_, call.algorithm);
+    if (random && deterministic_ && (!told_bytes_ || bytes >= *told_bytes_))
+      Wrong(piece + " is not deterministic");
+    if (!must_fit) continue;
+    if (random && setting_.options.deterministic)
+      Wrong(piece + " is not deterministic as demanded");
+    if (call.need > limit_)
+      Wrong(piece + " uses " + std::to_string(call.need) + ": over the limit");
+  }
+  if (images != call_.what.problem.n)
+    Wrong("the pieces have " + std::to_string(images) + " images");
+  if (!on_ && calls.size() != 1) Wrong("pieces run with ucudnn off");
+}
+
+// A Winograd transform rounds a sum of L products of values up to 2 as one of magnitudes 4 L would
+// be, a hundred times (the bound of the engines' own test); then each side rounds to its own type.
+double Trial::Tolerance(size_t element) const {
+  const ConvolutionProblem& problem = call_.what.problem;
+  const Spatial out = OutputExtents(problem);
+  const double taps = 1.0 * problem.w[0] * problem.w[1] * problem.w[2];
+  const double length = operation_ == Operation::kForward ? taps * problem.c / problem.groups
+                        : operation_ == Operation::kBackwardData
+                            ? taps * problem.k / problem.groups
+                            : 1.0 * problem.n * out[0] * out[1] * out[2];
+  const double type_unit = problem.type == DataType::kHalf       ? 0x1p-11
+                           : problem.type == DataType::kBfloat16 ? 0x1p-8
+                                                                 : 0x1p-24;
+  const double rounding = 100 * 0x1p-24 * 4 * length * std::abs(call_.what.scales.alpha);
+  const test::Operand& output = const_cast<test::Convolution&>(convolution_).output();
+  const double value = std::abs(output.Get(expected_, element)) + rounding;
+  // A bias or z is added to what was rounded already: to a value of their magnitude more.
+  const double extra = call_.what.extra == Extra::kNone ? 0 : 6;
+  return rounding + 4 * type_unit * (value + extra);
+}
+
+void Trial::CheckOutput(const char* whose, const Bytes& actual) {
+  if (expected_.empty()) return Wrong(std::string(whose) + " call runs where none should");
+  bool equal = true;
+  if (Class(algorithm_) == NumericClass::kDirect) {
+    equal = convolution_.OutputEquals(expected_, actual);
+  } else {
+    ++coverage_.rounded;
+    Bytes near = actual;
+    const size_t bytes = ElementBytes(call_.what.problem.type);
+    const test::Operand& output = convolution_.output();
+    output.ForEach([&](size_t element) {
+      const double difference =
+          std::abs(output.Get(expected_, element) - output.Get(actual, element));
+      equal &= difference <= Tolerance(element);
+      std::copy_n(&expected_[element * bytes], bytes, &near[element * bytes]);
+    });
+    equal &= near == expected_;
+  }
+  if (!equal) Wrong(std::string(whose) + " output differs");
+}
+
+void Trial::CheckNothingElse(const GuardedMemory& workspace, const char* when) {
+  if (!convolution_.NothingElseWasWritten()) {
+    Wrong(std::string("something beside the output was written ") + when);
+  }
+  if (!workspace.GuardsAreIntact()) {
+    Wrong(std::string("something beside the workspace was written ") + when);
+  }
+}
+
+}  // namespace ucudnn::fuzz

@@ -1,0 +1,62 @@
+#include "subject.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "recorder.h"
+#include "shim/api/hooks.h"
+#include "shim/api/process.h"
+
+namespace ucudnn {
+namespace {
+
+interposer::Interposer* current = nullptr;
+
+// `name` as the drop-in answers it: hooked, or genuine.
+void* Entry(const char* name, void* genuine) {
+  for (const Hook& hook : Hooks()) {
+    if (std::strcmp(hook.name, name) == 0) return hook.function;
+  }
+  return genuine;
+}
+
+cudnn::Functions Entries() {
+  cudnn::Functions functions;
+#define UCUDNN_ENTRY(name)                              \
+  functions.name = reinterpret_cast<decltype(&::name)>( \
+      Entry(#name, reinterpret_cast<void*>(test::Undivided().name)));
+  UCUDNN_CUDNN_FUNCTIONS(UCUDNN_ENTRY)
+#undef UCUDNN_ENTRY
+  return functions;
+}
+
+}  // namespace
+
+// In place of the one that libucudnn joins from its process.
+interposer::Interposer* ProcessInterposer() { return current; }
+
+namespace fuzz {
+
+Subject::Subject(const Setting& setting)
+    : interposer_(setting.options, Recording(), cuda::GetDriver(),
+                  setting.has_store ? &store_ : nullptr) {
+  static const planning::Platform platform = test::CurrentPlatform();
+  const Status written = store_.Write(setting.problem, platform, setting.rows, setting.sizes);
+  EXPECT_TRUE(written.ok()) << written.message();
+  current = &interposer_;
+  EXPECT_EQ(functions().cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+}
+
+Subject::~Subject() {
+  functions().cudnnDestroy(handle_);
+  current = nullptr;
+}
+
+const cudnn::Functions& Subject::functions() const {
+  static const cudnn::Functions functions = Entries();
+  return functions;
+}
+
+}  // namespace fuzz
+}  // namespace ucudnn

@@ -1,0 +1,122 @@
+// One problem: what ucudnn makes of a call, against what the genuine library makes of it undivided.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cudnn/legacy_engines.h"
+#include "draw.h"
+#include "recorder.h"
+#include "subject.h"
+#include "tests/integration/interposer/queries.h"
+
+namespace ucudnn::fuzz {
+
+// How often what is meant to be tried was tried.
+struct Coverage {
+  long problems = 0;
+  long divided = 0;     // ran in several pieces
+  long mixed = 0;       // ... of different engines
+  long below_need = 0;  // ran right in less workspace than the caller's algorithm needs
+  long misaligned = 0;  // pointers off 16 bytes
+  long refused = 0;     // failed as the genuine library does
+  long recovered = 0;   // a piece failed, the result was right
+  long rounded = 0;     // compared within a tolerance
+  long measured = 0;    // in settings that measure for themselves
+
+  void Add(const Coverage& other);
+};
+
+// What callers of one setting were told earlier.
+struct Told {
+  std::set<int> random_algorithms;  // told to be non-deterministic
+};
+
+// As cuDNN documents its algorithms: implicit GEMM sums gradients in any order.
+inline bool IsDeterministic(Operation operation, int algorithm) {
+  return operation == Operation::kForward || algorithm != 0;
+}
+
+inline int Offset(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16; }
+
+inline std::string Text(cudnnStatus_t status) { return std::to_string(static_cast<int>(status)); }
+
+class Trial {
+ public:
+  Trial(const Setting& setting, const Call& call, Subject& subject, Told& told, Coverage& coverage)
+      : setting_(setting),
+        call_(call),
+        ours_(subject.functions()),
+        on_(setting.options.mode == Mode::kOn),
+        limit_(setting.options.workspace_limit.value_or(SIZE_MAX)),
+        told_(told),
+        coverage_(coverage),
+        operation_(call.what.problem.operation),
+        convolution_(call.what.problem, call.what.extra, call.what.z_is_y, call.placements) {
+    convolution_.UseHandle(subject.handle());
+  }
+
+  // What is wrong; empty when nothing is. Called once.
+  std::string Run();
+
+ private:
+  void Wrong(const std::string& what) {
+    if (wrong_.empty()) wrong_ = what;  // what follows may be its consequence
+  }
+
+  // asking.cpp: before the call.
+  void Prepare();
+  void BreakDescriptors();
+  void Ask();
+  void AskForSize(int algorithm);
+  void AskForAlgorithms(test::Question question);
+  void CheckAnswer(test::Question question, const test::Answer& answer, bool aligned);
+  void Pick(const cudnn::AlgorithmPerformance& picked);
+
+  // running.cpp: the call.
+  void Execute();
+  bool RunGenuine(const test::GuardedMemory& workspace);
+  void RunOurs(const test::GuardedMemory& workspace, int failing_piece);
+  void CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
+                   const std::vector<GenuineCall>& calls);
+  void CheckFailure(cudnnStatus_t status, int failing_piece, const std::vector<GenuineCall>& calls);
+  void CheckCalls(const std::vector<GenuineCall>& calls, const test::GuardedMemory& workspace);
+  void CheckOutput(const char* whose, const test::Bytes& actual);
+  double Tolerance(size_t element) const;
+  void CheckNothingElse(const test::GuardedMemory& workspace, const char* when);
+
+  planning::NumericClass Class(int algorithm) const {
+    return cudnn::LegacyNumericClass(operation_, algorithm);
+  }
+  bool Aligned(const test::GuardedMemory& workspace) const {
+    return aligned_ && Offset(workspace.data()) == 0;
+  }
+  // Whether some undivided engine is known that may serve within `limit` (in calls with `math`,
+  // where set: measurements are filed by it): then ucudnn has no excuse.
+  bool MayBeServed(planning::NumericClass numeric, bool deterministic, size_t limit,
+                   std::optional<MathType> math) const;
+
+  const Setting& setting_;
+  const Call& call_;
+  const cudnn::Functions& ours_;
+  const bool on_;
+  const size_t limit_;
+  Told& told_;
+  Coverage& coverage_;
+  const Operation operation_;
+  test::Convolution convolution_;
+  bool aligned_ = true;  // all operands
+
+  int algorithm_ = 0;
+  MathType math_;
+  std::optional<size_t> told_bytes_;  // in which the algorithm was said to run
+  bool deterministic_ = false;        // what runs must be
+  test::Bytes expected_;              // empty: nothing serves this call
+  cudnnStatus_t genuine_ = CUDNN_STATUS_SUCCESS;
+  std::string wrong_;
+};
+
+}  // namespace ucudnn::fuzz

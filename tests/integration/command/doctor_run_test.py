@@ -1,0 +1,290 @@
+"""`ucudnn doctor` with programs that use cuDNN, started by it or running: how they came by cuDNN, whether the drop-in
+gets their calls, what became of their kernels, and each cause that keeps it from working."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+CC = os.environ["UCUDNN_TEST_CC"]
+LIBRARIES = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn")
+HOST = f"{LIBRARIES}/host"
+DROP_IN = f"{LIBRARIES}/libcudnn.so.9"
+
+# Calls cuDNN as it was linked; with an argument it then says so and waits.
+LINKED = r"""
+#include <stdio.h>
+#include <unistd.h>
+unsigned long cudnnGetVersion(void);
+int main(int argc, char** argv) {
+  const int failed = cudnnGetVersion() == 0;
+  puts("ready");
+  fflush(stdout);
+  if (argc > 1) pause();
+  return failed;
+}
+"""
+
+# Opens what its first argument names; calls it when there is a second. Without the name there is none in its texts.
+OPENER = r"""
+#include <dlfcn.h>
+const char* name = "libcudnn.so.9";
+int main(int argc, char** argv) {
+  void* library = dlopen(argc > 1 ? argv[1] : name, RTLD_NOW);
+  if (!library) return 9;
+  return argc > 2 && ((unsigned long (*)(void))dlsym(library, "cudnnGetVersion"))() == 0;
+}
+"""
+
+REPORT = {
+    "format": "ucudnn-report", "version": 1, "ucudnn": "0", "cudnn": 91900, "device": "a device", "mode": "on", "measured": 0,
+    "kernels": [
+        {"op": "forward", "problem": {"n": 128, "c": 64, "h": 27, "w": 27, "k": 192, "r": 5, "s": 5, "pad_h": 2, "pad_w": 2},
+         "api": "legacy", "calls": 3, "limit_bytes": 67108864, "workspace_bytes": 25129008, "library_bytes": 0,
+         "plan": [{"engine": "legacy:1", "micro_batch": 32, "count": 4, "workspace_bytes": 25129008, "time_ms": 10.0}],
+         "undivided": {"engine": "legacy:0", "workspace_bytes": 0, "time_ms": 200.5}, "reason": "divided into 4 micro-batches"},
+        {"op": "backward_data", "problem": {"n": 2, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3}, "api": "legacy",
+         "calls": 1, "limit_bytes": 1024, "workspace_bytes": 512, "library_bytes": 0,
+         "plan": [{"engine": "legacy:1", "micro_batch": 2, "count": 1, "workspace_bytes": 512, "time_ms": None}],
+         "undivided": None, "reason": "not measured: runs as the caller asked"}],
+    "fallbacks": [{"kernel": "a kernel", "cause": "a piece failed", "count": 2}]}
+
+MEASUREMENTS = """op,n,c,h,w,k,r,s,pad_h,pad_w,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,driver,device
+forward,128,64,27,27,192,5,5,2,2,legacy:1,128,100,100516032,1,91900,13000,a device
+"""
+
+
+class DoctorRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-doctor-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        genuine = f"{HOST}/libcudnn.so.9"
+        unresolved = "-Wl,--allow-shlib-undefined"
+        cls.linked = cls.build(LINKED, "linked", genuine, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
+        cls.by_rpath = cls.build(LINKED, "by_rpath", genuine, unresolved, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{HOST}")
+        cls.opener = cls.build(OPENER, "opener")
+
+    @classmethod
+    def build(cls, source, name, *options):
+        path = f"{cls.folder}/{name}"
+        subprocess.run([CC, "-x", "c", "-", "-x", "none", "-o", path, *options], input=source.encode(), check=True)
+        return path
+
+    def environment(self, variables):
+        return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | {
+            "UCUDNN_DATABASE": f"{self.folder}/measurements.db", "OMP_WAIT_POLICY": "passive"} | variables
+
+    def doctor(self, *words, **variables):
+        """Exit code, the report of --json, and each finding as one text by its severity."""
+        result = subprocess.run([COMMAND, "doctor", "--json", *words], env=self.environment(variables), cwd=self.folder,
+                                capture_output=True, text=True, timeout=120)
+        report = json.loads(result.stdout)
+        findings = {"fault": "", "warning": "", "note": ""}
+        for finding in report["findings"]:
+            findings[finding["severity"]] += "\n".join([finding["what"], finding["cause"], finding["fix"], ""])
+        self.assertEqual(0 if report["works"] else 1, result.returncode)
+        self.assertEqual(report["works"], findings["fault"] == "")
+        return result.returncode, report, findings
+
+    def facts(self, report, name):
+        """The texts of a fact, continued ones included."""
+        texts, current = [], ""
+        for fact in report["facts"]:
+            current = fact["name"] or current
+            if current == name:
+                texts.append(fact["text"])
+        return "\n".join(texts)
+
+    @contextlib.contextmanager
+    def running(self, *words, **variables):
+        """A program that waits: its process id, from its first line on."""
+        process = subprocess.Popen(words, env=self.environment(variables), cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual("ready\n", process.stdout.readline())
+            yield process.pid
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    def test_program_that_convolves_works(self):
+        code, report, findings = self.doctor("--host", "--", ALEXNET_STEP, "1", "1")
+        self.assertEqual(0, code, findings)
+        self.assertRegex(report["verdict"], r"^works: 15 kernels, \d+ divided$")
+        self.assertEqual(15, len(report["kernels"]))
+        self.assertIn("forward 1x3x224x224 -> 64", report["kernels"][0]["kernel"])
+        self.assertIn(f"{ALEXNET_STEP} (linked with libcudnn.so.9", self.facts(report, "asked for by"))
+        self.assertIn(DROP_IN, self.facts(report, "its drop-in"))
+        self.assertIn(f"{HOST}/libcudart.so.13", self.facts(report, "its runtime"))
+        self.assertIn(f"{HOST}/libcuda.so.1", self.facts(report, "its driver"))
+
+    def test_program_behind_a_script_is_found(self):
+        code, report, findings = self.doctor("--host", "--", "/bin/sh", "-c", f"{ALEXNET_STEP} 1 1 >/dev/null; true")
+        self.assertEqual(0, code, findings)
+        self.assertEqual(15, len(report["kernels"]))
+
+    def test_linked_program_without_convolutions(self):
+        code, report, findings = self.doctor("--host", "--", self.linked)
+        self.assertEqual(1, code)
+        self.assertIn("called cuDNN, but no convolution of its legacy API", report["verdict"])
+        self.assertIn("cudnnBackend*", findings["fault"])
+        self.assertIn(f"DT_RUNPATH {HOST}", self.facts(report, "asked for by"))
+        self.assertIn(f"{HOST}/libcudnn.so.9", self.facts(report, "its cuDNN"))
+        self.assertNotIn("DT_RPATH", findings["note"])
+
+    def test_program_with_rpath_is_told_how_it_is_reached(self):
+        _, report, findings = self.doctor("--host", "--", self.by_rpath)
+        self.assertIn("called cuDNN", report["verdict"])
+        self.assertIn(f"{self.by_rpath} has DT_RPATH {HOST}", findings["note"])
+        self.assertIn("ucudnn run --", findings["note"])
+
+    def test_program_that_opens_cudnn_by_name(self):
+        _, report, findings = self.doctor("--host", "--", self.opener, "libcudnn.so.9", "call")
+        self.assertIn("called cuDNN", report["verdict"])
+        self.assertIn(f"{self.opener} (opened it while running", self.facts(report, "asked for by"))
+        _, report, _ = self.doctor("--host", "--", self.opener)
+        self.assertIn("loaded cuDNN, but called nothing of it", report["verdict"])
+
+    def test_program_that_opens_cudnn_by_its_path_is_not_seen(self):
+        code, report, findings = self.doctor("--host", "--", self.opener, f"{HOST}/libcudnn.so.9", "call")
+        self.assertEqual(1, code)
+        self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.opener}", report["verdict"])
+        self.assertIn(f"XLA_GPU_LIBRARY_PATH={LIBRARIES}", findings["fault"])
+
+    def test_program_whose_own_functions_pass_the_calls_on(self):
+        """As TensorFlow's and XLA's stubs do: they look like a cuDNN linked in statically."""
+        stub = self.build(OPENER.replace("const char* name", "int cudnnCreate(void) { return 0; }\nconst char* name"), "stub")
+        _, report, findings = self.doctor("--host", "--", stub, "libcudnn.so.9", "call")
+        self.assertIn("called cuDNN", report["verdict"])
+        self.assertNotIn("statically", findings["fault"])
+
+    def test_program_for_cudnn_8_that_opens_it(self):
+        eight = self.build("int cudnnCreate(void) { return 0; }", "libcudnn.so.8", "-shared", "-fPIC",
+                           "-Wl,-soname,libcudnn.so.8")
+        code, report, _ = self.doctor("--host", "--", self.opener, eight)
+        self.assertEqual(1, code)
+        self.assertEqual(f"does not work: the program uses {eight}", report["verdict"])
+
+    def test_mode_off_is_a_cause(self):
+        _, report, _ = self.doctor("--host", "--", self.linked, UCUDNN_MODE="off")
+        self.assertIn("UCUDNN_MODE=off", report["verdict"])
+
+    def test_running_process_is_in_place(self):
+        with self.running(COMMAND, "run", "--host", "--", self.linked, "wait") as pid:
+            code, report, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(0, code, findings)
+        self.assertEqual("the drop-in is in place", report["verdict"])
+        self.assertIn("--report", findings["note"])
+        self.assertIn(DROP_IN, self.facts(report, "its drop-in"))
+
+    def test_running_process_says_what_it_decides(self):
+        with open(f"{self.folder}/measurements.csv", "w") as file:
+            file.write(MEASUREMENTS)
+        database = f"{self.folder}/decisions.db"
+        subprocess.run([COMMAND, "cache", "import", f"{self.folder}/measurements.csv", "--db", database], check=True,
+                       stdout=subprocess.DEVNULL)
+        with self.running(COMMAND, "run", "--host", "--db", database, "--report", "report.%p", "--", self.linked, "wait") as pid:
+            _, _, findings = self.doctor("--pid", str(pid))
+            self.assertIn(f"has not written its report yet: {self.folder}/report.{pid}", findings["note"])
+            with open(f"{self.folder}/report.{pid}", "w") as file:
+                json.dump(REPORT, file)
+            code, report, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(0, code, findings)
+        self.assertEqual("works: 2 kernels, 1 divided", report["verdict"])
+        self.assertEqual([
+            {"kernel": "forward 128x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw, 3 calls",
+             "what": "legacy:1 needs 95.9 MiB, limit 64 MiB: divided into 4 x 32 in 24.0 MiB; "
+                     "40 ms, undivided within the limit 200.5 ms"},
+            {"kernel": "backward_data 2x4x9x9 -> 8, 3x3 pad 0x0 fp32 nchw, 1 call",
+             "what": "legacy:1 in 512 B of 1 KiB: not measured: runs as the caller asked"}], report["kernels"])
+        self.assertIn("a kernel: a piece failed\nit happened 2 times", findings["warning"])
+
+    def test_report_that_is_none_is_no_end(self):
+        """A report is a file like any other: whatever it holds, the doctor answers."""
+        def corrupted():
+            yield b""
+            yield b"[" * 100000
+            yield json.dumps(REPORT).encode()[:-40]
+            for key in REPORT["kernels"][0]:
+                for value in (None, "text", -1, 1e300, [], {}, [[]]):
+                    kernel = REPORT["kernels"][0] | {key: value}
+                    yield json.dumps(REPORT | {"kernels": [kernel, value], "fallbacks": value}).encode()
+        with self.running(COMMAND, "run", "--host", "--report", "any.%p", "--", self.linked, "wait") as pid:
+            for content in corrupted():
+                with open(f"{self.folder}/any.{pid}", "wb") as file:
+                    file.write(content)
+                _, report, _ = self.doctor("--pid", str(pid))
+                self.assertEqual("ucudnn-doctor", report["format"], content[:200])
+
+    def test_running_process_without_the_drop_in(self):
+        with self.running(self.linked, "wait") as pid:
+            code, report, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(1, code)
+        self.assertIn("the drop-in is not in the process", report["verdict"])
+        self.assertIn("the process was started without it\nstart it with `ucudnn run --`", findings["fault"])
+
+    def test_running_process_whose_rpath_wins(self):
+        with self.running(self.by_rpath, "wait", LD_LIBRARY_PATH=LIBRARIES) as pid:
+            code, _, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(1, code)
+        self.assertIn(f"{self.by_rpath} has DT_RPATH, which the loader follows before LD_LIBRARY_PATH", findings["fault"])
+        # The same with DT_RUNPATH: LD_LIBRARY_PATH wins.
+        with self.running(self.linked, "wait", LD_LIBRARY_PATH=LIBRARIES, UCUDNN_REAL_CUDNN=f"{HOST}/libcudnn.so.9") as pid:
+            code, _, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(0, code, findings)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give a program another user's rights")
+    def test_running_process_with_more_rights_than_its_user(self):
+        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
+            self.skipTest("the file system of temporary files gives no rights")
+        # What the program needs lies where its other user may read it, and is found without $ORIGIN.
+        folder = f"{self.folder}/secure"
+        os.mkdir(folder)
+        os.chmod(self.folder, 0o755)
+        libraries = [shutil.copy(f"{HOST}/{name}", folder) for name in ("libcuda.so.1", "libcudnn.so.9")]
+        program = self.build(LINKED, "setuid", "-Wl,--no-as-needed", *libraries, "-Wl,--allow-shlib-undefined",
+                             "-Wl,--disable-new-dtags", f"-Wl,-rpath,{folder}")
+        os.chown(program, 65534, 65534)
+        os.chmod(program, 0o4755)
+        with self.running(program, "wait", LD_PRELOAD=DROP_IN) as pid:
+            code, _, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(1, code)
+        self.assertIn("and then the loader drops LD_PRELOAD", findings["fault"])
+        self.assertIn("start it without these rights", findings["fault"])
+        code, report, _ = self.doctor("--host", "--", program)
+        self.assertEqual(1, code)
+        self.assertIn("setuid", report["verdict"])
+
+    def test_running_process_whose_library_was_replaced(self):
+        os.mkdir(f"{self.folder}/copied")
+        copy = shutil.copy(f"{HOST}/libcudnn.so.9", f"{self.folder}/copied/libcudnn.so.9")
+        with self.running(self.linked, "wait", LD_LIBRARY_PATH=f"{self.folder}/copied:{HOST}") as pid:
+            os.remove(copy)
+            code, _, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(1, code)
+        self.assertIn(f"{copy} is another file by now than the one in the process", findings["warning"])
+
+    def test_running_process_without_cudnn(self):
+        waiting = self.build('#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("ready"); fflush(stdout); pause(); }',
+                             "waiting")
+        with self.running(waiting) as pid:
+            code, report, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(1, code)
+        self.assertEqual("does not work: the process has no cuDNN so far", report["verdict"])
+        self.assertIn("look again", findings["fault"])
+
+    def test_variables_are_those_of_the_process(self):
+        with self.running(COMMAND, "run", "--host", "--", self.linked, "wait", UCUDNN_POLICY="all") as pid:
+            _, report, findings = self.doctor("--pid", str(pid), UCUDNN_OTHER="mine")
+        self.assertIn("UCUDNN_POLICY is no variable of ucudnn", findings["warning"])
+        self.assertNotIn("UCUDNN_OTHER", json.dumps(report))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,386 @@
+// Every fault there is, in every way that a plan comes about: compared with the undivided engine
+// for the first time, measured at the third call, promised from heuristics and improved later,
+// found by policy auto, checked at every call, under a strict limit, without a report. Each call
+// runs while another thread captures. The result stays right, or the caller gets the genuine error
+// of its own call; nothing is left on the device, and what a fault prevented succeeds later.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "cases.h"
+#include "failing_allocations.h"
+#include "layer.h"
+#include "libraries.h"
+#include "primed_store.h"
+#include "queries.h"
+#include "report_file.h"
+#include "shim/host/hostgpu.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+constexpr int kImages = 4;
+// Algorithm 1 of LayerProblem needs about 7 KB an image.
+constexpr size_t kLimit = 16384;
+constexpr char kLimitText[] = "16KiB";
+constexpr char kHostMemory[] = "host memory";
+constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event",
+                                      "synchronize", "handle", "query"};
+const Scales kScales[] = {{1, 0}, {2, 1}};
+
+// Images at other distances than in every earlier problem: nothing is known of it yet.
+ConvolutionProblem FreshProblem(Operation operation, int images = kImages) {
+  static int next = 0;
+  ConvolutionProblem problem = LayerProblem(operation, images);
+  problem.x_strides[0] += 4 * (next % 64);
+  problem.y_strides[0] += 4 * (next / 64);
+  ++next;
+  return AsRead(problem);
+}
+
+size_t FreeMemory() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  return free;
+}
+
+// The k-th occurrence at a site, counted over all that happens between Arm and Disarm.
+class Fault {
+ public:
+  Fault(const char* site, long kth) : site_(site), left_(kth), kth_(kth) {}
+
+  void Arm() const {
+    if (site_ == kHostMemory) return FailAllocation(std::max(left_, 0L));
+    hostgpuInjectFault(site_, std::max(left_, 0L));
+  }
+  void Disarm() {
+    const long seen = site_ == kHostMemory ? AllocationsSince() : hostgpuFaultCount(site_);
+    if (site_ != kHostMemory) hostgpuInjectFault(site_, 0);
+    last_failed_ = left_ > 0 && seen == left_;
+    left_ -= seen;
+  }
+  bool occurred() const { return left_ <= 0; }
+  // Nothing of the kind came behind the one that failed.
+  bool last_failed() const { return last_failed_; }
+  bool IsConvolution() const { return std::string("convolution") == site_; }
+  std::string Name() const { return site_ + (" " + std::to_string(kth_)); }
+
+ private:
+  const char* site_;
+  long left_, kth_;
+  bool last_failed_ = false;
+};
+
+// How a program comes to its calls.
+struct Program {
+  std::optional<Question> question;  // none: algorithm 1 in what it needs
+  int calls = 1;                     // that may meet the fault
+  bool may_be_refused = false;       // a strict limit
+};
+
+class Flow : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    // The first call of the process finds the driver, the platform and the store.
+    Convolution convolution(FreshProblem(Operation::kForward));
+    convolution.Run(DropIn(), 0, nullptr, 0);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (cudaStream_t* stream : {&stream_, &captured_}) {
+      ASSERT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
+    }
+  }
+
+  // Meets `problem` on a handle of its own, with `fault`, and calls four more times without. Gives
+  // the convolutions of the last call.
+  static long Meet(const Program& program, const ConvolutionProblem& problem, Fault& fault,
+                   const Scales& scales = {}) {
+    Convolution convolution(problem);
+    std::mt19937 random(41);
+    convolution.FillIntegers(random);
+    const Bytes expected = convolution.Expected(scales);
+    EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const size_t before = FreeMemory();
+    int algorithm = 1;
+    size_t bytes = GenuineNeed(convolution, 1).value();
+    if (program.question) {
+      const GuardedMemory lent(kLimit);
+      Answer answer;
+      BesideACapture(fault, [&] {
+        answer = Ask(DropIn(), *program.question, convolution, 1, lent.data(), lent.bytes());
+      });
+      EXPECT_TRUE(lent.GuardsAreIntact());
+      if (answer.status == CUDNN_STATUS_SUCCESS && !answer.algorithms.empty()) {
+        algorithm = answer.algorithms[0].algorithm;
+        bytes = answer.algorithms[0].workspace_bytes;
+      } else {
+        EXPECT_TRUE(program.may_be_refused) << answer.status;
+        algorithm = 0;
+        bytes = 0;
+      }
+      // What the library cannot be asked in time it answers itself.
+      EXPECT_TRUE(bytes <= kLimit || fault.occurred()) << bytes;
+    }
+    std::optional<GuardedMemory> workspace(std::in_place, bytes);
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const auto run = [&] {
+      status = convolution.Run(DropIn(), algorithm, workspace->data(), bytes, scales);
+    };
+    const auto check = [&] {
+      EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    };
+    for (int call = 0; call < program.calls; ++call) {
+      SCOPED_TRACE("call " + std::to_string(call));
+      BesideACapture(fault, run);
+      if (status == CUDNN_STATUS_SUCCESS) {
+        check();
+      } else if (status == CUDNN_STATUS_NOT_SUPPORTED && program.may_be_refused) {
+        EXPECT_EQ(convolution.output().content, convolution.TakeOutput()) << "was refused";
+      } else {
+        // Only where the caller's own call is the one that failed.
+        EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
+        EXPECT_TRUE(fault.IsConvolution() && fault.last_failed());
+        convolution.TakeOutput();
+      }
+    }
+    long convolutions = 0;
+    for (int call = 0; call < 4; ++call) {
+      SCOPED_TRACE("later call " + std::to_string(call));
+      ConvolutionsRun();
+      run();
+      convolutions = ConvolutionsRun();
+      EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
+      check();
+    }
+    EXPECT_TRUE(convolution.NothingElseWasWritten());
+    EXPECT_TRUE(workspace->GuardsAreIntact());
+    workspace.reset();
+    EXPECT_EQ(FreeMemory(), before);
+    return convolutions;
+  }
+
+  // Meets a problem with every k-th occurrence at `site` failing that there is; `check` gets each
+  // and what Meet gave.
+  static void FailEvery(const char* site, const Program& program,
+                        const std::function<ConvolutionProblem()>& problem,
+                        const Scales& scales = {},
+                        const std::function<void(long, long)>& check = {}) {
+    for (long kth = 1; !HasFailure(); ++kth) {
+      const ConvolutionProblem next = problem();
+      Fault fault(site, kth);
+      SCOPED_TRACE(std::string(OperationName(next.operation)) + " beta " +
+                   std::to_string(scales.beta) + " " + fault.Name());
+      const long convolutions = Meet(program, next, fault, scales);
+      if (check) check(kth, convolutions);
+      if (!fault.occurred()) {
+        met_ += kth - 1;
+        return;
+      }
+    }
+  }
+
+  static long met_;  // faults
+
+ private:
+  static void BesideACapture(Fault& fault, const std::function<void()>& call) {
+    ASSERT_EQ(cudaStreamBeginCapture(captured_, cudaStreamCaptureModeGlobal), cudaSuccess);
+    std::thread([&] {
+      fault.Arm();
+      call();
+      fault.Disarm();
+    }).join();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    EXPECT_EQ(cudaStreamIsCapturing(captured_, &status), cudaSuccess);
+    EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(captured_, &graph), cudaSuccess);
+    size_t nodes = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(nodes, 0u);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+
+  static cudaStream_t stream_, captured_;
+};
+cudaStream_t Flow::stream_ = nullptr, Flow::captured_ = nullptr;
+long Flow::met_ = 0;
+
+// --- A divided plan from a store, not compared yet -----------------------------------------------
+class Verifying : public Flow {
+ protected:
+  // Pieces of one image are by far the fastest.
+  static ConvolutionProblem Untrusted(Operation operation) {
+    const ConvolutionProblem problem = FreshProblem(operation);
+    PrimedStore store;
+    store.Add(problem, {1, kImages}, DividedInto(1, kImages));
+    store.Write(false);
+    return problem;
+  }
+  static constexpr Program kProgram = {Question::kFindEx};
+  // The comparison runs the undivided engine and every piece once.
+  static constexpr long kCompared = 1 + kImages;
+};
+
+TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
+  for (const Operation operation : kOperations)
+    for (const Scales& scales : kScales) {
+      const auto problem = [&] { return Untrusted(operation); };
+      for (const char* site : kResources) {
+        FailEvery(site, kProgram, problem, scales, [](long, long convolutions) {
+          EXPECT_EQ(convolutions, kImages) << "it was not compared later";
+        });
+      }
+      FailEvery("convolution", kProgram, problem, scales, [](long kth, long convolutions) {
+        // Behind the comparison it is a piece of the call itself that fails.
+        const bool piece = kth > kCompared && kth <= kCompared + kImages;
+        EXPECT_EQ(convolutions, piece ? 1 : kImages);
+      });
+    }
+  EXPECT_GT(met_, 200);
+}
+
+TEST_F(Verifying, EveryAllocationMayFail) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  // Without what the store knows, which is read once, there is nothing to compare.
+  long compared = 0;
+  FailEvery(
+      kHostMemory, kProgram, [] { return Untrusted(Operation::kForward); }, {},
+      [&](long, long convolutions) {
+        EXPECT_TRUE(convolutions == kImages || convolutions == 1) << convolutions;
+        compared += convolutions == kImages ? 1 : 0;
+      });
+  EXPECT_GT(compared, 100);
+  EXPECT_GT(met_, 100);
+}
+
+// --- Checked at every call -----------------------------------------------------------------------
+class Checked : public Flow {
+ protected:
+  static void SetUpTestSuite() {
+    PrimedStore store;
+    for (const Operation operation : kOperations) {
+      problems_.push_back(FreshProblem(operation));
+      store.Add(problems_.back(), {1, kImages}, DividedInto(1, kImages));
+    }
+    store.Write();
+    Flow::SetUpTestSuite();
+  }
+  static std::vector<ConvolutionProblem> problems_;
+  static constexpr Program kProgram = {Question::kFindEx, 2};
+};
+std::vector<ConvolutionProblem> Checked::problems_;
+
+TEST_F(Checked, EveryFaultLeavesTheCallersResult) {
+  for (const ConvolutionProblem& problem : problems_)
+    for (const Scales& scales : kScales) {
+      const auto same = [&] { return problem; };
+      for (const char* site : kResources) {
+        FailEvery(site, kProgram, same, scales, [](long, long convolutions) {
+          EXPECT_EQ(convolutions, kImages + 1) << "the plan and the undivided engine";
+        });
+      }
+      FailEvery("convolution", kProgram, same, scales);
+    }
+  EXPECT_GT(met_, 50);
+}
+
+TEST_F(Checked, EveryAllocationMayFail) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  for (const ConvolutionProblem& problem : problems_) {
+    FailEvery(kHostMemory, kProgram, [&] { return problem; });
+  }
+  EXPECT_GT(met_, 100);
+}
+
+// --- Measured: the sites are many and alike, so one fault at each of the resources ---------------
+class Measured : public Flow {
+ protected:
+  static void FailEveryResource(const Program& program) {
+    for (const Operation operation : kOperations) {
+      const auto problem = [&] { return FreshProblem(operation); };
+      for (const char* site : kResources) FailEvery(site, program, problem);
+    }
+    EXPECT_GT(met_, 100);
+  }
+  static void FailEveryAllocation(const Program& program) {
+    if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+    // Two images: fewer sizes to measure, and still pieces.
+    FailEvery(kHostMemory, program, [] { return FreshProblem(Operation::kForward, 2); });
+    EXPECT_GT(met_, 100);
+  }
+};
+
+// Nobody asked: measured at the third call.
+class ThirdCall : public Measured {
+ protected:
+  static constexpr Program kProgram = {std::nullopt, 4};
+};
+TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
+TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
+
+// Told from heuristics what fits the limit, and improved at the third call.
+class Improved : public Measured {
+ protected:
+  static constexpr Program kProgram = {Question::kGet, 4};
+};
+TEST_F(Improved, EveryResourceMayFail) { FailEveryResource(kProgram); }
+TEST_F(Improved, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
+
+class PolicyAuto : public Measured {
+ protected:
+  static constexpr Program kProgram = {Question::kFindEx};
+};
+TEST_F(PolicyAuto, EveryResourceMayFail) { FailEveryResource(kProgram); }
+
+class Strict : public Measured {
+ protected:
+  static constexpr Program kProgram = {Question::kFindEx, 2, true};
+};
+TEST_F(Strict, EveryResourceMayFail) { FailEveryResource(kProgram); }
+
+// --- A report that cannot be written -------------------------------------------------------------
+class NoReport : public Flow {};
+
+TEST_F(NoReport, CostsOneWarning) {
+  for (const Operation operation : kOperations) {
+    Fault none("alloc", 0);
+    Meet({Question::kFindEx}, FreshProblem(operation), none);
+  }
+  const std::vector<std::string> lines = LogLines();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("the report cannot be written"), std::string::npos) << lines[0];
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  using ucudnn::test::kLimitText;
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"Verifying", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
+       {"Checked", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_CHECK", "1"}, {"UCUDNN_REPORT", ""}}},
+       {"ThirdCall",
+        {{"UCUDNN_TUNE", "after:2"},
+         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
+         {"UCUDNN_REPORT", ""}}},
+       {"Improved",
+        {{"UCUDNN_TUNE", "after:2"},
+         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
+         {"UCUDNN_REPORT", ""}}},
+       {"PolicyAuto",
+        {{"UCUDNN_BATCH_SIZE_POLICY", "auto"},
+         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
+         {"UCUDNN_REPORT", ""}}},
+       {"Strict",
+        {{"UCUDNN_STRICT_LIMIT", "1"},
+         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
+         {"UCUDNN_REPORT", ""}}},
+       {"NoReport", {{"UCUDNN_REPORT", "/dev/null/report.json"}}}});
+}

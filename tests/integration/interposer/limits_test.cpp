@@ -1,0 +1,279 @@
+// What frameworks are told, and what executing it does, where the user set a limit, wants
+// determinism, has nothing measured, or turned ucudnn off.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "layer.h"
+#include "libraries.h"
+#include "protocol.h"
+#include "queries.h"
+#include "report_file.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+// --- A limit of the user's -----------------------------------------------------------------------
+class UsersLimit : public Protocol {};
+
+// PyTorch's deterministic mode takes algorithm 1 without a question but its size. The first of its
+// suite: the report then holds its kernels alone.
+TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Convolution convolution(LayerProblem(operation));
+    const size_t need = ReportedNeed(convolution, 1).value();
+    // Without a deterministic engine that fits undivided, the genuine need is what is told.
+    if (operation == Operation::kForward) {
+      EXPECT_LE(need, kTightBytes);
+    } else {
+      EXPECT_EQ(need, *GenuineNeed(convolution, 1));
+    }
+    RunAndCompare(convolution, 1, need);
+    for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
+      if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
+      for (const std::string& engine : Engines(kernel)) {
+        EXPECT_TRUE(engine == "legacy:1" || (operation == Operation::kForward &&
+                                             (engine == "legacy:0" || engine == "legacy:2")))
+            << engine;
+      }
+    }
+  }
+}
+
+// Its size is asked for like a plain convolution's, and only its one algorithm can keep the
+// promise.
+TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
+  Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
+  const size_t need = ReportedNeed(convolution, 1).value();
+  EXPECT_LE(need, kTightBytes);
+  EXPECT_GT(*GenuineNeed(convolution, 1), kTightBytes);
+  EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
+}
+
+TEST_F(UsersLimit, EveryAnswerIsKept) { EveryAnswerIsKept(kTightBytes); }
+
+TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {
+  for (const Operation operation : {Operation::kBackwardData, Operation::kBackwardFilter}) {
+    Convolution convolution(LayerProblem(operation));
+    const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+    for (const auto& told : answer.algorithms) {
+      if (told.algorithm != 0) continue;
+      EXPECT_EQ(told.determinism, CUDNN_NON_DETERMINISTIC);
+    }
+  }
+}
+
+// Caffe: one algorithm per layer, its size asked for apart, one allocation cut into a slice per
+// handle, and both gradients of a layer under way at once; the filter's adds to what is there.
+TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
+  Convolution data(LayerProblem(Operation::kBackwardData));
+  Convolution filter(LayerProblem(Operation::kBackwardFilter));
+  Convolution forward(LayerProblem(Operation::kForward));
+  std::vector<Convolution*> layers = {&forward, &filter, &data};
+  std::vector<int> algorithms;
+  size_t slice = 0;
+  for (Convolution* layer : layers) {
+    const Answer answer = Ask(DropIn(), Question::kGet, *layer, kAlgorithms);
+    int algorithm = -1;
+    for (const auto& told : answer.algorithms) {
+      if (told.status != CUDNN_STATUS_SUCCESS || told.workspace_bytes > 8 << 20) continue;
+      algorithm = told.algorithm;
+      break;
+    }
+    ASSERT_GE(algorithm, 0);
+    algorithms.push_back(algorithm);
+    slice = std::max(slice, ReportedNeed(*layer, algorithm).value());
+  }
+  EXPECT_LE(slice, kTightBytes);
+  const GuardedMemory workspace(slice * layers.size());
+  std::vector<cudaStream_t> streams(layers.size());
+  std::vector<Bytes> expected;
+  const Scales adding{1, 1};
+  std::mt19937 random(13);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layers[i]->FillIntegers(random);
+    expected.push_back(layers[i]->Expected(adding));
+    ASSERT_EQ(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudnnSetStream(layers[i]->handle(), streams[i]), CUDNN_STATUS_SUCCESS);
+  }
+  for (int step = 0; step < 5; ++step) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      void* const part = slice == 0 ? nullptr : static_cast<char*>(workspace.data()) + i * slice;
+      ASSERT_EQ(layers[i]->Run(DropIn(), algorithms[i], part, slice, adding), CUDNN_STATUS_SUCCESS);
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+      EXPECT_TRUE(layers[i]->OutputEquals(expected[i], layers[i]->TakeOutput()));
+      EXPECT_TRUE(layers[i]->NothingElseWasWritten());
+    }
+  }
+  EXPECT_TRUE(workspace.GuardsAreIntact());
+  for (const Convolution* layer : layers) {
+    const auto kernels = KernelsOf(ReadReport(), layer->problem());
+    EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
+                            [](const auto& kernel) { return Pieces(kernel) > 1; }));
+  }
+  for (cudaStream_t stream : streams) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+TEST_F(UsersLimit, SizesReadAgainDoNotGrow) {
+  for (const Operation operation : kOperations) {
+    Convolution convolution(LayerProblem(operation));
+    for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
+      const std::optional<size_t> first = ReportedNeed(convolution, algorithm);
+      FindEx(convolution, 70000);
+      const std::optional<size_t> again = ReportedNeed(convolution, algorithm);
+      ASSERT_EQ(first.has_value(), again.has_value());
+      EXPECT_LE(again.value_or(0), first.value_or(0));
+    }
+  }
+}
+
+// --- No workspace at all -------------------------------------------------------------------------
+class LimitZero : public Protocol {};
+
+TEST_F(LimitZero, EveryAnswerIsKept) { EveryAnswerIsKept(0); }
+
+TEST_F(LimitZero, WorkspacePassedIsNotTouched) {
+  Convolution convolution(LayerProblem(Operation::kForward));
+  std::mt19937 random(14);
+  convolution.FillIntegers(random);
+  const Bytes expected = convolution.Expected();
+  GuardedMemory workspace(1 << 20);
+  const Bytes pattern(workspace.bytes(), 0x5A);
+  workspace.Upload(pattern);
+  EXPECT_EQ(convolution.Run(DropIn(), 1, workspace.data(), workspace.bytes()),
+            CUDNN_STATUS_SUCCESS);
+  EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+  EXPECT_EQ(workspace.Download(), pattern);
+}
+
+// --- Deterministic engines only, in less than any of them needs ----------------------------------
+class Deterministic : public Protocol {};
+
+TEST_F(Deterministic, OnlyDeterministicEnginesAreOfferedAndRun) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Convolution convolution(LayerProblem(operation));
+    for (const Question question : {Question::kFind, Question::kGet}) {
+      const Answer answer = Ask(DropIn(), question, convolution, kAlgorithms);
+      ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+      for (const auto& told : answer.algorithms) EXPECT_EQ(told.determinism, CUDNN_DETERMINISTIC);
+    }
+    RunAndCompare(convolution, 0, 1 << 20);
+    for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
+      if (operation == Operation::kForward) continue;
+      for (const std::string& engine : Engines(kernel)) EXPECT_NE(engine, "legacy:0");
+    }
+  }
+}
+
+class DeterministicBelowEveryEngine : public Protocol {};
+
+TEST_F(DeterministicBelowEveryEngine, GenuineBehaviourWithOneWarningAndAFallback) {
+  Convolution convolution(LayerProblem(Operation::kBackwardData));
+  const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+  const Answer genuine = Ask(Undivided(), Question::kFind, convolution, kAlgorithms);
+  ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(answer.algorithms.size(), genuine.algorithms.size());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ReportedNeed(convolution, 1), GenuineNeed(convolution, 1));
+    RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1));
+  }
+  EXPECT_FALSE(ReadReport()["fallbacks"].empty());
+  std::map<std::string, int> warnings;
+  for (const std::string& line : LogLines()) ++warnings[line];
+  EXPECT_FALSE(warnings.empty());
+  for (const auto& [line, count] : warnings) EXPECT_EQ(count, 1) << line;
+}
+
+// --- Nothing measured, and nothing may be --------------------------------------------------------
+class Unmeasured : public Protocol {};
+
+TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    // Another size than the primed ones.
+    Convolution convolution(LayerProblem(operation, 3));
+    for (const Question question : {Question::kFind, Question::kGet}) {
+      const Answer answer = Ask(DropIn(), question, convolution, kAlgorithms);
+      ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+      ASSERT_FALSE(answer.algorithms.empty());
+      for (const auto& told : answer.algorithms) EXPECT_EQ(told.workspace_bytes, 0u);
+    }
+    RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1));
+  }
+  const nlohmann::json report = ReadReport();
+  EXPECT_EQ(report["measured"], 0);
+  EXPECT_EQ(report["fallbacks"].size(), std::size(kOperations));
+  for (const auto& kernel : report["kernels"]) EXPECT_TRUE(kernel["plan"][0]["time_ms"].is_null());
+}
+
+// --- Nothing may change --------------------------------------------------------------------------
+class Unchanged : public Protocol {
+ protected:
+  static void EverythingIsGenuine() {
+    for (const Operation operation : kOperations) {
+      Convolution convolution(LayerProblem(operation));
+      for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
+        const std::optional<size_t> need = GenuineNeed(convolution, algorithm);
+        EXPECT_EQ(ReportedNeed(convolution, algorithm), need);
+      }
+      const Answer answer = Ask(DropIn(), Question::kGet, convolution, kAlgorithms);
+      const Answer genuine = Ask(Undivided(), Question::kGet, convolution, kAlgorithms);
+      ASSERT_EQ(answer.algorithms.size(), genuine.algorithms.size());
+      for (size_t i = 0; i < answer.algorithms.size(); ++i) {
+        EXPECT_EQ(answer.algorithms[i].algorithm, genuine.algorithms[i].algorithm);
+        EXPECT_EQ(answer.algorithms[i].status, genuine.algorithms[i].status);
+        EXPECT_EQ(answer.algorithms[i].workspace_bytes, genuine.algorithms[i].workspace_bytes);
+        EXPECT_EQ(answer.algorithms[i].determinism, genuine.algorithms[i].determinism);
+        EXPECT_EQ(answer.algorithms[i].math, genuine.algorithms[i].math);
+      }
+      EXPECT_EQ(RunAndCompare(convolution, 0, 1 << 20), 1);
+      EXPECT_EQ(RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1)), 1);
+    }
+  }
+};
+class ModeOff : public Unchanged {};
+class ModeObserve : public Unchanged {};
+
+TEST_F(ModeOff, EverythingIsGenuineAndNothingIsReported) {
+  EverythingIsGenuine();
+  EXPECT_TRUE(ReadReport().is_null());
+}
+
+TEST_F(ModeObserve, EverythingIsGenuineAndReported) {
+  EverythingIsGenuine();
+  const nlohmann::json report = ReadReport();
+  EXPECT_EQ(report["mode"], "observe");
+  for (const Operation operation : kOperations) {
+    const auto kernels = KernelsOf(report, LayerProblem(operation));
+    EXPECT_EQ(kernels.size(), 2u);
+    for (const auto& kernel : kernels) EXPECT_EQ(Pieces(kernel), 1);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  using ucudnn::test::Environment;
+  const auto with = [](Environment environment) {
+    environment.emplace_back("UCUDNN_TUNE", "off");
+    return environment;
+  };
+  const std::string tight = std::to_string(ucudnn::test::kTightBytes);
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"UsersLimit", with({{"UCUDNN_WORKSPACE_LIMIT", tight}})},
+       {"LimitZero", with({{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
+       {"Deterministic", with({{"UCUDNN_DETERMINISTIC", "1"}})},
+       {"DeterministicBelowEveryEngine",
+        with({{"UCUDNN_DETERMINISTIC", "1"}, {"UCUDNN_WORKSPACE_LIMIT", "100"}})},
+       {"Unmeasured", with({{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
+       {"ModeOff", with({{"UCUDNN_MODE", "off"}})},
+       {"ModeObserve", with({{"UCUDNN_MODE", "observe"}})}});
+}

@@ -1,0 +1,115 @@
+#include "protocol.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "cudnn/legacy_engines.h"
+#include "guarded_memory.h"
+#include "layer.h"
+#include "libraries.h"
+#include "report_file.h"
+
+namespace ucudnn::test {
+namespace {
+
+// Whole numbers are exact in such an algorithm.
+bool IsDirect(Operation operation, int algorithm) {
+  return cudnn::LegacyNumericClass(operation, algorithm) == planning::NumericClass::kDirect;
+}
+
+// The report holds a plan of so many pieces inside what the caller was told, of engines that
+// are as exact and deterministic.
+void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerformance& told,
+                    long pieces) {
+  const Operation operation = convolution.problem().operation;
+  const auto kernels = KernelsOf(ReadReport(), convolution.problem());
+  const bool found = std::any_of(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+    if (kernel["workspace_bytes"] > told.workspace_bytes || Pieces(kernel) != pieces) {
+      return false;
+    }
+    for (const std::string& name : Engines(kernel)) {
+      const int algorithm = cudnn::ParseLegacyEngine(name)->algorithm;
+      const bool random = algorithm == 0 && operation != Operation::kForward;
+      if (random && told.determinism == CUDNN_DETERMINISTIC) return false;
+      if (!IsDirect(operation, algorithm)) return false;
+    }
+    return true;
+  });
+  EXPECT_TRUE(found) << "algorithm " << told.algorithm << " in " << pieces
+                     << " pieces: " << ReadReport().dump(1);
+}
+
+}  // namespace
+
+void Protocol::SetUpTestSuite() { PrimeLayer(); }
+
+long Protocol::RunAndCompare(Convolution& convolution, int algorithm, size_t bytes,
+                             const Scales& scales) {
+  std::mt19937 random(7);
+  convolution.FillIntegers(random);
+  const Bytes expected = convolution.Expected(scales);
+  const GuardedMemory workspace(bytes);
+  ConvolutionsRun();
+  EXPECT_EQ(convolution.Run(DropIn(), algorithm, workspace.data(), bytes, scales),
+            CUDNN_STATUS_SUCCESS);
+  const long pieces = ConvolutionsRun();
+  EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+  EXPECT_TRUE(convolution.NothingElseWasWritten());
+  EXPECT_TRUE(workspace.GuardsAreIntact());
+  return pieces;
+}
+
+void Protocol::UseMath(const Convolution& convolution, cudnnMathType_t math) {
+  EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, math),
+            CUDNN_STATUS_SUCCESS);
+}
+
+void Protocol::EveryAnswerIsKept(size_t limit) {
+  for (const Operation operation : kOperations)
+    for (const Question question : kQuestions)
+      for (const int requested : {1, 2, 20})
+        for (const size_t lent : {size_t{0}, size_t{60000}, kTightBytes, size_t{1} << 24}) {
+          if (question != Question::kFindEx && lent != 0) continue;
+          SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
+                       std::to_string(static_cast<int>(question)) + " lent " +
+                       std::to_string(lent));
+          Convolution convolution(LayerProblem(operation));
+          std::mt19937 random(8);
+          convolution.FillIntegers(random);
+          const GuardedMemory workspace(lent);
+          const Answer answer =
+              Ask(DropIn(), question, convolution, requested, workspace.data(), lent);
+          ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+          ASSERT_FALSE(answer.algorithms.empty());
+          EXPECT_LE(answer.algorithms.size(), static_cast<size_t>(requested));
+          EXPECT_TRUE(convolution.output().IsUnchanged());
+          for (const cudnn::AlgorithmPerformance& told : answer.algorithms) {
+            if (told.status != CUDNN_STATUS_SUCCESS) continue;
+            if (question == Question::kFindEx) {
+              EXPECT_LE(told.workspace_bytes, lent);
+            }
+            EXPECT_LE(told.workspace_bytes, limit);
+            if (IsDirect(operation, told.algorithm)) {
+              SCOPED_TRACE("algorithm " + std::to_string(told.algorithm));
+              UseMath(convolution, told.math);
+              EXPECT_EQ(ReportedNeed(convolution, told.algorithm), told.workspace_bytes);
+              const long pieces = RunAndCompare(convolution, told.algorithm, told.workspace_bytes);
+              ExpectReported(convolution, told, pieces);
+            }
+          }
+          if (HasFailure()) return;
+        }
+}
+
+cudnn::AlgorithmPerformance Protocol::FindEx(Convolution& convolution, size_t lent) {
+  const GuardedMemory workspace(lent);
+  const Answer answer = Ask(DropIn(), Question::kFindEx, convolution, 1, workspace.data(), lent);
+  EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(answer.algorithms.size(), 1u);
+  return answer.algorithms.empty() ? cudnn::AlgorithmPerformance{} : answer.algorithms[0];
+}
+
+}  // namespace ucudnn::test

@@ -1,0 +1,25 @@
+// The stand-in's cuDNN made wrong at one convolution call: right before it is enqueued, or once it
+// has run. One fault a process at a time.
+#pragma once
+
+#include "cudnn/functions.h"
+#include "cudnn/legacy_call.h"
+
+namespace ucudnn::cudnn::test {
+
+struct Fault {
+  int at = 0;                                       // which convolution call, 0 = the next
+  void (*after)(const LegacyCall& call) = nullptr;  // the call has run
+  void (*before)(LegacyCall& call) = nullptr;       // changes what is called
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;      // an error to give instead of running
+  void (*later)(const LegacyCall& call) = nullptr;  // every call behind it
+};
+
+// Sets `fault` and begins to count calls.
+Functions FaultyStandIn(const Fault& fault);
+
+void* OutputOf(const LegacyCall& call);
+// Changes the byte at a device address.
+void WriteByte(void* device_address);
+
+}  // namespace ucudnn::cudnn::test

@@ -1,0 +1,110 @@
+#include "faulty_files.h"
+
+#include <sqlite3.h>
+
+#include <cstddef>
+#include <cstring>
+
+namespace ucudnn::test {
+namespace {
+
+struct Fault {
+  FileCall call = FileCall::kWrite;
+  int left = 0;  // calls until it fails; 0: never
+  int code = SQLITE_OK;
+  bool stays = false;
+  bool happened = false;
+} fault;
+
+sqlite3_vfs* genuine = nullptr;
+sqlite3_vfs faulty;
+
+struct File {
+  sqlite3_file base;
+  // The genuine file follows.
+  sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
+};
+
+sqlite3_file* Real(sqlite3_file* file) { return reinterpret_cast<File*>(file)->real(); }
+
+bool Fails(FileCall call) {
+  if (fault.left == 0 || fault.call != call) return false;
+  if (fault.left > 1) {
+    --fault.left;
+    return false;
+  }
+  if (!fault.stays) fault.left = 0;
+  fault.happened = true;
+  return true;
+}
+
+int Write(sqlite3_file* file, const void* bytes, int count, sqlite3_int64 at) {
+  if (Fails(FileCall::kWrite)) return fault.code;
+  if (Fails(FileCall::kShortWrite)) {
+    Real(file)->pMethods->xWrite(Real(file), bytes, count / 2, at);
+    return fault.code;
+  }
+  return Real(file)->pMethods->xWrite(Real(file), bytes, count, at);
+}
+
+const sqlite3_io_methods kMethods = {
+    1,
+    [](sqlite3_file* file) { return Real(file)->pMethods->xClose(Real(file)); },
+    [](sqlite3_file* file, void* bytes, int count, sqlite3_int64 at) {
+      if (Fails(FileCall::kRead)) return fault.code;
+      return Real(file)->pMethods->xRead(Real(file), bytes, count, at);
+    },
+    Write,
+    [](sqlite3_file* file, sqlite3_int64 size) {
+      if (Fails(FileCall::kTruncate)) return fault.code;
+      return Real(file)->pMethods->xTruncate(Real(file), size);
+    },
+    [](sqlite3_file* file, int flags) {
+      if (Fails(FileCall::kSync)) return fault.code;
+      return Real(file)->pMethods->xSync(Real(file), flags);
+    },
+    [](sqlite3_file* file, sqlite3_int64* size) {
+      return Real(file)->pMethods->xFileSize(Real(file), size);
+    },
+    [](sqlite3_file* file, int level) {
+      if (Fails(FileCall::kLock)) return fault.code;
+      return Real(file)->pMethods->xLock(Real(file), level);
+    },
+    [](sqlite3_file* file, int level) { return Real(file)->pMethods->xUnlock(Real(file), level); },
+    [](sqlite3_file* file, int* reserved) {
+      return Real(file)->pMethods->xCheckReservedLock(Real(file), reserved);
+    },
+    [](sqlite3_file* file, int operation, void* argument) {
+      return Real(file)->pMethods->xFileControl(Real(file), operation, argument);
+    },
+    [](sqlite3_file* file) { return Real(file)->pMethods->xSectorSize(Real(file)); },
+    [](sqlite3_file* file) { return Real(file)->pMethods->xDeviceCharacteristics(Real(file)); },
+};
+
+int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  sqlite3_file* real = Real(file);
+  const int code = genuine->xOpen(genuine, name, real, flags, out_flags);
+  file->pMethods = real->pMethods == nullptr ? nullptr : &kMethods;
+  return code;
+}
+
+}  // namespace
+
+void FailFileCall(FileCall call, int kth, int code, bool stays) {
+  if (genuine == nullptr) {
+    genuine = sqlite3_vfs_find(nullptr);
+    faulty = *genuine;
+    faulty.zName = "faulty";
+    faulty.szOsFile += static_cast<int>(sizeof(File));
+    faulty.xOpen = Open;
+    sqlite3_vfs_register(&faulty, 1);
+  }
+  fault = {call, kth, code, stays, false};
+}
+
+bool StopFailing() {
+  fault.left = 0;
+  return fault.happened;
+}
+
+}  // namespace ucudnn::test

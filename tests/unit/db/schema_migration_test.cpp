@@ -1,0 +1,163 @@
+// Stores of schema version 1: read as they are, brought up to date by the first write, and never
+// left in between.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "db/inspection.h"
+#include "fixture.h"
+
+namespace ucudnn::db {
+namespace {
+
+using planning::Platform;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const Platform kSomeGpu{"Some GPU", 91900, 13000};
+
+// The kernel of schema1.sql.
+ConvolutionProblem StoredProblem() {
+  ConvolutionProblem problem = Problem(256);
+  problem.alignment = 16;
+  return problem;
+}
+
+class SchemaMigrationTest : public StoreTest {
+ protected:
+  SchemaMigrationTest() {
+    std::ostringstream sql;
+    sql << std::ifstream(SCHEMA1_SQL).rdbuf();
+    RunSql(Path(), sql.str().c_str());
+    EXPECT_EQ(Inspect(Path())->version, 1);
+  }
+  // As many rows as make bringing it up to date take a while.
+  void Enlarge(int rows) {
+    const std::string sql =
+        "WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<" +
+        std::to_string(rows) +
+        ") INSERT INTO measurements(kernel, device, cudnn, driver, engine, micro_batch, time_ms,"
+        " workspace_bytes, deterministic, samples, verified, name, n)"
+        " SELECT 1, 'Some GPU', 91900, 13000, 'legacy:2', x, 1, 0, 1, 5, 1, '', 0 FROM i";
+    RunSql(Path(), sql.c_str());
+  }
+};
+
+TEST_F(SchemaMigrationTest, AnOldStoreIsReadAsItIs) {
+  const std::string before = Bytes(Path());
+  SqliteStore store({Path()});
+  const auto known = store.Read(StoredProblem(), kSomeGpu);
+  ASSERT_TRUE(known.ok()) << known.message();
+  ASSERT_EQ(known->rows.size(), 3u);
+  EXPECT_EQ(known->rows[0].micro,
+            (MicroConfiguration{"legacy:1", 32, 0.012345678901234567, 4096, true}));
+  // What it calls verified came by import.
+  for (const planning::Measurement& row : known->rows) EXPECT_FALSE(row.verified);
+  EXPECT_THAT(known->complete_sizes, ElementsAre(32, 256));
+  EXPECT_EQ(store.List()->size(), 4u);
+  EXPECT_EQ(Bytes(Path()), before);
+}
+
+TEST_F(SchemaMigrationTest, AnOldSharedStoreIsReadAndStaysAsItIs) {
+  const std::string before = Bytes(Path());
+  SqliteStore store({Path("own.db"), Path()});
+  ASSERT_TRUE(store.Write(StoredProblem(), kSomeGpu, {Row("legacy:1", 16, 1)}, {}).ok());
+  const auto known = store.Read(StoredProblem(), kSomeGpu);
+  ASSERT_TRUE(known.ok()) << known.message();
+  EXPECT_EQ(known->rows.size(), 4u);
+  EXPECT_THAT(known->complete_sizes, ElementsAre(32, 256));
+  EXPECT_EQ(Bytes(Path()), before);
+}
+
+TEST_F(SchemaMigrationTest, TheFirstWriteBringsItUpToDateAndLosesNothing) {
+  SqliteStore reader({Path()});
+  ASSERT_EQ(reader.Read(StoredProblem(), kSomeGpu)->rows.size(), 3u);
+  const auto before = *reader.List();
+  SqliteStore store({Path()});
+  ASSERT_TRUE(store.Write(StoredProblem(), kSomeGpu, {Row("legacy:1", 16, 1)}, {}).ok());
+  const auto contents = Inspect(Path());
+  ASSERT_TRUE(contents.ok()) << contents.message();
+  EXPECT_THAT(contents->faults, IsEmpty());
+  EXPECT_EQ(contents->version, kSchemaVersion);
+  EXPECT_EQ(contents->rows, 5u);
+  EXPECT_EQ(contents->verified, 1u);  // the row just measured
+  EXPECT_EQ(contents->incomplete_sizes, 1u);
+  auto after = *store.List();
+  ASSERT_EQ(after.size(), 5u);
+  after.pop_back();
+  EXPECT_EQ(after, before);
+  // The connection that read the old file sees the new one.
+  EXPECT_EQ(reader.Read(StoredProblem(), kSomeGpu)->rows.size(), 4u);
+  EXPECT_THAT(reader.Read(StoredProblem(), kSomeGpu)->complete_sizes, ElementsAre(32, 256));
+}
+
+TEST_F(SchemaMigrationTest, ProcessesThatBringItUpToDateAtOnceAgree) {
+  Enlarge(2000);
+  int start[2];
+  ASSERT_EQ(pipe(start), 0);
+  std::vector<pid_t> children;
+  for (int process = 0; process < 4; ++process) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      char byte;
+      if (close(start[1]) != 0 || read(start[0], &byte, 1) != 0) _exit(2);  // until all are there
+      SqliteStore store({Path()});
+      _exit(store.Write(Problem(), kPlatform, {Row("e", 1 + process, 1)}, {}).ok() ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  close(start[0]);
+  close(start[1]);
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  const auto contents = Inspect(Path());
+  ASSERT_TRUE(contents.ok()) << contents.message();
+  EXPECT_THAT(contents->faults, IsEmpty());
+  EXPECT_EQ(contents->version, kSchemaVersion);
+  EXPECT_EQ(contents->rows, 2008u);
+}
+
+TEST_F(SchemaMigrationTest, OneThatIsKilledLeavesTheOldOrTheNew) {
+  Enlarge(20000);
+  const std::string old = Bytes(Path());
+  const unsigned seed = 7;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  int unfinished = 0;
+  for (int round = 0; round < 30; ++round) {
+    const std::string path = Path(std::to_string(round) + ".db");
+    std::ofstream(path, std::ios::binary) << old;
+    const pid_t child = fork();
+    if (child == 0) {
+      SqliteStore store({path});
+      _exit(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}, {}).ok() ? 0 : 1);
+    }
+    // From its first change on the journal is there.
+    while (!std::filesystem::exists(path + "-journal") && waitpid(child, nullptr, WNOHANG) == 0) {
+      usleep(200);
+    }
+    usleep(std::uniform_int_distribution<useconds_t>(0, 30000)(random));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    SqliteStore survivor({path});
+    EXPECT_EQ(survivor.Read(StoredProblem(), kSomeGpu)->rows.size(), 20003u);
+    const auto contents = Inspect(path);
+    ASSERT_TRUE(contents.ok()) << contents.message();
+    EXPECT_THAT(contents->faults, IsEmpty());
+    unfinished += contents->version == 1 ? 1 : 0;
+    EXPECT_TRUE(survivor.Write(Problem(), kPlatform, {Row("e", 1, 1)}, {}).ok());
+    EXPECT_EQ(Inspect(path)->version, kSchemaVersion);
+    std::filesystem::remove(path);
+  }
+  EXPECT_GE(unfinished, 1);
+}
+
+}  // namespace
+}  // namespace ucudnn::db

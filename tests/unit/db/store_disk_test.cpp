@@ -1,0 +1,144 @@
+// Disks that fill up, break or cannot lock: every file operation of a write and of a read fails
+// once. A store answers with an error or does its work, and nothing that was there is lost.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "db/inspection.h"
+#include "faulty_files.h"
+#include "fixture.h"
+
+namespace ucudnn::db {
+namespace {
+
+using planning::Measurement;
+using test::FileCall;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<Measurement> ManyRows(const std::string& engine, int rows) {
+  std::vector<Measurement> all;
+  for (int i = 1; i <= rows; ++i) all.push_back(Row(engine, i, i));
+  return all;
+}
+
+struct DiskFault {
+  const char* name;
+  FileCall call;
+  int code;
+  bool stays;
+};
+
+void PrintTo(const DiskFault& fault, std::ostream* out) { *out << fault.name; }
+
+class FaultyDisk : public StoreTest, public ::testing::WithParamInterface<DiskFault> {
+ protected:
+  static constexpr int kOld = 400;
+  static constexpr int kNew = 300;
+
+  FaultyDisk() {
+    EXPECT_TRUE(RowStore({Path()}).Write(Problem(), kPlatform, ManyRows("old", kOld)).ok());
+    sound_ = Bytes(Path());
+  }
+  ~FaultyDisk() override { test::StopFailing(); }
+
+  void Restore() {
+    std::filesystem::remove(Path() + "-journal");
+    std::ofstream(Path(), std::ios::binary) << sound_;
+  }
+  static void Arm(int kth) {
+    test::FailFileCall(GetParam().call, kth, GetParam().code, GetParam().stays);
+  }
+
+  std::string sound_;
+};
+
+TEST_P(FaultyDisk, AWriteIsWholeOrAnErrorAndOldRowsStay) {
+  int failures = 0;
+  for (int kth = 1;; ++kth) {
+    SCOPED_TRACE("call " + std::to_string(kth));
+    Restore();
+    Arm(kth);
+    Status status;
+    {
+      RowStore store({Path()});
+      status = store.Write(Problem(), kPlatform, ManyRows("new", kNew));
+      failures += status.ok() ? 0 : 1;
+      EXPECT_TRUE(status.ok() || !status.message().empty());
+    }
+    const bool happened = test::StopFailing();
+    RowStore later({Path()});
+    const auto rows = later.Rows(Problem(), kPlatform);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    const size_t all = kOld + kNew;
+    EXPECT_TRUE(rows->size() == all || (!status.ok() && rows->size() == kOld)) << rows->size();
+    EXPECT_THAT(Inspect(Path())->faults, IsEmpty());
+    EXPECT_TRUE(later.Write(Problem(), kPlatform, ManyRows("new", kNew)).ok());
+    EXPECT_EQ(later.Rows(Problem(), kPlatform)->size(), all);
+    EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
+    if (!happened) break;
+  }
+  EXPECT_GE(failures, 1);
+}
+
+TEST_P(FaultyDisk, AReadIsWholeOrAnError) {
+  for (int kth = 1;; ++kth) {
+    SCOPED_TRACE("call " + std::to_string(kth));
+    Restore();
+    Arm(kth);
+    {
+      RowStore store({Path()});
+      const auto rows = store.Rows(Problem(), kPlatform);
+      if (rows.ok()) {
+        EXPECT_EQ(rows->size(), size_t{kOld});
+      } else {
+        EXPECT_THAT(rows.message(), HasSubstr(Path()));
+      }
+    }
+    const bool happened = test::StopFailing();
+    EXPECT_EQ(RowStore({Path()}).Rows(Problem(), kPlatform)->size(), size_t{kOld});
+    EXPECT_EQ(Bytes(Path()), sound_);
+    if (!happened) break;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Store, FaultyDisk,
+    ::testing::Values(DiskFault{"FullOnce", FileCall::kWrite, SQLITE_FULL, false},
+                      DiskFault{"FullForGood", FileCall::kWrite, SQLITE_FULL, true},
+                      DiskFault{"ShortWrite", FileCall::kShortWrite, SQLITE_FULL, true},
+                      DiskFault{"WriteFails", FileCall::kWrite, SQLITE_IOERR_WRITE, true},
+                      DiskFault{"SyncFails", FileCall::kSync, SQLITE_IOERR_FSYNC, true},
+                      DiskFault{"LockFails", FileCall::kLock, SQLITE_IOERR_LOCK, true},
+                      DiskFault{"ReadFails", FileCall::kRead, SQLITE_IOERR_READ, true}),
+    [](const auto& info) { return info.param.name; });
+
+using StoreDiskTest = StoreTest;
+
+TEST_F(StoreDiskTest, ALimitOnFileSizesIsAnErrorAndKeepsWhatWasThere) {
+  ASSERT_TRUE(RowStore({Path()}).Write(Problem(), kPlatform, ManyRows("old", 100)).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlim_t most = std::filesystem::file_size(Path()) + 16384;
+    const rlimit limit = {most, most};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(3);
+    RowStore store({Path()});
+    const Status status = store.Write(Problem(), kPlatform, ManyRows("new", 4000));
+    const auto rows = store.Rows(Problem(), kPlatform);
+    EXPECT_FALSE(status.ok());
+    EXPECT_TRUE(rows.ok()) << rows.message();
+    EXPECT_TRUE(!rows.ok() || rows->size() == 100);
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(RowStore({Path()}).Rows(Problem(), kPlatform)->size(), 100u);
+}
+
+}  // namespace
+}  // namespace ucudnn::db

@@ -1,0 +1,333 @@
+// Graphs: replay does what direct execution does, in its order, on the stream it is launched on.
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include "tests/unit/host/cuda/capturing.h"
+
+namespace hostgpu::testing {
+namespace {
+
+class Graphs : public Capturing {
+ protected:
+  void TearDown() override {
+    for (CUgraphExec exec : execs_) EXPECT_OK(cuGraphExecDestroy(exec));
+    Capturing::TearDown();
+  }
+  // What `record` gives to `stream`, as an executable graph.
+  CUgraphExec Record(CUstream stream, const std::function<void()>& record) {
+    Begin(stream);
+    record();
+    CUgraph graph = nullptr;
+    EXPECT_OK(cuStreamEndCapture(stream, &graph));
+    CUgraphExec exec = nullptr;
+    EXPECT_OK(cuGraphInstantiate(&exec, graph, 0));
+    EXPECT_OK(cuGraphDestroy(graph));
+    execs_.push_back(exec);
+    return exec;
+  }
+  std::vector<CUgraphExec> execs_;
+};
+
+// Takes a name down each time it runs: Journal forgets its entry after the first.
+struct Line {
+  Journal* journal;
+  int name;
+  static void Write(void* line) {
+    auto* self = static_cast<Line*>(line);
+    self->journal->Write(self->name);
+  }
+};
+
+TEST_F(Graphs, ReplayInOrderOnTheStreamTheyAreLaunchedOn) {
+  Journal journal;
+  Line one{&journal, 1}, two{&journal, 2};
+  const CUgraphExec exec = Record(first_, [&] {
+    EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &one));
+    EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &two));
+  });
+  Gate gate;
+  gate.Launch(first_);
+  journal.Launch(second_, 0);
+  EXPECT_OK(cuGraphLaunch(exec, second_));
+  journal.Launch(second_, 3);
+  EXPECT_OK(cuStreamSynchronize(second_));
+  EXPECT_EQ(journal.Read(), (std::vector<int>{0, 1, 2, 3}));
+  gate.Open();
+}
+
+// A random program of copies and fills, some on a fork, run directly and replayed.
+TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr size_t kBytes = 4096;
+  CUdeviceptr memory[3];
+  for (CUdeviceptr& address : memory) ASSERT_OK(cuMemAlloc(&address, kBytes));
+  std::vector<unsigned char> host(kBytes);
+  unsigned char* pinned = nullptr;
+  ASSERT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kBytes, 0));
+  const auto start = [&](unsigned char first) {
+    std::iota(pinned, pinned + kBytes, first);
+    for (const CUdeviceptr address : memory) {
+      EXPECT_OK(cuMemsetD8Async(address, first, kBytes, first_));
+    }
+  };
+  const auto read = [&](CUstream stream) {
+    std::vector<unsigned char> all;
+    EXPECT_OK(cuStreamSynchronize(stream));
+    for (const CUdeviceptr address : memory) {
+      EXPECT_OK(cuMemcpyDtoH(host.data(), address, kBytes));
+      all.insert(all.end(), host.begin(), host.end());
+    }
+    return all;
+  };
+  for (int round = 0; round < 20; ++round) {
+    const unsigned program = random();
+    const auto run = [&] {
+      std::mt19937 choose(program);
+      for (int step = 0; step < 30; ++step) {
+        const CUdeviceptr to = memory[choose() % 3], from = memory[choose() % 3];
+        const size_t at = choose() % (kBytes / 2), bytes = choose() % (kBytes / 2);
+        switch (choose() % 4) {
+          case 0:
+            EXPECT_OK(
+                cuMemsetD8Async(to + at, static_cast<unsigned char>(choose()), bytes, first_));
+            break;
+          case 1:
+            if (to != from) {
+              EXPECT_OK(cuMemcpyDtoDAsync(to + at, from + kBytes / 2, bytes, first_));
+            }
+            break;
+          case 2:
+            EXPECT_OK(cuMemcpyHtoDAsync(to + at, pinned + at / 2, bytes, first_));
+            break;
+          default:
+            EXPECT_OK(cuEventRecord(event_, first_));
+            EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+            EXPECT_OK(cuMemcpyHtoDAsync(to + at, pinned + at, bytes, second_));
+            EXPECT_OK(cuEventRecord(other_event_, second_));
+            EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
+        }
+      }
+    };
+    const CUgraphExec exec = Record(first_, run);
+    for (const unsigned char value : {1, 7}) {  // changed inputs, the pinned ones too
+      start(value);
+      run();
+      const auto direct = read(first_);
+      start(value);
+      EXPECT_OK(cuStreamSynchronize(first_));
+      EXPECT_OK(cuGraphLaunch(exec, outside_));
+      EXPECT_EQ(read(outside_), direct);
+    }
+  }
+  for (const CUdeviceptr address : memory) EXPECT_OK(cuMemFree(address));
+  EXPECT_OK(cuMemFreeHost(pinned));
+}
+
+TEST_F(Graphs, ARecordedPageableCopyReadsItsSourceAtReplay) {
+  CUdeviceptr memory = 0;
+  ASSERT_OK(cuMemAlloc(&memory, sizeof(int)));
+  int source = 1, seen = 0;
+  const CUgraphExec exec =
+      Record(first_, [&] { EXPECT_OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, first_)); });
+  source = 2;
+  EXPECT_OK(cuGraphLaunch(exec, first_));
+  EXPECT_OK(cuStreamSynchronize(first_));
+  EXPECT_OK(cuMemcpyDtoH(&seen, memory, sizeof seen));
+  EXPECT_EQ(seen, 2);
+  EXPECT_OK(cuMemFree(memory));
+}
+
+TEST_F(Graphs, LaunchesOfOneNeverOverlap) {
+  struct Seen {
+    std::atomic<int> inside{0}, most{0}, runs{0};
+  } seen;
+  const CUgraphExec exec = Record(first_, [&] {
+    EXPECT_OK(cuLaunchHostFunc(
+        first_,
+        [](void* argument) {
+          auto* seen = static_cast<Seen*>(argument);
+          const int inside = ++seen->inside;
+          if (inside > seen->most) seen->most = inside;
+          std::this_thread::yield();
+          --seen->inside;
+          ++seen->runs;
+        },
+        &seen));
+  });
+  // The first launch is held; the second one, on a stream with nothing else to do, waits for it.
+  Gate gate;
+  gate.Launch(first_);
+  EXPECT_OK(cuGraphLaunch(exec, first_));
+  EXPECT_OK(cuGraphLaunch(exec, second_));
+  EXPECT_EQ(cuStreamQuery(second_), CUDA_ERROR_NOT_READY);
+  gate.Open();
+  for (int i = 0; i < 50; ++i) EXPECT_OK(cuGraphLaunch(exec, i % 2 ? first_ : second_));
+  EXPECT_OK(cuStreamSynchronize(first_));
+  EXPECT_OK(cuStreamSynchronize(second_));
+  EXPECT_EQ(seen.runs, 52);
+  EXPECT_EQ(seen.most, 1);
+}
+
+// Each of the two waits, inside its replay, for the other one to have begun.
+TEST_F(Graphs, TwoRunAtOnceOnTwoStreams) {
+  struct Meeting {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int arrived = 0;
+  } meeting;
+  const auto meet = [](void* argument) {
+    auto* meeting = static_cast<Meeting*>(argument);
+    std::unique_lock lock(meeting->mutex);
+    ++meeting->arrived;
+    meeting->changed.notify_all();
+    meeting->changed.wait(lock, [&] { return meeting->arrived >= 2; });
+  };
+  const auto record = [&] { EXPECT_OK(cuLaunchHostFunc(first_, meet, &meeting)); };
+  const CUgraphExec one = Record(first_, record), other = Record(first_, record);
+  EXPECT_OK(cuGraphLaunch(one, first_));
+  EXPECT_OK(cuGraphLaunch(other, second_));
+  EXPECT_OK(cuStreamSynchronize(first_));
+  EXPECT_OK(cuStreamSynchronize(second_));
+  EXPECT_EQ(meeting.arrived, 2);
+}
+
+TEST_F(Graphs, ALaunchIsCapturedAsOneNode) {
+  Journal journal;
+  Line one{&journal, 1};
+  const CUgraphExec inner =
+      Record(first_, [&] { EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &one)); });
+  const CUgraphExec outer = Record(second_, [&] {
+    EXPECT_OK(cuGraphLaunch(inner, second_));
+    EXPECT_OK(cuGraphLaunch(inner, second_));
+  });
+  EXPECT_TRUE(journal.Read().empty());
+  EXPECT_OK(cuGraphLaunch(outer, outside_));
+  EXPECT_OK(cuStreamSynchronize(outside_));
+  EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1}));
+}
+
+TEST_F(Graphs, OutliveWhatTheyWereMadeFrom) {
+  Journal journal;
+  Line one{&journal, 1};
+  CUstream gone = nullptr;
+  ASSERT_OK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+  Begin(gone);
+  EXPECT_OK(cuLaunchHostFunc(gone, Line::Write, &one));
+  CUgraph graph = nullptr;
+  ASSERT_OK(cuStreamEndCapture(gone, &graph));
+  ASSERT_OK(cuStreamDestroy(gone));
+  CUgraphExec exec = nullptr;
+  ASSERT_OK(cuGraphInstantiate(&exec, graph, 0));
+  ASSERT_OK(cuGraphDestroy(graph));
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  Gate gate;
+  gate.Launch(first_);
+  EXPECT_OK(cuGraphLaunch(exec, first_));
+  EXPECT_OK(cuGraphExecDestroy(exec));  // in flight: it still runs
+  EXPECT_EQ(cuGraphLaunch(exec, first_), CUDA_ERROR_INVALID_VALUE);
+  gate.Open();
+  EXPECT_OK(cuStreamSynchronize(first_));
+  EXPECT_EQ(journal.Read(), std::vector<int>{1});
+}
+
+TEST_F(Graphs, NodesAreListedWithTheirTypes) {
+  CUdeviceptr memory = 0;
+  ASSERT_OK(cuMemAlloc(&memory, 64));
+  std::atomic<int> ran{0};
+  Begin(first_);
+  EXPECT_OK(cuMemsetD8Async(memory, 1, 32, first_));
+  EXPECT_OK(cuMemcpyDtoDAsync(memory + 32, memory, 32, first_));
+  EXPECT_EQ(Enqueue(
+                first_, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &ran),
+            1);
+  CUgraph graph = nullptr;
+  ASSERT_OK(cuStreamEndCapture(first_, &graph));
+  CUgraphNode nodes[5] = {nullptr, nullptr, nullptr, nullptr, reinterpret_cast<CUgraphNode>(this)};
+  size_t count = 4;
+  EXPECT_OK(cuGraphGetNodes(graph, nodes, &count));
+  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(nodes[3], nullptr);
+  EXPECT_EQ(nodes[4], reinterpret_cast<CUgraphNode>(this));
+  const CUgraphNodeType expected[] = {CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_MEMCPY,
+                                      CU_GRAPH_NODE_TYPE_KERNEL};
+  for (int i = 0; i < 3; ++i) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    EXPECT_OK(cuGraphNodeGetType(nodes[i], &type));
+    EXPECT_EQ(type, expected[i]) << i;
+  }
+  count = 2;
+  EXPECT_OK(cuGraphGetNodes(graph, nodes, &count));
+  EXPECT_EQ(count, 2u);
+  EXPECT_OK(cuGraphDestroy(graph));
+  EXPECT_OK(cuMemFree(memory));
+}
+
+TEST_F(Graphs, WhoseMemoryWasFreedAreRefusedByName) {
+  CUdeviceptr memory = 0, again = 0;
+  ASSERT_OK(cuMemAlloc(&memory, 64));
+  const CUgraphExec exec =
+      Record(first_, [&] { EXPECT_OK(cuMemsetD8Async(memory, 1, 64, first_)); });
+  EXPECT_OK(cuGraphLaunch(exec, first_));
+  EXPECT_OK(cuMemFree(memory));
+  ASSERT_OK(cuMemAlloc(&again, 64));
+  EXPECT_EQ(again, memory);  // another allocation at the old one's address
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(cuGraphLaunch(exec, first_), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("freed since"), std::string::npos);
+  EXPECT_OK(cuMemFree(again));
+}
+
+TEST_F(Graphs, FlagsAreChecked) {
+  Begin(first_);
+  CUgraph graph = nullptr;
+  ASSERT_OK(cuStreamEndCapture(first_, &graph));
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphInstantiate(&exec, graph, 64), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphInstantiate(&exec, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+  CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
+  parameters.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  parameters.hUploadStream = first_;
+  parameters.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+  ASSERT_OK(cuGraphInstantiateWithParams(&exec, graph, &parameters));
+  EXPECT_EQ(parameters.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
+  EXPECT_OK(cuGraphUpload(exec, first_));
+  EXPECT_OK(cuGraphLaunch(exec, first_));  // empty, and it runs
+  EXPECT_OK(cuStreamSynchronize(first_));
+  EXPECT_OK(cuGraphExecDestroy(exec));
+  EXPECT_OK(cuGraphDestroy(graph));
+}
+
+TEST_F(Graphs, TheRuntimeSpeaksOfTheSameGraphs) {
+  Journal journal;
+  Line one{&journal, 1};
+  ASSERT_OK(cudaStreamBeginCapture(first_, cudaStreamCaptureModeGlobal));
+  EXPECT_OK(cudaLaunchHostFunc(first_, Line::Write, &one));
+  cudaGraph_t graph = nullptr;
+  ASSERT_OK(cudaStreamEndCapture(first_, &graph));
+  size_t count = 1;
+  cudaGraphNode_t node = nullptr;
+  EXPECT_OK(cudaGraphGetNodes(graph, &node, &count));
+  cudaGraphNodeType type = cudaGraphNodeTypeKernel;
+  EXPECT_OK(cudaGraphNodeGetType(node, &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeHost);
+  cudaGraphExec_t exec = nullptr, with_flags = nullptr;
+  ASSERT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  ASSERT_OK(cudaGraphInstantiateWithFlags(&with_flags, graph, 0));
+  EXPECT_OK(cudaGraphDestroy(graph));
+  EXPECT_OK(cudaGraphLaunch(exec, second_));
+  EXPECT_OK(cudaGraphLaunch(with_flags, second_));
+  EXPECT_OK(cudaStreamSynchronize(second_));
+  EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1}));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphExecDestroy(with_flags));
+  EXPECT_EQ(cudaGraphLaunch(exec, second_), cudaErrorInvalidValue);
+}
+
+}  // namespace
+}  // namespace hostgpu::testing

@@ -1,0 +1,108 @@
+// What the tests of a network's other layers share: every element type and layout, descriptors, and
+// scaling factors that are gone when the work runs.
+#pragma once
+
+#include <future>
+#include <limits>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "tests/unit/host/cudnn/convolution_case.h"
+
+namespace hostgpu::test {
+
+class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
+ protected:
+  LayerTest() : type_(std::get<0>(GetParam())), layout_(std::get<1>(GetParam())) {
+    EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudnnSetStream(handle_, stream_), CUDNN_STATUS_SUCCESS);
+  }
+  ~LayerTest() override {
+    for (cudnnTensorDescriptor_t descriptor : descriptors_)
+      cudnnDestroyTensorDescriptor(descriptor);
+    cudnnDestroy(handle_);
+    cudaStreamDestroy(stream_);
+  }
+
+  // Four dimensions leave out the depth, which is 1.
+  cudnnTensorDescriptor_t Describe(const DeviceTensor& tensor, int dim_count = 5) {
+    std::vector<int> dims(tensor.dims.begin(), tensor.dims.end());
+    std::vector<int> strides(tensor.strides.begin(), tensor.strides.end());
+    if (dim_count == 4) {
+      dims.erase(dims.begin() + 2);
+      strides.erase(strides.begin() + 2);
+    }
+    cudnnTensorDescriptor_t descriptor;
+    cudnnCreateTensorDescriptor(&descriptor);
+    EXPECT_EQ(cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type), dim_count, dims.data(),
+                                         strides.data()),
+              CUDNN_STATUS_SUCCESS);
+    descriptors_.push_back(descriptor);
+    return descriptor;
+  }
+
+  // A scaling factor of the width the type asks for.
+  const void* Scale(double value) {
+    doubles_.push_back(std::make_unique<double>(value));
+    floats_.push_back(std::make_unique<float>(static_cast<float>(value)));
+    return type_ == DataType::kDouble ? static_cast<const void*>(doubles_.back().get())
+                                      : floats_.back().get();
+  }
+
+  // Makes `call` while the stream is held up: it must return at once, and have read the factors.
+  template <class Call>
+  cudnnStatus_t Enqueue(const Call& call) {
+    std::promise<void> release;
+    std::future<void> released = release.get_future();
+    const auto wait = [](void* future) { static_cast<std::future<void>*>(future)->wait(); };
+    EXPECT_EQ(cudaLaunchHostFunc(stream_, wait, &released), cudaSuccess);
+    const cudnnStatus_t status = call();
+    for (auto& value : doubles_) *value = std::numeric_limits<double>::quiet_NaN();
+    for (auto& value : floats_) *value = std::numeric_limits<float>::quiet_NaN();
+    release.set_value();
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    return status;
+  }
+
+  // Real values in [-2, 2], as the type holds them.
+  void FillReal(DeviceTensor& tensor) {
+    std::uniform_real_distribution<double> values(-2, 2);
+    tensor.ForEach([&](const Index& at) { tensor.Set(at, values(random_)); });
+    tensor.Upload();
+  }
+  static void Fill(DeviceTensor& tensor, double value) {
+    tensor.ForEach([&](const Index& at) { tensor.Set(at, value); });
+    tensor.Upload();
+  }
+  static void Download(DeviceTensor& tensor) {
+    ASSERT_EQ(
+        cudaMemcpy(tensor.bytes.data(), tensor.data, tensor.bytes.size(), cudaMemcpyDeviceToHost),
+        cudaSuccess);
+  }
+  // A few roundings, in fp32 or better and one to the type, of values below `magnitude`.
+  double Tolerance(double magnitude) const {
+    return magnitude * (type_ == DataType::kDouble  ? 1e-13
+                        : type_ == DataType::kFloat ? 1e-6
+                        : type_ == DataType::kHalf  ? 0x1p-10
+                                                    : 0x1p-7);
+  }
+
+  const DataType type_;
+  const Layout layout_;
+  cudnnHandle_t handle_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::mt19937 random_{17};
+  std::vector<cudnnTensorDescriptor_t> descriptors_;
+  std::vector<std::unique_ptr<double>> doubles_;
+  std::vector<std::unique_ptr<float>> floats_;
+};
+
+inline auto EveryTypeAndLayout() {
+  return testing::Combine(
+      testing::Values(DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble),
+      testing::Values(Layout::kNchw, Layout::kNhwc, Layout::kPadded));
+}
+
+}  // namespace hostgpu::test

@@ -1,0 +1,139 @@
+// Softmax against its definition in fp64, and its gradient against finite differences of it.
+#include <cmath>
+#include <map>
+
+#include "tests/unit/host/cudnn/layer_test.h"
+
+namespace hostgpu::test {
+namespace {
+
+constexpr Index kDims = {2, 5, 2, 2, 3};
+constexpr cudnnSoftmaxAlgorithm_t kAlgorithms[] = {CUDNN_SOFTMAX_FAST, CUDNN_SOFTMAX_ACCURATE,
+                                                   CUDNN_SOFTMAX_LOG};
+constexpr cudnnSoftmaxMode_t kModes[] = {CUDNN_SOFTMAX_MODE_INSTANCE, CUDNN_SOFTMAX_MODE_CHANNEL};
+
+using Values = std::map<Index, double>;
+
+Values ValuesOf(const DeviceTensor& tensor) {
+  Values values;
+  tensor.ForEach([&](const Index& at) { values[at] = tensor.At(at); });
+  return values;
+}
+
+// Elements whose exponentials are summed together.
+Index GroupOf(const Index& at, cudnnSoftmaxMode_t mode) {
+  if (mode == CUDNN_SOFTMAX_MODE_INSTANCE) return {at[0], 0, 0, 0, 0};
+  return {at[0], 0, at[2], at[3], at[4]};
+}
+
+Values Softmax(const Values& x, cudnnSoftmaxAlgorithm_t algorithm, cudnnSoftmaxMode_t mode) {
+  Values sums, y;
+  for (const auto& [at, value] : x) sums[GroupOf(at, mode)] += std::exp(value);
+  for (const auto& [at, value] : x) {
+    const double share = std::exp(value) / sums[GroupOf(at, mode)];
+    y[at] = algorithm == CUDNN_SOFTMAX_LOG ? std::log(share) : share;
+  }
+  return y;
+}
+
+using SoftmaxTest = LayerTest;
+INSTANTIATE_TEST_SUITE_P(All, SoftmaxTest, EveryTypeAndLayout());
+
+TEST_P(SoftmaxTest, ForwardIsTheDefinition) {
+  for (const auto algorithm : kAlgorithms) {
+    for (const auto mode : kModes) {
+      SCOPED_TRACE(testing::Message() << "algorithm " << algorithm << ", mode " << mode);
+      // Another layout for the output.
+      DeviceTensor x(kDims, layout_, type_), y(kDims, Layout::kPadded, type_);
+      FillReal(x);
+      y.Fill(random_);
+      ASSERT_EQ(Enqueue([&] {
+                  return cudnnSoftmaxForward(handle_, algorithm, mode, Scale(2), Describe(x),
+                                             x.data, Scale(-1), Describe(y), y.data);
+                }),
+                CUDNN_STATUS_SUCCESS);
+      const Values expected = Softmax(ValuesOf(x), algorithm, mode), before = ValuesOf(y);
+      Download(y);
+      for (const auto& [at, value] : expected) {
+        ASSERT_NEAR(y.At(at), 2 * value - before.at(at), Tolerance(16));
+      }
+    }
+  }
+}
+
+TEST_P(SoftmaxTest, GradientIsTheFiniteDifference) {
+  for (const auto algorithm : kAlgorithms) {
+    for (const auto mode : kModes) {
+      SCOPED_TRACE(testing::Message() << "algorithm " << algorithm << ", mode " << mode);
+      DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_), dy(kDims, layout_, type_),
+          dx(kDims, Layout::kPadded, type_);
+      FillReal(x);
+      dy.Fill(random_);
+      dx.Fill(random_);
+      ASSERT_EQ(Enqueue([&] {
+                  const cudnnStatus_t status =
+                      cudnnSoftmaxForward(handle_, algorithm, mode, Scale(1), Describe(x), x.data,
+                                          Scale(0), Describe(y), y.data);
+                  if (status != CUDNN_STATUS_SUCCESS) return status;
+                  return cudnnSoftmaxBackward(handle_, algorithm, mode, Scale(2), Describe(y),
+                                              y.data, Describe(dy), dy.data, Scale(-1),
+                                              Describe(dx), dx.data);
+                }),
+                CUDNN_STATUS_SUCCESS);
+      const Values before = ValuesOf(dx);
+      Download(dx);
+      Values point = ValuesOf(x);
+      const auto loss = [&] {
+        double sum = 0;
+        for (const auto& [at, value] : Softmax(point, algorithm, mode)) sum += value * dy.At(at);
+        return sum;
+      };
+      for (auto& [at, value] : point) {
+        const double here = value, step = 1e-5;
+        value = here + step;
+        const double above = loss();
+        value = here - step;
+        const double below = loss();
+        value = here;
+        // y is rounded to the type before its gradient is taken; sums have up to 60 terms.
+        ASSERT_NEAR(dx.At(at), (above - below) / step - before.at(at), Tolerance(256) + 1e-8);
+      }
+    }
+  }
+}
+
+TEST_P(SoftmaxTest, LargeInputsOverflowInTheFastAlgorithmAlone) {
+  DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_);
+  LayerTest::Fill(x, 1000);
+  for (const auto algorithm : kAlgorithms) {
+    ASSERT_EQ(Enqueue([&] {
+                return cudnnSoftmaxForward(handle_, algorithm, CUDNN_SOFTMAX_MODE_CHANNEL, Scale(1),
+                                           Describe(x), x.data, Scale(0), Describe(y), y.data);
+              }),
+              CUDNN_STATUS_SUCCESS);
+    Download(y);
+    const double value = y.At({1, 4, 1, 1, 2});
+    if (algorithm == CUDNN_SOFTMAX_FAST) {
+      EXPECT_TRUE(std::isnan(value));
+    } else {
+      EXPECT_NEAR(value, algorithm == CUDNN_SOFTMAX_LOG ? std::log(0.2) : 0.2, Tolerance(2));
+    }
+  }
+}
+
+TEST_P(SoftmaxTest, WorksInPlace) {
+  DeviceTensor x(kDims, layout_, type_);
+  FillReal(x);
+  const Values expected = Softmax(ValuesOf(x), CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE);
+  ASSERT_EQ(Enqueue([&] {
+              return cudnnSoftmaxForward(handle_, CUDNN_SOFTMAX_ACCURATE,
+                                         CUDNN_SOFTMAX_MODE_INSTANCE, Scale(1), Describe(x), x.data,
+                                         Scale(0), Describe(x), x.data);
+            }),
+            CUDNN_STATUS_SUCCESS);
+  Download(x);
+  for (const auto& [at, value] : expected) ASSERT_NEAR(x.At(at), value, Tolerance(1));
+}
+
+}  // namespace
+}  // namespace hostgpu::test

@@ -1,0 +1,410 @@
+#include "interposer/checked_call.h"
+
+#include <cuda.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cudnn/legacy_engines.h"
+#include "shim/host/hostgpu.h"
+#include "tests/unit/convolution/random_problem.h"
+#include "tests/unit/cudnn/faulty_cudnn.h"
+#include "tests/unit/cudnn/standin.h"
+#include "tuning/tuning_handle.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using cudnn::test::Fault;
+using cudnn::test::OutputOf;
+using cudnn::test::WriteByte;
+using ::testing::HasSubstr;
+using tuning::Verdict;
+using Bytes = std::vector<std::byte>;
+
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+
+ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
+  ConvolutionProblem problem;
+  problem.operation = operation;
+  problem.n = 10;
+  problem.c = 8;
+  problem.k = 16;
+  problem.x = {1, 9, 12};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  problem.type = type;
+  problem.compute = type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+void MakeContextCurrent() {
+  CUdevice device;
+  CUcontext context;
+  EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+}
+
+// A value of `type`, rounded towards zero.
+void Encode(DataType type, double value, std::byte* to) {
+  const auto narrow = static_cast<float>(value);
+  uint32_t bits;
+  std::memcpy(&bits, &narrow, sizeof bits);
+  switch (type) {
+    case DataType::kFloat:
+      std::memcpy(to, &narrow, sizeof narrow);
+      return;
+    case DataType::kDouble:
+      std::memcpy(to, &value, sizeof value);
+      return;
+    case DataType::kBfloat16: {
+      const auto half = static_cast<uint16_t>(bits >> 16);
+      std::memcpy(to, &half, sizeof half);
+      return;
+    }
+    case DataType::kHalf: {
+      const int exponent = static_cast<int>(bits >> 23 & 0xff) - 127 + 15;
+      uint16_t half = 0;
+      if (exponent >= 31) {
+        half = 0x7c00;
+      } else if (exponent > 0) {
+        half = static_cast<uint16_t>(exponent << 10 | (bits >> 13 & 0x3ff));
+      }
+      half = static_cast<uint16_t>(half | (bits >> 16 & 0x8000));
+      std::memcpy(to, &half, sizeof half);
+    }
+  }
+}
+
+// The caller: tensors with data of its own on a stream of its own.
+class Caller {
+ public:
+  Caller(const ConvolutionProblem& problem, double mean, unsigned seed = 1)
+      : problem_(problem), handle_(*cuda::GetDriver(), genuine_), descriptors_(genuine_) {
+    MakeContextCurrent();
+    EXPECT_TRUE(handle_.Create().ok());
+    EXPECT_TRUE(descriptors_.Create(problem).ok());
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal(mean, 1);
+    const tuning::Tensor tensors[] = {tuning::ImageTensor(problem), tuning::FilterTensor(problem),
+                                      tuning::OutputTensor(problem)};
+    for (int i = 0; i < 3; ++i) {
+      contents_[i].resize(tensors[i].Bytes());
+      for (size_t at = 0; at < contents_[i].size(); at += ElementBytes(problem.type)) {
+        Encode(problem.type, normal(random), &contents_[i][at]);
+      }
+      buffers_[i] = std::make_unique<cuda::DeviceBuffer>(memory_, *cuda::GetDriver());
+      EXPECT_TRUE(buffers_[i]->Reserve(contents_[i].size()).ok());
+    }
+  }
+
+  std::vector<cudnn::EngineChoice> Engines(int images) const {
+    ConvolutionProblem part = problem_;
+    part.n = images;
+    auto prepared = cudnn::LegacyEngines(genuine_, handle_.get()).Prepare(part);
+    EXPECT_TRUE(prepared.ok()) << prepared.message();
+    auto choices = (*prepared)->Engines();
+    EXPECT_TRUE(choices.ok()) << choices.message();
+    return *choices;
+  }
+  MicroConfiguration Micro(const std::string& engine, int images) const {
+    for (const cudnn::EngineChoice& choice : Engines(images)) {
+      if (choice.engine == engine) return {engine, images, 1, choice.workspace_bytes, true};
+    }
+    return {};
+  }
+
+  // Tensors as they were at first, and a call with this alpha and beta.
+  cudnn::LegacyCall Call(double alpha, double beta, size_t workspace_bytes) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(cuMemcpyHtoD(buffers_[i]->address(), contents_[i].data(), contents_[i].size()),
+                CUDA_SUCCESS);
+    }
+    EXPECT_TRUE(workspace_.Reserve(workspace_bytes).ok());
+    scales_[0] = alpha, scales_[1] = beta;
+    narrow_scales_[0] = static_cast<float>(alpha), narrow_scales_[1] = static_cast<float>(beta);
+    const bool wide = problem_.type == DataType::kDouble;
+    cudnn::LegacyCall call;
+    call.operation = problem_.operation;
+    call.handle = handle_.get();
+    call.descriptors = descriptors_.get();
+    call.alpha = wide ? static_cast<const void*>(&scales_[0]) : &narrow_scales_[0];
+    call.beta = wide ? static_cast<const void*>(&scales_[1]) : &narrow_scales_[1];
+    call.x = buffers_[0]->data();
+    call.w = buffers_[1]->data();
+    call.y = buffers_[2]->data();
+    call.workspace = workspace_bytes > 0 ? workspace_.data() : nullptr;
+    call.workspace_bytes = workspace_bytes;
+    return call;
+  }
+
+  Bytes Output(const cudnn::LegacyCall& call) {
+    EXPECT_TRUE(handle_.stream().Synchronize().ok());
+    Bytes bytes(tuning::ResultTensor(problem_).Bytes());
+    EXPECT_EQ(
+        cuMemcpyDtoH(bytes.data(), reinterpret_cast<CUdeviceptr>(OutputOf(call)), bytes.size()),
+        CUDA_SUCCESS);
+    return bytes;
+  }
+
+  Bytes& contents(int tensor) { return contents_[tensor]; }
+  CUstream stream() { return handle_.stream().get(); }
+  const ConvolutionProblem& problem() const { return problem_; }
+
+ private:
+  const cudnn::Functions genuine_ = cudnn::test::StandIn();
+  const ConvolutionProblem problem_;
+  mutable tuning::TuningHandle handle_;
+  cudnn::OwnedDescriptors descriptors_;
+  Bytes contents_[3];
+  const cuda::MemoryPool memory_{*cuda::GetDriver()};  // not created: plain allocations
+  std::unique_ptr<cuda::DeviceBuffer> buffers_[3];
+  cuda::DeviceBuffer workspace_{memory_, *cuda::GetDriver()};
+  double scales_[2];
+  float narrow_scales_[2];
+};
+
+struct Checked {
+  CheckedCall call;
+  Bytes output;
+  Bytes undivided;  // what the undivided engine alone gives
+};
+
+// 4 + 4 + 2 images of `engine` against algorithm 0.
+Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double beta = 0,
+                   const std::string& engine = "legacy:1") {
+  const Configuration plan = {{{caller.Micro(engine, 4), 2}, {caller.Micro(engine, 2), 1}}};
+  const MicroConfiguration undivided = caller.Micro("legacy:0", caller.problem().n);
+  const size_t workspace = std::max(plan.WorkspaceBytes(), undivided.workspace_bytes);
+  const auto numeric = tuning::CoarsestClass(caller.problem().operation, plan.runs);
+  EXPECT_TRUE(numeric.ok());
+
+  const cudnn::Functions genuine = cudnn::test::StandIn();
+  auto alone = execution::PlannedConvolution::CreateUndivided(genuine, caller.problem(), undivided);
+  EXPECT_TRUE(alone.ok()) << alone.message();
+  Checked checked;
+  execution::Outcome outcome;
+  cudnn::LegacyCall call = caller.Call(alpha, beta, workspace);
+  EXPECT_EQ((*alone)->RunUndivided(call, outcome), CUDNN_STATUS_SUCCESS);
+  checked.undivided = caller.Output(call);
+
+  const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
+  auto made = execution::PlannedConvolution::Create(faulty, caller.problem(), plan, undivided);
+  EXPECT_TRUE(made.ok()) << made.message();
+  call = caller.Call(alpha, beta, workspace);
+  const size_t before = FreeBytes();
+  checked.call = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made, caller.problem(),
+                            *numeric, call);
+  EXPECT_EQ(FreeBytes(), before);
+  checked.output = caller.Output(call);
+  return checked;
+}
+
+constexpr Fault kNoFault = {-1};
+
+TEST(RunChecked, GivesTheUndividedResultAndFindsThePlanEqual) {
+  for (const Operation operation : kOperations) {
+    for (const DataType type :
+         {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {
+      if (operation == Operation::kBackwardFilter && ElementBytes(type) < 4) continue;
+      for (const double beta : {0.0, 2.0}) {
+        for (const double mean : {0.0, 1.0}) {
+          SCOPED_TRACE(Describe(Problem(operation, type)) + " beta " + std::to_string(beta));
+          Caller caller(Problem(operation, type), mean);
+          const std::string engine = type == DataType::kDouble ? "legacy:0" : "legacy:1";
+          const Checked checked = CheckThree(caller, kNoFault, 0.5, beta, engine);
+          EXPECT_TRUE(checked.call.done);
+          EXPECT_EQ(checked.call.verification.verdict, Verdict::kEqual)
+              << checked.call.verification.message;
+          EXPECT_EQ(checked.output, checked.undivided);
+        }
+      }
+    }
+  }
+}
+
+TEST(RunChecked, AWrongPlanIsToldAndChangesNothing) {
+  static const float kTwo = 2;
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Caller caller(Problem(operation), 0);
+    const Checked checked =
+        CheckThree(caller, {1, nullptr, [](cudnn::LegacyCall& call) { call.alpha = &kTwo; }}, 1, 1);
+    EXPECT_TRUE(checked.call.done);
+    EXPECT_EQ(checked.call.verification.verdict, Verdict::kDifferent);
+    EXPECT_THAT(checked.call.verification.message, HasSubstr("elements differ"));
+    EXPECT_EQ(checked.output, checked.undivided);
+  }
+}
+
+TEST(RunChecked, WhatIsWrittenBeyondTheOutputIsFoundOut) {
+  Caller caller(Problem(Operation::kForward), 0);
+  const Checked checked =
+      CheckThree(caller, {2, [](const cudnn::LegacyCall& call) {
+                            WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
+                          }});
+  EXPECT_TRUE(checked.call.done);
+  EXPECT_EQ(checked.call.verification.verdict, Verdict::kTrespassed);
+  EXPECT_EQ(checked.output, checked.undivided);
+}
+
+TEST(RunChecked, AFailingPieceIsNoVerdictAndCostsNothing) {
+  Caller caller(Problem(Operation::kBackwardFilter), 0);
+  const Checked checked =
+      CheckThree(caller, {1, nullptr, nullptr, CUDNN_STATUS_EXECUTION_FAILED}, 1, 1);
+  EXPECT_TRUE(checked.call.done);
+  EXPECT_EQ(checked.call.verification.verdict, Verdict::kNotCompared);
+  EXPECT_EQ(checked.call.verification.message, "a piece of the plan failed");
+  EXPECT_EQ(checked.output, checked.undivided);
+}
+
+TEST(RunChecked, AFailingUndividedEngineLeavesTheCallToTheCaller) {
+  Caller caller(Problem(Operation::kForward), 0);
+  const Checked checked = CheckThree(caller, {3, nullptr, nullptr, CUDNN_STATUS_EXECUTION_FAILED});
+  EXPECT_FALSE(checked.call.done);
+  EXPECT_EQ(checked.call.verification.verdict, Verdict::kNotCompared);
+  EXPECT_EQ(checked.output, caller.contents(2));
+}
+
+TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
+  Caller caller(Problem(Operation::kForward), 0);
+  const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
+  const cudnn::Functions genuine = cudnn::test::StandIn();
+  auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan,
+                                                    caller.Micro("legacy:0", 10));
+  ASSERT_TRUE(made.ok());
+  const cudnn::LegacyCall call = caller.Call(1, 0, 0);
+  hostgpuInjectFault("alloc", 1);
+  const CheckedCall checked = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made,
+                                         caller.problem(), planning::NumericClass::kDirect, call);
+  hostgpuInjectFault("alloc", 0);
+  EXPECT_FALSE(checked.done);
+  EXPECT_THAT(checked.verification.message, HasSubstr("allocating"));
+  EXPECT_EQ(caller.Output(call), caller.contents(2));
+}
+
+TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
+  Caller caller(Problem(Operation::kForward), 0);
+  const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
+  const cudnn::Functions genuine = cudnn::test::StandIn();
+  auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, {});
+  ASSERT_TRUE(made.ok());
+  const cudnn::LegacyCall call = caller.Call(1, 0, 0);
+  const CheckedCall checked = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made,
+                                         caller.problem(), planning::NumericClass::kDirect, call);
+  EXPECT_FALSE(checked.done);
+  EXPECT_EQ(caller.Output(call), caller.contents(2));
+}
+
+// What overflowed in the caller's data is the caller's.
+TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
+  for (const double special :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    Caller caller(Problem(Operation::kForward), 0);
+    Encode(DataType::kFloat, special, &caller.contents(0)[4 * 500]);
+    const Checked checked = CheckThree(caller, kNoFault, 1, 0, "legacy:0");
+    EXPECT_TRUE(checked.call.done);
+    EXPECT_EQ(checked.call.verification.verdict, Verdict::kEqual)
+        << checked.call.verification.message;
+  }
+}
+
+// A residual connection in place: z is the output itself.
+TEST(RunChecked, ZMayBeTheOutput) {
+  Caller caller(Problem(Operation::kForward), 0);
+  cudnnActivationDescriptor_t relu;
+  cudnnTensorDescriptor_t bias_shape;
+  ASSERT_EQ(cudnnCreateActivationDescriptor(&relu), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0),
+            CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnCreateTensorDescriptor(&bias_shape), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(
+      cudnnSetTensor4dDescriptor(bias_shape, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 16, 1, 1),
+      CUDNN_STATUS_SUCCESS);
+  const Configuration plan = {{{caller.Micro("legacy:1", 5), 2}}};
+  const MicroConfiguration undivided = caller.Micro("legacy:1", 10);
+  const cudnn::Functions genuine = cudnn::test::StandIn();
+  auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, undivided);
+  ASSERT_TRUE(made.ok());
+  const float alpha2 = 1;
+  const auto with_bias = [&](cudnn::LegacyCall& call, cudnn::BiasActivation& bias) {
+    bias = {&alpha2, call.descriptors.y, call.y, bias_shape, call.w, relu};
+    call.bias = &bias;
+  };
+  cudnn::BiasActivation bias;
+  cudnn::LegacyCall call = caller.Call(1, 0, undivided.workspace_bytes);
+  with_bias(call, bias);
+  execution::Outcome outcome;
+  ASSERT_EQ((*made)->RunUndivided(call, outcome), CUDNN_STATUS_SUCCESS);
+  const Bytes expected = caller.Output(call);
+  call = caller.Call(1, 0, undivided.workspace_bytes);
+  with_bias(call, bias);
+  const CheckedCall checked = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made,
+                                         caller.problem(), planning::NumericClass::kDirect, call);
+  EXPECT_TRUE(checked.done);
+  EXPECT_EQ(checked.verification.verdict, Verdict::kEqual) << checked.verification.message;
+  EXPECT_EQ(caller.Output(call), expected);
+  EXPECT_EQ(cudnnDestroyActivationDescriptor(relu), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnDestroyTensorDescriptor(bias_shape), CUDNN_STATUS_SUCCESS);
+}
+
+// Right plans of any engine on normally distributed data, centred or not, are never reported.
+TEST(RunChecked, RandomRightPlansAreNeverReported) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  MakeContextCurrent();
+  const cudnn::Functions genuine = cudnn::test::StandIn();
+  int checked_calls = 0;
+  for (int round = 0; round < 300; ++round) {
+    ConvolutionProblem problem = RandomProblem(random);
+    problem.n = 2 + 2 * (problem.n % 4);
+    problem.compute = problem.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+    if (!MayDivide(problem)) continue;
+    if (!tuning::ImageTensor(problem).IsNested() || !tuning::OutputTensor(problem).IsNested()) {
+      continue;
+    }
+    problem.alignment = 16;
+    if (problem.n / 2 % LegalStep(problem) != 0) continue;
+    SCOPED_TRACE(Describe(problem));
+    Caller caller(problem, static_cast<double>(random() % 3) / 2, random());
+    const std::vector<cudnn::EngineChoice> whole = caller.Engines(problem.n);
+    const std::vector<cudnn::EngineChoice> half = caller.Engines(problem.n / 2);
+    if (whole.empty() || half.empty()) continue;
+    const cudnn::EngineChoice& a = whole[random() % whole.size()];
+    const cudnn::EngineChoice& b = half[random() % half.size()];
+    const Configuration plan = {{{{b.engine, problem.n / 2, 1, b.workspace_bytes, true}, 2}}};
+    const MicroConfiguration undivided = {a.engine, problem.n, 1, a.workspace_bytes, true};
+    auto made = execution::PlannedConvolution::Create(genuine, problem, plan, undivided);
+    ASSERT_TRUE(made.ok()) << made.message();
+    const auto numeric = a.numeric == planning::NumericClass::kDirect ? b.numeric : a.numeric;
+    const cudnn::LegacyCall call = caller.Call(1, static_cast<double>(random() % 2),
+                                               std::max(a.workspace_bytes, b.workspace_bytes));
+    const CheckedCall checked =
+        RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made, problem, numeric, call);
+    EXPECT_TRUE(checked.done);
+    EXPECT_NE(checked.verification.verdict, Verdict::kDifferent) << checked.verification.message;
+    EXPECT_NE(checked.verification.verdict, Verdict::kTrespassed) << checked.verification.message;
+    checked_calls += checked.verification.verdict == Verdict::kEqual ? 1 : 0;
+  }
+  EXPECT_GE(checked_calls, 60);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

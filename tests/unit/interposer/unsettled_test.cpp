@@ -1,0 +1,156 @@
+// Decisions taken while not everything is known: parts measured, plans not compared, graphs being
+// captured.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "interposer/interposer.h"
+#include "planned_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::PlannedSetting;
+using test::ThisRecording;
+using ::testing::SizeIs;
+
+constexpr size_t kNeed = 2 * PlannedSetting::kPieceBytes;
+
+// Algorithm 0 needs a workspace.
+cudnn::Functions Needy() {
+  cudnn::Functions functions = test::RecordingFunctions();
+  functions.cudnnGetConvolutionForwardWorkspaceSize =
+      [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+         cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t algorithm,
+         size_t* bytes) {
+        *bytes = algorithm == 0 ? kNeed : 0;
+        return CUDNN_STATUS_SUCCESS;
+      };
+  return functions;
+}
+
+// It would measure and compare, but has no time.
+Options WithoutTime() {
+  Options options;
+  options.tuning.kernel_seconds = 0;
+  return options;
+}
+
+// A kernel that the setting's store does not know.
+struct OtherKernel {
+  explicit OtherKernel(PlannedSetting& of) : setting(of), descriptors(of.functions) {
+    problem.k = 16;
+    SetPackedStrides(problem);
+    EXPECT_TRUE(descriptors.Create(problem).ok());
+  }
+  void Know(const std::vector<planning::Measurement>& rows) {
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
+    ASSERT_TRUE(platform.ok());
+    ASSERT_TRUE(setting.store.Write(problem, *platform, rows, {PlannedSetting::kImages}).ok());
+  }
+  cudnn::LegacyCall Call(size_t bytes) const {
+    cudnn::LegacyCall call = setting.Call(bytes);
+    call.descriptors = descriptors.get();
+    return call;
+  }
+
+  PlannedSetting& setting;
+  ConvolutionProblem problem = PlannedSetting::Problem();
+  cudnn::OwnedDescriptors descriptors;
+};
+
+class Capture {
+ public:
+  explicit Capture(PlannedSetting& setting) : setting_(setting) {
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(setting_.interposer.SetStream(setting_.handle, stream_), CUDNN_STATUS_SUCCESS);
+  }
+  ~Capture() {
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(setting_.interposer.SetStream(setting_.handle, nullptr), CUDNN_STATUS_SUCCESS);
+  }
+
+ private:
+  PlannedSetting& setting_;
+  CUstream stream_ = nullptr;
+};
+
+TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
+  cudnn::LegacyCall call = setting.Call();
+  call.algorithm = 2;  // what is measured may all be slower
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_EQ(ThisRecording().calls[0].algorithm, 2);
+}
+
+// Sizes 1, 2 and 8 are not known, so the decision is to be taken anew some day.
+TEST(Unsettled, WhatRanOutsideIsCaptured) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  for (int i = 0; i < 2; ++i) setting.interposer.Convolve(setting.Call());
+  ASSERT_THAT(ThisRecording().calls, SizeIs(8));
+  ThisRecording() = {};
+  const Capture capture(setting);
+  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+}
+
+TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
+  Options options = WithoutTime();
+  options.workspace_limit = PlannedSetting::kPieceBytes;
+  PlannedSetting setting(Needy(), 4, options);
+  OtherKernel kernel(setting);
+  kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
+               {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
+  cudnn::LegacyCall call = kernel.Call(kNeed);
+  call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
+  EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
+}
+
+TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
+  Options options = PlannedSetting::NotMeasuring();
+  options.workspace_limit_auto = true;
+  PlannedSetting setting(test::RecordingFunctions(), 4, options);
+  OtherKernel kernel(setting);
+  kernel.Know({{{"legacy:1", 16, 2, 16, true}, 5, true},
+               {{"legacy:1", 16, 2, 16, true}, 5, true},
+               {{"legacy:1", 8, 0.5, 4096, true}, 5, true},
+               {{"legacy:1", 4, 0.4, 64, true}, 5, true}});
+  for (const size_t bytes : {64, 4096}) {
+    const auto answer = setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,
+                                                          kernel.descriptors.get(), bytes);
+    ASSERT_TRUE(answer);
+    ASSERT_EQ(answer->front().workspace_bytes, bytes);
+  }
+  cudnn::LegacyCall call = kernel.Call(64);
+  call.algorithm = 1;
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+  const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+  EXPECT_THAT(report["fallbacks"], SizeIs(0)) << report;
+}
+
+// In a capture nothing can be measured that would keep the limit; afterwards it can.
+TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
+  Options options = WithoutTime();
+  options.workspace_limit = PlannedSetting::kPieceBytes;
+  options.strict_limit = true;
+  PlannedSetting setting(Needy(), 4, options);
+  OtherKernel kernel(setting);
+  {
+    const Capture capture(setting);
+    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(kNeed)), CUDNN_STATUS_NOT_SUPPORTED);
+  }
+  kernel.Know({{{"legacy:1", 16, 2, PlannedSetting::kPieceBytes, true}, 5, true}});
+  EXPECT_EQ(setting.interposer.Convolve(kernel.Call(kNeed)), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_EQ(ThisRecording().calls[0].algorithm, 1);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

@@ -1,0 +1,370 @@
+#include "planning/auto_policy.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "auto_replay.h"
+#include "measured.h"
+#include "planning/micro_batch_sizes.h"
+
+namespace ucudnn::planning {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr size_t kMiB = 1 << 20;
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+AutoRequest Request(int n, size_t limit_bytes, int step = 1, size_t l2_bytes = 0) {
+  AutoRequest request;
+  request.promise.n = n;
+  request.promise.step = step;
+  request.promise.limit_bytes = limit_bytes;
+  request.l2_bytes = l2_bytes;
+  return request;
+}
+
+struct Curve {
+  double time_ms;
+  double workspace_bytes;
+};
+
+// One engine at every size up to n.
+void AddEngine(std::vector<Candidate>& table, const std::string& engine, int n,
+               const std::function<Curve(int size)>& curve) {
+  for (int size = 1; size <= n; ++size) {
+    const Curve at = curve(size);
+    table.push_back({{engine, size, at.time_ms, static_cast<size_t>(at.workspace_bytes), true},
+                     NumericClass::kDirect});
+  }
+}
+
+void Remove(std::vector<Candidate>& table,
+            const std::function<bool(const MicroConfiguration&)>& is) {
+  std::erase_if(table, [&](const Candidate& row) { return is(row.micro); });
+}
+
+// A slow engine without workspace, and one three times as fast with 1 MiB an image.
+std::vector<Candidate> SlowAndFast(int n, double launch_ms = 1) {
+  std::vector<Candidate> table;
+  AddEngine(table, "legacy:0", n, [&](int size) { return Curve{launch_ms + 0.3 * size, 0}; });
+  AddEngine(table, "legacy:1", n, [&](int size) {
+    return Curve{launch_ms + 0.1 * size, 1.0 * kMiB * size};
+  });
+  return table;
+}
+
+TEST(AutoPolicy, BeginsWithTheWholeAndTwoParts) {
+  EXPECT_THAT(NextSizes({}, {}, Request(256, kNoLimit)), ElementsAre(16, 64, 256));
+  EXPECT_THAT(NextSizes({}, {}, Request(100, kNoLimit, 8)), ElementsAre(8, 24, 100));
+}
+
+TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
+  AutoRequest request = Request(64, kMiB);
+  request.promise.may_divide = false;
+  for (const AutoRequest& undivided :
+       {request, Request(1, kMiB), Request(8, kMiB, 8), Request(8, kMiB, 16)}) {
+    const Replay replay = ReplayAuto(SlowAndFast(64), undivided);
+    EXPECT_THAT(replay.asked, ElementsAre(undivided.promise.n));
+  }
+  EXPECT_THAT(NextSizes({}, {}, Request(0, kMiB)), IsEmpty());
+}
+
+TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
+  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Request(256, kNoLimit)).asked, SizeIs(3));
+  // 24 MiB and its half hold 24 and 12 images: parts of 256 are 24 and 12.
+  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Request(256, kNoLimit, 1, 24 * kMiB)).asked,
+              ElementsAre(16, 64, 256, 12, 24));
+  // Where a launch costs nothing, a valley between the sizes measured may be worth dividing.
+  EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Request(256, kNoLimit)).asked.size(), 9u);
+}
+
+TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
+  std::vector<Candidate> table;
+  AddEngine(table, "legacy:1", 256, [](int size) {
+    const double megabytes = 1.5 * size;
+    return Curve{0.01 + size * (megabytes > 50 ? 0.1 : 0.07), megabytes * kMiB};
+  });
+  const Replay blind = ReplayAuto(table, Request(256, kNoLimit, 1, 0));
+  const Replay replay = ReplayAuto(table, Request(256, kNoLimit, 1, 50 * kMiB));
+  // 33 images fit, so 8 parts of 32; half of it holds 16.
+  EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
+  EXPECT_EQ(replay.division->Largest().micro_batch, 32);
+  EXPECT_LE(replay.division->TimeMs(), blind.division->TimeMs());
+}
+
+TEST(AutoPolicy, MeasuresTheLargestPiecesThatFitALimit) {
+  const Replay replay = ReplayAuto(SlowAndFast(256), Request(256, 37 * kMiB));
+  EXPECT_LE(replay.division->WorkspaceBytes(), 37 * kMiB);
+  EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
+  EXPECT_EQ(replay.division->Pieces(), 7);
+  EXPECT_LE(replay.asked.size(), 9u);
+}
+
+TEST(AutoPolicy, ReachesPiecesSmallerThanThoseItBeginsWith) {
+  const Replay replay = ReplayAuto(SlowAndFast(256, 0.01), Request(256, 2 * kMiB));
+  EXPECT_EQ(replay.division->Largest().micro_batch, 2);
+  EXPECT_EQ(replay.division->Pieces(), 128);
+}
+
+TEST(AutoPolicy, AnEngineThatDoesNotServeTheWholeIsTriedOnLargeParts) {
+  std::vector<Candidate> table;
+  AddEngine(table, "legacy:0", 256, [](int size) { return Curve{1 + 0.3 * size, 0}; });
+  AddEngine(table, "legacy:1", 140, [](int size) { return Curve{1 + 0.1 * size, 0}; });
+  const Replay replay = ReplayAuto(table, Request(256, kNoLimit));
+  EXPECT_EQ(replay.division->Pieces(), 2);
+  EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
+}
+
+TEST(AutoPolicy, ASizeThatFailsIsNotAskedForAgain) {
+  for (const int failing : {16, 37, 64, 256}) {
+    std::vector<Candidate> table = SlowAndFast(256);
+    Remove(table, [&](const MicroConfiguration& micro) { return micro.micro_batch == failing; });
+    const Replay replay = ReplayAuto(table, Request(256, 37 * kMiB));
+    EXPECT_EQ(std::count(replay.asked.begin(), replay.asked.end(), failing), 1) << failing;
+    ASSERT_TRUE(replay.division) << failing;
+    // Without 37 there is no division into 7 pieces.
+    EXPECT_EQ(replay.division->Pieces(), failing == 37 ? 8 : 7) << failing;
+  }
+}
+
+TEST(AutoPolicy, EndsWhereNothingCanBeMeasured) {
+  EXPECT_FALSE(ReplayAuto({}, Request(256, kNoLimit)).division);
+}
+
+TEST(AutoPolicy, EndsWhereNothingFits) {
+  std::vector<Candidate> table = SlowAndFast(64);
+  Remove(table, [](const MicroConfiguration& micro) { return micro.engine == "legacy:0"; });
+  const Replay replay = ReplayAuto(table, Request(64, kMiB - 1));
+  EXPECT_FALSE(replay.division);
+  EXPECT_THAT(replay.asked, Contains(1));
+}
+
+TEST(AutoPolicy, DividesWhereNoUndividedEngineFits) {
+  std::vector<Candidate> table = SlowAndFast(64);
+  Remove(table, [](const MicroConfiguration& micro) { return micro.engine == "legacy:0"; });
+  const Replay replay = ReplayAuto(table, Request(64, 32 * kMiB));
+  ASSERT_TRUE(replay.division);
+  EXPECT_EQ(replay.division->Pieces(), 2);
+}
+
+TEST(AutoPolicy, OnlyTheLastPieceIsNoMultipleOfTheStep) {
+  const Replay replay = ReplayAuto(SlowAndFast(27), Request(27, 9 * kMiB, 4));
+  ASSERT_TRUE(replay.division);
+  ExpectLegalDivision(*replay.division, 27, 4, 9 * kMiB);
+  EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
+  // 8 + 8 + 8 + 3, or 8 + 8 + 4 + 7.
+  EXPECT_EQ(replay.division->Pieces(), 4);
+}
+
+TEST(AutoPolicy, AnyStepWillDo) {
+  const Replay replay = ReplayAuto(SlowAndFast(96), Request(96, 50 * kMiB, 3));
+  ASSERT_TRUE(replay.division);
+  EXPECT_EQ(replay.division->Pieces(), 2);
+  EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
+}
+
+TEST(AutoPolicy, LargeMiniBatchesAreDividedAsFinelyAsTheLimitDemands) {
+  for (const int images : {3, 5, 700}) {
+    const std::vector<Candidate> table = SlowAndFast(2100, 0.01);
+    const AutoRequest request = Request(2100, images * kMiB);
+    const Replay replay = ReplayAuto(table, request);
+    ASSERT_TRUE(replay.division);
+    EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
+    EXPECT_LE(replay.division->TimeMs(),
+              1.0051 * FastestDivision(table, request.promise)->TimeMs());
+  }
+}
+
+TEST(AutoPolicy, TransformsThatMayNotServeAreNotRefined) {
+  std::vector<Candidate> table = SlowAndFast(256);
+  for (Candidate& row : table) {
+    if (row.micro.engine == "legacy:1") row.numeric = NumericClass::kFft;
+  }
+  AutoRequest request = Request(256, 37 * kMiB);
+  request.promise.chosen = NumericClass::kDirect;
+  EXPECT_THAT(ReplayAuto(table, request).asked, Not(Contains(37)));
+  request.promise.chosen = NumericClass::kFft;
+  EXPECT_EQ(ReplayAuto(table, request).division->Pieces(), 7);
+}
+
+// What holds of every search, whatever is measured.
+void ExpectSoundSearch(const std::vector<Candidate>& table, const AutoRequest& request,
+                       std::mt19937& random) {
+  const int n = request.promise.n, step = request.promise.step;
+  const size_t powers = MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n, step).size();
+  std::vector<int> asked;
+  std::vector<Candidate> known;
+  while (true) {
+    const std::vector<int> next = NextSizes(known, asked, request);
+    // In another order, with more rows than were asked for: the same answer.
+    std::vector<Candidate> shuffled = table;
+    std::shuffle(shuffled.begin(), shuffled.end(), random);
+    std::vector<int> reversed(asked.rbegin(), asked.rend());
+    ASSERT_EQ(NextSizes(shuffled, reversed, request), next);
+    if (asked.empty()) {
+      ASSERT_THAT(next, Contains(n));
+    }
+    if (next.empty()) break;
+    ASSERT_EQ(std::adjacent_find(next.begin(), next.end(), std::greater_equal<>()), next.end());
+    for (const int size : next) {
+      ASSERT_THAT(asked, Not(Contains(size)));
+      ASSERT_TRUE(size >= 1 && size <= n);
+      ASSERT_TRUE(size % step == 0 || size % step == n % step) << size;
+      asked.push_back(size);
+      for (const Candidate& row : table) {
+        if (row.micro.micro_batch == size) known.push_back(row);
+      }
+    }
+    ASSERT_LE(asked.size(), 3 * powers / 2);
+  }
+}
+
+AutoRequest RandomRequest(std::mt19937& random, int n) {
+  AutoRequest request = Request(n, static_cast<size_t>(Draw(random, 0, 9)) << 20,
+                                Draw(random, 0, 1) == 0 ? 1 : 1 << Draw(random, 0, 4),
+                                static_cast<size_t>(Draw(random, 0, 6)) << 20);
+  if (Draw(random, 0, 4) == 0) request.promise.limit_bytes = kNoLimit;
+  request.promise.deterministic = Draw(random, 0, 5) == 0;
+  request.promise.may_divide = Draw(random, 0, 9) > 0;
+  return request;
+}
+
+TEST(AutoPolicy, IsSoundWhateverIsMeasured) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
+    const int n = Draw(random, 1, Draw(random, 0, 3) == 0 ? 400 : 40);
+    const AutoRequest request = RandomRequest(random, n);
+    SCOPED_TRACE("case " + std::to_string(i) + ": n " + std::to_string(n) + " step " +
+                 std::to_string(request.promise.step));
+    std::vector<Candidate> table;
+    for (MicroConfiguration& micro : RandomMeasured(random, n, Draw(random, 1, 5))) {
+      table.push_back({std::move(micro), static_cast<NumericClass>(Draw(random, 0, 2))});
+    }
+    ExpectSoundSearch(table, request, random);
+  }
+}
+
+// Where time and workspace are straight lines the search sees everything: what it finds is at most
+// its doubt slower than the optimum over all sizes.
+TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int i = 0; i < 300 && !::testing::Test::HasFailure(); ++i) {
+    const int n = Draw(random, 2, 300);
+    AutoRequest request = RandomRequest(random, n);
+    request.promise.limit_bytes *= Draw(random, 1, 20);
+    SCOPED_TRACE("case " + std::to_string(i) + ": n " + std::to_string(n) + " step " +
+                 std::to_string(request.promise.step));
+    std::vector<Candidate> table;
+    for (int engine = Draw(random, 1, 5); engine >= 0; --engine) {
+      const double launch_ms = uniform(0.001, 0.05), image_ms = uniform(0.01, 0.3);
+      const double fixed = Draw(random, 0, 2) * uniform(0, 20 * kMiB);
+      const double image = Draw(random, 0, 2) * uniform(0, 2 * kMiB);
+      AddEngine(table, "legacy:" + std::to_string(engine), n, [&](int size) {
+        return Curve{launch_ms + image_ms * size, fixed + image * size};
+      });
+    }
+    const Replay replay = ReplayAuto(table, request);
+    const std::optional<Configuration> optimum = FastestDivision(table, request.promise);
+    ASSERT_EQ(replay.division.has_value(), optimum.has_value());
+    if (!optimum) continue;
+    EXPECT_LE(replay.division->TimeMs(), 1.0051 * optimum->TimeMs());
+  }
+}
+
+// Kernels as they are: a launch, a rate, waves of tiles that fill the chip in steps, noise.
+std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise, bool waves) {
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  const double image_ms = std::exp(uniform(std::log(0.002), std::log(0.5)));
+  const double image_bytes = uniform(0.2, 4) * kMiB;
+  struct Engine {
+    const char* name;
+    double launch_ms, rate, fixed_bytes, image_bytes;
+  };
+  const Engine engines[] = {
+      {"legacy:0", uniform(0.003, 0.01), uniform(1.2, 3), 0, 0},
+      {"legacy:1", uniform(0.005, 0.02), uniform(0.8, 1.2), uniform(0, 1) * kMiB, image_bytes},
+      {"legacy:2", uniform(0.005, 0.02), uniform(0.9, 1.6), uniform(0, 20) * kMiB, 0},
+      {"legacy:4", uniform(0.02, 0.06), uniform(0.4, 1.1), uniform(5, 200) * kMiB,
+       image_bytes * uniform(1, 4)},
+      {"legacy:6", uniform(0.01, 0.03), uniform(0.5, 1.0), uniform(0.5, 10) * kMiB,
+       image_bytes * uniform(0.5, 3)},
+  };
+  std::vector<Candidate> table;
+  for (const Engine& engine : engines) {
+    const double images_a_wave = waves ? uniform(1, 8) : 0;
+    AddEngine(table, engine.name, n, [&](int size) {
+      const double images =
+          waves ? std::ceil(size / images_a_wave) * images_a_wave : static_cast<double>(size);
+      const double time_ms = (engine.launch_ms + engine.rate * image_ms * images) *
+                             std::normal_distribution<double>(1, noise)(random);
+      return Curve{std::max(time_ms, 1e-4), engine.fixed_bytes + engine.image_bytes * size};
+    });
+  }
+  return table;
+}
+
+// Sums over kernels at one limit; `times` is relative to policy all's optimum, kernel by kernel.
+struct Sum {
+  double times = 0;
+  int kernels = 0;
+  size_t rows = 0, rows_of_powers = 0;
+};
+
+Sum SumOver(int n, double noise, bool waves, size_t limit_bytes) {
+  std::mt19937 random(1);
+  Sum sum;
+  for (int kernel = 0; kernel < 40; ++kernel) {
+    const std::vector<Candidate> table = RealisticTable(random, n, noise, waves);
+    const AutoRequest request = Request(n, limit_bytes, 1, 50 * kMiB);
+    const Replay replay = ReplayAuto(table, request);
+    sum.times += replay.division->TimeMs() / FastestDivision(table, request.promise)->TimeMs();
+    ++sum.kernels;
+    sum.rows += replay.rows;
+    sum.rows_of_powers += ReplayPolicy(BatchSizePolicy::kPowerOfTwo, table, request.promise).rows;
+  }
+  return sum;
+}
+
+TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
+  for (const int n : {32, 100, 256}) {
+    for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kNoLimit}) {
+      SCOPED_TRACE("n " + std::to_string(n) + " limit " + std::to_string(limit));
+      const Sum sum = SumOver(n, 0, false, limit);
+      EXPECT_LE(sum.times / sum.kernels, 1.01);
+      EXPECT_LE(sum.rows, 1.5 * sum.rows_of_powers);
+    }
+  }
+}
+
+// Policy all picks the luckiest of n noisy times: no search of fewer sizes can follow it there.
+TEST(AutoPolicy, IsNotLedAstrayByNoiseAndWaves) {
+  for (const int n : {32, 256}) {
+    for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kNoLimit}) {
+      SCOPED_TRACE("n " + std::to_string(n) + " limit " + std::to_string(limit));
+      const Sum sum = SumOver(n, 0.01, true, limit);
+      EXPECT_LE(sum.times / sum.kernels, 1.05);
+      EXPECT_LE(sum.rows, 1.5 * sum.rows_of_powers);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::planning

@@ -1,0 +1,45 @@
+// Policy auto on what real engines do: full tables of the CPU stand-in (tables/README.md). The
+// second recording of a network judges what was found in the first.
+#include "measured_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace ucudnn::planning {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+constexpr size_t kLimits[] = {0,         kMiB,       8 * kMiB,
+                              64 * kMiB, 512 * kMiB, std::numeric_limits<size_t>::max()};
+
+std::vector<KernelTable> Read(const std::string& name) {
+  Result<std::vector<KernelTable>> tables = ReadKernelTables(TABLES "/" + name);
+  EXPECT_TRUE(tables.ok()) << tables.status().message();
+  return tables.ok() ? std::move(*tables) : std::vector<KernelTable>();
+}
+
+class MeasuredTables : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllWhereLuckDoesNotCount) {
+  const std::vector<KernelTable> first = Read("alexnet.csv"), second = Read("alexnet-again.csv");
+  for (const auto& [tables, judges] : {std::pair(&first, &second), std::pair(&second, &first)}) {
+    const Comparison sum = Compare(*tables, *judges, GetParam(), 2 * kMiB);
+    EXPECT_EQ(sum.kernels, 15);
+    EXPECT_LE(sum.auto_ms, 1.01 * sum.all_ms) << "worst: " << sum.worst_kernel;
+  }
+}
+
+TEST_P(MeasuredTables, AutoMeasuresAtMostHalfAsMuchAgainAsPowerOfTwo) {
+  for (const char* name : {"alexnet.csv", "alexnet-again.csv"}) {
+    const std::vector<KernelTable> tables = Read(name);
+    const Comparison sum = Compare(tables, tables, GetParam(), 2 * kMiB);
+    EXPECT_LE(sum.auto_rows, 1.5 * sum.powers_rows);
+    EXPECT_GT(sum.auto_rows, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Limits, MeasuredTables, ::testing::ValuesIn(kLimits));
+
+}  // namespace
+}  // namespace ucudnn::planning

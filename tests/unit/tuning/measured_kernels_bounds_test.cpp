@@ -1,0 +1,244 @@
+// What measuring may take, and what is known when it was not enough. Engines are made slow, so that
+// budgets end where the tests want it.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "../cudnn/faulty_cudnn.h"
+#include "measured_kernels_setting.h"
+#include "tuning/device_lock.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+constexpr auto kSlow = std::chrono::milliseconds(25);  // of a convolution of SlowStandIn
+constexpr double kTooLittle = 0.11;  // seconds: for an engine or two, not for four sizes of them
+
+std::atomic<size_t> least_free = 0;
+
+// Every convolution takes kSlow, and notes how much memory is left.
+cudnn::Functions SlowStandIn() {
+  cudnn::Functions functions = StandIn();
+  functions.cudnnConvolutionForward =
+      [](cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
+         cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
+         cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
+         cudnnTensorDescriptor_t y_desc, void* y) {
+        std::this_thread::sleep_for(kSlow);
+        least_free = std::min<size_t>(least_free, FreeBytes());
+        return ::cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
+                                         algorithm, workspace, bytes, beta, y_desc, y);
+      };
+  return functions;
+}
+
+class MeasuredKernelsBoundsTest : public MeasuredKernelsTest {
+ protected:
+  MeasuredKernelsBoundsTest() {
+    device_.functions = &slow_;
+    least_free = FreeBytes();
+  }
+  static Tuning Seconds(double kernel, double process) {
+    Tuning bounds;
+    bounds.kernel_seconds = kernel;
+    bounds.process_seconds = process;
+    return bounds;
+  }
+  static ConvolutionProblem Other() {
+    ConvolutionProblem problem = Problem();
+    problem.k = 8;
+    SetPackedStrides(problem);
+    return problem;
+  }
+  Answer Ask(MeasuredKernels& kernels, const ConvolutionProblem& problem,
+             bool may_measure = true) const {
+    return kernels.Get(device_, Asking(problem, may_measure));
+  }
+  const cudnn::Functions slow_ = SlowStandIn();
+};
+
+TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFirst) {
+  MeasuredKernels kernels(&store_, Seconds(kTooLittle, 1000), kNoFolder);
+  const Answer answer = Ask(kernels, Problem());
+  ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+  EXPECT_FALSE(answer.settled);
+  EXPECT_EQ(SizesOf(answer.rows), std::set{8});
+  EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
+  // Its time is used up for good; another kernel has its own.
+  const long measured = kernels.measured();
+  EXPECT_EQ(Ask(kernels, Problem()).rows, answer.rows);
+  EXPECT_EQ(kernels.measured(), measured);
+  EXPECT_TRUE(Ask(kernels, Other()).status.ok());
+  EXPECT_GT(kernels.measured(), measured);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WhatWasLateIsReadWhenAnotherProcessMeasuredIt) {
+  MeasuredKernels hurried(&store_, Seconds(kTooLittle, 1000), kNoFolder);
+  EXPECT_FALSE(Ask(hurried, Problem()).settled);
+  const long measured = hurried.measured();
+  device_.functions = &functions_;
+  MeasuredKernels patient(&store_, std::nullopt, kNoFolder);
+  const Answer all = Ask(patient, Problem());
+  EXPECT_TRUE(all.settled);
+  EXPECT_GT(patient.measured(), 0);
+  // What is there already is not measured again.
+  EXPECT_EQ(patient.measured() + measured, static_cast<long>(all.rows.size()));
+  const Answer read = Ask(hurried, Problem());
+  EXPECT_TRUE(read.settled);
+  EXPECT_EQ(read.rows, all.rows);
+  EXPECT_EQ(hurried.measured(), measured);
+  EXPECT_TRUE(hurried.HasAllEngines(device_, Problem()));
+}
+
+TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
+  MeasuredKernels kernels(&store_, Seconds(1000, kTooLittle), kNoFolder);
+  ASSERT_TRUE(Ask(kernels, Problem()).status.ok());
+  const long measured = kernels.measured();
+  for (int i = 0; i < 3; ++i) {
+    const Answer other = Ask(kernels, Other());
+    EXPECT_TRUE(other.rows.empty());
+    EXPECT_FALSE(other.settled);
+    EXPECT_EQ(other.status.message(), "the time for measuring is used up");
+  }
+  EXPECT_EQ(kernels.measured(), measured);
+  // Yet what others have measured by now is found.
+  ASSERT_TRUE(
+      store_
+          .Write(Other(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}, {1, 2, 4, 8})
+          .ok());
+  const Answer read = Ask(kernels, Other());
+  EXPECT_TRUE(read.settled);
+  EXPECT_EQ(read.rows.size(), 1u);
+  EXPECT_EQ(kernels.measured(), measured);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WaitingForAnotherProcessEndsWithTheBudget) {
+  const auto name = DeviceName(device_);
+  ASSERT_TRUE(name.ok());
+  const auto lock = DeviceLock::Acquire(kNoFolder, *name, Clock::time_point::max());
+  ASSERT_TRUE(lock);
+  MeasuredKernels kernels(&store_, Seconds(0.05, 1000), kNoFolder);
+  const Answer answer = Ask(kernels, Problem());
+  EXPECT_EQ(answer.status.message(), "others measure on the device");
+  EXPECT_FALSE(answer.settled);
+  EXPECT_EQ(kernels.measured(), 0);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
+  device_.functions = &slow_;
+  ConvolutionProblem problem = Problem();
+  problem.n = 2;
+  const size_t free = FreeBytes();
+  // So much is occupied that a quarter of the rest is not enough for every engine.
+  size_t largest = 0;
+  {
+    device_.functions = &functions_;
+    MeasuredKernels roomy(nullptr, std::nullopt, kNoFolder);
+    for (const MicroConfiguration& row : Ask(roomy, problem).rows) {
+      largest = std::max(largest, row.workspace_bytes);
+    }
+    device_.functions = &slow_;
+  }
+  ASSERT_GT(largest, 0u);
+  const size_t operands = 2 * 2 * 16 * 12 * 12 * 4 + 16 * 16 * 9 * 4;
+  const size_t rest = 4 * (operands + largest / 2);
+  CUdeviceptr occupied;
+  ASSERT_EQ(cuMemAlloc(&occupied, free - rest), CUDA_SUCCESS);
+  const size_t before = FreeBytes();
+  least_free = before;
+  MeasuredKernels kernels(&store_, Tuning{}, kNoFolder);
+  const Answer answer = Ask(kernels, problem);
+  EXPECT_EQ(FreeBytes(), before);
+  EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+  EXPECT_GE(least_free, before - before / 4);
+  for (const MicroConfiguration& row : answer.rows) EXPECT_LT(row.workspace_bytes, largest);
+  EXPECT_TRUE(answer.settled);  // nothing more will be known
+  EXPECT_FALSE(kernels.HasAllEngines(device_, problem));
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WithoutMemoryForItsTensorsNothingIsMeasured) {
+  Tuning bounds;
+  bounds.memory_bytes = 1000;
+  MeasuredKernels kernels(&store_, bounds, kNoFolder);
+  const Answer answer = Ask(kernels, Problem());
+  EXPECT_TRUE(answer.rows.empty());
+  EXPECT_NE(answer.status.message().find("1000 B"), std::string::npos) << answer.status.message();
+  EXPECT_EQ(kernels.measured(), 0);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice) {
+  device_.functions = &functions_;
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
+  long rows = 0;
+  // The second mini-batch finds most micro-batches of the first.
+  for (const int n : {16, 24, 16, 24}) {
+    const Question question = Asking(Problem(n), true, BatchSizePolicy::kAuto);
+    const Answer answer = kernels.Get(device_, question);
+    ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+    EXPECT_TRUE(answer.settled);
+    EXPECT_GE(SizesOf(answer.rows).size(), 2u);
+    const auto stored = store_.Read(Problem(), device_.platform);
+    EXPECT_GE(static_cast<long>(stored->rows.size()), rows);
+    rows = static_cast<long>(stored->rows.size());
+    EXPECT_EQ(kernels.measured(), rows);
+  }
+  MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
+  const Answer read = warm.Get(device_, Asking(Problem(24), false, BatchSizePolicy::kAuto));
+  EXPECT_TRUE(read.settled);
+  EXPECT_EQ(read.rows,
+            kernels.Get(device_, Asking(Problem(24), false, BatchSizePolicy::kAuto)).rows);
+  EXPECT_EQ(warm.measured(), 0);
+}
+
+// Spoils what is computed of fewer images than Problem() has.
+void SpoilPieces(const cudnn::LegacyCall& call) {
+  cudnnDataType_t type;
+  int rank = 0, extents[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];
+  EXPECT_EQ(::cudnnGetTensorNdDescriptor(call.descriptors.y, CUDNN_DIM_MAX, &type, &rank, extents,
+                                         strides),
+            CUDNN_STATUS_SUCCESS);
+  if (extents[0] < Problem().n) cudnn::test::WriteByte(cudnn::test::OutputOf(call));
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
+  device_.functions = &functions_;
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
+  const Answer before = Ask(kernels, Problem());
+  ASSERT_TRUE(before.status.ok());
+  const auto row = [&](int size) {
+    return *std::find_if(before.rows.begin(), before.rows.end(), [&](const auto& candidate) {
+      return candidate.micro_batch == size && candidate.engine == "legacy:0";
+    });
+  };
+  const Configuration plan = {{{row(4), 2}}};
+  // The undivided engine runs first, the plan's first piece next.
+  const cudnn::Functions faulty = cudnn::test::FaultyStandIn({.at = 1, .after = SpoilPieces});
+  device_.functions = &faulty;
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), false).kind, Trust::Kind::kUnknown);
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kWrong);
+  device_.functions = &functions_;
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kWrong);
+  const Answer after = Ask(kernels, Problem());
+  EXPECT_TRUE(after.settled);
+  EXPECT_EQ(after.rows.size() + 1, before.rows.size());
+  EXPECT_EQ(std::count(after.rows.begin(), after.rows.end(), row(4)), 0);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
+  device_.functions = &functions_;
+  MeasuredKernels measured(&store_, std::nullopt, kNoFolder);
+  const Answer answer = Ask(measured, Problem());
+  MeasuredKernels kernels(&store_, Seconds(1000, 0), kNoFolder);
+  const auto row = [&](int size) {
+    return *std::find_if(answer.rows.begin(), answer.rows.end(), [&](const auto& candidate) {
+      return candidate.micro_batch == size && candidate.engine == "legacy:0";
+    });
+  };
+  const Configuration plan = {{{row(4), 2}}};
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kUnknown);
+  EXPECT_EQ(measured.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kTrusted);
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning

@@ -1,0 +1,98 @@
+// A kernel, the stand-in as the device, and a store: what tests of MeasuredKernels begin with.
+#pragma once
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memory_store.h"
+#include "shim/host/hostgpu.h"
+#include "tests/unit/cudnn/standin.h"
+#include "tuning/measured_kernels.h"
+
+namespace ucudnn::tuning {
+
+using test::MemoryStore;
+using Rows = std::vector<MicroConfiguration>;
+
+// Other programs that measure do not wait for this one.
+constexpr char kNoFolder[] = "/nonexistent";
+
+using cudnn::test::StandIn;
+
+inline ConvolutionProblem Problem(int n = 8) {
+  ConvolutionProblem problem;
+  problem.n = n;
+  problem.c = 16;
+  problem.k = 16;
+  problem.x = {1, 12, 12};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  problem.alignment = 16;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+inline size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+inline std::set<std::string> EnginesAt(const Rows& rows, int size) {
+  std::set<std::string> engines;
+  for (const MicroConfiguration& row : rows) {
+    if (row.micro_batch == size) engines.insert(row.engine);
+  }
+  return engines;
+}
+
+inline std::set<int> SizesOf(const Rows& rows) {
+  std::set<int> sizes;
+  for (const MicroConfiguration& row : rows) sizes.insert(row.micro_batch);
+  return sizes;
+}
+
+inline Question Asking(const ConvolutionProblem& problem, bool may_measure,
+                       BatchSizePolicy policy = BatchSizePolicy::kPowerOfTwo) {
+  return {problem, policy, planning::RequestFor(problem, std::numeric_limits<size_t>::max(), false),
+          may_measure};
+}
+
+class MeasuredKernelsTest : public ::testing::Test {
+ protected:
+  MeasuredKernelsTest() {
+    CUdevice device;
+    CUcontext context;
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    const auto platform = DescribePlatform(*cuda::GetDriver(), functions_);
+    EXPECT_TRUE(platform.ok()) << platform.message();
+    device_ = {cuda::GetDriver(), &functions_, context, *platform};
+  }
+  ~MeasuredKernelsTest() override {
+    for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
+      hostgpuInjectFault(site, 0);
+    }
+  }
+
+  Result<Rows> Get(MeasuredKernels& kernels, const ConvolutionProblem& problem = Problem(),
+                   bool may_measure = true) const {
+    Answer answer = kernels.Get(device_, Asking(problem, may_measure));
+    if (!answer.status.ok()) return answer.status;
+    return std::move(answer.rows);
+  }
+
+  const cudnn::Functions functions_ = StandIn();
+  Device device_;
+  MemoryStore store_;
+};
+
+}  // namespace ucudnn::tuning

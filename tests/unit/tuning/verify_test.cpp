@@ -1,0 +1,401 @@
+#include "tuning/verify.h"
+
+#include <cuda.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cudnn/legacy_engines.h"
+#include "shim/host/hostgpu.h"
+#include "tests/unit/convolution/random_problem.h"
+#include "tests/unit/cudnn/faulty_cudnn.h"
+#include "tests/unit/cudnn/standin.h"
+#include "tuning/tuning_handle.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using cudnn::test::Fault;
+using cudnn::test::OutputOf;
+using cudnn::test::WriteByte;
+using ::testing::HasSubstr;
+
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
+                               DataType::kDouble};
+
+ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
+  ConvolutionProblem problem;
+  problem.operation = operation;
+  problem.n = 10;
+  problem.c = 8;
+  problem.k = 16;
+  problem.x = {1, 9, 12};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  problem.type = type;
+  problem.compute = type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+class VerifyTest : public ::testing::Test {
+ protected:
+  VerifyTest() {
+    CUdevice device;
+    CUcontext context;
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    device_ = {cuda::GetDriver(), &functions_, context, {}};
+  }
+  ~VerifyTest() override {
+    for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
+      hostgpuInjectFault(site, 0);
+    }
+  }
+
+  std::vector<cudnn::EngineChoice> EnginesOf(const ConvolutionProblem& problem) {
+    TuningHandle handle(*device_.driver, functions_);
+    EXPECT_TRUE(handle.Create().ok());
+    auto prepared = cudnn::LegacyEngines(functions_, handle.get()).Prepare(problem);
+    EXPECT_TRUE(prepared.ok()) << prepared.message();
+    auto choices = (*prepared)->Engines();
+    EXPECT_TRUE(choices.ok()) << choices.message();
+    return *choices;
+  }
+
+  // `engine` at `images`, with the workspace it asks for; no engine when it does not serve.
+  MicroConfiguration Micro(ConvolutionProblem problem, const std::string& engine, int images) {
+    problem.n = images;
+    for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
+      if (choice.engine == engine) return {engine, images, 1, choice.workspace_bytes, true};
+    }
+    return {};
+  }
+
+  Verification Verify(const ConvolutionProblem& problem, const Configuration& plan,
+                      const MicroConfiguration& undivided, const MeasureLimits& budget = {}) {
+    return VerifyPlan(device_, problem, plan, undivided, budget);
+  }
+
+  // 4 + 4 + 2 images of `engine`, against algorithm 0.
+  Verification VerifyThree(const ConvolutionProblem& problem,
+                           const std::string& engine = "legacy:1",
+                           const MeasureLimits& budget = {}) {
+    const Configuration plan = {{{Micro(problem, engine, 4), 2}, {Micro(problem, engine, 2), 1}}};
+    return Verify(problem, plan, Micro(problem, "legacy:0", problem.n), budget);
+  }
+
+  Verification VerifyFaulty(const ConvolutionProblem& problem, const Fault& fault,
+                            const std::string& engine = "legacy:1") {
+    const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
+    device_.functions = &faulty;
+    const Verification verification = VerifyThree(problem, engine);
+    device_.functions = &functions_;
+    return verification;
+  }
+
+  const cudnn::Functions functions_ = cudnn::test::StandIn();
+  Device device_;
+};
+
+TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
+  for (const Operation operation : kOperations) {
+    for (const DataType type : kTypes) {
+      for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+        for (const int groups : {1, 2}) {
+          ConvolutionProblem problem = Problem(operation, type);
+          problem.layout = layout;
+          problem.groups = groups;
+          problem.dilation = {1, groups, 1};
+          problem.stride = {1, 1, groups};
+          SetPackedStrides(problem);
+          const size_t before = FreeBytes();
+          const Verification verification = VerifyThree(problem, "legacy:0");
+          EXPECT_EQ(verification.verdict, Verdict::kEqual)
+              << Describe(problem) << ": " << verification.message;
+          EXPECT_EQ(FreeBytes(), before);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
+  for (const Operation operation : kOperations) {
+    ConvolutionProblem problem = Problem(operation);
+    problem.x_strides = {1400, 160, 160, 16, 1};
+    problem.y_strides = {3000, 170, 170, 18, 1};
+    EXPECT_EQ(VerifyThree(problem).verdict, Verdict::kEqual);
+  }
+  ConvolutionProblem problem = Problem(Operation::kForward);
+  problem.y_strides = {3000, 170, 170, 18, 1};
+  const Verification verification = VerifyFaulty(
+      problem, {2, [](const cudnn::LegacyCall& call) {
+                  WriteByte(static_cast<char*>(call.y) + 4 * 17);  // behind a row of 12
+                }});
+  EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
+  EXPECT_THAT(verification.message, HasSubstr("byte 48068 of the output"));
+}
+
+TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
+  for (const Operation operation : kOperations) {
+    for (const DataType type : kTypes) {
+      const ConvolutionProblem problem = Problem(operation, type);
+      // The lowest bit of one element: the smallest step that the type has.
+      const Verification verification = VerifyFaulty(
+          problem,
+          {3,
+           [](const cudnn::LegacyCall& call) {
+             auto* const byte = static_cast<unsigned char*>(hostgpuHostAlias(OutputOf(call)));
+             ASSERT_NE(byte, nullptr);
+             byte[0] ^= 1;
+           }},
+          "legacy:0");
+      EXPECT_EQ(verification.verdict, Verdict::kDifferent) << Describe(problem);
+      EXPECT_THAT(verification.message, HasSubstr("1 of "));
+      if (operation != Operation::kBackwardFilter) {
+        EXPECT_THAT(verification.message, HasSubstr("(8, 0, 0, 0, 0) of piece 2 (legacy:0)"));
+      }
+    }
+  }
+}
+
+TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
+  for (const Operation operation : kOperations) {
+    const Verification verification =
+        VerifyFaulty(Problem(operation), {2, nullptr, [](cudnn::LegacyCall& call) {
+                                            // One image too early.
+                                            if (call.operation == Operation::kBackwardData) {
+                                              call.y = static_cast<char*>(call.y) - 4 * 16 * 108;
+                                            } else {
+                                              call.x = static_cast<char*>(call.x) - 4 * 8 * 108;
+                                            }
+                                          }});
+    EXPECT_EQ(verification.verdict, Verdict::kDifferent) << OperationName(operation);
+  }
+}
+
+// What rounds, too, is told from wrong results: in fp16 against tiles that are stored in fp16.
+TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
+  for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
+    ConvolutionProblem problem = Problem(Operation::kForward, type);
+    problem.c = 64;
+    SetPackedStrides(problem);
+    if (Micro(problem, "legacy:6", 4).engine.empty()) GTEST_SKIP() << "oneDNN has no Winograd here";
+    EXPECT_EQ(VerifyThree(problem, "legacy:6").verdict, Verdict::kEqual);
+    const Verification verification = VerifyFaulty(
+        problem,
+        {2, nullptr,
+         [](cudnn::LegacyCall& call) { call.x = static_cast<char*>(call.x) - 2 * 64 * 108; }},
+        "legacy:6");
+    EXPECT_EQ(verification.verdict, Verdict::kDifferent) << DataTypeName(type);
+  }
+}
+
+TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
+  static const float kZero = 0;
+  const Verification verification =
+      VerifyFaulty(Problem(Operation::kBackwardFilter),
+                   {2, nullptr, [](cudnn::LegacyCall& call) { call.beta = &kZero; }});
+  EXPECT_EQ(verification.verdict, Verdict::kDifferent);
+}
+
+TEST_F(VerifyTest, AnOutputLeftUnwrittenIsDifferent) {
+  for (const Operation operation : kOperations) {
+    const Verification verification = VerifyFaulty(
+        Problem(operation), {1, [](const cudnn::LegacyCall& call) {
+                               auto* const bytes =
+                                   static_cast<unsigned char*>(hostgpuHostAlias(OutputOf(call)));
+                               std::memset(bytes, 0xff, 4);
+                             }});
+    EXPECT_EQ(verification.verdict, Verdict::kDifferent) << OperationName(operation);
+    EXPECT_THAT(verification.message, HasSubstr("nan"));
+  }
+}
+
+TEST_F(VerifyTest, WhoWritesBeyondItsMemoryIsNamed) {
+  struct Case {
+    const char* message;
+    Fault fault;
+  };
+  const Case cases[] = {
+      {"piece 1 of the plan (legacy:1) wrote behind the end of its workspace",
+       {2,
+        [](const cudnn::LegacyCall& call) {
+          ASSERT_GT(call.workspace_bytes, 0u);
+          WriteByte(static_cast<char*>(call.workspace) + call.workspace_bytes);
+        }}},
+      {"piece 0 of the plan (legacy:1) wrote before the beginning of its workspace",
+       {1,
+        [](const cudnn::LegacyCall& call) { WriteByte(static_cast<char*>(call.workspace) - 1); }}},
+      {"piece 2 of the plan (legacy:1) wrote behind the end of the result",
+       {3,
+        [](const cudnn::LegacyCall& call) {
+          WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
+        }}},
+      {"the undivided engine (legacy:0) wrote before the beginning of the output",
+       {0, [](const cudnn::LegacyCall& call) { WriteByte(static_cast<char*>(call.y) - 1); }}},
+      {"an input was changed",
+       {2, [](const cudnn::LegacyCall& call) { WriteByte(static_cast<char*>(call.x) + 5); }}},
+      {"an input was changed", {3, [](const cudnn::LegacyCall& call) { WriteByte(call.w); }}},
+  };
+  for (const Case& one : cases) {
+    const Verification verification = VerifyFaulty(Problem(Operation::kForward), one.fault);
+    EXPECT_EQ(verification.verdict, Verdict::kTrespassed) << one.message;
+    EXPECT_EQ(verification.message, one.message);
+  }
+}
+
+TEST_F(VerifyTest, ShortMemoryIsNoVerdict) {
+  const ConvolutionProblem problem = Problem(Operation::kForward);
+  MeasureLimits budget;
+  budget.memory_bytes = 64 << 10;
+  const Verification refused = VerifyThree(problem, "legacy:1", budget);
+  EXPECT_EQ(refused.verdict, Verdict::kNotCompared);
+  EXPECT_THAT(refused.message, HasSubstr("64 KiB"));
+
+  const Configuration plan = {{{Micro(problem, "legacy:1", 10), 1}}};
+  const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
+  const size_t before = FreeBytes();
+  for (const char* site : {"alloc", "stream", "handle", "convolution"}) {
+    for (int k = 1; k <= 5; ++k) {
+      hostgpuInjectFault(site, k);
+      const Verification verification = Verify(problem, plan, undivided);
+      const bool fired = hostgpuFaultCount(site) >= k;
+      EXPECT_EQ(verification.verdict, fired ? Verdict::kNotCompared : Verdict::kEqual)
+          << site << ":" << k << " " << verification.message;
+      EXPECT_NE(verification.message.empty(), fired);
+      hostgpuInjectFault(site, 0);
+      EXPECT_EQ(FreeBytes(), before);
+    }
+  }
+}
+
+TEST_F(VerifyTest, ADeadlineThatIsOverIsNoVerdict) {
+  MeasureLimits budget;
+  budget.deadline = Clock::now();
+  const Verification verification = VerifyThree(Problem(Operation::kForward), "legacy:1", budget);
+  EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
+  EXPECT_EQ(verification.message, "verifying takes too long");
+}
+
+Clock::time_point& PassingDeadline() {
+  static Clock::time_point deadline;
+  return deadline;
+}
+
+TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
+  const ConvolutionProblem problem = Problem(Operation::kForward);
+  const Configuration plan = {{{Micro(problem, "legacy:0", 1), 10}}};
+  const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
+  static int later_pieces = 0;
+  later_pieces = 0;
+  const cudnn::Functions counting = cudnn::test::FaultyStandIn(
+      {1, [](const cudnn::LegacyCall&) { std::this_thread::sleep_until(PassingDeadline()); },
+       nullptr, CUDNN_STATUS_SUCCESS, [](const cudnn::LegacyCall&) { ++later_pieces; }});
+  device_.functions = &counting;
+  MeasureLimits budget;
+  budget.deadline = PassingDeadline() = Clock::now() + std::chrono::seconds(2);
+  const Verification verification = Verify(problem, plan, undivided, budget);
+  device_.functions = &functions_;
+  EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
+  EXPECT_EQ(verification.message, "verifying takes too long");
+  EXPECT_EQ(later_pieces, 0);
+}
+
+TEST_F(VerifyTest, WhatIsNoPlanOfTheProblemIsNoVerdict) {
+  const ConvolutionProblem problem = Problem(Operation::kForward);
+  const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
+  EXPECT_EQ(Verify(problem, {{{Micro(problem, "legacy:0", 4), 2}}}, undivided).verdict,
+            Verdict::kNotCompared);
+  EXPECT_EQ(Verify(problem, {{{undivided, 1}}}, {"graph:3", 10, 1, 0, true}).verdict,
+            Verdict::kNotCompared);
+  // No engine has this number.
+  EXPECT_EQ(Verify(problem, {{{undivided, 1}}}, {"legacy:77", 10, 1, 0, true}).verdict,
+            Verdict::kNotCompared);
+}
+
+// Every engine of the stand-in at random divisions: a right plan is never rejected.
+TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr int kProblems = 300;
+  int problems = 0, equal = 0, winograd = 0;
+  while (problems < kProblems) {
+    ConvolutionProblem problem = RandomProblem(random);
+    problem.n = 1 + problem.n % 9;
+    if (problems % 2 == 0) {  // what Winograd serves, too
+      problem.spatial_rank = 2;
+      problem.groups = 1;
+      problem.x = {1, 3 + problems % 11, 4 + problems % 7};
+      problem.w = {1, 3, 3};
+      problem.pad = {0, 1, 1};
+      problem.stride = problem.dilation = {1, 1, 1};
+      SetPackedStrides(problem);
+    }
+    problem.compute = problem.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+    if (!ImageTensor(problem).IsNested() || !OutputTensor(problem).IsNested()) continue;
+    TuningHandle handle(*device_.driver, functions_);
+    ASSERT_TRUE(handle.Create().ok());
+    cudnn::LegacyEngines engines(functions_, handle.get());
+    auto prepared = engines.Prepare(problem);
+    if (!prepared.ok()) continue;
+    const auto choices = (*prepared)->Engines();
+    ASSERT_TRUE(choices.ok()) << choices.message();
+    if (choices->empty()) continue;
+    ++problems;
+    for (const cudnn::EngineChoice& choice : *choices) {
+      // Boundaries where every piece stays aligned.
+      problem.alignment = 16;
+      const int step = LegalStep(problem);
+      Configuration plan;
+      for (int left = problem.n; left > 0;) {
+        const int most = left / step;
+        const int images = MayDivide(problem) && most > 0
+                               ? step * std::uniform_int_distribution<int>(1, most)(random)
+                               : left;
+        plan.runs.push_back({Micro(problem, choice.engine, images), 1});
+        if (plan.runs.back().micro.engine.empty()) break;
+        left -= images;
+      }
+      if (plan.Images() != problem.n) continue;
+      const cudnn::EngineChoice& undivided = (*choices)[random() % choices->size()];
+      const Verification verification =
+          Verify(problem, plan, Micro(problem, undivided.engine, problem.n));
+      EXPECT_NE(verification.verdict, Verdict::kDifferent)
+          << Describe(problem) << " " << choice.engine << ": " << verification.message;
+      EXPECT_NE(verification.verdict, Verdict::kTrespassed)
+          << Describe(problem) << " " << choice.engine << ": " << verification.message;
+      const bool rounds = choice.numeric != planning::NumericClass::kDirect ||
+                          undivided.numeric != planning::NumericClass::kDirect;
+      winograd += rounds ? 1 : 0;
+      equal += verification.verdict == Verdict::kEqual ? 1 : 0;
+      // Only what rounding hides is left undecided.
+      EXPECT_EQ(verification.verdict == Verdict::kNotCompared,
+                rounds && problem.type == DataType::kBfloat16)
+          << Describe(problem) << " " << choice.engine << ": " << verification.message;
+    }
+  }
+  EXPECT_GE(equal, kProblems);
+  EXPECT_GE(winograd, 20);
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning

@@ -1,0 +1,252 @@
+#include "command/cliff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "command/bench_device.h"
+#include "cuda/resources.h"
+#include "cudnn/descriptors.h"
+#include "cudnn/legacy_engines.h"
+#include "execution/planned_convolution.h"
+#include "planning/promise.h"
+#include "tuning/measured_kernels.h"
+
+namespace ucudnn::command {
+namespace {
+
+constexpr int kRounds = 7;
+// Shorter contenders run several times back to back.
+constexpr double kSampleMs = 5;
+constexpr int kMaxRepeats = 50;
+// 0x3c repeated is a small positive number in every type, neither denormal nor NaN.
+constexpr unsigned char kOperandByte = 0x3c;
+
+constexpr float kOneFloat = 1, kZeroFloat = 0;
+constexpr double kOneDouble = 1, kZeroDouble = 0;
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// Operands, workspace and descriptors of one kernel, and its contenders as they run.
+class Arena {
+ public:
+  Arena(const BenchDevice& bench, const ConvolutionProblem& problem)
+      : functions_(*bench.device().functions),
+        driver_(*bench.device().driver),
+        handle_(bench.handle()),
+        problem_(problem),
+        descriptors_(functions_),
+        stream_(driver_),
+        memory_(driver_),
+        x_(memory_, driver_),
+        w_(memory_, driver_),
+        y_(memory_, driver_),
+        workspace_(memory_, driver_),
+        begin_(driver_),
+        end_(driver_) {}
+  // The handle outlives the stream.
+  ~Arena() { functions_.cudnnSetStream(handle_, nullptr); }
+
+  Status Prepare(size_t workspace_bytes) {
+    UCUDNN_RETURN_IF_ERROR(stream_.Create());
+    UCUDNN_RETURN_IF_ERROR(memory_.Create(stream_.get()));
+    UCUDNN_RETURN_IF_ERROR(begin_.Create());
+    UCUDNN_RETURN_IF_ERROR(end_.Create());
+    UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(
+        functions_, functions_.cudnnSetStream(handle_, stream_.get()), "setting the stream"));
+    UCUDNN_RETURN_IF_ERROR(descriptors_.Create(problem_));
+    UCUDNN_RETURN_IF_ERROR(workspace_.Reserve(workspace_bytes));
+    for (const auto& [buffer, bytes] :
+         {std::pair(&x_, cudnn::ImageBytes(problem_)), std::pair(&w_, cudnn::FilterBytes(problem_)),
+          std::pair(&y_, cudnn::OutputBytes(problem_))}) {
+      UCUDNN_RETURN_IF_ERROR(buffer->Reserve(bytes));
+      UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+          driver_, driver_.cuMemsetD8Async(buffer->address(), kOperandByte, bytes, stream_.get()),
+          "filling an operand"));
+    }
+    return stream_.Synchronize();
+  }
+
+  // `contender` runs in `workspace_bytes`, as a program would that grants no more.
+  Status Add(Contender& contender, size_t workspace_bytes) {
+    Entry entry{&contender, workspace_bytes};
+    if (contender.plan.Pieces() == 1) {
+      UCUDNN_ASSIGN_OR_RETURN(entry.algorithm, AlgorithmOf(contender.plan.Largest()));
+    } else {
+      UCUDNN_ASSIGN_OR_RETURN(
+          entry.planned, execution::PlannedConvolution::Create(functions_, problem_, contender.plan,
+                                                               MicroConfiguration{}));
+    }
+    entries_.push_back(std::move(entry));
+    return Status::Ok();
+  }
+
+  // Runs all contenders in turn, so that what disturbs one disturbs all, and keeps each one's
+  // median.
+  Status Race() {
+    for (Entry& entry : entries_) {
+      // The first run loads code and warms caches; the second tells how long a sample must be.
+      UCUDNN_RETURN_IF_ERROR(Sample(entry).status());
+      UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(entry));
+      entry.repeats =
+          once_ms > 0 ? std::clamp(static_cast<int>(std::ceil(kSampleMs / once_ms)), 1, kMaxRepeats)
+                      : kMaxRepeats;
+    }
+    for (int round = 0; round < kRounds; ++round) {
+      for (Entry& entry : entries_) {
+        UCUDNN_ASSIGN_OR_RETURN(const double sample_ms, Sample(entry));
+        entry.samples_ms.push_back(sample_ms);
+      }
+    }
+    for (Entry& entry : entries_) entry.contender->run_ms = Median(entry.samples_ms);
+    return stream_.Synchronize();
+  }
+
+ private:
+  struct Entry {
+    Contender* contender;
+    size_t workspace_bytes;
+    int algorithm = 0;                                       // of an undivided contender
+    std::unique_ptr<execution::PlannedConvolution> planned;  // null: undivided
+    int repeats = 1;
+    std::vector<double> samples_ms;
+  };
+
+  static Result<int> AlgorithmOf(const MicroConfiguration& micro) {
+    const std::optional<cudnn::LegacyEngine> engine = cudnn::ParseLegacyEngine(micro.engine);
+    if (!engine) return Status::Error("'" + micro.engine + "' is no legacy engine");
+    return engine->algorithm;
+  }
+
+  Status RunOnce(const Entry& entry) {
+    const bool wide = problem_.type == DataType::kDouble;
+    cudnn::LegacyCall call;
+    call.operation = problem_.operation;
+    call.handle = handle_;
+    call.descriptors = descriptors_.get();
+    call.alpha = wide ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
+    call.beta = wide ? static_cast<const void*>(&kZeroDouble) : &kZeroFloat;
+    call.x = x_.data();
+    call.w = w_.data();
+    call.y = y_.data();
+    call.algorithm = entry.algorithm;
+    call.workspace = entry.workspace_bytes > 0 ? workspace_.data() : nullptr;
+    call.workspace_bytes = entry.workspace_bytes;
+    if (entry.planned == nullptr) {
+      return cudnn::CudnnStatus(functions_, cudnn::Convolve(functions_, call), "running an engine");
+    }
+    execution::Outcome outcome;
+    const cudnnStatus_t status = entry.planned->Run(call, outcome);
+    if (status == CUDNN_STATUS_SUCCESS && outcome != execution::Outcome::kPlanned) {
+      return Status::Error("a plan did not run as planned");
+    }
+    return cudnn::CudnnStatus(functions_, status, "running a plan");
+  }
+
+  // Mean time of the entry's repeats, back to back.
+  Result<double> Sample(const Entry& entry) {
+    UCUDNN_RETURN_IF_ERROR(begin_.Record(stream_.get()));
+    for (int i = 0; i < entry.repeats; ++i) UCUDNN_RETURN_IF_ERROR(RunOnce(entry));
+    UCUDNN_RETURN_IF_ERROR(end_.Record(stream_.get()));
+    UCUDNN_ASSIGN_OR_RETURN(const double total_ms, end_.MillisecondsSince(begin_));
+    return total_ms / entry.repeats;
+  }
+
+  const cudnn::Functions& functions_;
+  const cuda::Driver& driver_;
+  const cudnnHandle_t handle_;
+  const ConvolutionProblem problem_;
+  cudnn::OwnedDescriptors descriptors_;
+  cuda::Stream stream_;
+  cuda::MemoryPool memory_;
+  cuda::DeviceBuffer x_, w_, y_, workspace_;
+  cuda::Event begin_, end_;
+  std::vector<Entry> entries_;
+};
+
+Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
+
+Result<Cliff> MeasureCliff(const BenchDevice& bench, const Layer& layer, const Options& options,
+                           tuning::MeasuredKernels& kernels) {
+  const ConvolutionProblem& problem = layer.problem;
+  planning::PromiseRequest request =
+      planning::RequestFor(problem, std::numeric_limits<size_t>::max(), options.deterministic);
+  const auto measure = [&](BatchSizePolicy policy) -> Result<std::vector<planning::Candidate>> {
+    const tuning::Answer measured =
+        kernels.Get(bench.device(), {problem, policy, request, options.tuning.on});
+    if (!measured.status.ok()) return measured.status;
+    return cudnn::OwnMathCandidates(problem, measured.rows);
+  };
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<planning::Candidate> candidates,
+                          measure(BatchSizePolicy::kUndivided));
+  const auto best = planning::FastestUndivided(candidates, request);
+  if (!best) return Status::Error("no engine runs it as it was asked for");
+
+  Cliff cliff{layer, Undivided(*best), std::nullopt, std::nullopt};
+  if (cliff.HasCliff()) {
+    request.limit_bytes = best->workspace_bytes - 1;
+    UCUDNN_ASSIGN_OR_RETURN(candidates, measure(options.policy));
+    if (const auto genuine = planning::FastestUndivided(candidates, request)) {
+      cliff.genuine = Undivided(*genuine);
+    }
+    if (auto promise = planning::MakePromise(candidates, request)) {
+      cliff.ucudnn = Contender{std::move(promise->plan), 0};
+    }
+  }
+  Arena arena(bench, problem);
+  UCUDNN_RETURN_IF_ERROR(arena.Prepare(best->workspace_bytes));
+  UCUDNN_RETURN_IF_ERROR(arena.Add(cliff.best, best->workspace_bytes));
+  if (cliff.genuine) UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.genuine, request.limit_bytes));
+  // Where ucudnn leaves the call as it is, there is one thing to run, not two.
+  const bool same = cliff.genuine && cliff.ucudnn && cliff.genuine->plan == cliff.ucudnn->plan;
+  if (cliff.ucudnn && !same) {
+    UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.ucudnn, request.limit_bytes));
+  }
+  UCUDNN_RETURN_IF_ERROR(arena.Race());
+  if (same) cliff.ucudnn->run_ms = cliff.genuine->run_ms;
+  return cliff;
+}
+
+}  // namespace
+
+CliffTotal Cliffs::Total() const {
+  CliffTotal total;
+  for (const Cliff& cliff : kernels) {
+    if (cliff.HasCliff() && (!cliff.genuine || !cliff.ucudnn)) {
+      ++total.left_out;
+      continue;
+    }
+    total.best_ms += cliff.best.run_ms;
+    total.genuine_ms += cliff.HasCliff() ? cliff.genuine->run_ms : cliff.best.run_ms;
+    total.ucudnn_ms += cliff.HasCliff() ? cliff.ucudnn->run_ms : cliff.best.run_ms;
+  }
+  return total;
+}
+
+Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& options,
+                             planning::MeasurementStore* store,
+                             const std::function<void(const Layer&)>& progress) {
+  BenchDevice bench;
+  UCUDNN_RETURN_IF_ERROR(bench.Open(options));
+  // A command measures all it is asked for, however long that takes.
+  tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
+  Cliffs cliffs;
+  cliffs.platform = bench.device().platform;
+  for (Layer layer : layers) {
+    // Measured as a program's calls will be, so that a run finds these measurements.
+    layer.problem.alignment = cudnn::kLegacyAlignment;
+    progress(layer);
+    Result<Cliff> cliff = MeasureCliff(bench, layer, options, kernels);
+    if (!cliff.ok()) return Status::Error(layer.name + ": " + cliff.message());
+    cliffs.kernels.push_back(std::move(*cliff));
+  }
+  cliffs.measured = kernels.measured();
+  return cliffs;
+}
+
+}  // namespace ucudnn::command

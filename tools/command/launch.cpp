@@ -1,0 +1,58 @@
+#include "command/launch.h"
+
+#include <cstdlib>
+#include <vector>
+
+namespace ucudnn::command {
+namespace {
+
+void Prepend(const char* name, const std::string& value) {
+  const std::string before = Environment(name);
+  setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
+}
+
+// What the loader will put in front of everything the program names.
+std::vector<std::string> Preloads(const Installation& installation, const Launch& launch) {
+  std::vector<std::string> preloads;
+  if (!launch.off) preloads.push_back(installation.drop_in);
+  if (launch.host) {
+    if (launch.off) preloads.push_back(installation.host_cudnn);
+    // By path, so that they also reach programs whose DT_RPATH leads to the genuine libraries.
+    preloads.push_back(installation.host_cuda);
+    preloads.push_back(installation.host_cudart);
+  }
+  return preloads;
+}
+
+}  // namespace
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+Status SetLaunchEnvironment(const Launch& launch, const VariableOptions& variables) {
+  const Installation installation = FindInstallation();
+  std::string preload;
+  for (const std::string& path : Preloads(installation, launch)) {
+    if (!FileExists(path))
+      return Status::Error("'" + path + "' is missing: ucudnn is not complete");
+    if (path.find_first_of(": ") != std::string::npos) {
+      return Status::Error("'" + path +
+                           "': LD_PRELOAD has no form for a path with a space or colon");
+    }
+    preload += (preload.empty() ? "" : ":") + path;
+  }
+  variables.Export();
+  if (!preload.empty()) Prepend("LD_PRELOAD", preload);
+  if (launch.off) setenv("UCUDNN_MODE", "off", 1);
+  if (launch.host) {
+    Prepend("LD_LIBRARY_PATH", installation.host_folder);
+    setenv("UCUDNN_REAL_CUDNN", installation.host_cudnn.c_str(), 1);
+    if (!launch.devices.empty()) setenv("HOSTGPU_DEVICES", launch.devices.c_str(), 1);
+    if (!launch.device_memory.empty()) setenv("HOSTGPU_MEMORY", launch.device_memory.c_str(), 1);
+  }
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,46 @@
+// What `ucudnn doctor` looks at whatever the program: this installation, the driver, the genuine
+// cuDNN, the UCUDNN_ variables and the measurement stores. Used from main's thread only; opens the
+// driver and the genuine library.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/options.h"
+#include "command/diagnosis.h"
+#include "command/installation.h"
+
+namespace ucudnn::command {
+
+using VariableMap = std::map<std::string, std::string>;  // name to value
+
+// This process's environment.
+VariableMap OwnVariables();
+
+// The options `variables` stand for. Adds what is set, and a warning for each variable that is
+// unknown, ignored, outdated or left over.
+Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis);
+
+// Adds each store of `options` and what is wrong with it.
+void CheckStores(const Options& options, Diagnosis& diagnosis);
+
+// The driver and its first device in words; `cuda_driver` becomes cuDriverGetVersion. The error
+// says why there is none that works.
+Result<std::string> FindDriver(int& cuda_driver);
+
+struct Machine {
+  Status drop_in;  // this installation's libraries
+  Status stand_ins;
+  Status driver;        // a driver with a device
+  Status genuine;       // where a program without a run path of its own finds cuDNN
+  int cuda_driver = 0;  // cuDriverGetVersion; 0: unknown
+};
+
+// For the stand-ins (`host`) driver and genuine library are not looked for.
+Machine CheckMachine(const Installation& installation, const Options& options, bool host,
+                     Diagnosis& diagnosis);
+
+// What to do about a missing driver, here.
+std::string DriverAdvice();
+
+}  // namespace ucudnn::command

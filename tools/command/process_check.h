@@ -1,0 +1,55 @@
+// How a process uses cuDNN and whether the drop-in gets its calls: the causes `ucudnn doctor`
+// knows, from what was seen of the process. Reads the files it mapped. Thread-compatible.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command/diagnosis.h"
+#include "command/installation.h"
+#include "command/process_view.h"
+
+namespace ucudnn::command {
+
+// Who asked for cuDNN, and how.
+struct CudnnUser {
+  std::string path;
+  bool linked = false;  // it needs the library; else it has the name among its texts
+  std::string library;  // the name it needs, with its version
+  std::string rpath;
+  std::string runpath;
+};
+
+// What the files a process mapped say together. Paths are as the process names them.
+struct CudnnUse {
+  std::string drop_in;                 // of any installation of ucudnn; empty: none
+  std::vector<std::string> genuine;    // libcudnn.so.9 that is no drop-in
+  std::vector<std::string> other;      // libcudnn.so of another version
+  std::vector<std::string> bypassing;  // cuDNN opened beside the drop-in, and by whom
+  std::vector<CudnnUser> users;
+  std::string linked_in;  // the file that has cuDNN's functions itself, where there is no libcudnn
+  std::vector<std::string> cuda_runtime;  // files, or those that have it statically
+  std::string driver;
+  std::vector<std::string> replaced;  // ours or cuDNN's, whose file is another one by now
+  bool opened = false;                // dlopen gave it the drop-in (known from the log only)
+  bool called = false;                // the drop-in has forwarded a call to the genuine library
+
+  // Whether the process has anything to do with cuDNN; the drop-in alone is in every process it is
+  // preloaded into.
+  bool Any() const;
+};
+
+CudnnUse FindCudnnUse(const ProcessView& view);
+
+// Adds what the process uses as facts.
+void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis);
+
+// Adds what keeps the drop-in from getting the calls. True when nothing does.
+bool CheckInterception(const ProcessView& view, const CudnnUse& use,
+                       const Installation& installation, Diagnosis& diagnosis);
+
+// Adds a fault when the CUDA runtime of the process is newer than the driver (cuDriverGetVersion;
+// 0: unknown), or cuDNN has no driver to work with.
+void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver, Diagnosis& diagnosis);
+
+}  // namespace ucudnn::command

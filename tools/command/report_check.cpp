@@ -1,0 +1,192 @@
+#include "command/report_check.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "convolution/columns.h"
+#include "db/sqlite_store.h"
+#include "db/store_choice.h"
+
+namespace ucudnn::command {
+namespace {
+
+// Members of any type may be missing or of another type: the file is not ours alone.
+std::string TextOf(const Json& json, const char* name) {
+  return json.is_object() && json.contains(name) && json[name].is_string()
+             ? json[name].get<std::string>()
+             : std::string();
+}
+
+double NumberOf(const Json& json, const char* name, double absent = 0) {
+  return json.is_object() && json.contains(name) && json[name].is_number()
+             ? json[name].get<double>()
+             : absent;
+}
+
+const Json& ListOf(const Json& json, const char* name) {
+  static const Json* const empty = new Json(Json::array());
+  return json.is_object() && json.contains(name) && json[name].is_array() ? json[name] : *empty;
+}
+
+// A whole number from 0 on; 0 for what cannot be one.
+int64_t CountOf(const Json& json, const char* name) {
+  const double count = NumberOf(json, name);
+  return count > 0 && count < 1e18 ? static_cast<int64_t>(count) : 0;
+}
+
+size_t BytesOf(const Json& json, const char* name) {
+  return static_cast<size_t>(CountOf(json, name));
+}
+
+std::string Milliseconds(double time_ms) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g ms", time_ms);
+  return text;
+}
+
+std::optional<ConvolutionProblem> ProblemOf(const Json& kernel) {
+  std::map<std::string, std::string> fields = {{"op", TextOf(kernel, "op")}};
+  if (kernel.is_object() && kernel.contains("problem") && kernel["problem"].is_object()) {
+    for (const auto& [column, value] : kernel["problem"].items()) {
+      fields[column] = value.is_string() ? value.get<std::string>() : value.dump();
+    }
+  }
+  const Result<ConvolutionProblem> problem = FromColumns([&](const std::string& column) {
+    const auto found = fields.find(column);
+    return found != fields.end() && !found->second.empty() ? &found->second : nullptr;
+  });
+  return problem.ok() ? std::optional(*problem) : std::nullopt;
+}
+
+// What the stores know of engines that run undivided.
+class UndividedNeeds {
+ public:
+  UndividedNeeds(const Options& options, planning::Platform platform)
+      : platform_(std::move(platform)) {
+    if (!options.databases.empty()) {
+      store_ = std::make_unique<db::SqliteStore>(db::ChooseStores(options.databases).paths);
+    }
+  }
+
+  std::optional<size_t> Of(const ConvolutionProblem& problem, const std::string& engine) {
+    if (store_ == nullptr) return std::nullopt;
+    const Result<planning::KernelMeasurements> measured = store_->Read(problem, platform_);
+    if (!measured.ok()) return std::nullopt;
+    for (const planning::Measurement& row : measured->rows) {
+      if (row.micro.engine == engine && row.micro.micro_batch == problem.n) {
+        return row.micro.workspace_bytes;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  planning::Platform platform_;
+  std::unique_ptr<db::SqliteStore> store_;
+};
+
+// "4 x 32 + 8": as DivisionText, from a report.
+std::string Division(const Json& plan) {
+  std::string text;
+  for (const Json& run : plan) {
+    const int64_t count = CountOf(run, "count");
+    if (!text.empty()) text += " + ";
+    if (count > 1) text += std::to_string(count) + " x ";
+    text += std::to_string(CountOf(run, "micro_batch"));
+  }
+  return text;
+}
+
+// Milliseconds of the whole plan; none when nobody measured it.
+std::optional<double> PlanTime(const Json& plan) {
+  double total_ms = 0;
+  for (const Json& run : plan) {
+    const double time_ms = NumberOf(run, "time_ms", -1);
+    if (time_ms < 0) return std::nullopt;
+    total_ms += time_ms * static_cast<double>(CountOf(run, "count"));
+  }
+  return total_ms;
+}
+
+std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProblem>& problem,
+                       UndividedNeeds& needs) {
+  const Json& plan = ListOf(kernel, "plan");
+  const size_t limit = BytesOf(kernel, "limit_bytes");
+  const std::string engine = TextOf(plan[0], "engine");
+  const std::optional<size_t> need = problem ? needs.Of(*problem, engine) : std::nullopt;
+  std::string text;
+  if (need && *need > limit) {
+    text = engine + " needs " + FormatByteSize(*need) + ", limit " + FormatByteSize(limit) + ": ";
+  }
+  text += "divided into " + Division(plan) + " in " +
+          FormatByteSize(BytesOf(kernel, "workspace_bytes"));
+  const double undivided_ms =
+      kernel.contains("undivided") ? NumberOf(kernel["undivided"], "time_ms", -1) : -1;
+  if (const std::optional<double> time_ms = PlanTime(plan); time_ms && undivided_ms >= 0) {
+    text += "; " + Milliseconds(*time_ms) + ", undivided within the limit " +
+            Milliseconds(undivided_ms);
+  }
+  return text;
+}
+
+bool IsDivided(const Json& kernel) {
+  double pieces = 0;
+  for (const Json& run : ListOf(kernel, "plan")) pieces += NumberOf(run, "count");
+  return pieces > 1;
+}
+
+KernelFinding Explain(const Json& kernel, UndividedNeeds& needs) {
+  const std::optional<ConvolutionProblem> problem = ProblemOf(kernel);
+  KernelFinding finding;
+  finding.kernel = problem ? Describe(*problem) : TextOf(kernel, "op");
+  const int64_t calls = CountOf(kernel, "calls");
+  finding.kernel += calls == 1 ? ", 1 call" : ", " + std::to_string(calls) + " calls";
+  if (IsDivided(kernel)) {
+    finding.what = WhyDivided(kernel, problem, needs);
+    return finding;
+  }
+  const Json& plan = ListOf(kernel, "plan");
+  if (!plan.empty()) {
+    finding.what = TextOf(plan[0], "engine") + " in " +
+                   FormatByteSize(BytesOf(kernel, "workspace_bytes")) + " of " +
+                   FormatByteSize(BytesOf(kernel, "limit_bytes")) + ": ";
+  }
+  finding.what += TextOf(kernel, "reason");
+  return finding;
+}
+
+}  // namespace
+
+Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
+                                  Diagnosis& diagnosis) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::Error(path + " cannot be read");
+  const Json report = Json::parse(file, nullptr, false);
+  if (TextOf(report, "format") != "ucudnn-report") return Status::Error(path + " is no report");
+  UndividedNeeds needs(options,
+                       {TextOf(report, "device"),
+                        static_cast<int>(std::min<int64_t>(CountOf(report, "cudnn"), INT_MAX)), 0});
+  ReportSummary summary;
+  for (const Json& kernel : ListOf(report, "kernels")) {
+    ++summary.kernels;
+    if (IsDivided(kernel)) ++summary.divided;
+    diagnosis.kernels.push_back(Explain(kernel, needs));
+  }
+  for (const Json& fallback : ListOf(report, "fallbacks")) {
+    const int64_t count = CountOf(fallback, "count");
+    diagnosis.Add(Severity::kWarning, TextOf(fallback, "kernel") + ": " + TextOf(fallback, "cause"),
+                  "it happened " + std::to_string(count) + (count == 1 ? " time" : " times") +
+                      "; such calls run as the program asked");
+  }
+  return summary;
+}
+
+}  // namespace ucudnn::command
