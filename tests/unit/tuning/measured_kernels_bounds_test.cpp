@@ -146,7 +146,9 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   ASSERT_EQ(cuMemAlloc(&occupied, free - rest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
   least_free = before;
-  MeasuredKernels kernels(&store_, Tuning{}, kNoFolder);
+  Tuning bounds;  // of memory only
+  bounds.kernel_seconds = bounds.process_seconds = 3600;
+  MeasuredKernels kernels(&store_, bounds, kNoFolder);
   const Answer answer = Ask(kernels, problem);
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
