@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -13,8 +14,11 @@ constexpr int kBusyPollMs = 5;
 
 // Waits for a lock another process holds. Polls evenly: SQLite's own waiting slows down to 100 ms a
 // try, by which a process that writes in a row starves the others.
-int WaitWhileBusy(void*, int tries) {
-  if (tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
+int WaitWhileBusy(void* locks_fail, int tries) {
+  // SQLite takes ENOLCK for a lock that somebody holds; but where a file system has no locks
+  // (NFS without its lock service) it has none later either. errno is still that of fcntl.
+  *static_cast<bool*>(locks_fail) = errno == ENOLCK;
+  if (errno == ENOLCK || tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
   sqlite3_sleep(kBusyPollMs);
   return 1;
 }
@@ -89,12 +93,16 @@ Status Connection::Fault(const std::string& doing) {
   if (damage_.empty() && (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)) {
     damage_ = sqlite3_errmsg(connection_);
   }
+  if (code == SQLITE_BUSY && locks_fail_) {
+    return Status::Error(path_ + ": " + doing + ": the file system has no locks (ENOLCK)");
+  }
   return Status::Error(path_ + ": " + doing + ": " + sqlite3_errmsg(connection_));
 }
 
 Status Connection::Open(const std::string& path, Access access) {
   path_ = path;
   damage_.clear();
+  locks_fail_ = false;
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   switch (access) {
     case Access::kRead:
@@ -114,7 +122,7 @@ Status Connection::Open(const std::string& path, Access access) {
     Close();
     return status;
   }
-  sqlite3_busy_handler(connection_, WaitWhileBusy, nullptr);
+  sqlite3_busy_handler(connection_, WaitWhileBusy, &locks_fail_);
   // The file may come from anyone: nothing its schema holds may run, and a file that turns out to
   // be another program's is left as it was.
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);

@@ -55,7 +55,8 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() { Close(); }
 
-  // Waits up to five seconds where another process holds the file. Nothing is read or written yet.
+  // Whatever follows waits up to five seconds where another process holds the file, and not at all
+  // where files cannot be locked. Nothing is read or written yet.
   Status Open(const std::string& path, Access access);
   void Close();
   // Forgets the connection without closing it: what the child of a fork must do.
@@ -83,6 +84,7 @@ class Connection {
   std::string path_;
   sqlite3* connection_ = nullptr;
   std::string damage_;
+  bool locks_fail_ = false;  // the last lock that was not there to be had, nobody held
 };
 
 // A transaction that may write. Undone unless committed. One that follows another of this process

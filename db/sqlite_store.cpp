@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <set>
 #include <tuple>
 
@@ -14,6 +15,16 @@ namespace ucudnn::db {
 using planning::KernelMeasurements;
 using planning::Measurement;
 using planning::Platform;
+
+namespace {
+
+uint64_t FileSize(const std::string& path) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
+}  // namespace
 
 SqliteStore::SqliteStore(const std::vector<std::string>& paths, size_t written)
     : written_(written) {
@@ -166,8 +177,11 @@ Result<Pruned> SqliteStore::Prune(const std::string& device, bool dry_run) {
   StoreFile& file = *files_[written_];
   UCUDNN_RETURN_IF_ERROR(With(file, !dry_run, [&](Connection* connection) {
     if (connection == nullptr) return Status::Ok();
+    const uint64_t bytes_before = FileSize(connection->path());
     if (dry_run) {
       UCUDNN_ASSIGN_OR_RETURN(old, FindOldRows(*connection, file.version(), device));
+      old.file = connection->path();
+      old.bytes_before = old.bytes_after = bytes_before;
       return Status::Ok();
     }
     {
@@ -177,7 +191,11 @@ Result<Pruned> SqliteStore::Prune(const std::string& device, bool dry_run) {
       UCUDNN_ASSIGN_OR_RETURN(old.kernels, RemoveRows(*connection, old));
       UCUDNN_RETURN_IF_ERROR(transaction.Commit());
     }
-    return connection->Execute("VACUUM");
+    UCUDNN_RETURN_IF_ERROR(connection->Execute("VACUUM"));
+    old.file = connection->path();
+    old.bytes_before = bytes_before;
+    old.bytes_after = FileSize(old.file);
+    return Status::Ok();
   }));
   return old;
 }

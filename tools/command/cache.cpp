@@ -254,8 +254,6 @@ int Verify(const CacheOptions& options, const std::vector<std::string>& paths) {
 }
 
 int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
-  std::error_code ignored;
-  const uintmax_t before = std::filesystem::file_size(paths.front(), ignored);
   const Result<db::Pruned> pruned =
       db::SqliteStore({paths.front()}).Prune(options.device, options.dry_run);
   if (!pruned.ok()) return Fail(*options.prune, pruned.message());
@@ -268,8 +266,8 @@ int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
   std::cout << Count(rows, "measurement") << " and " << Count(pruned->kernels, "kernel")
             << " without any " << (options.dry_run ? "to remove" : "removed");
   if (!options.dry_run) {
-    std::cout << "; " << paths.front() << ": " << FormatByteSize(before) << " before, "
-              << FormatByteSize(std::filesystem::file_size(paths.front(), ignored)) << " now";
+    std::cout << "; " << pruned->file << ": " << FormatByteSize(pruned->bytes_before) << " before, "
+              << FormatByteSize(pruned->bytes_after) << " now";
   }
   std::cout << "\n";
   return 0;

@@ -98,6 +98,10 @@ class Cache(CommandTest):
         self.assert_refused(["cache", "merge"], "ucudnn cache merge: STORE")
         self.assert_refused(["cache", "show", "--", "x"], "takes no program")
 
+    def ordinary_user(self):
+        """Whom permissions bind: where the tests run as root, nobody."""
+        return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
     def store_with(self, name, rows):
         path = f"{self.folder}/{self.id()}.{name}.db"
         self.cache("import", self.write(f"{name}.csv", rows), "--db", path)
@@ -119,6 +123,26 @@ class Cache(CommandTest):
         self.assertEqual(["99"], [row["time_ms"] for row in rows if row["engine"] == "legacy:7"])
         self.assertEqual(f"{second}: 0 new measurements, 3 known before\n",
                          self.cache("merge", second, "--db", self.store))
+
+    def test_merge_reads_from_a_folder_where_an_ordinary_user_may_not_write(self):
+        shared = f"{self.folder}/shared"
+        os.makedirs(shared)
+        os.chmod(self.folder, 0o755)  # to be passed through by the user below
+        self.cache("import", self.file, "--db", f"{shared}/all.db")
+        os.chmod(f"{shared}/all.db", 0o444)
+        os.chmod(shared, 0o555)
+        self.addCleanup(os.chmod, shared, 0o755)
+        own = f"{self.folder}/own"
+        os.makedirs(own)
+        os.chmod(own, 0o777)
+        user = self.ordinary_user()
+        result = self.run_command("cache", "merge", f"{shared}/all.db", "--db", f"{own}/own.db", process=user)
+        self.assertEqual((0, f"{shared}/all.db: 3 new measurements, 0 known before\n"),
+                         (result.returncode, result.stdout), result.stderr)
+        self.assertEqual(["all.db"], os.listdir(shared))
+        result = self.run_command("cache", "import", self.file, "--db", f"{shared}/all.db", process=user)
+        self.assertEqual(1, result.returncode)
+        self.assertIn("all.db: is read-only", result.stderr)
 
     def test_a_store_that_cannot_be_merged_is_named_and_nothing_is(self):
         good = self.store_with("good", ROWS)
@@ -205,6 +229,36 @@ class Cache(CommandTest):
             self.assertIn(f"  {platform}: 3 measurements\n", left)
         self.assertIn("9 measurements: ", left)
         self.assertIn("0 measurements and 0 kernels without any removed", self.cache("prune", "--db", store))
+
+    def test_prune_tells_beforehand_which_kernels_lose_all_rows(self):
+        old = [{**row, "c": "32", "driver": "12000"} for row in ROWS]
+        store = self.store_with("losing", ROWS + old)
+        before = open(store, "rb").read()
+        self.assertIn("3 measurements and 1 kernel without any to remove\n",
+                      self.cache("prune", "--dry-run", "--db", store))
+        self.assertIn("0 measurements and 0 kernels without any to remove\n",
+                      self.cache("prune", "--dry-run", "--device", "Other GPU", "--db", store))
+        self.assertEqual(before, open(store, "rb").read())
+        os.chmod(self.folder, 0o755)
+        os.chmod(store, 0o444)
+        result = self.run_command("cache", "prune", "--dry-run", "--db", store, process=self.ordinary_user())
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        os.chmod(store, 0o644)
+        self.assertIn("3 measurements and 1 kernel without any removed; ", self.cache("prune", "--db", store))
+        self.assertIn("schema 2, 1 kernel, 3 measurements", self.cache("verify", "--db", store))
+
+    def test_prune_tells_the_size_of_the_file_it_pruned(self):
+        with open(self.store, "w") as file:
+            file.write("no database" * 1000)
+        sibling = f"{self.store[:-3]}-2.db"
+        self.run_command("cache", "import", self.file, "--db", self.store)
+        size = os.path.getsize(sibling)
+        self.assertEqual(0, size % 1024)
+        told = self.run_command("cache", "prune", "--db", self.store)
+        self.assertEqual(0, told.returncode, told.stderr)
+        self.assertIn(f"; {sibling}: {size // 1024} KiB before, {os.path.getsize(sibling) // 1024} KiB now\n", told.stdout)
+        with open(self.store) as file:
+            self.assertEqual("no database" * 1000, file.read())
 
     def test_prune_removes_kernels_without_rows(self):
         self.cache("import", self.file, "--db", self.store)

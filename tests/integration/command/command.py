@@ -48,13 +48,14 @@ class CommandTest(unittest.TestCase):
                        check=True)
         return path
 
-    def run_command(self, *words, **variables):
+    def run_command(self, *words, process=None, **variables):
+        """`process`: further arguments of subprocess.run."""
         environment = {k: v for k, v in os.environ.items()
                        if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
         # Locks of the test's own: another program that measures on this machine is not waited for.
         environment |= {"XDG_RUNTIME_DIR": self.folder} | variables
         return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=60)
+                              timeout=60, **(process or {}))
 
     def environment_of(self, *words, **variables):
         """What the started program saw, by variable name."""

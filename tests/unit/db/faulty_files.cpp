@@ -1,9 +1,12 @@
 #include "faulty_files.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sqlite3.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <cstddef>
-#include <cstring>
 
 namespace ucudnn::test {
 namespace {
@@ -13,7 +16,8 @@ struct Fault {
   int left = 0;  // calls until it fails; 0: never
   int code = SQLITE_OK;
   bool stays = false;
-  bool happened = false;
+  bool kills = false;
+  int happened = 0;
 } fault;
 
 sqlite3_vfs* genuine = nullptr;
@@ -34,7 +38,8 @@ bool Fails(FileCall call) {
     return false;
   }
   if (!fault.stays) fault.left = 0;
-  fault.happened = true;
+  ++fault.happened;
+  if (fault.kills && call != FileCall::kShortWrite) raise(SIGKILL);
   return true;
 }
 
@@ -42,6 +47,7 @@ int Write(sqlite3_file* file, const void* bytes, int count, sqlite3_int64 at) {
   if (Fails(FileCall::kWrite)) return fault.code;
   if (Fails(FileCall::kShortWrite)) {
     Real(file)->pMethods->xWrite(Real(file), bytes, count / 2, at);
+    if (fault.kills) raise(SIGKILL);
     return fault.code;
   }
   return Real(file)->pMethods->xWrite(Real(file), bytes, count, at);
@@ -88,9 +94,22 @@ int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out
   return code;
 }
 
-}  // namespace
+int Fcntl(int file, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument =
+      va_arg(arguments, void*);  // every call SQLite makes has one, or ignores it
+  va_end(arguments);
+  const bool locks =
+      command == F_SETLK && static_cast<const struct flock*>(argument)->l_type != F_UNLCK;
+  if (locks && Fails(FileCall::kFcntlLock)) {
+    errno = fault.code;
+    return -1;
+  }
+  return fcntl(file, command, argument);
+}
 
-void FailFileCall(FileCall call, int kth, int code, bool stays) {
+void Arm(const Fault& armed) {
   if (genuine == nullptr) {
     genuine = sqlite3_vfs_find(nullptr);
     faulty = *genuine;
@@ -98,11 +117,20 @@ void FailFileCall(FileCall call, int kth, int code, bool stays) {
     faulty.szOsFile += static_cast<int>(sizeof(File));
     faulty.xOpen = Open;
     sqlite3_vfs_register(&faulty, 1);
+    genuine->xSetSystemCall(genuine, "fcntl", reinterpret_cast<sqlite3_syscall_ptr>(Fcntl));
   }
-  fault = {call, kth, code, stays, false};
+  fault = armed;
 }
 
-bool StopFailing() {
+}  // namespace
+
+void FailFileCall(FileCall call, int kth, int code, bool stays) {
+  Arm({call, kth, code, stays, false, 0});
+}
+
+void DieAtFileCall(FileCall call, int kth) { Arm({call, kth, SQLITE_OK, false, true, 0}); }
+
+int StopFailing() {
   fault.left = 0;
   return fault.happened;
 }

@@ -4,13 +4,18 @@
 
 namespace ucudnn::test {
 
-enum class FileCall { kWrite, kShortWrite, kSync, kTruncate, kLock, kRead };
+enum class FileCall { kWrite, kShortWrite, kSync, kTruncate, kLock, kRead, kFcntlLock };
 
 // Makes the `kth` call (from 1) of a kind fail with an SQLite result code; every later one, too,
-// when it `stays` so. A short write leaves half of the bytes in the file.
+// when it `stays` so. A short write leaves half of the bytes in the file. kFcntlLock is the system
+// call by which SQLite's own VFS locks, and fails with `code` in errno.
 void FailFileCall(FileCall call, int kth, int code, bool stays);
 
-// Nothing fails any more; tells whether anything did.
-bool StopFailing();
+// Ends this process by SIGKILL in place of the `kth` call of a kind from now on; behind half of the
+// bytes of a short write.
+void DieAtFileCall(FileCall call, int kth);
+
+// Nothing fails any more; the calls that did.
+int StopFailing();
 
 }  // namespace ucudnn::test

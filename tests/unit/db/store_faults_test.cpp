@@ -4,9 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <functional>
 
 #include "base/log.h"
+#include "db/inspection.h"
+#include "faulty_files.h"
 #include "fixture.h"
 
 namespace ucudnn::db {
@@ -37,6 +40,17 @@ std::string InChild(const std::string& log, bool as_ordinary_user,
   std::ostringstream text;
   text << std::ifstream(log).rdbuf();
   return text.str();
+}
+
+void InChildThatDies(const std::function<void()>& action) {
+  const pid_t child = fork();
+  if (child == 0) {
+    action();
+    _exit(4);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, SIGKILL);
 }
 
 size_t Count(const std::string& text, const std::string& part) {
@@ -222,6 +236,29 @@ TEST_F(StoreFaultsTest, AFileInAReadOnlyFolderIsRead) {
     EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 400u);
   });
   chmod(folder_.c_str(), 0755);
+}
+
+// What another process left half done can be undone only where the folder may be written.
+TEST_F(StoreFaultsTest, AHalfWrittenFileInAReadOnlyFolderIsAnErrorAndKept) {
+  FillStore(Path());
+  InChildThatDies([&] {
+    RowStore store({Path()});
+    EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
+    test::DieAtFileCall(test::FileCall::kSync, 3);
+    static_cast<void>(store.Write(Problem(), kPlatform, {Row("lost", 1, 1)}));
+  });
+  ASSERT_TRUE(std::filesystem::exists(Path() + "-journal"));
+  const std::string before = Bytes(Path());
+  chmod(Path().c_str(), 0444);
+  chmod(folder_.c_str(), 0555);
+  InChild("", true, [&] {
+    EXPECT_THAT(RowStore({Path()}).Rows(Problem(), kPlatform).message(), HasSubstr(Path() + ": "));
+    EXPECT_THAT(ReadStore(Path()).message(), HasSubstr(Path() + ": "));
+  });
+  chmod(Path().c_str(), 0644);
+  chmod(folder_.c_str(), 0755);
+  EXPECT_EQ(Bytes(Path()), before);
+  EXPECT_EQ(RowStore({Path()}).Rows(Problem(), kPlatform)->size(), 400u);
 }
 
 TEST_F(StoreFaultsTest, AFolderThatCannotBeWrittenIsNamed) {
