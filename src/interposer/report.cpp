@@ -129,9 +129,10 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   std::lock_guard lock(mutex_);
-  const size_t hash = record.problem.Hash();
+  // Some callers pass another workspace at every call.
+  const size_t hash = record.problem.Hash() ^ record.limit_bytes * 0x9e3779b97f4a7c15u;
   CountedKernel* kernel = nullptr;
-  const auto [first, last] = by_problem_.equal_range(hash);
+  const auto [first, last] = by_hash_.equal_range(hash);
   for (auto entry = first; entry != last; ++entry) {
     if (entry->second->record == record) kernel = entry->second;
   }
@@ -139,7 +140,7 @@ CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool&
   if (kernel == nullptr) {
     kernel = &kernels_.emplace_back();
     kernel->record = std::move(record);
-    by_problem_.emplace(hash, kernel);
+    by_hash_.emplace(hash, kernel);
     ++unwritten_;
     fresh = kernels_.size() <= kWholeReports || unwritten_ >= kernels_.size() / kShare;
     if (fresh) unwritten_ = 0;

@@ -61,8 +61,8 @@ class Report {
  private:
   std::mutex mutex_;
   planning::Platform platform_;
-  std::deque<CountedKernel> kernels_;                           // keep their address
-  std::unordered_multimap<size_t, CountedKernel*> by_problem_;  // by the problem's hash
+  std::deque<CountedKernel> kernels_;                        // keep their address
+  std::unordered_multimap<size_t, CountedKernel*> by_hash_;  // of problem and limit
   size_t unwritten_ = 0;  // new records since `fresh` was last true
   std::map<std::pair<std::string, std::string>, long> fallbacks_;
 };

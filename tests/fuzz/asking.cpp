@@ -60,6 +60,8 @@ void Trial::BreakDescriptors() {
 bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                         std::optional<MathType> math) const {
   if (!on_ || !setting_.has_store) return false;
+  // Nobody knows how far a limit from free memory has fallen.
+  if (setting_.options.workspace_limit_auto) limit = 0;
   return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
     const MicroConfiguration& micro = row.micro;
     const auto engine = cudnn::ParseLegacyEngine(micro.engine);
@@ -102,18 +104,25 @@ void Trial::AskForSize(int algorithm) {
       cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
   const cudnnStatus_t ought =
       cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &genuine);
+  // An identity activation is served by forward's algorithm 1 alone, which may not get by on less.
+  const bool bound = operation_ == Operation::kForward && algorithm == 1;
+  const bool must_be_deterministic =
+      setting_.options.deterministic || IsDeterministic(operation_, algorithm);
+  const bool must_fit =
+      !bound && MayBeServed(Class(algorithm), must_be_deterministic, limit_, math_);
+  if (strict_ && status == CUDNN_STATUS_NOT_SUPPORTED && ought == CUDNN_STATUS_SUCCESS &&
+      genuine > limit_) {
+    ++coverage_.over_limit;
+    if (must_fit) Wrong("a workspace size is refused though an engine fits");
+    return;
+  }
   if (status != ought) {
     return Wrong("the workspace size is status " + Text(status) + ", genuine " + Text(ought));
   }
   if (status != CUDNN_STATUS_SUCCESS) return;
   told_bytes_ = ours;
   if (!on_ && ours != genuine) Wrong("a workspace size differs with ucudnn off");
-  // An identity activation is served by forward's algorithm 1 alone, which may not get by on less.
-  const bool bound = operation_ == Operation::kForward && algorithm == 1;
-  const bool must_be_deterministic =
-      setting_.options.deterministic || IsDeterministic(operation_, algorithm);
-  if (ours > limit_ && !bound &&
-      MayBeServed(Class(algorithm), must_be_deterministic, limit_, math_)) {
+  if (ours > limit_ && (must_fit || strict_)) {
     Wrong("the workspace size " + std::to_string(ours) + " is above the limit");
   }
 }
@@ -133,6 +142,16 @@ void Trial::AskForAlgorithms(Question question) {
   if (question == Question::kGet || answer.status != CUDNN_STATUS_SUCCESS ||
       call_.fault != Fault::kNone) {
     const test::Answer genuine = ask(Undivided());
+    if (strict_ && answer.status == CUDNN_STATUS_NOT_SUPPORTED &&
+        genuine.status == CUDNN_STATUS_SUCCESS && call_.fault == Fault::kNone) {
+      ++coverage_.over_limit;
+      const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
+      if (MayBeServed(NumericClass::kDirect, setting_.options.deterministic, std::min(limit_, lent),
+                      std::nullopt)) {
+        Wrong("a query is refused though an engine fits");
+      }
+      return;
+    }
     if (answer.status != genuine.status) {
       return Wrong("a query is status " + Text(answer.status) + ", genuine " +
                    Text(genuine.status));
@@ -169,12 +188,12 @@ void Trial::CheckAnswer(Question question, const test::Answer& answer, bool alig
   for (const AlgorithmPerformance& told : answer.algorithms) {
     if (told.status != CUDNN_STATUS_SUCCESS) continue;
     if (told.workspace_bytes > lent) Wrong("a search reports more than the caller lent");
-    if (!must_fit) continue;
+    if (!must_fit && !(strict_ && ours)) continue;
     if (told.workspace_bytes > limit_) {
       Wrong("algorithm " + std::to_string(told.algorithm) + " is reported with " +
             std::to_string(told.workspace_bytes) + " bytes, above the limit");
     }
-    if (options.deterministic && told.determinism != CUDNN_DETERMINISTIC) {
+    if (must_fit && options.deterministic && told.determinism != CUDNN_DETERMINISTIC) {
       Wrong("algorithm " + std::to_string(told.algorithm) + " is not deterministic");
     }
   }

@@ -69,6 +69,10 @@ bool RunSetting(const Arguments& arguments, long number, long first, long last, 
     std::snprintf(outcome.what, sizeof outcome.what, "%s", wrong.c_str());
     return false;
   }
+  if (subject.SuspectsAPlan()) {
+    std::snprintf(outcome.what, sizeof outcome.what, "a right plan was found wrong");
+    return false;
+  }
   outcome.failed = -1;
   return true;
 }
@@ -163,8 +167,8 @@ void Explain(const Arguments& arguments, const Outcome& failure) {
 // Too little of anything means that the fuzzer no longer tries what it says.
 bool Covers(const Coverage& c) {
   if (c.problems < 3000) return true;
-  for (const long count :
-       {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered}) {
+  for (const long count : {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered,
+                           c.compared, c.checked, c.over_limit}) {
     if (count < c.problems / 1000) return false;
   }
   return true;
@@ -194,10 +198,12 @@ int Main(const Arguments& arguments) {
       "%ld problems of seed %llu in %.0f s: %d differ; %ld divided (%ld into unlike engines), %ld "
       "in "
       "less workspace than the algorithm needs, %ld off alignment, %ld refused, %ld made good, %ld "
-      "with Winograd, %ld measured here\n",
+      "with Winograd, %ld measured here, %ld compared first, %ld checked, %ld over a strict "
+      "limit\n",
       coverage.problems, static_cast<unsigned long long>(arguments.seed), seconds, failures,
       coverage.divided, coverage.mixed, coverage.below_need, coverage.misaligned, coverage.refused,
-      coverage.recovered, coverage.rounded, coverage.measured);
+      coverage.recovered, coverage.rounded, coverage.measured, coverage.compared, coverage.checked,
+      coverage.over_limit);
   if (!Covers(coverage)) {
     std::printf("too few of them were divided, refused or made good to mean anything\n");
     return 1;

@@ -144,7 +144,11 @@ test::Cost DrawCost(uint64_t seed, long number, int whole) {
 std::vector<int> DrawSizes(Random& random, const Setting& setting) {
   const ConvolutionProblem& problem = setting.problem;
   const int step = LegalStep(problem);
-  const std::vector<int> all = planning::MicroBatchSizes(setting.options.policy, problem.n, step);
+  // Policy auto may ask for any.
+  const BatchSizePolicy policy = setting.options.policy == BatchSizePolicy::kAuto
+                                     ? BatchSizePolicy::kAll
+                                     : setting.options.policy;
+  const std::vector<int> all = planning::MicroBatchSizes(policy, problem.n, step);
   std::vector<int> sizes;
   if (random.Chance(95)) sizes.push_back(problem.n);
   if (problem.n % step != 0 && step < problem.n && random.Chance(80)) {
@@ -248,12 +252,14 @@ Setting DrawSetting(uint64_t seed, long number) {
   Setting setting;
   setting.problem = DrawKernel(Random(seed, {kKernel, kernel}));
   Options& options = setting.options;
-  options.policy =
-      random.OneOf({BatchSizePolicy::kAll, BatchSizePolicy::kAll, BatchSizePolicy::kAll,
-                    BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kUndivided});
+  options.policy = random.OneOf(
+      {BatchSizePolicy::kAll, BatchSizePolicy::kAll, BatchSizePolicy::kAll, BatchSizePolicy::kAuto,
+       BatchSizePolicy::kAuto, BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kUndivided});
   options.deterministic = random.Chance(20);
   options.tuning.on = random.Chance(1);
-  options.tuning.after_calls = 0;
+  options.tuning.before_promising = random.Chance(50);
+  options.tuning.after_calls = static_cast<long>(random.Between(0, 3));
+  options.check = random.Chance(10);
   const int mode = static_cast<int>(random.Between(1, 100));
   options.mode = mode <= 2 ? Mode::kOff : mode <= 4 ? Mode::kObserve : Mode::kOn;
   options.log_level = LogLevel::kError;
@@ -265,8 +271,14 @@ Setting DrawSetting(uint64_t seed, long number) {
   for (const planning::Measurement& row : setting.rows) {
     setting.needs.push_back(row.micro.workspace_bytes);
   }
-  if (random.Chance(55)) options.workspace_limit = DrawBytes(random, setting.needs);
-  for (planning::Measurement& row : setting.rows) row.verified = true;
+  if (random.Chance(55)) {
+    options.workspace_limit = DrawBytes(random, setting.needs);
+    options.strict_limit = random.Chance(30);
+  } else {
+    options.workspace_limit_auto = random.Chance(30);
+  }
+  const bool verified = random.Chance(80);  // else another machine's rows, or older ones
+  for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
   if (options.tuning.on) {
     setting.rows.clear();
     setting.sizes.clear();
@@ -319,14 +331,20 @@ std::string Describe(const Setting& setting) {
   std::ostringstream text;
   text << "policy " << BatchSizePolicyName(options.policy);
   if (options.workspace_limit) text << " limit " << *options.workspace_limit;
+  if (options.strict_limit) text << " strict";
+  if (options.workspace_limit_auto) text << " limit auto";
   if (options.deterministic) text << " deterministic";
-  if (options.tuning.on) text << " measures";
+  if (options.check) text << " check";
+  if (options.tuning.on) {
+    text << " measures " << (options.tuning.before_promising ? "first, else " : "") << "after "
+         << options.tuning.after_calls;
+  }
   if (options.mode != Mode::kOn) text << (options.mode == Mode::kOff ? " off" : " observe");
   if (!setting.has_store) text << " no store";
   text << " rows";
   for (const planning::Measurement& row : setting.rows) {
     text << " " << row.micro.engine << "@" << row.micro.micro_batch << "=" << row.micro.time_ms
-         << "ms/" << row.micro.workspace_bytes;
+         << "ms/" << row.micro.workspace_bytes << (row.verified ? "" : " unverified");
   }
   return text.str();
 }

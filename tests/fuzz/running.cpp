@@ -25,6 +25,9 @@ void Coverage::Add(const Coverage& other) {
   recovered += other.recovered;
   rounded += other.rounded;
   measured += other.measured;
+  compared += other.compared;
+  checked += other.checked;
+  over_limit += other.over_limit;
 }
 
 std::string Trial::Run() {
@@ -48,7 +51,9 @@ void Trial::Execute() {
   }
   if (!RunGenuine(workspace)) return;
   for (int run = 0; run < call_.runs && wrong_.empty(); ++run) {
-    RunOurs(workspace, run == 0 ? call_.failing_piece : 0);
+    // A checked plan runs in memory of ucudnn's own first: its faults are another test's.
+    const bool may_fail = run == 0 && !setting_.options.check;
+    RunOurs(workspace, may_fail ? call_.failing_piece : 0);
   }
 }
 
@@ -71,6 +76,7 @@ void Trial::RunOurs(const GuardedMemory& workspace, int failing_piece) {
   const Bytes actual = convolution_.TakeOutput();
   CheckNothingElse(workspace, "by ucudnn");
   const std::vector<GenuineCall> calls = TakeRecorded(convolution_.handle());
+  if (CheckRefusal(status, workspace, actual)) return;
   CheckStatus(status, workspace.bytes(), failing_piece, calls);
   if (status != CUDNN_STATUS_SUCCESS) {
     if (failing_piece == 0) ++coverage_.refused;
@@ -84,13 +90,44 @@ void Trial::RunOurs(const GuardedMemory& workspace, int failing_piece) {
     ++coverage_.recovered;
     return;
   }
+  if (setting_.options.check && calls.size() > 1 && calls.back().images == call_.what.problem.n) {
+    ++coverage_.checked;
+    return CheckCalls({calls.back()}, workspace);
+  }
   CheckCalls(calls, workspace);
   coverage_.divided += calls.size() > 1;
+  coverage_.compared +=
+      calls.size() > 1 && std::any_of(setting_.rows.begin(), setting_.rows.end(),
+                                      [](const auto& row) { return !row.verified; });
   coverage_.mixed += std::any_of(calls.begin(), calls.end(), [&](const GenuineCall& call) {
     return call.algorithm != calls[0].algorithm;
   });
   const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
   coverage_.below_need += workspace.bytes() < need;
+}
+
+bool Trial::MustFit(const GuardedMemory& workspace) const {
+  const bool demanded = setting_.options.workspace_limit || setting_.options.deterministic;
+  return demanded && Aligned(workspace) && call_.what.extra != Extra::kIdentity &&
+         MayBeServed(Class(algorithm_),
+                     setting_.options.deterministic || IsDeterministic(operation_, algorithm_),
+                     std::min(limit_, workspace.bytes()), math_);
+}
+
+bool Trial::CheckRefusal(cudnnStatus_t status, const GuardedMemory& workspace,
+                         const Bytes& output) {
+  const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
+  if (!strict_ || status != CUDNN_STATUS_NOT_SUPPORTED || status == genuine_ || need <= limit_) {
+    return false;
+  }
+  ++coverage_.over_limit;
+  if (call_.fault != Fault::kNone) Wrong("a call is refused that the genuine library has to judge");
+  if (MustFit(workspace)) Wrong("a call is refused though an engine fits the limit");
+  if (told_bytes_ && *told_bytes_ <= std::min(limit_, workspace.bytes()) && Aligned(workspace)) {
+    Wrong("a call is refused in the workspace it was told");
+  }
+  if (output != convolution_.output().content) Wrong("a refused call writes its output");
+  return true;
 }
 
 void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
@@ -133,16 +170,11 @@ void Trial::CheckFailure(cudnnStatus_t status, int failing_piece,
 
 void Trial::CheckCalls(const std::vector<GenuineCall>& calls, const GuardedMemory& workspace) {
   const size_t bytes = workspace.bytes();
+  const bool must_fit = MustFit(workspace);
   const size_t element = ElementBytes(call_.what.problem.type);
   const auto* x = static_cast<const char*>(convolution_.x.memory.data());
   const auto* y = static_cast<const char*>(convolution_.y.memory.data());
   int images = 0;
-  const bool must_fit =
-      Aligned(workspace) && call_.what.extra != Extra::kIdentity &&
-      (setting_.options.workspace_limit || setting_.options.deterministic) &&
-      MayBeServed(Class(algorithm_),
-                  setting_.options.deterministic || IsDeterministic(operation_, algorithm_),
-                  std::min(limit_, bytes), math_);
   for (const GenuineCall& call : calls) {
     const std::string piece = "a piece of algorithm " + std::to_string(call.algorithm);
     if (call.x != x + images * call_.what.problem.x_strides[0] * element ||
@@ -160,6 +192,7 @@ void Trial::CheckCalls(const std::vector<GenuineCall>& calls, const GuardedMemor
     const bool random = !IsDeterministic(operation_, call.algorithm);
     if (random && deterministic_ && (!told_bytes_ || bytes >= *told_bytes_))
       Wrong(piece + " is not deterministic");
+    if (strict_ && call.need > limit_) Wrong(piece + " is over the strict limit");
     if (!must_fit) continue;
     if (random && setting_.options.deterministic)
       Wrong(piece + " is not deterministic as demanded");

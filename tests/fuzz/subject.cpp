@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
 
 #include "recorder.h"
 #include "shim/api/hooks.h"
@@ -51,6 +52,12 @@ Subject::Subject(const Setting& setting)
 Subject::~Subject() {
   functions().cudnnDestroy(handle_);
   current = nullptr;
+}
+
+bool Subject::SuspectsAPlan() {
+  const std::string report = interposer_.report().Json("on", 0);
+  return report.find("a divided plan is wrong") != std::string::npos ||
+         report.find("found the plan wrong") != std::string::npos;
 }
 
 const cudnn::Functions& Subject::functions() const {

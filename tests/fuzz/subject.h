@@ -20,7 +20,8 @@ class Subject {
 
   const cudnn::Functions& functions() const;
   cudnnHandle_t handle() const { return handle_; }
-  interposer::Interposer& interposer() { return interposer_; }
+  // Whether a comparison with the undivided engine found a plan wrong. No plan here is.
+  bool SuspectsAPlan();
 
  private:
   test::MemoryStore store_;

@@ -26,6 +26,9 @@ struct Coverage {
   long recovered = 0;   // a piece failed, the result was right
   long rounded = 0;     // compared within a tolerance
   long measured = 0;    // in settings that measure for themselves
+  long compared = 0;    // divided, in settings whose rows were not all verified
+  long checked = 0;     // every piece compared with the undivided engine
+  long over_limit = 0;  // refused under a strict limit
 
   void Add(const Coverage& other);
 };
@@ -51,6 +54,7 @@ class Trial {
         call_(call),
         ours_(subject.functions()),
         on_(setting.options.mode == Mode::kOn),
+        strict_(on_ && setting.options.strict_limit),
         limit_(setting.options.workspace_limit.value_or(SIZE_MAX)),
         told_(told),
         coverage_(coverage),
@@ -82,6 +86,9 @@ class Trial {
   void RunOurs(const test::GuardedMemory& workspace, int failing_piece);
   void CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
                    const std::vector<GenuineCall>& calls);
+  // A refusal of ucudnn's own.
+  bool CheckRefusal(cudnnStatus_t status, const test::GuardedMemory& workspace,
+                    const test::Bytes& output);
   void CheckFailure(cudnnStatus_t status, int failing_piece, const std::vector<GenuineCall>& calls);
   void CheckCalls(const std::vector<GenuineCall>& calls, const test::GuardedMemory& workspace);
   void CheckOutput(const char* whose, const test::Bytes& actual);
@@ -94,6 +101,8 @@ class Trial {
   bool Aligned(const test::GuardedMemory& workspace) const {
     return aligned_ && Offset(workspace.data()) == 0;
   }
+  // The call must be served within limit and workspace, as some engine is known that can.
+  bool MustFit(const test::GuardedMemory& workspace) const;
   // Whether some undivided engine is known that may serve within `limit` (in calls with `math`,
   // where set: measurements are filed by it): then ucudnn has no excuse.
   bool MayBeServed(planning::NumericClass numeric, bool deterministic, size_t limit,
@@ -103,6 +112,7 @@ class Trial {
   const Call& call_;
   const cudnn::Functions& ours_;
   const bool on_;
+  const bool strict_;  // what cannot be brought under the limit is refused
   const size_t limit_;
   Told& told_;
   Coverage& coverage_;

@@ -308,6 +308,12 @@ class Measured : public Flow {
     }
     EXPECT_GT(met_, 100);
   }
+  static void FailEveryConvolution(const Program& program) {
+    for (const Operation operation : kOperations) {
+      FailEvery("convolution", program, [&] { return FreshProblem(operation, 2); });
+    }
+    EXPECT_GT(met_, 20);
+  }
   static void FailEveryAllocation(const Program& program) {
     if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
     // Two images: fewer sizes to measure, and still pieces.
@@ -322,6 +328,7 @@ class ThirdCall : public Measured {
   static constexpr Program kProgram = {std::nullopt, 4};
 };
 TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
+TEST_F(ThirdCall, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
 // Told from heuristics what fits the limit, and improved at the third call.
@@ -330,6 +337,7 @@ class Improved : public Measured {
   static constexpr Program kProgram = {Question::kGet, 4};
 };
 TEST_F(Improved, EveryResourceMayFail) { FailEveryResource(kProgram); }
+TEST_F(Improved, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(Improved, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
 class PolicyAuto : public Measured {
@@ -337,12 +345,14 @@ class PolicyAuto : public Measured {
   static constexpr Program kProgram = {Question::kFindEx};
 };
 TEST_F(PolicyAuto, EveryResourceMayFail) { FailEveryResource(kProgram); }
+TEST_F(PolicyAuto, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 
 class Strict : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kFindEx, 2, true};
 };
 TEST_F(Strict, EveryResourceMayFail) { FailEveryResource(kProgram); }
+TEST_F(Strict, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 
 // --- A report that cannot be written -------------------------------------------------------------
 class NoReport : public Flow {};

@@ -43,9 +43,7 @@ void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   EXPECT_TRUE(workspace.GuardsAreIntact());
 }
 
-class Threads : public testing::Test {};
-
-TEST_F(Threads, FourWithOwnHandlesAndStreamsOnTheSameAndOnOtherLayers) {
+void RunOnFourThreads() {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([thread] {
@@ -61,6 +59,26 @@ TEST_F(Threads, FourWithOwnHandlesAndStreamsOnTheSameAndOnOtherLayers) {
   for (std::thread& thread : threads) thread.join();
   const nlohmann::json report = ReadReport();
   EXPECT_TRUE(report["fallbacks"].empty()) << report["fallbacks"].dump(2);
+}
+
+class Threads : public testing::Test {};
+
+TEST_F(Threads, FourWithOwnHandlesAndStreamsOnTheSameAndOnOtherLayers) { RunOnFourThreads(); }
+
+// Every call compared with the undivided one.
+class CheckedThreads : public testing::Test {};
+
+TEST_F(CheckedThreads, FourAtOnceAreEachComparedOnTheirOwn) {
+  PrimeLayer();
+  ConvolutionsRun();
+  RunOnFourThreads();
+  int divided = 0;
+  for (const Operation operation : kOperations) {
+    for (const auto& kernel : KernelsOf(ReadReport(), LayerProblem(operation, 8))) {
+      divided += Pieces(kernel) > 1 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(divided, 0) << "nothing was compared";
 }
 
 class Store : public testing::Test {
@@ -109,5 +127,10 @@ TEST_F(Store, ProcessesThatMeasureAtOncePlanFromTheSameRows) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  return ucudnn::test::RunSuites(argc, argv, {{"Threads", {}}, {"Store", {}}});
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"Threads", {}},
+       {"CheckedThreads",
+        {{"UCUDNN_CHECK", "1"}, {"UCUDNN_TUNE", "off"}, {"UCUDNN_WORKSPACE_LIMIT", "40000"}}},
+       {"Store", {}}});
 }

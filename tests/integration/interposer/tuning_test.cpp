@@ -156,6 +156,47 @@ TEST_F(After3Limited, SizesAloneArePromisesToo) {
   }
 }
 
+// --- Never measured ------------------------------------------------------------------------------
+class Off : public Tuned {};
+
+TEST_F(Off, EveryCallRunsAsAsked) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Convolution convolution(LayerProblem(operation));
+    const size_t need = *GenuineNeed(convolution, 1);
+    EXPECT_EQ(ReportedNeed(convolution, 1).value(), need);
+    for (int i = 0; i < 12; ++i) EXPECT_EQ(RunAndCompare(convolution, 1, need), 1);
+    const auto kernels = KernelsOf(ReadReport(), convolution.problem());
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_EQ(Engines(kernels[0]), std::vector<std::string>{"legacy:1"});
+  }
+  EXPECT_EQ(ReadReport()["measured"], 0);
+}
+
+class OffLimited : public Tuned {};
+
+TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
+  for (const Operation operation : kOperations)
+    for (const Question question : kQuestions) {
+      SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
+                   std::to_string(static_cast<int>(question)));
+      Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
+      const GuardedMemory lent(1 << 20);
+      ConvolutionsRun();
+      const Answer answer = Ask(DropIn(), question, convolution, 1, lent.data(), lent.bytes());
+      EXPECT_EQ(ConvolutionsRun(), 0);
+      ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+      const auto told = answer.algorithms.at(0);
+      EXPECT_LE(told.workspace_bytes, kTightBytes);
+      EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, told.math),
+                CUDNN_STATUS_SUCCESS);
+      for (int i = 0; i < 8; ++i) {
+        EXPECT_EQ(RunAndCompare(convolution, told.algorithm, told.workspace_bytes), 1);
+      }
+    }
+  EXPECT_EQ(ReadReport()["measured"], 0);
+}
+
 // --- Little memory for measuring -----------------------------------------------------------------
 // What could not be measured may be the fastest.
 class LittleMemory : public Tuned {};
@@ -288,6 +329,8 @@ int main(int argc, char** argv) {
       {{"First", {}},
        {"After3", {{"UCUDNN_TUNE", "after:3"}}},
        {"After3Limited", {{"UCUDNN_TUNE", "after:3"}, {"UCUDNN_WORKSPACE_LIMIT", tight}}},
+       {"Off", {{"UCUDNN_TUNE", "off"}}},
+       {"OffLimited", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_WORKSPACE_LIMIT", tight}}},
        {"LittleMemory", {{"UCUDNN_TUNE_MEMORY", "160000"}}},
        {"Strict",
         {{"UCUDNN_STRICT_LIMIT", "1"},

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -142,6 +144,50 @@ TEST(Report, EqualDecisionsShareARecord) {
   EXPECT_FALSE(report.empty());
 }
 
+TEST(Report, ADecisionTakenAnewTakesOverTheCalls) {
+  Report report;
+  bool fresh = false;
+  CountedKernel* const first = Divided(report);
+  first->calls = 5;
+  KernelRecord other = DividedRecord();
+  other.reason = "a faster engine that fits";
+  CountedKernel* const second = report.Record(other, first, fresh);
+  EXPECT_TRUE(fresh);
+  ASSERT_NE(second, first);
+  EXPECT_EQ(second->calls, 5);
+  const auto kernels = [&] { return json::parse(report.Json("on", 0))["kernels"]; };
+  ASSERT_EQ(kernels().size(), 1u);
+  EXPECT_EQ(kernels()[0]["reason"], "a faster engine that fits");
+  first->calls = 1;  // on another thread, which had the old decision in hand
+  EXPECT_EQ(kernels().size(), 2u);
+  // As it was before: the record is there already, and counts.
+  EXPECT_EQ(report.Record(DividedRecord(), second, fresh), first);
+  EXPECT_FALSE(fresh);
+  EXPECT_EQ(first->calls, 6);
+  ASSERT_EQ(kernels().size(), 1u);
+  EXPECT_EQ(kernels()[0]["calls"], 6);
+  EXPECT_EQ(report.Record(DividedRecord(), first, fresh), first);
+  EXPECT_EQ(first->calls, 6);
+  EXPECT_EQ(kernels().size(), 1u);
+}
+
+// Each of 512 is worth a report of all; then each sixteenth part.
+TEST(Report, ManyRecordsAreWrittenByShares) {
+  Report report;
+  KernelRecord record = DividedRecord();
+  bool fresh = false;
+  size_t last = 0;
+  for (size_t records = 1; records <= 4000; ++records) {
+    record.limit_bytes = records;
+    CountedKernel* const kernel = report.Record(record, nullptr, fresh);
+    const size_t unwritten = records - last;
+    EXPECT_EQ(fresh, records <= 512 || unwritten >= records / 16) << records;
+    if (fresh) last = records;
+    report.Record(record, kernel, fresh);
+    EXPECT_FALSE(fresh) << "an old record";
+  }
+}
+
 TEST(Report, BytesThatAreNoTextStayJson) {
   Report report;
   report.SetPlatform({"caf\xe9 \"GPU\"\n", 0, 0});
@@ -176,6 +222,47 @@ TEST_F(ReportFile, ReadersSeeAWholeReportAtAnyTime) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(report_.Write(path, "on", i).ok());
   done = true;
   reader.join();
+}
+
+// No file of the process may become longer than `bytes`, as on a disk that is full.
+class NoRoomBeyond {
+ public:
+  explicit NoRoomBeyond(size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~NoRoomBeyond() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_;
+  void (*handler_)(int);
+};
+
+TEST_F(ReportFile, ADiskThatIsFullAtAnyByteKeepsTheOldOne) {
+  const std::string path = folder_ + "/report.json";
+  ASSERT_TRUE(report_.Write(path, "on", 0).ok());
+  const std::string old = Text(path);
+  Divided(report_);
+  const size_t bytes = report_.Json("on", 0).size();
+  ASSERT_GT(bytes, old.size());
+  for (size_t room = 0; room <= bytes; ++room) {
+    Status status;
+    {
+      const NoRoomBeyond limit(room);
+      status = report_.Write(path, "on", 0);
+    }
+    ASSERT_EQ(status.ok(), room == bytes) << room;
+    if (status.ok()) break;
+    EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+    ASSERT_EQ(Text(path), old) << room;
+    ASSERT_EQ(Files(), std::set<std::string>{"report.json"}) << room;
+  }
+  EXPECT_EQ(Text(path), report_.Json("on", 0));
 }
 
 TEST_F(ReportFile, AnUnwritablePathIsNamed) {

@@ -135,6 +135,38 @@ TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
   EXPECT_THAT(report["fallbacks"], SizeIs(0)) << report;
 }
 
+// It has no time to measure, and asks the store whether another process had.
+TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  OtherKernel kernel(setting);
+  const auto run = [&] {
+    ThisRecording() = {};
+    const int before = setting.store.reads;
+    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
+              CUDNN_STATUS_SUCCESS);
+    return setting.store.reads > before;
+  };
+  std::vector<int> anew;
+  for (int call = 1; call <= 100; ++call) {
+    if (run()) anew.push_back(call);
+    EXPECT_THAT(ThisRecording().calls, SizeIs(1));
+  }
+  // The first, the one after UCUDNN_TUNE's two, and then each after as many as there were.
+  EXPECT_THAT(anew, testing::ElementsAre(1, 3, 5, 9, 17, 33, 65));
+  kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
+               {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, true}});
+  for (int call = 101; call <= 128; ++call) {
+    EXPECT_FALSE(run());
+    EXPECT_THAT(ThisRecording().calls, SizeIs(1));
+  }
+  EXPECT_TRUE(run());
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+  // None of the calls is lost.
+  const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+  ASSERT_THAT(report["kernels"], SizeIs(1)) << report;
+  EXPECT_EQ(report["kernels"][0]["calls"], 129);
+}
+
 // In a capture nothing can be measured that would keep the limit; afterwards it can.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   Options options = WithoutTime();

@@ -1,0 +1,111 @@
+// Programs whose shapes, or workspaces, never repeat: what a process remembers ends, those that
+// come later run as the caller asked, and those that came before keep what was decided.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "planned_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::PlannedSetting;
+using test::ThisRecording;
+using ::testing::HasSubstr;
+
+constexpr int kPieces = 4;
+
+// Pieces the call ran in.
+size_t PiecesRun(PlannedSetting& setting, const cudnn::LegacyCall& call) {
+  ThisRecording() = {};
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  return ThisRecording().calls.size();
+}
+
+// A kernel of its own for every number from 1, with images at a distance of its own.
+class OtherKernel {
+ public:
+  OtherKernel(PlannedSetting& setting, size_t number)
+      : setting_(setting), descriptors_(setting.functions) {
+    problem_ = PlannedSetting::Problem();
+    problem_.x_strides[0] += 4 * static_cast<int64_t>(number);
+    EXPECT_TRUE(descriptors_.Create(problem_).ok());
+  }
+  // What the setting's store knows of its own kernel.
+  void Know() {
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting_.functions);
+    ASSERT_TRUE(platform.ok());
+    const int n = PlannedSetting::kImages;
+    ASSERT_TRUE(
+        setting_.store
+            .Write(problem_, *platform,
+                   {{{"legacy:0", n, 100, 0, true}, 5, true},
+                    {{"legacy:1", n / kPieces, 1, PlannedSetting::kPieceBytes, true}, 5, true}},
+                   {n / kPieces, n})
+            .ok());
+  }
+  cudnn::LegacyCall Call() const {
+    cudnn::LegacyCall call = setting_.Call();
+    call.descriptors = descriptors_.get();
+    return call;
+  }
+  const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
+
+ private:
+  PlannedSetting& setting_;
+  ConvolutionProblem problem_;
+  cudnn::OwnedDescriptors descriptors_;
+};
+
+std::string Fallbacks(PlannedSetting& setting) {
+  return nlohmann::json::parse(setting.interposer.report().Json("on", 0))["fallbacks"].dump();
+}
+
+TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
+  Options options = PlannedSetting::NotMeasuring();
+  options.workspace_limit = PlannedSetting::kPieceBytes;
+  PlannedSetting setting(test::RecordingFunctions(), kPieces, options);
+  EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kPieces});
+  for (size_t kernel = 1; kernel + 1 < kMostKernels; ++kernel) {
+    ASSERT_EQ(PiecesRun(setting, OtherKernel(setting, kernel).Call()), 1u);
+  }
+  EXPECT_EQ(Fallbacks(setting).find("too many"), std::string::npos);
+  OtherKernel last(setting, kMostKernels);
+  last.Know();
+  EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kPieces});
+
+  OtherKernel late(setting, kMostKernels + 1);
+  late.Know();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(PiecesRun(setting, late.Call()), 1u);
+  EXPECT_EQ(ThisRecording().calls[0].algorithm, 0);
+  EXPECT_FALSE(setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,
+                                                 late.descriptors(), PlannedSetting::kPieceBytes));
+  EXPECT_FALSE(
+      setting.interposer.GetAlgorithms(Operation::kForward, setting.handle, late.descriptors()));
+  EXPECT_THAT(Fallbacks(setting), HasSubstr("kernels beyond the first 10000"));
+
+  EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kPieces});
+  EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kPieces});
+  // On a handle that never met it, too.
+  cudnnHandle_t another = nullptr;
+  ASSERT_EQ(setting.interposer.Create(&another), CUDNN_STATUS_SUCCESS);
+  cudnn::LegacyCall call = last.Call();
+  call.handle = another;
+  EXPECT_EQ(PiecesRun(setting, call), size_t{kPieces});
+  setting.interposer.Destroy(another);
+}
+
+// A call is told from others by its workspace as well.
+TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
+  PlannedSetting setting(test::RecordingFunctions(), kPieces, PlannedSetting::NotMeasuring());
+  const size_t first = PlannedSetting::kPieceBytes;
+  for (size_t more = 0; more < 2 * kMostKernels; ++more) {
+    ASSERT_EQ(PiecesRun(setting, setting.Call(first + more)), size_t{kPieces});
+  }
+  EXPECT_EQ(PiecesRun(setting, setting.Call(first + 2 * kMostKernels)), 1u);
+  EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
+  EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kPieces});
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
