@@ -17,22 +17,7 @@
 #include <string>
 #include <vector>
 
-#define CHECK_CUDA(call)                                                  \
-  do {                                                                    \
-    const cudaError_t error = (call);                                     \
-    if (error != cudaSuccess) {                                           \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error)); \
-      std::exit(1);                                                       \
-    }                                                                     \
-  } while (0)
-#define CHECK_CUDNN(call)                                                   \
-  do {                                                                      \
-    const cudnnStatus_t status = (call);                                    \
-    if (status != CUDNN_STATUS_SUCCESS) {                                   \
-      std::fprintf(stderr, "%s: %s\n", #call, cudnnGetErrorString(status)); \
-      std::exit(1);                                                         \
-    }                                                                       \
-  } while (0)
+#include "check_calls.h"
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "compared_problem.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
 #include "tests/unit/convolution/random_problem.h"
@@ -24,42 +25,13 @@ namespace {
 using cudnn::test::Fault;
 using cudnn::test::OutputOf;
 using cudnn::test::WriteByte;
+using test::ComparedProblem;
+using test::FreeBytes;
+using test::kOperations;
+using test::MakeContextCurrent;
 using ::testing::HasSubstr;
 using tuning::Verdict;
 using Bytes = std::vector<std::byte>;
-
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
-
-ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = 10;
-  problem.c = 8;
-  problem.k = 16;
-  problem.x = {1, 9, 12};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.type = type;
-  problem.compute = type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
-  SetPackedStrides(problem);
-  return problem;
-}
-
-size_t FreeBytes() {
-  size_t free = 0, total = 0;
-  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
-  return free;
-}
-
-void MakeContextCurrent() {
-  CUdevice device;
-  CUcontext context;
-  EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-  EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-}
 
 // A value of `type`, rounded towards zero.
 void Encode(DataType type, double value, std::byte* to) {
@@ -225,8 +197,9 @@ TEST(RunChecked, GivesTheUndividedResultAndFindsThePlanEqual) {
       if (operation == Operation::kBackwardFilter && ElementBytes(type) < 4) continue;
       for (const double beta : {0.0, 2.0}) {
         for (const double mean : {0.0, 1.0}) {
-          SCOPED_TRACE(Describe(Problem(operation, type)) + " beta " + std::to_string(beta));
-          Caller caller(Problem(operation, type), mean);
+          SCOPED_TRACE(Describe(ComparedProblem(operation, type)) + " beta " +
+                       std::to_string(beta));
+          Caller caller(ComparedProblem(operation, type), mean);
           const std::string engine = type == DataType::kDouble ? "legacy:0" : "legacy:1";
           const Checked checked = CheckThree(caller, kNoFault, 0.5, beta, engine);
           EXPECT_TRUE(checked.call.done);
@@ -243,7 +216,7 @@ TEST(RunChecked, AWrongPlanIsToldAndChangesNothing) {
   static const float kTwo = 2;
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    Caller caller(Problem(operation), 0);
+    Caller caller(ComparedProblem(operation), 0);
     const Checked checked =
         CheckThree(caller, {1, nullptr, [](cudnn::LegacyCall& call) { call.alpha = &kTwo; }}, 1, 1);
     EXPECT_TRUE(checked.call.done);
@@ -254,7 +227,7 @@ TEST(RunChecked, AWrongPlanIsToldAndChangesNothing) {
 }
 
 TEST(RunChecked, WhatIsWrittenBeyondTheOutputIsFoundOut) {
-  Caller caller(Problem(Operation::kForward), 0);
+  Caller caller(ComparedProblem(Operation::kForward), 0);
   const Checked checked =
       CheckThree(caller, {2, [](const cudnn::LegacyCall& call) {
                             WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
@@ -265,7 +238,7 @@ TEST(RunChecked, WhatIsWrittenBeyondTheOutputIsFoundOut) {
 }
 
 TEST(RunChecked, AFailingPieceIsNoVerdictAndCostsNothing) {
-  Caller caller(Problem(Operation::kBackwardFilter), 0);
+  Caller caller(ComparedProblem(Operation::kBackwardFilter), 0);
   const Checked checked =
       CheckThree(caller, {1, nullptr, nullptr, CUDNN_STATUS_EXECUTION_FAILED}, 1, 1);
   EXPECT_TRUE(checked.call.done);
@@ -275,7 +248,7 @@ TEST(RunChecked, AFailingPieceIsNoVerdictAndCostsNothing) {
 }
 
 TEST(RunChecked, AFailingUndividedEngineLeavesTheCallToTheCaller) {
-  Caller caller(Problem(Operation::kForward), 0);
+  Caller caller(ComparedProblem(Operation::kForward), 0);
   const Checked checked = CheckThree(caller, {3, nullptr, nullptr, CUDNN_STATUS_EXECUTION_FAILED});
   EXPECT_FALSE(checked.call.done);
   EXPECT_EQ(checked.call.verification.verdict, Verdict::kNotCompared);
@@ -283,7 +256,7 @@ TEST(RunChecked, AFailingUndividedEngineLeavesTheCallToTheCaller) {
 }
 
 TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
-  Caller caller(Problem(Operation::kForward), 0);
+  Caller caller(ComparedProblem(Operation::kForward), 0);
   const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
   const cudnn::Functions genuine = cudnn::test::StandIn();
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan,
@@ -300,7 +273,7 @@ TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
 }
 
 TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
-  Caller caller(Problem(Operation::kForward), 0);
+  Caller caller(ComparedProblem(Operation::kForward), 0);
   const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
   const cudnn::Functions genuine = cudnn::test::StandIn();
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, {});
@@ -316,7 +289,7 @@ TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
 TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
   for (const double special :
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-    Caller caller(Problem(Operation::kForward), 0);
+    Caller caller(ComparedProblem(Operation::kForward), 0);
     Encode(DataType::kFloat, special, &caller.contents(0)[4 * 500]);
     const Checked checked = CheckThree(caller, kNoFault, 1, 0, "legacy:0");
     EXPECT_TRUE(checked.call.done);
@@ -327,7 +300,7 @@ TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
 
 // A residual connection in place: z is the output itself.
 TEST(RunChecked, ZMayBeTheOutput) {
-  Caller caller(Problem(Operation::kForward), 0);
+  Caller caller(ComparedProblem(Operation::kForward), 0);
   cudnnActivationDescriptor_t relu;
   cudnnTensorDescriptor_t bias_shape;
   ASSERT_EQ(cudnnCreateActivationDescriptor(&relu), CUDNN_STATUS_SUCCESS);

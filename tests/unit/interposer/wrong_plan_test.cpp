@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compared_problem.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
 #include "memory_store.h"
@@ -136,22 +137,11 @@ class FailingStore : public test::MemoryStore {
   bool Fails() { return ++operations == failing; }
 };
 
-size_t FreeBytes() {
-  size_t free = 0, total = 0;
-  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
-  return free;
-}
-
 // A program with one convolution of whole numbers, and the interposer it meets.
 class Program {
  public:
   Program(Operation operation, const Options& options) : operation_(operation), options_(options) {
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    test::MakeContextCurrent();
     TheWrong() = {};
     TheCalls().clear();
     EXPECT_EQ(interposer.Create(&handle_), CUDNN_STATUS_SUCCESS);
@@ -329,21 +319,27 @@ TEST(WrongPlan, WithoutAnotherTheUndividedRuns) {
 }
 
 TEST(WrongPlan, IsNeverUsedThroughAPromise) {
-  for (const auto& [operation, how] : kWrongs) {
-    SCOPED_TRACE(OperationName(operation));
-    Program program(operation, Planned());
-    StoreWrongPlan(program, how);
-    const size_t limit = program.Need(1, 2);
-    const auto answer = program.interposer.FindAlgorithms(operation, program.handle(),
-                                                          program.descriptors(), limit);
-    ASSERT_TRUE(answer && !answer->empty());
-    EXPECT_EQ(answer->front().workspace_bytes, limit);
-    for (int i = 0; i < 2; ++i) {
-      program.ExpectRight(answer->front().algorithm, answer->front().workspace_bytes);
-      ExpectNeverUsed(program);
+  for (const auto& [operation, how] : kWrongs)
+    for (const bool heuristic : {false, true}) {
+      SCOPED_TRACE(std::string(OperationName(operation)) + (heuristic ? " Get" : " FindEx"));
+      const size_t limit = Program(operation, Planned()).Need(1, 2);
+      Options options = Planned();
+      if (heuristic) options.workspace_limit = limit;
+      Program program(operation, options);
+      StoreWrongPlan(program, how);
+      Interposer& ours = program.interposer;
+      const auto answer =
+          heuristic
+              ? ours.GetAlgorithms(operation, program.handle(), program.descriptors())
+              : ours.FindAlgorithms(operation, program.handle(), program.descriptors(), limit);
+      ASSERT_TRUE(answer && !answer->empty());
+      EXPECT_EQ(answer->front().workspace_bytes, limit);
+      for (int i = 0; i < 2; ++i) {
+        program.ExpectRight(answer->front().algorithm, answer->front().workspace_bytes);
+        ExpectNeverUsed(program);
+      }
+      EXPECT_EQ(TheCalls().size(), 1u);
     }
-    EXPECT_EQ(TheCalls().size(), 1u);
-  }
 }
 
 TEST(WrongPlan, ThatWasRightWhenComparedIsCaughtByChecking) {
@@ -379,9 +375,9 @@ TEST(FailingStore, CostsNoCallAtAnyOperation) {
       options.workspace_limit = 8192;
       Program program(operation, options);
       program.store.failing = kth;
-      const size_t before = FreeBytes();
+      const size_t before = test::FreeBytes();
       for (int i = 0; i < 3; ++i) program.ExpectRight();
-      EXPECT_EQ(FreeBytes(), before);
+      EXPECT_EQ(test::FreeBytes(), before);
       more = program.store.operations >= kth;
     }
     EXPECT_GT(kth, 3);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "compared_problem.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
 #include "tests/unit/convolution/random_problem.h"
@@ -24,45 +25,17 @@ namespace {
 using cudnn::test::Fault;
 using cudnn::test::OutputOf;
 using cudnn::test::WriteByte;
+using test::ComparedProblem;
+using test::FreeBytes;
+using test::kOperations;
 using ::testing::HasSubstr;
 
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
 constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                DataType::kDouble};
 
-ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = 10;
-  problem.c = 8;
-  problem.k = 16;
-  problem.x = {1, 9, 12};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.type = type;
-  problem.compute = type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
-  SetPackedStrides(problem);
-  return problem;
-}
-
-size_t FreeBytes() {
-  size_t free = 0, total = 0;
-  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
-  return free;
-}
-
 class VerifyTest : public ::testing::Test {
  protected:
-  VerifyTest() {
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-    device_ = {cuda::GetDriver(), &functions_, context, {}};
-  }
+  VerifyTest() { device_ = {cuda::GetDriver(), &functions_, test::MakeContextCurrent(), {}}; }
   ~VerifyTest() override {
     for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
       hostgpuInjectFault(site, 0);
@@ -119,7 +92,7 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
     for (const DataType type : kTypes) {
       for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
         for (const int groups : {1, 2}) {
-          ConvolutionProblem problem = Problem(operation, type);
+          ConvolutionProblem problem = ComparedProblem(operation, type);
           problem.layout = layout;
           problem.groups = groups;
           problem.dilation = {1, groups, 1};
@@ -138,12 +111,12 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
 
 TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
   for (const Operation operation : kOperations) {
-    ConvolutionProblem problem = Problem(operation);
+    ConvolutionProblem problem = ComparedProblem(operation);
     problem.x_strides = {1400, 160, 160, 16, 1};
     problem.y_strides = {3000, 170, 170, 18, 1};
     EXPECT_EQ(VerifyThree(problem).verdict, Verdict::kEqual);
   }
-  ConvolutionProblem problem = Problem(Operation::kForward);
+  ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   problem.y_strides = {3000, 170, 170, 18, 1};
   const Verification verification = VerifyFaulty(
       problem, {2, [](const cudnn::LegacyCall& call) {
@@ -156,7 +129,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
 TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
   for (const Operation operation : kOperations) {
     for (const DataType type : kTypes) {
-      const ConvolutionProblem problem = Problem(operation, type);
+      const ConvolutionProblem problem = ComparedProblem(operation, type);
       // The lowest bit of one element: the smallest step that the type has.
       const Verification verification = VerifyFaulty(
           problem,
@@ -178,15 +151,15 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
 
 TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   for (const Operation operation : kOperations) {
-    const Verification verification =
-        VerifyFaulty(Problem(operation), {2, nullptr, [](cudnn::LegacyCall& call) {
-                                            // One image too early.
-                                            if (call.operation == Operation::kBackwardData) {
-                                              call.y = static_cast<char*>(call.y) - 4 * 16 * 108;
-                                            } else {
-                                              call.x = static_cast<char*>(call.x) - 4 * 8 * 108;
-                                            }
-                                          }});
+    const Verification verification = VerifyFaulty(
+        ComparedProblem(operation), {2, nullptr, [](cudnn::LegacyCall& call) {
+                                       // One image too early.
+                                       if (call.operation == Operation::kBackwardData) {
+                                         call.y = static_cast<char*>(call.y) - 4 * 16 * 108;
+                                       } else {
+                                         call.x = static_cast<char*>(call.x) - 4 * 8 * 108;
+                                       }
+                                     }});
     EXPECT_EQ(verification.verdict, Verdict::kDifferent) << OperationName(operation);
   }
 }
@@ -194,7 +167,7 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
 // What rounds, too, is told from wrong results: in fp16 against tiles that are stored in fp16.
 TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
-    ConvolutionProblem problem = Problem(Operation::kForward, type);
+    ConvolutionProblem problem = ComparedProblem(Operation::kForward, type);
     problem.c = 64;
     SetPackedStrides(problem);
     if (Micro(problem, "legacy:6", 4).engine.empty()) GTEST_SKIP() << "oneDNN has no Winograd here";
@@ -211,19 +184,19 @@ TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
 TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   static const float kZero = 0;
   const Verification verification =
-      VerifyFaulty(Problem(Operation::kBackwardFilter),
+      VerifyFaulty(ComparedProblem(Operation::kBackwardFilter),
                    {2, nullptr, [](cudnn::LegacyCall& call) { call.beta = &kZero; }});
   EXPECT_EQ(verification.verdict, Verdict::kDifferent);
 }
 
 TEST_F(VerifyTest, AnOutputLeftUnwrittenIsDifferent) {
   for (const Operation operation : kOperations) {
-    const Verification verification = VerifyFaulty(
-        Problem(operation), {1, [](const cudnn::LegacyCall& call) {
-                               auto* const bytes =
-                                   static_cast<unsigned char*>(hostgpuHostAlias(OutputOf(call)));
-                               std::memset(bytes, 0xff, 4);
-                             }});
+    const Verification verification =
+        VerifyFaulty(ComparedProblem(operation), {1, [](const cudnn::LegacyCall& call) {
+                                                    auto* const bytes = static_cast<unsigned char*>(
+                                                        hostgpuHostAlias(OutputOf(call)));
+                                                    std::memset(bytes, 0xff, 4);
+                                                  }});
     EXPECT_EQ(verification.verdict, Verdict::kDifferent) << OperationName(operation);
     EXPECT_THAT(verification.message, HasSubstr("nan"));
   }
@@ -256,14 +229,14 @@ TEST_F(VerifyTest, WhoWritesBeyondItsMemoryIsNamed) {
       {"an input was changed", {3, [](const cudnn::LegacyCall& call) { WriteByte(call.w); }}},
   };
   for (const Case& one : cases) {
-    const Verification verification = VerifyFaulty(Problem(Operation::kForward), one.fault);
+    const Verification verification = VerifyFaulty(ComparedProblem(Operation::kForward), one.fault);
     EXPECT_EQ(verification.verdict, Verdict::kTrespassed) << one.message;
     EXPECT_EQ(verification.message, one.message);
   }
 }
 
 TEST_F(VerifyTest, ShortMemoryIsNoVerdict) {
-  const ConvolutionProblem problem = Problem(Operation::kForward);
+  const ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   MeasureLimits budget;
   budget.memory_bytes = 64 << 10;
   const Verification refused = VerifyThree(problem, "legacy:1", budget);
@@ -290,7 +263,8 @@ TEST_F(VerifyTest, ShortMemoryIsNoVerdict) {
 TEST_F(VerifyTest, ADeadlineThatIsOverIsNoVerdict) {
   MeasureLimits budget;
   budget.deadline = Clock::now();
-  const Verification verification = VerifyThree(Problem(Operation::kForward), "legacy:1", budget);
+  const Verification verification =
+      VerifyThree(ComparedProblem(Operation::kForward), "legacy:1", budget);
   EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
   EXPECT_EQ(verification.message, "verifying takes too long");
 }
@@ -301,7 +275,7 @@ Clock::time_point& PassingDeadline() {
 }
 
 TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
-  const ConvolutionProblem problem = Problem(Operation::kForward);
+  const ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   const Configuration plan = {{{Micro(problem, "legacy:0", 1), 10}}};
   const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
   static int later_pieces = 0;
@@ -320,7 +294,7 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
 }
 
 TEST_F(VerifyTest, WhatIsNoPlanOfTheProblemIsNoVerdict) {
-  const ConvolutionProblem problem = Problem(Operation::kForward);
+  const ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
   EXPECT_EQ(Verify(problem, {{{Micro(problem, "legacy:0", 4), 2}}}, undivided).verdict,
             Verdict::kNotCompared);
