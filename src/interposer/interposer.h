@@ -125,6 +125,8 @@ class Interposer {
   // the undivided kernel is not among them.
   tuning::Answer Measured(const Kernel& kernel, const planning::PromiseRequest& request,
                           bool may_measure);
+  // True when `measured` tells which engine is the fastest, or will never tell more than it does.
+  bool Compares(const tuning::Answer& measured) const;
   // Before something is promised: true when the caller may be kept waiting for measurements.
   bool MeasuresBeforePromising(const Session& session) const;
   // The workspace ceiling of the user's for every kernel; kNoLimit: none.

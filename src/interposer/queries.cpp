@@ -128,6 +128,10 @@ tuning::Answer Interposer::Measured(const Kernel& kernel, const planning::Promis
   return measured;
 }
 
+bool Interposer::Compares(const tuning::Answer& measured) const {
+  return !measured.rows.empty() && (measured.whole_tried || !options_.tuning.on);
+}
+
 bool Interposer::MeasuresBeforePromising(const Session& session) const {
   return options_.tuning.on && options_.tuning.before_promising && !Capturing(session);
 }
@@ -220,7 +224,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
   const tuning::Answer measured = Measured(*kernel, RequestFor(kernel->problem, limit),
                                            MeasuresBeforePromising(*kernel->session));
-  if (measured.rows.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+  if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
   // What was left out of measuring may be the fastest; without a limit of the user's the genuine
   // library may still find it.
   const bool all = kernels_.HasAllEngines(DeviceOf(*kernel->session), kernel->problem);
@@ -250,7 +254,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   if (const size_t ours = UserLimit(*kernel->session); ours != kNoLimit) {
     const tuning::Answer measured =
         Measured(*kernel, RequestFor(kernel->problem, ours), may_measure);
-    if (measured.rows.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, ours);
+    if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, ours);
     Answer answer = AnswerWithin(*kernel, measured, ours);
     if (!answer.empty()) return answer;
     return NothingFits(kernel->problem, "no undivided engine fits the workspace limit");

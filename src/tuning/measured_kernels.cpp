@@ -217,6 +217,7 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
     if (!search || !Missing(known, asked).empty()) break;
   }
   answer.settled = Missing(known, asked).empty();
+  answer.whole_tried = Missing(known, {request.n}).empty();
   answer.rows = RowsAt(known, asked);
   const bool undivided =
       std::any_of(answer.rows.begin(), answer.rows.end(),

@@ -38,6 +38,9 @@ struct Answer {
   // Empty, with a status that says why, when n itself is not known: nothing can be promised then.
   std::vector<MicroConfiguration> rows;
   Status status;
+  // Every engine was tried on all n images: the fastest of them is among the rows, but for what
+  // found no memory.
+  bool whole_tried = false;
   // False: a later call may know more (the budget did not suffice, or measuring was not allowed).
   bool settled = false;
 };

@@ -62,6 +62,7 @@ TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFi
   const Answer answer = Ask(kernels, Problem());
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_FALSE(answer.settled);
+  EXPECT_FALSE(answer.whole_tried);
   EXPECT_EQ(SizesOf(answer.rows), std::set{8});
   EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
   // Its time is used up for good; another kernel has its own.
@@ -85,6 +86,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasLateIsReadWhenAnotherProcessMeasuredIt)
   EXPECT_EQ(patient.measured() + measured, static_cast<long>(all.rows.size()));
   const Answer read = Ask(hurried, Problem());
   EXPECT_TRUE(read.settled);
+  EXPECT_TRUE(read.whole_tried);
   EXPECT_EQ(read.rows, all.rows);
   EXPECT_EQ(hurried.measured(), measured);
   EXPECT_TRUE(hurried.HasAllEngines(device_, Problem()));
@@ -156,6 +158,7 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   EXPECT_GE(least_free, before - before / 4);
   for (const MicroConfiguration& row : answer.rows) EXPECT_LT(row.workspace_bytes, largest);
   EXPECT_TRUE(answer.settled);  // nothing more will be known
+  EXPECT_TRUE(answer.whole_tried);
   EXPECT_FALSE(kernels.HasAllEngines(device_, problem));
 }
 
