@@ -203,13 +203,6 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const std::string& engin
   }
 }
 
-// True where a faster engine would serve the whole mini-batch if it were not for the limit.
-bool LimitBites(const std::vector<Candidate>& rows, const PromiseRequest& request) {
-  PromiseRequest unlimited = request;
-  unlimited.limit_bytes = std::numeric_limits<size_t>::max();
-  return FastestUndivided(rows, unlimited) != FastestUndivided(rows, request);
-}
-
 // Those of `sizes` not asked for yet, as long as no more than `most` are asked for in all.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
@@ -259,8 +252,7 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
 
   const std::optional<Configuration> hoped =
       FastestDivision(knowledge.Rows(legal, asked, Knowledge::Mood::kHopeful), promise);
-  const size_t enough = LimitBites(rows, promise) ? most : powers;
-  return hoped ? Fresh(SizesOf(*hoped), asked, enough) : next;
+  return hoped ? Fresh(SizesOf(*hoped), asked, most) : next;
 }
 
 }  // namespace ucudnn::planning

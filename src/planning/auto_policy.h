@@ -9,8 +9,8 @@
 // (exploring: lines pass over valleys). Parts whose workspace fits the L2 cache, or half of it, are
 // always tried: they may beat even the undivided call without a limit.
 //
-// Bound: 1.5 times as many sizes as policy powerOfTwo has; where no limit bites exploring ends at
-// as many. Every round asks for at least one new size.
+// Bound: 1.5 times as many sizes as policy powerOfTwo has. Every round asks for at least one new
+// size.
 #pragma once
 
 #include <cstddef>
