@@ -1,6 +1,7 @@
 /* Programs that reach cuDNN at run time, one way per mode:
  *   soname                      dlopen("libcudnn.so.9") and dlsym (TensorFlow)
  *   preloaded PATH              the wheel's file by absolute path first, then the soname (JAX)
+ *   path PATH                   dlopen(PATH) and dlsym on that handle (the cudnn Python package)
  *   consumer local|deepbind PATH   a library that needs cuDNN (PyTorch's extension modules)
  *   fork                        a child forked after cuDNN was loaded and before it was called
  *   exec PROGRAM                becomes another program
@@ -24,11 +25,13 @@ static void* Open(const char* name, int flags) {
   return library;
 }
 
-static int UseSoname(void) {
-  void* cudnn = Open("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+static int UseLibrary(const char* name) {
+  void* cudnn = Open(name, RTLD_NOW | RTLD_LOCAL);
   return UseCudnn((CreateFunction)dlsym(cudnn, "cudnnCreate"),
                   (VersionFunction)dlsym(cudnn, "cudnnGetVersion"));
 }
+
+static int UseSoname(void) { return UseLibrary("libcudnn.so.9"); }
 
 static int UseConsumer(const char* how, const char* path) {
   const int flag = strcmp(how, "deepbind") == 0 ? RTLD_DEEPBIND : 0;
@@ -72,6 +75,7 @@ int main(int argc, char** argv) {
     Open(argv[2], RTLD_NOW | RTLD_LOCAL);
     return UseSoname();
   }
+  if (strcmp(mode, "path") == 0 && argc == 3) return UseLibrary(argv[2]);
   if (strcmp(mode, "consumer") == 0 && argc == 4) return UseConsumer(argv[2], argv[3]);
   if (strcmp(mode, "fork") == 0) return UseInForkedChild();
   if (strcmp(mode, "exec") == 0 && argc == 3) {

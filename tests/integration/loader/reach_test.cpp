@@ -2,6 +2,7 @@
 // on cudnnCreate answers, and the genuine library answers the rest.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <regex>
 
 #include "tests/integration/loader/process.h"
@@ -94,6 +95,34 @@ TEST(Reach, PythonCtypes) {
 TEST(Reach, ForkedChildAndItsParent) {
   ExpectHooked(RunPreloaded({kOpener, "fork"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}),
                Expected() + Expected());
+}
+
+TEST(Reach, ProgramsThatAShellStarts) {
+  const std::string script = "\"$0\" soname; (\"$0\" soname); \"$0\" soname | cat";
+  ExpectHooked(RunPreloaded({"/bin/sh", "-c", script, kOpener}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}),
+               Expected() + Expected() + Expected());
+}
+
+// As data loaders and launchers start their workers: a fresh interpreter, a forked one.
+TEST(Reach, PythonsWorkers) {
+  const std::string script =
+      "import ctypes, multiprocessing, subprocess, sys\n"
+      "def use(path):\n"
+      "    library = ctypes.CDLL(path)\n"
+      "    library.UseLinkedCudnn()\n"
+      "if __name__ == '__main__':\n"
+      "    for method in 'fork', 'spawn':\n"
+      "        worker = multiprocessing.get_context(method).Process(target=use, "
+      "args=sys.argv[1:])\n"
+      "        worker.start()\n"
+      "        worker.join()\n"
+      "        assert worker.exitcode == 0\n"
+      "    subprocess.run([sys.argv[2]], check=True)\n";
+  const std::string path = kRoot + "/workers.py";
+  std::ofstream(path) << script;
+  ExpectHooked(RunPreloaded({"/usr/bin/env", "python3", "-B", path,
+                             kRoot + "/needs_real_by_rpath.so", kRoot + "/linked"}),
+               Expected() + Expected() + Expected());
 }
 
 TEST(Reach, ExecutedProgram) { ExpectHooked(RunPreloaded({kOpener, "exec", kRoot + "/linked"})); }

@@ -1,0 +1,40 @@
+// dlsym for the whole process. Assembly, because glibc resolves RTLD_NEXT and RTLD_DEFAULT from the
+// return address: what is not redirected reaches the genuine dlsym by a jump, with the caller's own return
+// address, so that every other interposer finds the library after itself and not the one after us.
+#include <cet.h>
+
+#ifndef _CET_ENDBR
+#define _CET_ENDBR
+#endif
+
+// void* dlsym(void* handle, const char* name)
+  .text
+  .p2align 4
+  .globl dlsym
+  .type dlsym, @function
+dlsym:
+  .cfi_startproc
+  _CET_ENDBR
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  movq 24(%rsp), %rdx  // the caller
+  call ucudnn_redirected
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  testq %rax, %rax
+  jz 1f
+  ret
+1:
+  jmp *ucudnn_genuine_dlsym(%rip)
+  .cfi_endproc
+  .size dlsym, . - dlsym
+
+  .section .note.GNU-stack, "", @progbits

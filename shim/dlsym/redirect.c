@@ -1,0 +1,101 @@
+// Which look-ups the dlsym of entry.S answers itself: those for a cuDNN function that would find it
+// in a genuine libcudnn.so.9, from anyone but cuDNN and ucudnn; they get the drop-in's. Called from
+// any thread, also while the loader starts the program, before any constructor: nothing is
+// initialised but by the first call, which every thread may make at once. No allocation, no lock of
+// its own.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+
+typedef void* (*Dlsym)(void* handle, const char* name);
+
+static void* NoDlsym(void* handle, const char* name) {
+  (void)handle;
+  (void)name;
+  return NULL;
+}
+
+HIDDEN Dlsym ucudnn_genuine_dlsym = NULL;
+HIDDEN void* ucudnn_redirected(void* handle, const char* name, const void* caller);
+
+static Dlsym GenuineDlsym(void) {
+  Dlsym genuine = __atomic_load_n(&ucudnn_genuine_dlsym, __ATOMIC_ACQUIRE);
+  if (genuine != NULL) return genuine;
+  // dlsym cannot find itself. glibc keeps the first node beside that of 2.34, which moved it to
+  // libc.
+  for (const char* const* version = (const char* const[]){"GLIBC_2.2.5", "GLIBC_2.34", NULL};
+       genuine == NULL && *version != NULL; ++version) {
+    genuine = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", *version);
+  }
+  if (genuine == NULL) genuine = NoDlsym;
+  __atomic_store_n(&ucudnn_genuine_dlsym, genuine, __ATOMIC_RELEASE);
+  return genuine;
+}
+
+// The library that holds `address`; null for none.
+static const struct link_map* LibraryAt(const void* address) {
+  Dl_info info;
+  struct link_map* map = NULL;
+  return dladdr1(address, &info, (void**)&map, RTLD_DL_LINKMAP) != 0 ? map : NULL;
+}
+
+// Empty for a library that has none.
+static const char* Soname(const struct link_map* library) {
+  const char* strings = NULL;
+  ElfW(Xword) offset = 0;
+  if (library == NULL || library->l_ld == NULL) return "";
+  for (const ElfW(Dyn)* entry = library->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    // glibc has made an address of it.
+    if (entry->d_tag == DT_STRTAB) strings = (const char*)entry->d_un.d_ptr;
+    if (entry->d_tag == DT_SONAME) offset = entry->d_un.d_val;
+  }
+  return strings != NULL && offset != 0 ? strings + offset : "";
+}
+
+static int StartsWith(const char* text, const char* start) {
+  return strncmp(text, start, strlen(start)) == 0;
+}
+
+// The drop-in beside this library, normally preloaded with it; null when it cannot be opened.
+static void* DropIn(void) {
+  static void* opened = NULL;
+  void* drop_in = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
+  if (drop_in != NULL) return drop_in;
+  Dl_info self;
+  char path[4096];
+  if (dladdr((const void*)&ucudnn_redirected, &self) == 0 || self.dli_fname == NULL) return NULL;
+  const char* const slash = strrchr(self.dli_fname, '/');
+  const int folder = slash != NULL ? (int)(slash - self.dli_fname) : 0;
+  const int length = snprintf(path, sizeof path, "%.*s/libcudnn.so.9", folder, self.dli_fname);
+  if (slash == NULL || length < 0 || (size_t)length >= sizeof path) return NULL;
+  drop_in = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (drop_in == NULL) {
+    dlerror();  // not the program's to see
+    return NULL;
+  }
+  __atomic_store_n(&opened, drop_in, __ATOMIC_RELEASE);
+  return drop_in;
+}
+
+// Null: the genuine dlsym answers, as it would have, its error included.
+void* ucudnn_redirected(void* handle, const char* name, const void* caller) {
+  const Dlsym dlsym_of = GenuineDlsym();
+  if (name == NULL || !StartsWith(name, "cudnn") || handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+    return NULL;
+  }
+  // cuDNN looks its functions up in its parts, ucudnn looks the genuine ones up: redirected, they
+  // would reach themselves for ever.
+  const char* const asker = Soname(LibraryAt(caller));
+  if (StartsWith(asker, "libcudnn") || StartsWith(asker, "libucudnn")) return NULL;
+  void* const genuine = dlsym_of(handle, name);
+  if (genuine == NULL) return NULL;
+  const struct link_map* const library = LibraryAt(genuine);
+  if (strcmp(Soname(library), "libcudnn.so.9") != 0) return NULL;
+  void* const drop_in = DropIn();
+  return drop_in != NULL ? dlsym_of(drop_in, name) : NULL;
+}

@@ -1,0 +1,17 @@
+/* A library that is handed an opened cuDNN and looks every function up on that handle, as the
+ * compiled part of the cudnn Python package. 1: a function that cuDNN 9 has was not found, or one
+ * that it does not have was. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "use_cudnn.h"
+
+int UseHandle(void* cudnn) {
+  CreateFunction create = (CreateFunction)dlsym(cudnn, "cudnnCreate");
+  VersionFunction version = (VersionFunction)dlsym(cudnn, "cudnnGetVersion");
+  if (create == NULL || version == NULL) return 1;
+  if (dlsym(cudnn, "cudnnNoSuchFunction") != NULL) return 1;
+  const char* const error = dlerror();
+  if (error == NULL || strstr(error, "cudnnNoSuchFunction") == NULL) return 1;
+  return UseCudnn(create, version);
+}

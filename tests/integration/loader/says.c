@@ -1,0 +1,9 @@
+/* Looks one function up the way RTLD_DEFAULT does, and says its argument. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int argc, char** argv) {
+  int (*say)(const char*) = (int (*)(const char*))dlsym(RTLD_DEFAULT, "puts");
+  return argc < 2 || say == NULL || say(argv[1]) < 0;
+}

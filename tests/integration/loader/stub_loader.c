@@ -1,0 +1,34 @@
+/* cuDNN's functions as TensorFlow and XLA have them: stubs of the same names that open the library
+ * by its soname at the first call, keep it to themselves, and look each function up on that handle.
+ * TensorFlow's libraries export the stubs (EXPORTED), XLA's hide them. */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "use_cudnn.h"
+
+#ifdef EXPORTED
+#define STUB __attribute__((visibility("default")))
+#else
+#define STUB __attribute__((visibility("hidden")))
+#endif
+
+static void* Resolve(const char* name) {
+  static void* cudnn = NULL;
+  if (cudnn == NULL) cudnn = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  void* const function = cudnn != NULL ? dlsym(cudnn, name) : NULL;
+  if (function == NULL) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(1);
+  }
+  return function;
+}
+
+STUB cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  return ((CreateFunction)Resolve("cudnnCreate"))(handle);
+}
+
+STUB size_t cudnnGetVersion(void) { return ((VersionFunction)Resolve("cudnnGetVersion"))(); }
+
+__attribute__((visibility("default"))) int UseLinkedCudnn(void) {
+  return UseCudnn(cudnnCreate, cudnnGetVersion);
+}
