@@ -129,9 +129,17 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
       return Judge({}, diagnosis);
     }
   }
+  const Result<Reach> reach = ReachOf(options.launch, *program);
+  if (!reach.ok()) {
+    diagnosis.Add(Severity::kFault, reach.message());
+    return Judge({}, diagnosis);
+  }
+  diagnosis.AddFact("reached by", std::string(reach->dlsym_hook ? "preload and dlsym hook ("
+                                                                : "preload, no dlsym hook (") +
+                                      reach->reason + ")");
   ObservationFolder folder;
   Status ready = folder.Create();
-  if (ready.ok()) ready = SetLaunchEnvironment(options.launch, options.variables);
+  if (ready.ok()) ready = SetLaunchEnvironment(options.launch, *reach, options.variables);
   Result<Observation> seen =
       ready.ok() ? Observe(*program, words, options.json, folder) : Result<Observation>(ready);
   if (!seen.ok()) {
@@ -218,6 +226,9 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
 
 int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords& words) {
   if (Status status = options.variables.Check(); !status.ok()) return Refuse(app, status.message());
+  if (const auto hook = ParseDlsymHook(options.launch.dlsym); !hook.ok()) {
+    return Refuse(app, hook.message());
+  }
   pid_t pid = 0;
   if (!options.pid.empty()) {
     const char* const end = options.pid.data() + options.pid.size();
@@ -254,6 +265,7 @@ Command AddDoctor(CLI::App& ucudnn) {
   app->add_option("--pid", options->pid, "look at a running process")->type_name("PID");
   app->add_flag("--json", options->json, "print JSON; the program's own output goes to stderr");
   app->add_flag("--host", options->launch.host, "run the program on the CPU stand-in");
+  AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
   return {app,
           [app, options](const ProgramWords& program) { return Doctor(*app, *options, program); },

@@ -22,6 +22,7 @@ constexpr uint64_t kChunkBytes = 1u << 20;
 // strip.
 constexpr std::string_view kCudartMark = "/cudart.shm.%";
 constexpr std::string_view kCudnnMark = "libcudnn.so";
+constexpr std::string_view kCudnnPathMark = "/libcudnn.so";
 constexpr std::string_view kCudnnFunction = "cudnnCreate";
 
 class File {
@@ -106,7 +107,7 @@ bool ReadSegments(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
 
 // Looks for the marks in read-only data.
 void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
-  constexpr uint64_t kOverlap = std::max(kCudartMark.size(), kCudnnMark.size()) - 1;
+  constexpr uint64_t kOverlap = std::max(kCudartMark.size(), kCudnnPathMark.size()) - 1;
   std::vector<char> chunk;
   for (uint64_t at = 0; at < section.sh_size;) {
     const uint64_t bytes = std::min(kChunkBytes, section.sh_size - at);
@@ -114,6 +115,7 @@ void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
     const std::string_view text(chunk.data(), chunk.size());
     out.has_static_cudart |= text.find(kCudartMark) != std::string_view::npos;
     out.names_cudnn |= text.find(kCudnnMark) != std::string_view::npos;
+    out.names_cudnn_path |= text.find(kCudnnPathMark) != std::string_view::npos;
     if (bytes < kChunkBytes) break;
     at += bytes - kOverlap;
   }

@@ -18,6 +18,7 @@ struct ElfFile {
   bool has_static_cudart = false;  // the CUDA runtime is linked in
   bool defines_cudnn = false;      // cuDNN is linked in: its functions are this file's own
   bool names_cudnn = false;        // "libcudnn.so" is among its texts, as whoever opens it has it
+  bool names_cudnn_path = false;   // so is a path to it: "/libcudnn.so"
   cudnn::DynamicSection dynamic;
 };
 

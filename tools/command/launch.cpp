@@ -12,9 +12,11 @@ void Prepend(const char* name, const std::string& value) {
 }
 
 // What the loader will put in front of everything the program names.
-std::vector<std::string> Preloads(const Installation& installation, const Launch& launch) {
+std::vector<std::string> Preloads(const Installation& installation, const Launch& launch,
+                                  const Reach& reach) {
   std::vector<std::string> preloads;
   if (!launch.off) preloads.push_back(installation.drop_in);
+  if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
     // By path, so that they also reach programs whose DT_RPATH leads to the genuine libraries.
@@ -31,10 +33,24 @@ std::string Environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-Status SetLaunchEnvironment(const Launch& launch, const VariableOptions& variables) {
+void AddDlsym(CLI::App& app, Launch& launch) {
+  app.add_option("--dlsym", launch.dlsym,
+                 "also answer look-ups in a cuDNN that was opened by its path: auto (where the "
+                 "program is seen to do that), on, off")
+      ->type_name("WHEN");
+}
+
+Result<Reach> ReachOf(const Launch& launch, const std::string& program) {
+  UCUDNN_ASSIGN_OR_RETURN(const DlsymHook wanted, ParseDlsymHook(launch.dlsym));
+  return ChooseReach(wanted, program, Environment("LD_LIBRARY_PATH"), Environment("PYTHONPATH"),
+                     Environment("XLA_GPU_LIBRARY_PATH"));
+}
+
+Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
+                            const VariableOptions& variables) {
   const Installation installation = FindInstallation();
   std::string preload;
-  for (const std::string& path : Preloads(installation, launch)) {
+  for (const std::string& path : Preloads(installation, launch, reach)) {
     if (!FileExists(path))
       return Status::Error("'" + path + "' is missing: ucudnn is not complete");
     if (path.find_first_of(": ") != std::string::npos) {

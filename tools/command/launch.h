@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "command/command.h"
 #include "command/installation.h"
+#include "command/reach.h"
 
 namespace ucudnn::command {
 
@@ -14,15 +15,23 @@ namespace ucudnn::command {
 std::string Environment(const char* name);
 
 struct Launch {
-  bool host = false;  // on the stand-ins
-  bool off = false;   // without the drop-in, to compare with
+  bool host = false;           // on the stand-ins
+  bool off = false;            // without the drop-in, to compare with
+  std::string dlsym = "auto";  // as ParseDlsymHook
   // The stand-in's settings; empty: as they are.
   std::string devices;
   std::string device_memory;
 };
 
+// Adds --dlsym.
+void AddDlsym(CLI::App& app, Launch& launch);
+
+// How `program` will be reached. The error names what `launch.dlsym` may be.
+Result<Reach> ReachOf(const Launch& launch, const std::string& program);
+
 // Sets this process's environment for the program it is about to become or to start. The error
 // names what is missing or has no form.
-Status SetLaunchEnvironment(const Launch& launch, const VariableOptions& variables);
+Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
+                            const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view kSoname = "libcudnn.so.9";
 constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only a drop-in of ours needs it
+constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -52,6 +53,7 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   if (name.starts_with("libcudart.so")) use.cuda_runtime.push_back(path);
   const bool is_cudnn = name.starts_with("libcudnn.so");
   if (replaced && (is_cudnn || IsPartOfCudnn(name))) use.replaced.push_back(path);
+  if (name == kDlsymHook) use.dlsym_hook = path;
   if (IsPartOfCudnn(name)) return;
   const Result<ElfFile> elf = ReadElf(view.root + path);
   if (!elf.ok() || !elf->is_x86_64) return;
@@ -82,6 +84,10 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
       use.bypassing.push_back(opened.path + ", opened by " + opened.by);
+      // Who opens it again is not logged. Where the drop-in was asked for, too, it is the drop-in.
+      const auto& again = view.repeated;
+      use.called |= (use.opened || !use.dlsym_hook.empty()) &&
+                    std::find(again.begin(), again.end(), opened.path) != again.end();
     }
   }
 }
@@ -184,6 +190,7 @@ void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis) 
   list("its cuDNN", use.other);
   if (!use.linked_in.empty()) diagnosis.AddFact("its cuDNN", "linked into " + use.linked_in);
   if (!use.drop_in.empty()) diagnosis.AddFact("its drop-in", use.drop_in);
+  if (!use.dlsym_hook.empty()) diagnosis.AddFact("its dlsym hook", use.dlsym_hook);
   // Who links it is known; who opened it is guessed only where nobody does, or somebody opened it.
   std::vector<std::string> users;
   const bool linked = std::any_of(use.users.begin(), use.users.end(),
@@ -240,17 +247,20 @@ bool CheckInterception(const ProcessView& view, const CudnnUse& use,
     return false;
   }
   for (const std::string& opened : use.bypassing) {
+    if (!use.dlsym_hook.empty()) {
+      diagnosis.Add(Severity::kNote, "a second cuDNN beside the drop-in: " + opened,
+                    "the dlsym hook redirects what is looked up in it");
+      continue;
+    }
     diagnosis.Add(use.called ? Severity::kWarning : Severity::kFault,
                   "a second cuDNN beside the drop-in: " + opened,
                   "who opens a library by its path gets that file: its calls are not seen",
-                  "let the program open libcudnn.so.9 by name (JAX, XLA: "
-                  "XLA_GPU_LIBRARY_PATH=" +
-                      FolderOf(installation.drop_in) + ")");
+                  "start it with `ucudnn run --dlsym on --`, or let it open libcudnn.so.9 by name");
   }
   if (view.root.empty() && use.drop_in != Canonical(installation.drop_in)) {
     diagnosis.Add(Severity::kNote, "the drop-in is another installation's: " + use.drop_in);
   }
-  return use.bypassing.empty() || use.called;
+  return use.bypassing.empty() || use.called || !use.dlsym_hook.empty();
 }
 
 void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver,

@@ -23,6 +23,7 @@ struct CudnnUser {
 // What the files a process mapped say together. Paths are as the process names them.
 struct CudnnUse {
   std::string drop_in;                 // of any installation of ucudnn; empty: none
+  std::string dlsym_hook;              // the same of the hook that redirects look-ups
   std::vector<std::string> genuine;    // libcudnn.so.9 that is no drop-in
   std::vector<std::string> other;      // libcudnn.so of another version
   std::vector<std::string> bypassing;  // cuDNN opened beside the drop-in, and by whom

@@ -126,6 +126,8 @@ ProcessView ReadLoaderLog(const std::string& log) {
     } else if (const size_t name = line.find(kProgram); name != std::string::npos) {
       view.program = line.substr(name + kProgram.size());
     } else if (std::string path = LoggedName(line, "opening file=", end); !path.empty()) {
+      const bool first = line.find("direct_opencount=1", end) != std::string::npos;
+      if (!first) AddOnce(view.repeated, path);
       AddOnce(view.reopened, path);
     } else if (std::string file = LoggedName(line, "file=", end); !file.empty()) {
       const std::string_view rest = std::string_view(line).substr(end);

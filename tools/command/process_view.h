@@ -31,6 +31,7 @@ struct ProcessView {
   bool has_log = false;    // the loader's log is known: then all that follows
   std::vector<OpenedLibrary> opened;  // libraries opened while it ran that were not there already
   std::vector<std::string> reopened;  // paths that dlopen returned, new or not
+  std::vector<std::string> repeated;  // those it returned more than once
 };
 
 // The error says what keeps it from being seen: no such process, or no right to.

@@ -63,7 +63,8 @@ Status Run(const RunOptions& options, const ProgramWords& words) {
     UCUDNN_RETURN_IF_ERROR(
         CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH")));
   }
-  UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(options.launch, options.variables));
+  UCUDNN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(options.launch, program));
+  UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(options.launch, reach, options.variables));
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -89,6 +90,7 @@ Command AddRun(CLI::App& ucudnn) {
   options->device_memory_given->type_name("SIZE");
   app->add_flag("--off", options->launch.off,
                 "leave the program's cuDNN as it is, to compare with");
+  AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
   return {app,
           [app, options](const ProgramWords& program) {

@@ -38,6 +38,7 @@ class CommandTest(unittest.TestCase):
                          "-Wl,-soname,libucudnn.so.1")
         cls.build("int ucudnn_test_drop_in;", cls.drop_in, "-shared", "-Wl,-soname,libcudnn.so.9", "-Wl,--no-as-needed",
                   ours, "-Wl,-rpath,$ORIGIN/..")
+        cls.dlsym_hook = cls.build("int ucudnn_test_hook;", f"{libraries}/libucudnn_dlsym.so", "-shared")
         for name in STAND_INS:
             cls.build("int stand_in;", f"{cls.host}/{name}", "-shared", f"-Wl,-soname,{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, f"{cls.folder}/program")

@@ -155,7 +155,21 @@ class DoctorRun(unittest.TestCase):
         code, report, findings = self.doctor("--host", "--", self.opener, f"{HOST}/libcudnn.so.9", "call")
         self.assertEqual(1, code)
         self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.opener}", report["verdict"])
-        self.assertIn(f"XLA_GPU_LIBRARY_PATH={LIBRARIES}", findings["fault"])
+        self.assertIn("ucudnn run --dlsym on --", findings["fault"])
+        self.assertIn("preload, no dlsym hook", self.facts(report, "reached by"))
+
+    def test_program_that_opens_cudnn_by_its_path_is_reached_with_the_hook(self):
+        code, report, findings = self.doctor("--host", "--dlsym", "on", "--", self.opener, f"{HOST}/libcudnn.so.9", "call")
+        self.assertIn("called cuDNN", report["verdict"])
+        self.assertIn("the dlsym hook redirects", findings["note"])
+        self.assertIn("preload and dlsym hook (--dlsym on)", self.facts(report, "reached by"))
+        self.assertIn(f"{LIBRARIES}/libucudnn_dlsym.so", self.facts(report, "its dlsym hook"))
+
+    def test_program_with_a_path_to_cudnn_gets_the_hook_by_itself(self):
+        opener = self.build(OPENER.replace("libcudnn.so.9", f"{HOST}/libcudnn.so.9"), "path_opener")
+        _, report, _ = self.doctor("--host", "--", opener)
+        self.assertIn(f"preload and dlsym hook ({opener} has a path to cuDNN among its texts)",
+                      self.facts(report, "reached by"))
 
     def test_program_whose_own_functions_pass_the_calls_on(self):
         """As TensorFlow's and XLA's stubs do: they look like a cuDNN linked in statically."""

@@ -113,7 +113,7 @@ TEST(Reach, PythonsWorkers) {
       "if __name__ == '__main__':\n"
       "    for method in 'fork', 'spawn':\n"
       "        worker = multiprocessing.get_context(method).Process(target=use, "
-      "args=sys.argv[1:])\n"
+      "args=sys.argv[1:2])\n"
       "        worker.start()\n"
       "        worker.join()\n"
       "        assert worker.exitcode == 0\n"
