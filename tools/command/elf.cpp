@@ -121,8 +121,10 @@ void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
   }
 }
 
-// Looks for cuDNN's functions among the symbols a table defines; `names` is its string table.
-void ReadSymbols(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& names, ElfFile& out) {
+// Calls visit(name) for each symbol a table defines; `names` is its string table.
+template <class Visit>
+void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
+                   const Visit& visit) {
   std::vector<Elf64_Sym> symbols;
   std::vector<char> texts;
   if (table.sh_entsize != sizeof(Elf64_Sym) ||
@@ -134,7 +136,7 @@ void ReadSymbols(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& na
   for (const Elf64_Sym& symbol : symbols) {
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= all.size()) continue;
     const std::string_view rest = all.substr(symbol.st_name);
-    if (rest.substr(0, rest.find('\0')) == kCudnnFunction) out.defines_cudnn = true;
+    visit(rest.substr(0, rest.find('\0')));
   }
 }
 
@@ -162,7 +164,8 @@ void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
     }
     const bool is_table = section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM;
     if (is_table && section.sh_link < sections.size()) {
-      ReadSymbols(file, section, sections[section.sh_link], out);
+      ForEachSymbol(file, section, sections[section.sh_link],
+                    [&](std::string_view name) { out.defines_cudnn |= name == kCudnnFunction; });
     }
   }
 }
@@ -187,6 +190,27 @@ Result<ElfFile> ReadElf(const std::string& path) {
   if (!ReadSegments(file, header[0], out)) return Status::Error("is a damaged program");
   ReadSections(file, header[0], out);
   return out;
+}
+
+std::vector<std::string> ExportedFunctions(const std::string& path, std::string_view prefix) {
+  std::vector<std::string> found;
+  const File file(path);
+  std::vector<Elf64_Ehdr> header;
+  std::vector<Elf64_Shdr> sections;
+  if (!file.IsOpen() || !file.Read(0, 1, header) ||
+      std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0 ||
+      header[0].e_shentsize != sizeof(Elf64_Shdr) ||
+      !file.Read(header[0].e_shoff, header[0].e_shnum, sections)) {
+    return found;
+  }
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_DYNSYM || section.sh_link >= sections.size()) continue;
+    ForEachSymbol(file, section, sections[section.sh_link], [&](std::string_view name) {
+      if (name.starts_with(prefix)) found.emplace_back(name);
+    });
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace ucudnn::command

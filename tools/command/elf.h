@@ -4,6 +4,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "cudnn/dynamic_section.h"
@@ -24,5 +26,9 @@ struct ElfFile {
 
 // An error: the file cannot be read, or is a damaged ELF file.
 Result<ElfFile> ReadElf(const std::string& path);
+
+// Names of the functions a library exports that begin with `prefix`, sorted; empty where nothing of
+// that can be read.
+std::vector<std::string> ExportedFunctions(const std::string& path, std::string_view prefix);
 
 }  // namespace ucudnn::command

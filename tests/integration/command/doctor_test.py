@@ -58,6 +58,26 @@ class Doctor(CommandTest):
         _, lines, _ = self.diagnose(UCUDNN_REAL_CUDNN=f"{folder}/libcudnn.so.9")
         self.assertEqual(f"9.12.34, {folder}/libcudnn.so.9", lines["genuine cuDNN"])
 
+    def test_functions_of_a_newer_cudnn_are_told(self):
+        folder = f"{self.folder}/newer"
+        os.makedirs(folder)
+        source = "unsigned long cudnnGetVersion(void) { return 99900; } int cudnnLater(void) { return 0; }" \
+            "int cudnnLast(void) { return 0; } int unrelated(void) { return 0; }"
+        self.build(source, f"{folder}/libcudnn.so.9", "-shared", "-Wl,-soname,libcudnn.so.9")
+        self.build("int cudnnGetVersion(void) { return 0; }", f"{folder}/drop_in.so", "-shared",
+                   "-Wl,-soname,libcudnn.so.9")
+        saved = f"{self.folder}/saved.so"
+        os.rename(self.drop_in, saved)
+        try:
+            shutil.copy(f"{folder}/drop_in.so", self.drop_in)
+            code, _, text = self.diagnose(UCUDNN_REAL_CUDNN=f"{folder}/libcudnn.so.9")
+        finally:
+            os.rename(saved, self.drop_in)
+        self.assertEqual(0, code)
+        flat = " ".join(text.split())
+        self.assertIn(f"the drop-in lacks 2 functions of {folder}/libcudnn.so.9: cudnnLast, cudnnLater", flat)
+        self.assertIn(f"tools/generate-dropin --library {folder}/libcudnn.so.9 --include", flat)
+
     def test_store_that_cannot_be_made_is_told(self):
         _, lines, text = self.diagnose(UCUDNN_DATABASE=f"{self.program}/m.db")
         self.assertEqual(f"{self.program}/m.db (no: {self.program} is not a folder)", lines["store"])
