@@ -12,14 +12,40 @@ if(UCUDNN_SANITIZE)
   add_link_options(-fsanitize=${UCUDNN_SANITIZE})
 endif()
 
-# ucudnn_carry_runtime(TARGET): brings its own libstdc++ and libgcc, so that it runs wherever glibc 2.34 does
-# (RHEL 9, Ubuntu 22.04), whatever it was built on. Of libstdc++ only what is used: parts that are not call newer
-# functions. Sanitizer builds keep the shared libraries: their runtimes must see one copy.
+# The oldest glibc that what is installed runs on (RHEL 8, manylinux_2_28), whatever it was built on: it is linked with
+# stand-ins of that glibc's libraries, and brings what came later and is used (shim/glibc).
+set(UCUDNN_GLIBC 2.28)
+set(_glibc ${CMAKE_SOURCE_DIR}/shim/glibc)
+set(_glibc_stubs ${CMAKE_BINARY_DIR}/glibc-${UCUDNN_GLIBC})
+if(NOT UCUDNN_SANITIZE)
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_glibc}/generate-stubs)
+  execute_process(COMMAND ${_glibc}/generate-stubs ${UCUDNN_GLIBC} ${_glibc_stubs} ${CMAKE_C_COMPILER}
+    COMMAND_ERROR_IS_FATAL ANY)
+endif()
+
+# ucudnn_oldest_glibc(TARGET): links it with them. An undefined symbol then came after that glibc.
+function(ucudnn_oldest_glibc target)
+  if(NOT UCUDNN_SANITIZE)
+    target_link_options(${target} PRIVATE -L${_glibc_stubs} -Wl,--push-state,--no-as-needed
+      ${_glibc_stubs}/libdl.so.2 ${_glibc_stubs}/libpthread.so.0 -Wl,--pop-state)
+  endif()
+endfunction()
+
+# ucudnn_carry_runtime(TARGET): brings its own libstdc++ and libgcc, too. Of libstdc++ only what is used: parts that
+# are not call newer functions. Sanitizer builds keep the shared libraries: their runtimes must see one copy.
 function(ucudnn_carry_runtime target)
   if(NOT UCUDNN_SANITIZE)
-    target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/shim/glibc/find_object.c)
+    ucudnn_oldest_glibc(${target})
+    target_sources(${target} PRIVATE ${_glibc}/find_object.c ${_glibc}/later_functions.c)
+    set_source_files_properties(${_glibc}/later_functions.c TARGET_DIRECTORY ${target} PROPERTIES
+      COMPILE_OPTIONS "-ffunction-sections;-fdata-sections")
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections
       -Wl,--wrap=_dl_find_object)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "EXECUTABLE")
+      target_sources(${target} PRIVATE ${_glibc}/start.c)
+      target_link_options(${target} PRIVATE -Wl,--wrap=__libc_start_main)
+    endif()
   endif()
 endfunction()
 

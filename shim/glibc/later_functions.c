@@ -1,0 +1,62 @@
+// For glibc older than the one this was built with: what is linked in and came after 2.28, written
+// with what every glibc has. Thread-safe. Each is dropped where it is not used.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+
+// 2.33: functions of their own; before, the headers made other calls of them. On x86-64 the
+// kernel's structure is glibc's, for both sizes of offsets. Source: the system calls' manual pages.
+HIDDEN int fstatat(int folder, const char* restrict path, struct stat* restrict status, int flags) {
+  return (int)syscall(SYS_newfstatat, folder, path, status, flags);
+}
+HIDDEN int stat(const char* restrict path, struct stat* restrict status) {
+  return fstatat(AT_FDCWD, path, status, 0);
+}
+HIDDEN int lstat(const char* restrict path, struct stat* restrict status) {
+  return fstatat(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
+HIDDEN int fstat(int file, struct stat* status) { return (int)syscall(SYS_fstat, file, status); }
+
+HIDDEN int fstatat64(int folder, const char* restrict path, struct stat64* restrict status,
+                     int flags) {
+  return (int)syscall(SYS_newfstatat, folder, path, status, flags);
+}
+HIDDEN int stat64(const char* restrict path, struct stat64* restrict status) {
+  return fstatat64(AT_FDCWD, path, status, 0);
+}
+HIDDEN int lstat64(const char* restrict path, struct stat64* restrict status) {
+  return fstatat64(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
+HIDDEN int fstat64(int file, struct stat64* status) {
+  return (int)syscall(SYS_fstat, file, status);
+}
+
+// 2.32: whether libstdc++ may count references without a lock. A library cannot know; never.
+HIDDEN char __libc_single_threaded = 0;
+
+// 2.30: waiting until a time of another clock than the wall's.
+HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
+                                  pthread_mutex_t* restrict mutex, clockid_t clock,
+                                  const struct timespec* restrict until) {
+  const long kBillion = 1000000000;
+  struct timespec now;
+  struct timespec wall;
+  if (clock_gettime(clock, &now) != 0 || clock_gettime(CLOCK_REALTIME, &wall) != 0) return EINVAL;
+  wall.tv_sec += until->tv_sec - now.tv_sec;
+  wall.tv_nsec += until->tv_nsec - now.tv_nsec;
+  if (wall.tv_nsec < 0) {
+    wall.tv_nsec += kBillion;
+    wall.tv_sec -= 1;
+  } else if (wall.tv_nsec >= kBillion) {
+    wall.tv_nsec -= kBillion;
+    wall.tv_sec += 1;
+  }
+  return pthread_cond_timedwait(condition, mutex, &wall);
+}
