@@ -1,0 +1,13 @@
+"""`ucudnn ...` and `python -m ucudnn ...`: becomes the command."""
+import os
+import sys
+
+from ucudnn import COMMAND
+
+
+def main():
+    os.execv(COMMAND, ["ucudnn", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
