@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -118,6 +119,33 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_TRUE(asked_for.contains("2.14")) << "readelf's words were not understood";
+}
+
+// What is linked in place of newer functions of glibc does what they do.
+TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
+  const std::string program = std::string(LOADER_ROOT) + "/oldest_glibc";
+  for (const std::string& version : GlibcVersions(program)) {
+    EXPECT_LE(std::stoi(version.substr(2)), 28) << version;
+  }
+  const std::string folder = std::string(LOADER_ROOT) + "/files";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/file") << "seven b";
+  std::filesystem::create_symlink("file", folder + "/link");
+  std::filesystem::create_symlink("nothing", folder + "/dangling");
+  const Outcome outcome = RunProgram({program, folder});
+  EXPECT_EQ(outcome.out,
+            "constructors 2\n"
+            "file: size 7, link 0, folder 0\n"
+            "link: size 7, link 1, folder 0\n"
+            "dangling: No such file or directory, link 1, folder 0\n"
+            ".: size 0, link 0, folder 1\n"
+            "open file: size 7\n"
+            "environment set\n"
+            "waited until the time, then for the word\n"
+            "destructors\n")
+      << outcome.err;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
 // What replaces glibc 2.35's _dl_find_object in the unwinder is what finds the handlers.
