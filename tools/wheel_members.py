@@ -1,6 +1,7 @@
 """Single files out of wheels, by package name: pip finds the wheel, and only the bytes asked for are fetched, because
-the wheels that hold CUDA libraries have gigabytes. Uses what pip itself fetches metadata with (its lazy wheels), so the
-user's own pip configuration holds; an index that serves no parts of files is refused. Raises SystemExit with the reason.
+the wheels that hold CUDA libraries have gigabytes. Uses what pip itself fetches metadata with (its lazy wheels), so that the
+user's own pip configuration holds; an index that serves no parts of files is refused. Raises SystemExit with the
+reason.
 """
 import contextlib
 import hashlib
