@@ -1,6 +1,7 @@
 // For glibc older than the one this was built with: what is linked in and came after 2.28, written
 // with what every glibc has. Thread-safe. Each is dropped where it is not used.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -41,10 +42,15 @@ HIDDEN int fstat64(int file, struct stat64* status) {
 // 2.32: whether libstdc++ may count references without a lock. A library cannot know; never.
 HIDDEN char __libc_single_threaded = 0;
 
-// 2.30: waiting until a time of another clock than the wall's.
+// 2.30: waiting until a time of another clock than the wall's. Where glibc has it, glibc does it;
+// an older one waits by the wall's clock, too long when that is set back meanwhile.
+typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,
                                   const struct timespec* restrict until) {
+  ClockWait* const genuine =
+      (ClockWait*)dlvsym(RTLD_DEFAULT, "pthread_cond_clockwait", "GLIBC_2.30");
+  if (genuine != NULL) return genuine(condition, mutex, clock, until);
   const long kBillion = 1000000000;
   struct timespec now;
   struct timespec wall;
