@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
 #include <vector>
 
 #include "base/shared_library.h"
 #include "base/text.h"
-#include "command/elf.h"
+#include "command/export_check.h"
 #include "command/versions.h"
 #include "cudnn/genuine_path.h"
 #include "db/connection.h"
@@ -43,29 +42,6 @@ std::string InitFailure(int error) {
     default:
       return number;
   }
-}
-
-// What a newer cuDNN has and this drop-in cannot forward: a program linked with such a function
-// does not start with the drop-in in front of it.
-void CheckExports(const std::string& drop_in, const std::string& genuine, Diagnosis& diagnosis) {
-  const std::vector<std::string> ours = ExportedFunctions(drop_in, "cudnn");
-  if (ours.empty()) return;
-  std::vector<std::string> missing;
-  const std::vector<std::string> theirs = ExportedFunctions(genuine, "cudnn");
-  std::set_difference(theirs.begin(), theirs.end(), ours.begin(), ours.end(),
-                      std::back_inserter(missing));
-  if (missing.empty()) return;
-  std::string names;
-  for (const std::string& name : missing) names += (names.empty() ? "" : ", ") + name;
-  const std::string folder = genuine.substr(0, genuine.rfind('/'));
-  diagnosis.Add(Severity::kWarning,
-                "the drop-in lacks " + std::to_string(missing.size()) +
-                    (missing.size() == 1 ? " function of " : " functions of ") + genuine + ": " +
-                    names,
-                "it is newer than the list of functions the drop-in forwards; a program that needs "
-                "one of them does not start",
-                "in ucudnn's source: tools/generate-dropin --library " + genuine + " --include " +
-                    folder + "/../include, then build it again");
 }
 
 // Where a program without a run path of its own finds the genuine cuDNN, with its version.

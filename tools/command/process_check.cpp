@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "command/elf.h"
+#include "command/export_check.h"
 #include "command/launch.h"
 
 namespace ucudnn::command {
@@ -256,6 +257,9 @@ bool CheckInterception(const ProcessView& view, const CudnnUse& use,
                   "a second cuDNN beside the drop-in: " + opened,
                   "who opens a library by its path gets that file: its calls are not seen",
                   "start it with `ucudnn run --dlsym on --`, or let it open libcudnn.so.9 by name");
+  }
+  for (const std::string& genuine : use.genuine) {
+    CheckExports(view.root + use.drop_in, view.root + genuine, diagnosis);
   }
   if (view.root.empty() && use.drop_in != Canonical(installation.drop_in)) {
     diagnosis.Add(Severity::kNote, "the drop-in is another installation's: " + use.drop_in);
