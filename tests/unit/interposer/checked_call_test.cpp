@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
 #include "tests/unit/convolution/random_problem.h"

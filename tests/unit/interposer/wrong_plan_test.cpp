@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
 #include "memory_store.h"
