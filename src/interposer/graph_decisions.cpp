@@ -94,6 +94,15 @@ GraphInterposer::Template GraphInterposer::FindOther(const Met& met, size_t limi
   };
   // One that took another plan's place before, in this process or an earlier one, is asked first:
   // to look through all takes long.
+  const uint64_t hash = met.problem().Hash();
+  std::vector<int> before;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto known = others_.find(hash); known != others_.end()) before = known->second;
+  }
+  for (const int engine : before) {
+    if (Template other = serves(engine)) return other;
+  }
   if (i_.kernels_.store() != nullptr) {
     const auto stored =
         i_.kernels_.store()->Read(met.problem(), i_.DeviceOf(*met.session).platform);
@@ -108,7 +117,11 @@ GraphInterposer::Template GraphInterposer::FindOther(const Met& met, size_t limi
   }
   constexpr int kMostEngines = 128;
   for (int engine = 0; engine < kMostEngines; ++engine) {
-    if (Template other = serves(engine)) return other;
+    Template other = serves(engine);
+    if (other == nullptr) continue;
+    std::lock_guard lock(mutex_);
+    others_[hash].push_back(engine);
+    return other;
   }
   return nullptr;
 }
@@ -138,27 +151,27 @@ std::optional<Promise> GraphInterposer::PromiseWithin(const Met& met, bool first
                                   : Result<size_t>(built.status());
     if (bytes.ok()) undivided.workspace_bytes = *bytes;
   }
-  std::optional<Promise> promise;
-  if (first && !pieces.empty() && undivided.time_ms >= 0) {
-    // Of the first plan of a list the application takes whatever is fastest.
-    std::vector<Candidate> both = pieces;
-    both.push_back({undivided, other->numeric});
-    promise = planning::MakePromise(both, request);
-  } else {
-    promise = planning::PiecesOf(met.own->plan.engine, pieces, request);
-  }
-  if (!promise && pieces.empty()) {
-    // Nothing is known of the pieces: inside the limit something must run.
-    promise = Promise{};
-    promise->plan = {{{undivided, 1}}};
-  }
-  if (!promise) {
+  // A plan is divided with its own engine and knobs: applications time plans against each other,
+  // and build the one they chose again from its engine and knobs, also in another process. That one
+  // is no longer the first of a list, and must be told the same workspace.
+  std::optional<Promise> promise = planning::PiecesOf(met.own->plan.engine, pieces, request);
+  const bool other_is_faster =
+      promise && undivided.time_ms >= 0 &&
+      undivided.time_ms < (1 - planning::kHysteresis) * promise->plan.TimeMs();
+  const size_t promised_bytes = promise ? promise->plan.WorkspaceBytes() : 0;
+  if (!promise && !pieces.empty() && !first) {
     why = "no division fits " + FormatByteSize(limit_bytes);
     return std::nullopt;
   }
+  // Of the first plan of a list an application that times nothing takes whatever it is. Where
+  // nothing is known of the pieces, something must run inside the limit.
+  if (!promise || (first && other_is_faster)) {
+    promise = promise.value_or(Promise{});
+    promise->plan = {{{undivided, 1}}};
+  }
   promise->undivided = undivided;
   promise->fastest_undivided = undivided.time_ms >= 0 ? undivided : MicroConfiguration{};
-  promise->workspace_bytes = std::max(promise->plan.WorkspaceBytes(), undivided.workspace_bytes);
+  promise->workspace_bytes = std::max(promised_bytes, undivided.workspace_bytes);
   promise->limit_bytes = limit_bytes;
   return promise;
 }
@@ -253,6 +266,7 @@ void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord
     }
     decision.substitute = std::move(substitute);
     decision.promised_bytes = promise->workspace_bytes;
+    decision.numeric = ScopeOf(met.own, other).numeric;
     decision.barred = trust == tuning::Trust::Kind::kUnknown;
     record.plan = decision.barred ? Configuration{{{promise->undivided, 1}}} : promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
@@ -279,18 +293,10 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
     const auto bytes = cudnn::PlanWorkspace(i_.functions_, plan);
     if (!bytes.ok() || *bytes <= i_.UserLimit(*met.session)) return nullptr;
   }
-  auto read = cudnn::ReadTemplate(i_.functions_, plan);
-  if (!read.ok()) {
-    if (shadow.kind != GraphKind::kUnknown) LeaveAlone(met, "left alone", read.message());
-    return nullptr;
-  }
-  const auto need = cudnn::PlanWorkspace(i_.functions_, plan);
-  if (!need.ok()) return nullptr;
-  met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
-  met.need_bytes = *need;
-  // Only the place in its list tells equal plans apart.
-  std::pair<CUcontext, std::string> key{met.session->context(),
-                                        met.own->json + (met.first ? "first" : "")};
+  auto json = cudnn::PlanJson(i_.functions_, plan);
+  if (!json.ok()) return nullptr;
+  // Equal plans get equal promises, whatever their place in a list.
+  std::pair<CUcontext, std::string> key{met.session->context(), std::move(*json)};
   {
     std::lock_guard lock(mutex_);
     const auto known = decisions_.find(key);
@@ -300,6 +306,17 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
       return nullptr;
     }
   }
+  auto read = cudnn::ReadTemplate(i_.functions_, plan);
+  if (!read.ok()) {
+    if (shadow.kind != GraphKind::kUnknown) LeaveAlone(met, "left alone", read.message());
+    std::lock_guard lock(mutex_);
+    decisions_.try_emplace(std::move(key), nullptr);
+    return nullptr;
+  }
+  const auto need = cudnn::PlanWorkspace(i_.functions_, plan);
+  if (!need.ok()) return nullptr;
+  met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
+  met.need_bytes = *need;
   auto decision = std::make_unique<GraphDecision>();
   decision->own = met.own;
   decision->context = met.session->context();

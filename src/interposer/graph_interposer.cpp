@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "interposer/checked_call.h"
 #include "interposer/interposer.h"
 
 namespace ucudnn::interposer {
@@ -205,6 +206,19 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
   if (call.x == nullptr || call.w == nullptr || call.y == nullptr ||
       (graph.residual_uid && fused.z == nullptr) || (graph.bias_uid && fused.bias == nullptr)) {
     return undivided();
+  }
+  if (!capturing && i_.options_.check) {
+    const CheckedCall checked = RunChecked(*i_.driver_, session->context(), session->stream(),
+                                           *decision.plan, problem, decision.numeric, call);
+    const tuning::Verdict verdict = checked.verification.verdict;
+    if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
+      decision.barred = true;
+      i_.Fallback(problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
+      i_.Fallback(problem, checked.verification.message);
+    }
+    if (verdict == tuning::Verdict::kEqual) decision.ran = true;
+    if (checked.done) return CUDNN_STATUS_SUCCESS;
+    if (decision.barred) return undivided();
   }
   Outcome outcome;
   const cudnnStatus_t status = decision.plan->Run(call, outcome);

@@ -12,7 +12,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "cudnn/graph_engines.h"
 #include "execution/planned_convolution.h"
@@ -40,6 +42,8 @@ struct GraphDecision {
   // runs in its place wherever pieces cannot. The genuine one never runs again.
   cudnn::BackendDescriptor substitute;
   CountedKernel* record = nullptr;
+  // The coarsest arithmetic of the pieces and what may take their place.
+  planning::NumericClass numeric = planning::NumericClass::kDirect;
   bool refused = false;              // over a strict limit
   std::atomic<bool> barred = false;  // a piece failed, or was never compared
   std::atomic<bool> ran = false;     // all pieces ran once, so they may be captured
@@ -101,7 +105,10 @@ class GraphInterposer {
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // made with the first
   std::mutex mutex_;                     // of what follows; decisions keep their address
+  // Null: left alone.
   std::map<std::pair<CUcontext, std::string>, std::unique_ptr<GraphDecision>> decisions_;
+  // Engines that took a plan's place, by the problem's hash: where to look first.
+  std::unordered_map<uint64_t, std::vector<int>> others_;
 };
 
 }  // namespace ucudnn::interposer

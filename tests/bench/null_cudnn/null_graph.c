@@ -150,7 +150,8 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
     case CUDNN_ATTR_ENGINECFG_ENGINE:
-      *count = 1;
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+      *count = requested;
       return CUDNN_STATUS_SUCCESS;
     default:
       return CUDNN_STATUS_NOT_SUPPORTED;
