@@ -23,8 +23,8 @@ constexpr char kH200[] =
   std::exit(1);
 }
 
-BackendDescriptor New(cudnnBackendDescriptorType_t type) {
-  auto created = BackendDescriptor::Create(RealCudnn(), type);
+BackendDescriptor NewOf(const Functions& functions, cudnnBackendDescriptorType_t type) {
+  auto created = BackendDescriptor::Create(functions, type);
   if (!created.ok()) Die(created.message());
   return std::move(*created);
 }
@@ -83,7 +83,8 @@ const Functions& RealCudnn() {
 
 PlanDevice DescribedDevice() {
   static const cudnnBackendDescriptor_t properties = [] {
-    auto* const descriptor = new BackendDescriptor(New(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
+    auto* const descriptor =
+        new BackendDescriptor(NewOf(RealCudnn(), CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
     const Status set = descriptor->Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                                        sizeof kH200 - 1, kH200);
     if (!set.ok()) Die(set.message());
@@ -92,6 +93,24 @@ PlanDevice DescribedDevice() {
     return descriptor->get();
   }();
   return {nullptr, properties};
+}
+
+BackendDescriptor Graph::New(cudnnBackendDescriptorType_t type) const {
+  return NewOf(functions_, type);
+}
+
+std::optional<BackendDescriptor> Graph::Finalized(cudnnBackendDescriptor_t configuration) const {
+  BackendDescriptor plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  Status status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (status.ok() && device_.properties != nullptr) {
+    status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device_.properties);
+  }
+  if (status.ok() && device_.handle != nullptr) {
+    status = plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &device_.handle);
+  }
+  if (status.ok()) status = plan.Finalize();
+  if (!status.ok()) return std::nullopt;
+  return plan;
 }
 
 void Graph::Check(const Status& status) { ok_ = ok_ && status.ok(); }
@@ -142,7 +161,9 @@ BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescri
   return operation;
 }
 
-Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options) {
+Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
+             const Functions& functions, const PlanDevice& device)
+    : functions_(functions), device_(device) {
   const bool fused = options.residual || options.bias || options.relu;
   const Spatial output = OutputExtents(problem);
   const std::vector<int64_t> y_dims = Dims(problem, problem.n, problem.k, output);
@@ -244,27 +265,30 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options) {
     Check(graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1,
                      &options.dynamic));
   }
+  if (device_.handle != nullptr) {
+    Check(graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device_.handle));
+  }
   Check(graph_.Finalize());
 }
 
 int Graph::EngineCount() const {
   int64_t engines = 0, count = 0;
-  const cudnnStatus_t status = RealCudnn().cudnnBackendGetAttribute(
+  const cudnnStatus_t status = functions_.cudnnBackendGetAttribute(
       graph_.get(), CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, CUDNN_TYPE_INT64, 1, &count,
       &engines);
   return status == CUDNN_STATUS_SUCCESS ? static_cast<int>(engines) : 0;
 }
 
 std::optional<BackendDescriptor> Graph::Plan(int index, const Knobs& knobs) const {
-  const PlanDevice device = DescribedDevice();
   BackendDescriptor engine = New(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   BackendDescriptor configuration = New(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  BackendDescriptor plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   Status status = Set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_.get());
   if (status.ok()) {
     status = Set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, std::vector<int64_t>{index});
   }
-  if (status.ok()) status = Set(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, device.properties);
+  if (status.ok() && device_.properties != nullptr) {
+    status = Set(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, device_.properties);
+  }
   if (status.ok()) status = engine.Finalize();
   if (status.ok()) status = Set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, engine.get());
   std::vector<BackendDescriptor> choices;
@@ -287,24 +311,19 @@ std::optional<BackendDescriptor> Graph::Plan(int index, const Knobs& knobs) cons
                                static_cast<int64_t>(pointers.size()), pointers.data());
   }
   if (status.ok()) status = configuration.Finalize();
-  if (status.ok()) {
-    status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration.get());
-  }
-  if (status.ok()) status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.properties);
-  if (status.ok()) status = plan.Finalize();
-  if (!status.ok()) return std::nullopt;
-  return plan;
+  return status.ok() ? Finalized(configuration.get()) : std::nullopt;
 }
 
 std::vector<BackendDescriptor> Graph::HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const {
-  const PlanDevice device = DescribedDevice();
   std::vector<BackendDescriptor> plans;
   BackendDescriptor heuristic = New(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   Status status = Set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_.get());
   if (status.ok()) {
     status = heuristic.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   }
-  if (status.ok()) status = Set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device.properties);
+  if (status.ok() && device_.properties != nullptr) {
+    status = Set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device_.properties);
+  }
   if (status.ok()) status = heuristic.Finalize();
   if (!status.ok()) return plans;
   std::vector<BackendDescriptor> configurations;
@@ -314,17 +333,13 @@ std::vector<BackendDescriptor> Graph::HeuristicPlans(cudnnBackendHeurMode_t mode
     pointers.push_back(configurations.back().get());
   }
   int64_t count = 0;
-  if (RealCudnn().cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
-                                           pointers.data()) != CUDNN_STATUS_SUCCESS) {
+  if (functions_.cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                                          pointers.data()) != CUDNN_STATUS_SUCCESS) {
     return plans;
   }
   for (int64_t i = 0; i < std::min<int64_t>(count, most); ++i) {
-    BackendDescriptor plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, pointers[i]);
-    if (status.ok()) status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.properties);
-    if (status.ok()) status = plan.Finalize();
-    if (status.ok()) plans.push_back(std::move(plan));
+    if (auto plan = Finalized(pointers[i])) plans.push_back(std::move(*plan));
   }
   return plans;
 }

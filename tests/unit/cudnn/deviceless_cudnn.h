@@ -1,5 +1,6 @@
 // The real cuDNN without a GPU: operation graphs, engines and execution plans for a device that is
-// described instead of present. Sizes are real; nothing can be run.
+// described instead of present. Sizes are real; nothing can be run. The same graphs on a handle of
+// any other library, too.
 #pragma once
 
 #include <optional>
@@ -33,7 +34,10 @@ struct GraphOptions {
 // Everything a graph is made of lives as long as it.
 class Graph {
  public:
-  Graph(const ConvolutionProblem& problem, const GraphOptions& options = {});
+  explicit Graph(const ConvolutionProblem& problem, const GraphOptions& options = {})
+      : Graph(problem, options, RealCudnn(), DescribedDevice()) {}
+  Graph(const ConvolutionProblem& problem, const GraphOptions& options, const Functions& functions,
+        const PlanDevice& device);
   bool ok() const { return ok_; }
   cudnnBackendDescriptor_t get() const { return graph_.get(); }
 
@@ -46,6 +50,9 @@ class Graph {
   std::vector<BackendDescriptor> HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const;
 
  private:
+  BackendDescriptor New(cudnnBackendDescriptorType_t type) const;
+  // A plan of the configuration; none when the library refuses it.
+  std::optional<BackendDescriptor> Finalized(cudnnBackendDescriptor_t configuration) const;
   BackendDescriptor Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
                            const std::vector<int64_t>& strides, int64_t alignment,
                            bool is_virtual = false);
@@ -55,6 +62,8 @@ class Graph {
                               double upper_clip);
   void Check(const Status& status);
 
+  const Functions& functions_;
+  const PlanDevice device_;
   bool ok_ = true;
   std::vector<BackendDescriptor> parts_;
   BackendDescriptor graph_;
