@@ -250,6 +250,39 @@ struct FindExHook<Order, genuine,
   }
 };
 
+// The graph API. Nothing of these throws.
+cudnnStatus_t BackendCreate(cudnnBackendDescriptorType_t type,
+                            cudnnBackendDescriptor_t* descriptor) {
+  return Ucudnn().graph().Create(type, descriptor);
+}
+cudnnStatus_t BackendDestroy(cudnnBackendDescriptor_t descriptor) {
+  return Ucudnn().graph().Destroy(descriptor);
+}
+cudnnStatus_t BackendSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  return Ucudnn().graph().Set(descriptor, name, type, count, values);
+}
+cudnnStatus_t BackendGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+                         void* values) {
+  return Ucudnn().graph().Get(descriptor, name, type, requested, count, values);
+}
+cudnnStatus_t BackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  return Ucudnn().graph().Finalize(descriptor);
+}
+cudnnStatus_t BackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack) {
+  return Ucudnn().graph().Execute(handle, plan, pack);
+}
+cudnnStatus_t BackendPopulate(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                              cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  return Ucudnn().graph().PopulateCudaGraph(handle, plan, pack, graph);
+}
+cudnnStatus_t BackendUpdate(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                            cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  return Ucudnn().graph().UpdateCudaGraph(handle, plan, pack, graph);
+}
+
 template <typename Function>
 void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
@@ -289,8 +322,20 @@ std::span<const Hook> Hooks() {
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionForwardAlgorithmEx, ForwardOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardDataAlgorithmEx, BackwardDataOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardFilterAlgorithmEx, BackwardFilterOrder),
+      UCUDNN_HOOK(cudnnBackendCreateDescriptor, BackendCreate),
+      UCUDNN_HOOK(cudnnBackendDestroyDescriptor, BackendDestroy),
+      UCUDNN_HOOK(cudnnBackendSetAttribute, BackendSet),
+      UCUDNN_HOOK(cudnnBackendGetAttribute, BackendGet),
+      UCUDNN_HOOK(cudnnBackendFinalize, BackendFinalize),
+      UCUDNN_HOOK(cudnnBackendExecute, BackendExecute),
+      // Only asked for where the genuine library has them.
+      UCUDNN_HOOK(cudnnBackendPopulateCudaGraph, BackendPopulate),
+      UCUDNN_HOOK(cudnnBackendUpdateCudaGraph, BackendUpdate),
   };
-  return hooks;
+  constexpr size_t kGraphHooks = 8;
+  const bool graphs = Genuine().HasGraphApi();
+  return graphs ? std::span<const Hook>(hooks)
+                : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);
 }
 
 }  // namespace ucudnn

@@ -1,6 +1,7 @@
 // "Run this convolution with micro-batch b and workspace w": what planning and tuning know of
-// cuDNN's engines. Implemented by the legacy algorithms here; an implementation belongs to one
-// handle and is used by one thread at a time.
+// cuDNN's engines. Implemented by the legacy algorithms (legacy_engines.h) and by execution plans
+// of the graph API (graph_engines.h); an implementation belongs to one handle and is used by one
+// thread at a time.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "cudnn/piece.h"
 #include "planning/promise.h"
 
 namespace ucudnn::cudnn {
@@ -20,7 +22,8 @@ struct EngineChoice {
   size_t workspace_bytes = 0;
 };
 
-// Device memory of one convolution: image, filter, output (or their gradients), and workspace.
+// Device memory of one convolution: image, filter, output (or their gradients), and workspace; what
+// is fused behind it also takes a residual (of the output's shape) and a bias.
 struct Buffers {
   void* x = nullptr;
   void* w = nullptr;
@@ -28,6 +31,8 @@ struct Buffers {
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
   bool accumulate = false;  // add to the output instead of replacing it
+  void* residual = nullptr;
+  void* bias = nullptr;
 };
 
 // One problem at one batch size, ready to run.
@@ -45,6 +50,10 @@ class Engines {
  public:
   virtual ~Engines() = default;
   virtual Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) = 0;
+  // The engine that `micro` names, for micro.micro_batch images of `problem`; the caller's own
+  // scales and, where it is all images, the caller's own descriptors. Outlives this object.
+  virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
+                                                   const MicroConfiguration& micro) = 0;
 };
 
 }  // namespace ucudnn::cudnn

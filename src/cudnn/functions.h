@@ -47,12 +47,34 @@
   F(cudnnSetStream)                                 \
   F(cudnnSetTensorNdDescriptor)
 
+// The graph API. A library that lacks one of these is used without the graph API.
+#define UCUDNN_CUDNN_GRAPH_FUNCTIONS(F) \
+  F(cudnnBackendCreateDescriptor)       \
+  F(cudnnBackendDestroyDescriptor)      \
+  F(cudnnBackendExecute)                \
+  F(cudnnBackendFinalize)               \
+  F(cudnnBackendGetAttribute)           \
+  F(cudnnBackendSetAttribute)
+
+// Of the graph API, in newer releases only; null elsewhere.
+#define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
+  F(cudnnBackendPopulateCudaGraph)      \
+  F(cudnnBackendUpdateCudaGraph)
+
 namespace ucudnn::cudnn {
 
 struct Functions {
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
+
+  bool HasGraphApi() const {
+#define UCUDNN_PRESENT(name) &&name != nullptr
+    return true UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_PRESENT);
+#undef UCUDNN_PRESENT
+  }
 };
 
 // Fills `functions` through `symbol` (name to address, null when absent); an error names what is
@@ -65,6 +87,10 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   if (functions.name == nullptr) missing = #name;
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_LOAD)
 #undef UCUDNN_LOAD
+#define UCUDNN_TRY(name) functions.name = reinterpret_cast<decltype(&::name)>(symbol(#name));
+  UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_TRY)
+  UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_TRY)
+#undef UCUDNN_TRY
   if (missing != nullptr) return Status::Error(std::string("the genuine cuDNN lacks ") + missing);
   return Status::Ok();
 }

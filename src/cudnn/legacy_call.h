@@ -1,5 +1,6 @@
 // One call of the legacy convolution API, the same for all operations, and the genuine library's
-// answer to it. Plain values; the functions are thread-safe as far as cuDNN is.
+// answer to it; an execution of a graph's plan is brought into the same form, without descriptors.
+// Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>

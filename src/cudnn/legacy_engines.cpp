@@ -89,6 +89,34 @@ class PreparedLegacyProblem : public PreparedProblem {
   OwnedDescriptors descriptors_;
 };
 
+class LegacyPiece : public Piece {
+ public:
+  // `tensors` without descriptors: the call's own.
+  LegacyPiece(const Functions& functions, int algorithm, bool wide, OwnedDescriptors tensors)
+      : functions_(functions), algorithm_(algorithm), wide_(wide), tensors_(std::move(tensors)) {}
+
+  cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const override {
+    LegacyCall piece = call;
+    piece.algorithm = algorithm_;
+    if (accumulate) piece.beta = wide_ ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
+    const Descriptors& own = tensors_.get();
+    if (own.x == nullptr) return Convolve(functions_, piece);
+    piece.descriptors.x = own.x;
+    piece.descriptors.y = own.y;
+    if (call.bias == nullptr) return Convolve(functions_, piece);
+    BiasActivation bias = *call.bias;
+    bias.z_descriptor = own.y;
+    piece.bias = &bias;
+    return Convolve(functions_, piece);
+  }
+
+ private:
+  const Functions& functions_;
+  const int algorithm_;
+  const bool wide_;
+  const OwnedDescriptors tensors_;
+};
+
 }  // namespace
 
 std::string LegacyEngineName(const LegacyEngine& engine) {
@@ -179,6 +207,20 @@ Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(const Convolutio
   UCUDNN_RETURN_IF_ERROR(descriptors.Create(problem));
   return std::unique_ptr<PreparedProblem>(
       new PreparedLegacyProblem(functions_, handle_, problem, std::move(descriptors)));
+}
+
+Result<std::unique_ptr<Piece>> LegacyEngines::MakePiece(const ConvolutionProblem& problem,
+                                                        const MicroConfiguration& micro) {
+  const std::optional<LegacyEngine> engine = ParseLegacyEngine(micro.engine);
+  if (!engine) return Status::Error("'" + micro.engine + "' is no legacy engine");
+  OwnedDescriptors tensors(functions_);
+  if (micro.micro_batch != problem.n) {
+    ConvolutionProblem piece = problem;
+    piece.n = micro.micro_batch;
+    UCUDNN_RETURN_IF_ERROR(tensors.CreateTensors(piece));
+  }
+  return std::unique_ptr<Piece>(new LegacyPiece(
+      functions_, engine->algorithm, problem.type == DataType::kDouble, std::move(tensors)));
 }
 
 }  // namespace ucudnn::cudnn

@@ -41,6 +41,9 @@ class LegacyEngines : public Engines {
   LegacyEngines(const Functions& functions, cudnnHandle_t handle)
       : functions_(functions), handle_(handle) {}
   Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
+  // Of an engine with the problem's own math type. Needs no handle.
+  Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
+                                           const MicroConfiguration& micro) override;
 
  private:
   const Functions& functions_;

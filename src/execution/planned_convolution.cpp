@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 
 namespace ucudnn::execution {
 namespace {
-
-constexpr float kOneFloat = 1;
-constexpr double kOneDouble = 1;
 
 // cuDNN reads alpha and beta as double for double tensors, as float otherwise.
 bool IsZero(const void* scale, DataType type) {
@@ -24,45 +22,53 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-Result<int> AlgorithmOf(const MicroConfiguration& micro) {
-  const std::optional<cudnn::LegacyEngine> engine = cudnn::ParseLegacyEngine(micro.engine);
-  if (!engine) return Status::Error("'" + micro.engine + "' is no legacy engine");
-  return engine->algorithm;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
     const cudnn::Functions& functions, const ConvolutionProblem& problem,
     const Configuration& configuration, const MicroConfiguration& undivided) {
+  // Making pieces needs no handle.
+  cudnn::LegacyEngines engines(functions, nullptr);
+  return Create(engines, problem, configuration, undivided);
+}
+
+Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::CreateUndivided(
+    const cudnn::Functions& functions, const ConvolutionProblem& problem,
+    const MicroConfiguration& undivided) {
+  cudnn::LegacyEngines engines(functions, nullptr);
+  return CreateUndivided(engines, problem, undivided);
+}
+
+Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
+    cudnn::Engines& engines, const ConvolutionProblem& problem, const Configuration& configuration,
+    const MicroConfiguration& undivided) {
   UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<PlannedConvolution> plan,
-                          CreateUndivided(functions, problem, undivided));
+                          CreateUndivided(engines, problem, undivided));
   if (configuration.Images() != problem.n) {
     return Status::Error("a configuration of " + std::to_string(configuration.Images()) +
                          " images does not divide " + Describe(problem));
   }
   const size_t element = ElementBytes(problem.type);
   for (const ucudnn::Run& run : configuration.runs) {
-    UCUDNN_ASSIGN_OR_RETURN(const int algorithm, AlgorithmOf(run.micro));
-    ConvolutionProblem piece = problem;
-    piece.n = run.micro.micro_batch;
-    cudnn::OwnedDescriptors tensors(functions);
-    UCUDNN_RETURN_IF_ERROR(tensors.CreateTensors(piece));
-    plan->parts_.push_back({algorithm, run.count, std::move(tensors),
-                            piece.n * static_cast<size_t>(problem.x_strides[0]) * element,
-                            piece.n * static_cast<size_t>(problem.y_strides[0]) * element,
-                            run.micro.workspace_bytes});
+    UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece,
+                            engines.MakePiece(problem, run.micro));
+    const auto images = static_cast<size_t>(run.micro.micro_batch);
+    plan->parts_.push_back(
+        {std::move(piece), run.count, images * static_cast<size_t>(problem.x_strides[0]) * element,
+         images * static_cast<size_t>(problem.y_strides[0]) * element, run.micro.workspace_bytes});
   }
   plan->workspace_bytes_ = configuration.WorkspaceBytes();
   return plan;
 }
 
 Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::CreateUndivided(
-    const cudnn::Functions& functions, const ConvolutionProblem& problem,
+    cudnn::Engines& engines, const ConvolutionProblem& problem,
     const MicroConfiguration& undivided) {
-  std::unique_ptr<PlannedConvolution> plan(new PlannedConvolution(functions, problem));
+  std::unique_ptr<PlannedConvolution> plan(new PlannedConvolution(problem));
   if (!undivided.engine.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(plan->undivided_algorithm_, AlgorithmOf(undivided));
+    MicroConfiguration whole = undivided;
+    whole.micro_batch = problem.n;
+    UCUDNN_ASSIGN_OR_RETURN(plan->undivided_, engines.MakePiece(problem, whole));
     plan->undivided_bytes_ = undivided.workspace_bytes;
   }
   return plan;
@@ -112,13 +118,11 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
   }
   int done = 0;
   for (const Part& part : parts_) {
-    piece.algorithm = part.algorithm;
-    piece.descriptors.x = part.tensors.get().x;
-    piece.descriptors.y = part.tensors.get().y;
     piece.workspace_bytes = part.workspace_bytes;
-    bias.z_descriptor = part.tensors.get().y;
     for (int i = 0; i < part.count; ++i) {
-      if (const cudnnStatus_t status = Convolve(functions_, piece);
+      // Gradients of the filter add up: the caller's beta holds for the first piece only.
+      const bool accumulate = problem_.operation == Operation::kBackwardFilter && done > 0;
+      if (const cudnnStatus_t status = part.piece->Run(piece, accumulate);
           status != CUDNN_STATUS_SUCCESS) {
         if (done == 0 || (has_undivided() && MayRerun(call))) return RunUndivided(call, outcome);
         outcome = Outcome::kFailed;
@@ -127,14 +131,8 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
       ++done;
       piece.x = Advance(piece.x, part.x_bytes);
       piece.y = Advance(piece.y, part.y_bytes);
-      if (call.bias != nullptr) {
-        bias.z = static_cast<const char*>(bias.z) + part.y_bytes;
-      }
-      // Gradients of the filter add up: the caller's beta holds for the first piece only.
-      if (problem_.operation == Operation::kBackwardFilter) {
-        piece.beta =
-            problem_.type == DataType::kDouble ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
-      }
+      // A graph may have a bias and nothing to add.
+      if (bias.z != nullptr) bias.z = static_cast<const char*>(bias.z) + part.y_bytes;
     }
   }
   outcome = Outcome::kPlanned;
@@ -149,10 +147,9 @@ cudnnStatus_t PlannedConvolution::RunUndivided(const cudnn::LegacyCall& call,
     return CUDNN_STATUS_SUCCESS;
   }
   cudnn::LegacyCall whole = call;
-  whole.algorithm = undivided_algorithm_;
   whole.workspace_bytes = undivided_bytes_;
   outcome = Outcome::kUndivided;
-  return Convolve(functions_, whole);
+  return undivided_->Run(whole, false);
 }
 
 }  // namespace ucudnn::execution

@@ -1,7 +1,8 @@
-// What happens when the application calls cuDNN's legacy convolution API. One object per process,
-// made by shim/; every function answers like the genuine one, and whatever goes wrong inside gives
-// the genuine behaviour. Thread-safe. Nothing here throws across: callers are the C entry points,
-// which also catch.
+// What happens when the application calls cuDNN's legacy convolution API (for the graph API see
+// graph_interposer.h, which shares all that is below). One object per process, made by shim/; every
+// function answers like the genuine one, and whatever goes wrong inside gives the genuine
+// behaviour. Thread-safe. Nothing here throws across: callers are the C entry points, which also
+// catch.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
 #include "cudnn/legacy_call.h"
+#include "interposer/graph_interposer.h"
 #include "interposer/promise_book.h"
 #include "interposer/report.h"
 #include "interposer/session.h"
@@ -58,9 +60,11 @@ class Interposer {
   // Rewrites the report file, if one was asked for and this process called a convolution.
   void WriteReport();
   Report& report() { return report_; }
+  GraphInterposer& graph() { return graph_; }
   long measured() const { return kernels_.measured(); }
 
  private:
+  friend class GraphInterposer;
   // A problem met on a session.
   struct Kernel {
     ConvolutionProblem problem;
@@ -164,6 +168,7 @@ class Interposer {
   std::mutex platforms_mutex_;
   std::vector<std::unique_ptr<planning::Platform>> platforms_;
   std::mutex report_mutex_;  // one writer of the file at a time
+  GraphInterposer graph_{*this};
 };
 
 }  // namespace ucudnn::interposer

@@ -95,7 +95,7 @@ std::string KernelText(const CountedKernel& kernel, int depth) {
   const KernelRecord& record = kernel.record;
   return Object({{"op", Scalar(OperationName(record.problem.operation))},
                  {"problem", ProblemText(record.problem, depth + 1)},
-                 {"api", Scalar("legacy")},
+                 {"api", Scalar(record.api)},
                  {"calls", Scalar(kernel.calls.load())},
                  {"limit_bytes", Scalar(record.limit_bytes)},
                  {"workspace_bytes", Scalar(record.workspace_bytes)},

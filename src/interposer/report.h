@@ -27,6 +27,7 @@ struct KernelRecord {
   Configuration plan;            // what runs; one piece when undivided
   MicroConfiguration undivided;  // the fastest undivided engine under the ceiling; empty: unknown
   std::string reason;
+  const char* api = "legacy";  // or "graph": static text
 
   bool operator==(const KernelRecord&) const = default;
 };

@@ -8,7 +8,6 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_engines.h"
 #include "tuning/tuning_handle.h"
 
 namespace ucudnn::tuning {
@@ -26,22 +25,27 @@ constexpr double kHopeless = 2;
 // NaN.
 constexpr unsigned char kOperandByte = 0x3c;
 
-size_t OperandBytes(const ConvolutionProblem& problem) {
-  return cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + cudnn::OutputBytes(problem);
+size_t OperandBytes(const ConvolutionProblem& problem, const EngineScope& scope) {
+  const size_t output = cudnn::OutputBytes(problem);
+  return cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + output +
+         (scope.residual ? output : 0) + scope.bias_bytes;
 }
 
 class Measurer {
  public:
   Measurer(const Device& device, TuningHandle& handle, const MeasureLimits& limits,
-           const IsKnown& is_known)
+           const IsKnown& is_known, const EngineScope& scope)
       : limits_(limits),
         is_known_(is_known),
+        scope_(scope),
         handle_(handle),
-        engines_(*device.functions, handle.get()),
+        engines_(scope.make(handle.get())),
         driver_(*device.driver),
         x_(handle.memory(), driver_),
         w_(handle.memory(), driver_),
         y_(handle.memory(), driver_),
+        residual_(handle.memory(), driver_),
+        bias_(handle.memory(), driver_),
         workspace_(handle.memory(), driver_),
         begin_(driver_),
         end_(driver_) {}
@@ -53,14 +57,18 @@ class Measurer {
     UCUDNN_RETURN_IF_ERROR(Operand(x_, cudnn::ImageBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(w_, cudnn::FilterBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(y_, cudnn::OutputBytes(largest)));
-    workspace_limit_ = limits_.memory_bytes - OperandBytes(largest);
+    if (scope_.residual) {
+      UCUDNN_RETURN_IF_ERROR(Operand(residual_, cudnn::OutputBytes(largest)));
+    }
+    if (scope_.bias_bytes > 0) UCUDNN_RETURN_IF_ERROR(Operand(bias_, scope_.bias_bytes));
+    workspace_limit_ = limits_.memory_bytes - OperandBytes(largest, scope_);
     return handle_.stream().Synchronize();
   }
 
   // Adds the measurements at problem.n to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::PreparedProblem> prepared,
-                            engines_.Prepare(problem));
+                            engines_->Prepare(problem));
     UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
     double best_ms = std::numeric_limits<double>::infinity();
     bool scarce = false, late = false, any = false;
@@ -116,9 +124,11 @@ class Measurer {
   // Mean time of `repeats` runs back to back.
   Result<double> Sample(cudnn::PreparedProblem& prepared, const cudnn::EngineChoice& choice,
                         int repeats) {
-    const cudnn::Buffers buffers{x_.data(), w_.data(), y_.data(),
-                                 choice.workspace_bytes > 0 ? workspace_.data() : nullptr,
-                                 choice.workspace_bytes};
+    cudnn::Buffers buffers{x_.data(), w_.data(), y_.data(),
+                           choice.workspace_bytes > 0 ? workspace_.data() : nullptr,
+                           choice.workspace_bytes};
+    if (scope_.residual) buffers.residual = residual_.data();
+    if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
     for (int i = 0; i < repeats; ++i) UCUDNN_RETURN_IF_ERROR(prepared.Run(choice, buffers));
     UCUDNN_RETURN_IF_ERROR(end_.Record(handle_.stream().get()));
@@ -150,11 +160,12 @@ class Measurer {
 
   const MeasureLimits& limits_;
   const IsKnown& is_known_;
+  const EngineScope& scope_;
   TuningHandle& handle_;
-  cudnn::LegacyEngines engines_;
+  const std::unique_ptr<cudnn::Engines> engines_;
   size_t workspace_limit_ = 0;
   const cuda::Driver& driver_;
-  cuda::DeviceBuffer x_, w_, y_, workspace_;
+  cuda::DeviceBuffer x_, w_, y_, residual_, bias_, workspace_;
   cuda::Event begin_, end_;
 };
 
@@ -195,7 +206,8 @@ Result<std::string> DeviceName(const Device& device) {
 
 Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
                                           const std::vector<int>& sizes,
-                                          const MeasureLimits& limits, const IsKnown& is_known) {
+                                          const MeasureLimits& limits, const IsKnown& is_known,
+                                          const EngineScope& scope) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   EngineMeasurements all;
@@ -204,7 +216,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   std::vector<int> feasible;
   for (const int size : sizes) {
     part.n = size;
-    const bool fits = OperandBytes(part) <= limits.memory_bytes;
+    const bool fits = OperandBytes(part, scope) <= limits.memory_bytes;
     (fits ? feasible : all.scarce_sizes).push_back(size);
     if (fits) largest.n = std::max(largest.n, size);
   }
@@ -214,7 +226,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   }
   TuningHandle handle(*device.driver, *device.functions);
   UCUDNN_RETURN_IF_ERROR(handle.Create());
-  Measurer measurer(device, handle, limits, is_known);
+  Measurer measurer(device, handle, limits, is_known, scope);
   UCUDNN_RETURN_IF_ERROR(measurer.Allocate(largest));
   Status last = Status::Error("no engine runs it");
   for (const int size : feasible) {

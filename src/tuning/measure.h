@@ -13,6 +13,7 @@
 #include "cudnn/functions.h"
 #include "planning/measurement_store.h"
 #include "tuning/budget.h"
+#include "tuning/engine_scope.h"
 
 namespace ucudnn::tuning {
 
@@ -50,10 +51,12 @@ struct EngineMeasurements {
 // True for what need not be measured again: this engine at this size.
 using IsKnown = std::function<bool(const std::string& engine, int size)>;
 
-// Measures every engine of `problem` at each of `sizes` images, in that order: the median of
-// repeated runs. An engine that fails is left out. An error when nothing could be tried at all.
+// Measures every engine of `scope` at each of `sizes` images of `problem`, in that order: the
+// median of repeated runs. An engine that fails is left out. An error when nothing could be tried
+// at all.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
                                           const std::vector<int>& sizes,
-                                          const MeasureLimits& limits, const IsKnown& is_known);
+                                          const MeasureLimits& limits, const IsKnown& is_known,
+                                          const EngineScope& scope);
 
 }  // namespace ucudnn::tuning

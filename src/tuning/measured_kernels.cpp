@@ -29,7 +29,8 @@ size_t L2Bytes(const Device& device) {
 }  // namespace
 
 size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
-  return family.problem.Hash() ^ std::hash<std::string>()(family.platform.device);
+  const std::hash<std::string> hash;
+  return family.problem.Hash() ^ hash(family.platform.device) ^ 31 * hash(family.engine);
 }
 
 void MeasuredKernels::Refresh(const Family& family, Known& known) {
@@ -40,9 +41,15 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
     return;
   }
   std::lock_guard lock(mutex_);
+  EngineScope scope;
+  scope.engine = family.engine;
   for (const planning::Measurement& row : stored->rows) {
+    if (!scope.Holds(row.micro.engine)) continue;
     known.rows.insert_or_assign({row.micro.micro_batch, row.micro.engine}, row);
+    // Of one engine a row is all there is.
+    if (!scope.legacy()) known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
   }
+  if (!scope.legacy()) return;
   for (const int size : stored->complete_sizes) known.sizes[size] = SizeState::kMeasured;
 }
 
@@ -115,7 +122,8 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
   Status status =
-      Measure(device, question.problem, missing, LimitsNow(device, turn.deadline), family, known);
+      Measure(device, question.problem, missing, LimitsNow(device, turn.deadline), family, known,
+              question.scope != nullptr ? *question.scope : LegacyScope(*device.functions));
   const Clock::duration taken = Clock::now() - begin;
   budget_.Spend(taken);
   std::lock_guard lock(mutex_);
@@ -125,13 +133,14 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
 
 Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& problem,
                                 const std::vector<int>& sizes, const MeasureLimits& limits,
-                                const Family& family, Known& known) {
+                                const Family& family, Known& known, const EngineScope& scope) {
   Log(LogLevel::kInfo, "measuring " + Describe(problem));
   const IsKnown is_known = [&](const std::string& engine, int size) {
     std::lock_guard lock(mutex_);
     return known.rows.contains({size, engine});
   };
-  Result<EngineMeasurements> fresh = MeasureEngines(device, problem, sizes, limits, is_known);
+  Result<EngineMeasurements> fresh =
+      MeasureEngines(device, problem, sizes, limits, is_known, scope);
   std::map<int, SizeState> states;
   for (const int size : sizes) states[size] = SizeState::kFailed;
   std::vector<planning::Measurement> rows;
@@ -142,7 +151,9 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
     for (const int size : fresh->scarce_sizes) states[size] = SizeState::kScarce;
     for (const int size : fresh->late_sizes) states[size] = SizeState::kLate;
     if (store_ != nullptr) {
-      const Status written = store_->Write(problem, device.platform, rows, fresh->complete_sizes);
+      // That a size lacks no engine is said of the legacy algorithms.
+      const std::vector<int> complete = scope.legacy() ? fresh->complete_sizes : std::vector<int>{};
+      const Status written = store_->Write(problem, device.platform, rows, complete);
       if (!written.ok()) {
         unstored_ = true;
         WarnOnce("store write", "measurements cannot be stored: " + written.message());
@@ -178,6 +189,13 @@ std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const Known& known,
 std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_bytes,
                                             const Known& known, const std::vector<int>& asked) {
   const planning::AutoRequest request = {question.request, l2_bytes};
+  if (question.scope != nullptr) {
+    std::vector<planning::Candidate> candidates;
+    for (MicroConfiguration& row : RowsAt(known, asked)) {
+      candidates.push_back({std::move(row), question.scope->numeric});
+    }
+    return planning::NextSizes(candidates, asked, request);
+  }
   const std::vector<cudnn::MathGroup> groups =
       cudnn::GroupByMath(question.problem, RowsAt(known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
@@ -192,7 +210,8 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
 
 Answer MeasuredKernels::Get(const Device& device, const Question& question) {
   const planning::PromiseRequest& request = question.request;
-  const Family family{KernelFamily(question.problem), device.platform};
+  const Family family{KernelFamily(question.problem), device.platform,
+                      question.scope != nullptr ? question.scope->engine : ""};
   Known& known = Meet(family);
   Answer answer;
   // Other policies know all sizes from the start.
@@ -250,8 +269,9 @@ bool MeasuredKernels::FindUntried(const Known& known, const Configuration& plan,
 
 Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
                               const Configuration& plan, const MicroConfiguration& undivided,
-                              bool may_compare) {
-  const Family family{KernelFamily(problem), device.platform};
+                              bool may_compare, const EngineScope* scope) {
+  const Family family{KernelFamily(problem), device.platform,
+                      scope != nullptr ? scope->engine : ""};
   Known& known = Meet(family);
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
@@ -272,7 +292,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Clock::time_point begin = Clock::now();
   const Verification verification =
-      VerifyPlan(device, problem, plan, undivided, LimitsNow(device, turn->deadline));
+      VerifyPlan(device, problem, plan, undivided, LimitsNow(device, turn->deadline),
+                 scope != nullptr ? *scope : LegacyScope(*device.functions));
   const Clock::duration taken = Clock::now() - begin;
   budget_.Spend(taken);
   {
@@ -301,7 +322,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
 }
 
 bool MeasuredKernels::HasAllEngines(const Device& device, const ConvolutionProblem& problem) {
-  const Known& known = Meet({KernelFamily(problem), device.platform});
+  const Known& known = Meet({KernelFamily(problem), device.platform, ""});
   std::lock_guard lock(mutex_);
   const auto state = known.sizes.find(problem.n);
   return state != known.sizes.end() && state->second == SizeState::kMeasured;

@@ -31,11 +31,14 @@ struct Question {
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   planning::PromiseRequest request;  // what it is planned for: policy auto looks for sizes that fit
   bool may_measure = false;          // what nobody knows
+  // The engine that is asked about; null: every legacy algorithm.
+  const EngineScope* scope = nullptr;
 };
 
 struct Answer {
-  // Every engine at the sizes the policy considers, as far as they are known; n itself is there.
-  // Empty, with a status that says why, when n itself is not known: nothing can be promised then.
+  // Every engine of the scope at the sizes the policy considers, as far as they are known; n itself
+  // is there. Empty, with a status that says why, when n itself is not known: nothing can be
+  // promised then.
   std::vector<MicroConfiguration> rows;
   Status status;
   // Every engine was tried on all n images: the fastest of them is among the rows, but for what
@@ -68,9 +71,11 @@ class MeasuredKernels {
   Answer Get(const Device& device, const Question& question);
 
   // Whether `plan` may take the place of `undivided`; compares their outputs when it was never done
-  // and `may_compare`, within the budget of one kernel and of the process.
+  // and `may_compare`, within the budget of one kernel and of the process. `scope` makes the
+  // engines of both; null: legacy ones.
   Trust Verify(const Device& device, const ConvolutionProblem& problem, const Configuration& plan,
-               const MicroConfiguration& undivided, bool may_compare);
+               const MicroConfiguration& undivided, bool may_compare,
+               const EngineScope* scope = nullptr);
 
   // False when memory or time was too scarce to measure every engine of the undivided `problem`:
   // then the fastest may be among those left out.
@@ -79,6 +84,9 @@ class MeasuredKernels {
   // Whether this process measured what no other can read.
   bool keeps_own() const { return (store_ == nullptr && measured_ > 0) || unstored_; }
 
+  // Null where measurements live as long as the process.
+  planning::MeasurementStore* store() const { return store_; }
+
   // Measurements made by this process (engines times micro-batches), not read from a store.
   long measured() const { return measured_; }
 
@@ -86,6 +94,7 @@ class MeasuredKernels {
   struct Family {
     ConvolutionProblem problem;  // n = 0
     planning::Platform platform;
+    std::string engine;  // EngineScope::engine
     bool operator==(const Family&) const = default;
   };
   struct FamilyHash {
@@ -119,7 +128,7 @@ class MeasuredKernels {
   // Measures `sizes` and adds what the store then holds of them to `known`.
   Status Measure(const Device& device, const ConvolutionProblem& problem,
                  const std::vector<int>& sizes, const MeasureLimits& limits, const Family& family,
-                 Known& known);
+                 Known& known, const EngineScope& scope);
   std::vector<int> Missing(const Known& known, const std::vector<int>& sizes);
   // Every engine that is known at `sizes`, but those found wrong.
   std::vector<MicroConfiguration> RowsAt(const Known& known, const std::vector<int>& sizes);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/byte_size.h"
-#include "cudnn/legacy_engines.h"
 #include "tuning/guarded_buffer.h"
 #include "tuning/test_operands.h"
 #include "tuning/tuning_handle.h"
@@ -28,9 +27,11 @@ struct Division {
 
 class Verifier {
  public:
-  Verifier(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& budget)
+  Verifier(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& budget,
+           const EngineScope& scope)
       : problem_(problem),
         budget_(budget),
+        scope_(scope),
         driver_(*device.driver),
         handle_(driver_, *device.functions),
         result_(ResultTensor(problem)),
@@ -38,9 +39,9 @@ class Verifier {
         w_(handle_.memory(), driver_),
         y_(handle_.memory(), driver_),
         other_(handle_.memory(), driver_),
-        workspace_(handle_.memory(), driver_) {
-    functions_ = device.functions;
-  }
+        residual_(handle_.memory(), driver_),
+        bias_(handle_.memory(), driver_),
+        workspace_(handle_.memory(), driver_) {}
 
   ~Verifier() {
     // Nothing of ours may still run when the memory goes.
@@ -83,10 +84,12 @@ class Verifier {
     if (!ImageTensor(problem_).IsNested() || !OutputTensor(problem_).IsNested()) {
       return Status::Error("elements of a tensor share memory");
     }
-    std::vector<Run> runs = undivided.configuration.runs;
-    runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
-    UCUDNN_ASSIGN_OR_RETURN(const planning::NumericClass numeric,
-                            CoarsestClass(problem_.operation, runs));
+    planning::NumericClass numeric = scope_.numeric;
+    if (scope_.legacy()) {
+      std::vector<Run> runs = undivided.configuration.runs;
+      runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
+      UCUDNN_ASSIGN_OR_RETURN(numeric, CoarsestClass(problem_.operation, runs));
+    }
     const int64_t terms = TestTerms(problem_);
     tolerance_ = IntegerTolerance(problem_, numeric, terms);
     if (!Discriminates(tolerance_, terms)) {
@@ -97,6 +100,7 @@ class Verifier {
   }
 
   Status Prepare(const Division& undivided, const Division& plan) {
+    addends_.reserve(2);
     if (plan.configuration.Images() != problem_.n) {
       return Status::Error("a plan of " + std::to_string(plan.configuration.Images()) +
                            " images is no plan of " + Describe(problem_));
@@ -104,11 +108,13 @@ class Verifier {
     UCUDNN_RETURN_IF_ERROR(InTime());
     const size_t workspace =
         std::max(undivided.configuration.WorkspaceBytes(), plan.configuration.WorkspaceBytes());
-    const std::array<std::pair<GuardedBuffer*, size_t>, 5> buffers = {
+    const std::array<std::pair<GuardedBuffer*, size_t>, 7> buffers = {
         {{&x_, ImageTensor(problem_).Bytes()},
          {&w_, FilterTensor(problem_).Bytes()},
          {&y_, OutputTensor(problem_).Bytes()},
          {&other_, result_.Bytes()},
+         {&residual_, scope_.residual ? OutputTensor(problem_).Bytes() : 0},
+         {&bias_, scope_.bias_bytes},
          {&workspace_, workspace}}};
     size_t needed = 0;
     for (const auto& [buffer, bytes] : buffers) needed += GuardedBuffer::Footprint(bytes);
@@ -125,20 +131,26 @@ class Verifier {
     }
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.dense, DenseInput().address()));
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.sparse, SparseInput().address()));
+    // Small integers, too: they are added to the sums.
+    for (GuardedBuffer* const addend : {&residual_, &bias_}) {
+      if (addend->size() == 0) continue;
+      addends_.push_back({operands_.dense.pattern, addend->size()});
+      UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), addends_.back(), addend->address()));
+    }
     return handle_.stream().Synchronize();
   }
 
   // Runs `division` into `output`. Empty when nothing is to be said against it.
   std::optional<Verification> Compute(const Division& division, GuardedBuffer& output) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
-    cudnn::LegacyEngines engines(*functions_, handle_.get());
+    const std::unique_ptr<cudnn::Engines> engines = scope_.make(handle_.get());
     const size_t element = ElementBytes(problem_.type);
     size_t x_offset = 0, y_offset = 0;
     int piece = 0;
     for (const Run& run : division.configuration.runs) {
       ConvolutionProblem part = problem_;
       part.n = run.micro.micro_batch;
-      auto prepared = engines.Prepare(part);
+      auto prepared = engines->Prepare(part);
       if (!prepared.ok()) return Unknown(prepared.status());
       for (int i = 0; i < run.count; ++i) {
         if (Status status = InTime(); !status.ok()) return Unknown(status);
@@ -173,12 +185,16 @@ class Verifier {
                            bytes > 0 ? workspace_.data() : nullptr, bytes};
     // As execution: gradients of the filter add up.
     buffers.accumulate = problem_.operation == Operation::kBackwardFilter && x_offset > 0;
+    if (scope_.residual) buffers.residual = address(residual_, y_offset);
+    if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
     if (status.ok()) status = prepared.Run({micro.engine}, buffers);
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
     const std::pair<GuardedBuffer*, const char*> watched[] = {{&x_, "the image"},
                                                               {&w_, "the filter"},
                                                               {&y_, "the output"},
                                                               {&other_, "the result"},
+                                                              {&residual_, "the residual"},
+                                                              {&bias_, "the bias"},
                                                               {&workspace_, "its workspace"}};
     for (const auto& [buffer, name] : watched) {
       const Result<const char*> damage = buffer->Damage(stream());
@@ -230,14 +246,16 @@ class Verifier {
 
   const ConvolutionProblem problem_;
   const MeasureLimits budget_;
+  const EngineScope& scope_;
   const cuda::Driver& driver_;
-  const cudnn::Functions* functions_;
   TuningHandle handle_;
   const Tensor result_;
   TestOperands operands_;
+  std::vector<OperandPattern> addends_;
   Tolerance tolerance_;
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
+  GuardedBuffer residual_, bias_;
   GuardedBuffer workspace_;
 };
 
@@ -245,13 +263,13 @@ class Verifier {
 
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                         const Configuration& plan, const MicroConfiguration& undivided,
-                        const MeasureLimits& budget) {
+                        const MeasureLimits& budget, const EngineScope& scope) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   try {
     MicroConfiguration whole = undivided;
     whole.micro_batch = problem.n;
-    Verifier verifier(device, problem, budget);
+    Verifier verifier(device, problem, budget, scope);
     return verifier.Verify({"the undivided engine", {{{whole, 1}}}}, {"the plan", plan});
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};

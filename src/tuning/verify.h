@@ -8,6 +8,7 @@
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
 #include "tuning/comparison.h"
+#include "tuning/engine_scope.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::tuning {
@@ -26,12 +27,12 @@ struct Verification {
 };
 
 // Runs `undivided` and then `plan`, as execution does, on integer operands with alpha = 1 and beta
-// = 0, each in exactly the workspace it was promised. Both hold engines of `problem` with its own
-// math type. Takes what both tensors, the filter, one more output and the workspace need; all is
-// given back. May be called from any thread, also while others capture. Between pieces, and between
-// chunks of what is compared, the deadline is looked at.
+// = 0, each in exactly the workspace it was promised. Both hold engines of `scope`, legacy ones
+// with the problem's own math type. Takes what both tensors, the filter, one more output and the
+// workspace need; all is given back. May be called from any thread, also while others capture.
+// Between pieces, and between chunks of what is compared, the deadline is looked at.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                         const Configuration& plan, const MicroConfiguration& undivided,
-                        const MeasureLimits& budget);
+                        const MeasureLimits& budget, const EngineScope& scope);
 
 }  // namespace ucudnn::tuning

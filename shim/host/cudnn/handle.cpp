@@ -20,7 +20,7 @@ bool BindContext() {
          cuCtxSetCurrent(context) == CUDA_SUCCESS;
 }
 
-cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
+cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
                       std::function<void()> work) {
   using Task = std::function<void()>;
   const auto run = [](void* argument) {
@@ -31,7 +31,7 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> u
     }
   };
   const auto release = [](void* argument) { delete static_cast<Task*>(argument); };
-  const hostgpuWork enqueued{run, release, new Task(std::move(work)), uses.begin(), uses.size()};
+  const hostgpuWork enqueued{run, release, new Task(std::move(work)), uses.data(), uses.size()};
   HOSTGPU_REFUSE_IF(!hostgpuEnqueue(handle->stream, &enqueued),
                     CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   return CUDNN_STATUS_SUCCESS;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <initializer_list>
 #include <new>
+#include <span>
+#include <utility>
 
 #include "shim/host/cudnn/api.h"
 #include "shim/host/cudnn/refusal.h"
@@ -21,8 +23,12 @@ bool BindContext();
 
 // Runs `work` on the handle's stream in stream order, or records it where the stream captures, and
 // returns at once. `uses` are the device addresses it works on; null ones do not count.
-cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
+cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
                       std::function<void()> work);
+inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
+                             std::function<void()> work) {
+  return Enqueue(handle, std::span(uses.begin(), uses.size()), std::move(work));
+}
 
 // Runs an entry point's body; no exception may leave a C function.
 template <class Body>

@@ -6,17 +6,6 @@
 namespace hostgpu {
 namespace {
 
-bool IsComputeTypeFor(DataType data, cudnnDataType_t compute) {
-  switch (data) {
-    case DataType::kDouble:
-      return compute == CUDNN_DATA_DOUBLE;
-    case DataType::kHalf:
-      return compute == CUDNN_DATA_FLOAT || compute == CUDNN_DATA_HALF;
-    default:
-      return compute == CUDNN_DATA_FLOAT;
-  }
-}
-
 bool HasNegativeStride(const cudnnTensorStruct& tensor) {
   for (int i = 0; i < tensor.dim_count; ++i) {
     if (tensor.strides[i] < 0) return true;
@@ -60,6 +49,17 @@ std::array<int64_t, 3> PerSpatial(int dim_count, const std::array<int, 6>& value
 }
 
 }  // namespace
+
+bool IsComputeTypeFor(DataType data, cudnnDataType_t compute) {
+  switch (data) {
+    case DataType::kDouble:
+      return compute == CUDNN_DATA_DOUBLE;
+    case DataType::kHalf:
+      return compute == CUDNN_DATA_FLOAT || compute == CUDNN_DATA_HALF;
+    default:
+      return compute == CUDNN_DATA_FLOAT;
+  }
+}
 
 bool EngineType(cudnnDataType_t type, DataType* engine_type) {
   switch (type) {

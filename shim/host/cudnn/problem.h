@@ -28,6 +28,9 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
 // The engines' type of a tensor type; false where there is none.
 bool EngineType(cudnnDataType_t type, DataType* engine_type);
 
+// Whether the engines may accumulate `data` in `compute`.
+bool IsComputeTypeFor(DataType data, cudnnDataType_t compute);
+
 // A scaling factor: double for fp64 tensors, else float.
 double ReadScale(const void* scale, DataType type);
 

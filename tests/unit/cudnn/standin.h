@@ -13,4 +13,13 @@ inline Functions StandIn() {
   return functions;
 }
 
+// The same with its graph API.
+inline Functions StandInGraphs() {
+  Functions functions = StandIn();
+#define STAND_IN_MEMBER(name) functions.name = &::name;
+  UCUDNN_CUDNN_GRAPH_FUNCTIONS(STAND_IN_MEMBER)
+#undef STAND_IN_MEMBER
+  return functions;
+}
+
 }  // namespace ucudnn::cudnn::test

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cudnn/descriptors.h"
 #include "recording_cudnn.h"
 
 namespace ucudnn::execution {

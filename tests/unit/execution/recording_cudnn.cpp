@@ -82,6 +82,8 @@ cudnn::Functions NullFunctions() {
   cudnn::Functions functions;
 #define NULL_MEMBER(name) functions.name = &::name;
   UCUDNN_CUDNN_FUNCTIONS(NULL_MEMBER)
+  UCUDNN_CUDNN_GRAPH_FUNCTIONS(NULL_MEMBER)
+  UCUDNN_CUDNN_NEWER_FUNCTIONS(NULL_MEMBER)
 #undef NULL_MEMBER
   return functions;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compared_problem.h"
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
 #include "tests/unit/convolution/random_problem.h"

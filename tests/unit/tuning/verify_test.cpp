@@ -63,7 +63,7 @@ class VerifyTest : public ::testing::Test {
 
   Verification Verify(const ConvolutionProblem& problem, const Configuration& plan,
                       const MicroConfiguration& undivided, const MeasureLimits& budget = {}) {
-    return VerifyPlan(device_, problem, plan, undivided, budget);
+    return VerifyPlan(device_, problem, plan, undivided, budget, LegacyScope(*device_.functions));
   }
 
   // 4 + 4 + 2 images of `engine`, against algorithm 0.

@@ -75,6 +75,13 @@
   F(cudnnBatchNormalizationForwardTraining)  \
   F(cudnnBatchNormalizationForwardInference) \
   F(cudnnBatchNormalizationBackward)         \
+  F(cudnnBackendCreateDescriptor)            \
+  F(cudnnBackendDestroyDescriptor)           \
+  F(cudnnBackendInitialize)                  \
+  F(cudnnBackendSetAttribute)                \
+  F(cudnnBackendGetAttribute)                \
+  F(cudnnBackendFinalize)                    \
+  F(cudnnBackendExecute)                     \
   F(cudnnGetVersion)                         \
   F(cudnnGetMaxDeviceVersion)                \
   F(cudnnGetCudartVersion)                   \

@@ -1,0 +1,76 @@
+// One attribute as a caller hands it in, or asks for it. The status codes are the genuine 9.19
+// library's: observed (tests/unit/host/cudnn/graph_conformance_test.cpp compares them), not read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "shim/host/cudnn/api.h"
+#include "shim/host/cudnn/refusal.h"
+
+namespace hostgpu {
+
+// Enumerations are kept as int: a caller may pass any value.
+struct Attribute {
+  cudnnBackendAttributeName_t name;
+  cudnnBackendAttributeType_t type;
+  int64_t count;
+  const void* values;
+
+  template <class T>
+  T Value(int64_t index = 0) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return static_cast<const unsigned char*>(values)[index] != 0;
+    } else {
+      return static_cast<const T*>(values)[index];
+    }
+  }
+
+  // Exactly one value of `wanted`; another type is refused with `wrong_type`.
+  template <class T>
+  cudnnStatus_t One(cudnnBackendAttributeType_t wanted, T* value,
+                    cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) const {
+    HOSTGPU_REFUSE_IF(type != wanted, wrong_type);
+    HOSTGPU_REFUSE_IF(count != 1, CUDNN_STATUS_BAD_PARAM);
+    *value = Value<T>();
+    return CUDNN_STATUS_SUCCESS;
+  }
+};
+
+struct AttributeRequest {
+  cudnnBackendAttributeName_t name;
+  cudnnBackendAttributeType_t type;
+  int64_t requested;
+  int64_t* count;  // may be null
+  void* values;    // may be null: the caller asks for the count
+
+  void Return(int64_t number) const {
+    if (count != nullptr) *count = number;
+  }
+
+  template <class T>
+  cudnnStatus_t One(cudnnBackendAttributeType_t given, T value,
+                    cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) const {
+    HOSTGPU_REFUSE_IF(type != given, wrong_type);
+    HOSTGPU_REFUSE_IF(requested != 1, CUDNN_STATUS_BAD_PARAM);
+    if (values != nullptr) *static_cast<T*>(values) = value;
+    Return(1);
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  // As many of `number` values as were asked for; all are counted where there is nowhere to put
+  // them.
+  template <class T>
+  cudnnStatus_t Array(cudnnBackendAttributeType_t given, const T* from, int64_t number) const {
+    HOSTGPU_REFUSE_IF(type != given, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+    if (values != nullptr) {
+      number = std::min(number, requested);
+      std::copy_n(from, number, static_cast<T*>(values));
+    }
+    Return(number);
+    return CUDNN_STATUS_SUCCESS;
+  }
+};
+
+}  // namespace hostgpu

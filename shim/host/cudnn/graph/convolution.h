@@ -1,0 +1,32 @@
+// CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: how a filter moves over an image.
+#pragma once
+
+#include <array>
+
+#include "shim/host/cudnn/graph/descriptor.h"
+
+namespace hostgpu {
+
+class GraphConvolution final : public GraphDescriptor {
+ public:
+  static constexpr int kMaxSpatial = CUDNN_DIM_MAX - 2;
+  // One value per spatial dimension; `count` of them were set.
+  struct PerAxis {
+    int count = 0;
+    std::array<int64_t, kMaxSpatial> values{};
+  };
+
+  GraphConvolution() : GraphDescriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {}
+
+  void Reset() override { *this = GraphConvolution(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  int64_t spatial_count = 0;
+  int compute_type = CUDNN_DATA_FLOAT;
+  int mode = CUDNN_CROSS_CORRELATION;
+  PerAxis pad_lower, pad_upper, stride, dilation;
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,184 @@
+#include "shim/host/cudnn/graph/convolution_operation.h"
+
+namespace hostgpu {
+namespace {
+
+// Extents are the caller's, of any size: what overflows wraps, and then fits nothing.
+int64_t Product(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+int64_t Sum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
+// What an attribute of any of the three operations is to it.
+enum class Role { kAlpha, kBeta, kConvolution, kX, kW, kY, kNone };
+
+Role RoleOf(cudnnBackendDescriptorType_t kind, cudnnBackendAttributeName_t name) {
+  int first = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA;
+  if (kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) {
+    first = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA;
+  } else if (kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) {
+    first = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA;
+  }
+  // ALPHA, BETA, CONV_DESC, then: W X Y, W DX DY, DW X DY.
+  const int place = name - first;
+  constexpr Role kRoles[] = {Role::kAlpha, Role::kBeta, Role::kConvolution,
+                             Role::kW,     Role::kX,    Role::kY};
+  return place >= 0 && place < 6 ? kRoles[place] : Role::kNone;
+}
+
+cudnnStatus_t TakeScale(const Attribute& attribute, double* scale, int* scale_type) {
+  switch (attribute.type) {
+    case CUDNN_TYPE_FLOAT:
+    case CUDNN_TYPE_DOUBLE:
+      break;
+    default:
+      return Refuse(CUDNN_STATUS_BAD_PARAM, "a scaling factor is a float or a double");
+  }
+  HOSTGPU_REFUSE_IF(attribute.count != 1, CUDNN_STATUS_BAD_PARAM);
+  *scale = attribute.type == CUDNN_TYPE_FLOAT ? attribute.Value<float>()
+                                              : attribute.Value<double>();
+  *scale_type = attribute.type;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t GiveScale(const AttributeRequest& request, double scale, int scale_type) {
+  if (scale_type == CUDNN_TYPE_DOUBLE) {
+    return request.One(CUDNN_TYPE_DOUBLE, scale, CUDNN_STATUS_BAD_PARAM);
+  }
+  return request.One(CUDNN_TYPE_FLOAT, static_cast<float>(scale), CUDNN_STATUS_BAD_PARAM);
+}
+
+template <class D>
+cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
+  HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR || attribute.count <= 0,
+                    CUDNN_STATUS_BAD_PARAM);
+  return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_NOT_SUPPORTED);
+}
+
+// As the genuine library keeps operands: with an axis of groups before the channels (before the
+// filters), and nameless.
+GraphTensor WithGroups(const GraphTensor& tensor, int64_t groups, bool is_filter) {
+  GraphTensor grouped = tensor;
+  grouped.unique_id = -1;
+  if (tensor.dim_count >= GraphTensor::kMaxDims) return grouped;
+  const int axis = is_filter ? 0 : 1;
+  for (int i = tensor.dim_count; i > axis; --i) {
+    grouped.dims[i] = tensor.dims[i - 1];
+    grouped.strides[i] = tensor.strides[i - 1];
+  }
+  grouped.dims[axis] = groups;
+  grouped.dims[axis + 1] = tensor.dims[axis] / groups;
+  grouped.strides[axis] = tensor.strides[axis] * grouped.dims[axis + 1];
+  grouped.dim_count = grouped.stride_count = tensor.dim_count + 1;
+  return grouped;
+}
+
+cudnnStatus_t GiveTensor(const AttributeRequest& request, const GraphTensor& tensor, int64_t groups,
+                         bool is_filter) {
+  return GiveChild(request, WithGroups(tensor, groups, is_filter), CUDNN_STATUS_NOT_INITIALIZED,
+                   CUDNN_STATUS_NOT_INITIALIZED);
+}
+
+}  // namespace
+
+Operation ConvolutionOperation::operation() const {
+  switch (kind()) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return Operation::kBackwardData;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      return Operation::kBackwardFilter;
+    default:
+      return Operation::kForward;
+  }
+}
+
+const GraphTensor& ConvolutionOperation::output() const {
+  switch (operation()) {
+    case Operation::kBackwardData:
+      return x;
+    case Operation::kBackwardFilter:
+      return w;
+    default:
+      return y;
+  }
+}
+
+cudnnStatus_t ConvolutionOperation::Set(const Attribute& attribute) {
+  switch (RoleOf(kind(), attribute.name)) {
+    case Role::kAlpha:
+      return TakeScale(attribute, &alpha, &alpha_type_);
+    case Role::kBeta:
+      return TakeScale(attribute, &beta, &beta_type_);
+    case Role::kConvolution:
+      return TakeOperand(attribute, &convolution);
+    case Role::kX:
+      if (operation() == Operation::kBackwardFilter) {
+        return TakeChild(attribute, &x, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+                         CUDNN_STATUS_NOT_SUPPORTED);
+      }
+      return TakeOperand(attribute, &x);
+    case Role::kW:
+      return TakeOperand(attribute, &w);
+    case Role::kY:
+      return TakeOperand(attribute, &y);
+    case Role::kNone:
+      break;
+  }
+  return Refuse(operation() == Operation::kBackwardFilter ? CUDNN_STATUS_NOT_SUPPORTED
+                                                          : CUDNN_STATUS_BAD_PARAM,
+                "no attribute of this convolution operation");
+}
+
+cudnnStatus_t ConvolutionOperation::Get(const AttributeRequest& request) const {
+  switch (RoleOf(kind(), request.name)) {
+    case Role::kAlpha:
+      return GiveScale(request, alpha, alpha_type_);
+    case Role::kBeta:
+      return GiveScale(request, beta, beta_type_);
+    case Role::kConvolution:
+      return GiveChild(request, convolution, CUDNN_STATUS_NOT_INITIALIZED,
+                       CUDNN_STATUS_NOT_INITIALIZED);
+    case Role::kX:
+      return GiveTensor(request, x, groups(), false);
+    case Role::kW:
+      return GiveTensor(request, w, groups(), true);
+    case Role::kY:
+      return GiveTensor(request, y, groups(), false);
+    case Role::kNone:
+      break;
+  }
+  return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of this convolution operation");
+}
+
+cudnnStatus_t ConvolutionOperation::Complete() {
+  HOSTGPU_REFUSE_IF(
+      !x.finalized() || !w.finalized() || !convolution.finalized() || !y.finalized(),
+      CUDNN_STATUS_BAD_PARAM);
+  const int dim_count = x.dim_count;
+  HOSTGPU_REFUSE_IF(dim_count != w.dim_count || dim_count != y.dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(convolution.spatial_count > dim_count - 2, CUDNN_STATUS_BAD_PARAM);
+  for (int i = 0; i < dim_count; ++i) {
+    HOSTGPU_REFUSE_IF(x.dims[i] <= 0 || w.dims[i] <= 0 || y.dims[i] <= 0, CUDNN_STATUS_BAD_PARAM);
+  }
+  // The genuine library also takes operands with an explicit axis of groups; this one does not.
+  HOSTGPU_REFUSE_IF(convolution.spatial_count < dim_count - 2, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(x.dims[1] % w.dims[1] != 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(w.dims[0] % groups() != 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(y.dims[0] != x.dims[0], CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(Product(y.vector_count, y.dims[1]) != w.dims[0], CUDNN_STATUS_BAD_PARAM);
+  for (int i = 0; i < convolution.spatial_count; ++i) {
+    const int64_t reach =
+        Sum(Product(convolution.dilation.values[i], w.dims[i + 2] - 1), 1);
+    const int64_t padded = Sum(
+        x.dims[i + 2], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
+    HOSTGPU_REFUSE_IF(padded < reach, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF((padded - reach) / convolution.stride.values[i] + 1 != y.dims[i + 2],
+                      CUDNN_STATUS_BAD_PARAM);
+  }
+  HOSTGPU_REFUSE_IF(convolution.spatial_count > 3, CUDNN_STATUS_NOT_INITIALIZED);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,37 @@
+// CUDNN_BACKEND_OPERATION_CONVOLUTION_{FORWARD,BACKWARD_DATA,BACKWARD_FILTER}_DESCRIPTOR. x, w and y
+// are image, filter and output of the forward convolution, whichever of them is written.
+#pragma once
+
+#include "shim/host/cudnn/graph/convolution.h"
+#include "shim/host/cudnn/graph/tensor.h"
+#include "shim/host/engines/engine.h"
+
+namespace hostgpu {
+
+class ConvolutionOperation final : public GraphDescriptor {
+ public:
+  explicit ConvolutionOperation(cudnnBackendDescriptorType_t kind) : GraphDescriptor(kind) {}
+
+  void Reset() override { *this = ConvolutionOperation(kind()); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  Operation operation() const;
+  // The tensor the operation writes.
+  const GraphTensor& output() const;
+  // Of a finalized operation.
+  int64_t groups() const { return x.dims[1] / w.dims[1]; }
+
+  GraphTensor x, w, y;
+  GraphConvolution convolution;
+  double alpha = 1;
+  double beta = 0;
+
+ private:
+  // A scaling factor is read back as the type it was set as.
+  int alpha_type_ = CUDNN_TYPE_FLOAT;
+  int beta_type_ = CUDNN_TYPE_FLOAT;
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,120 @@
+// From a graph's convolution to the engines' shape.
+#include "shim/host/cudnn/graph/computation.h"
+#include "shim/host/cudnn/refusal.h"
+
+namespace hostgpu {
+namespace {
+
+cudnnStatus_t CheckTensor(const GraphTensor& tensor) {
+  HOSTGPU_REFUSE_IF(tensor.vector_count != 1 || tensor.is_by_value || tensor.is_ragged ||
+                        tensor.reordering != CUDNN_TENSOR_REORDERING_NONE,
+                    CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+  for (int i = 0; i < tensor.dim_count; ++i) {
+    HOSTGPU_REFUSE_IF(tensor.dims[i] > 1 && tensor.strides[i] == 0,
+                      CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Axis i of n, c, d, h, w in a tensor of three to five dimensions; -1 where it has none.
+int AxisOf(int dim_count, int i) {
+  if (i < 2) return i;
+  const int axis = i - (5 - dim_count);
+  return axis < 2 ? -1 : axis;
+}
+
+std::array<int64_t, 5> FiveStrides(const GraphTensor& tensor) {
+  std::array<int64_t, 5> strides{};
+  for (int i = 0; i < 5; ++i) {
+    const int axis = AxisOf(tensor.dim_count, i);
+    strides[i] = axis < 0 ? 0 : tensor.strides[axis];
+  }
+  return strides;
+}
+
+std::array<int64_t, 3> Spatial(const GraphTensor& tensor) {
+  std::array<int64_t, 3> extents{};
+  for (int i = 0; i < 3; ++i) {
+    const int axis = AxisOf(tensor.dim_count, i + 2);
+    extents[i] = axis < 0 ? 1 : tensor.dims[axis];
+  }
+  return extents;
+}
+
+std::array<int64_t, 3> Values(const GraphConvolution::PerAxis& axes, int64_t otherwise) {
+  std::array<int64_t, 3> values{};
+  for (int i = 0; i < 3; ++i) {
+    const int axis = i - (3 - axes.count);
+    values[i] = axis < 0 ? otherwise : axes.values[axis];
+  }
+  return values;
+}
+
+bool IsPacked(const GraphTensor& tensor, bool channels_last) {
+  int64_t stride = 1;
+  const auto follows = [&](int axis) {
+    const bool matches = tensor.dims[axis] == 1 || tensor.strides[axis] == stride;
+    return matches && !__builtin_mul_overflow(stride, tensor.dims[axis], &stride);
+  };
+  if (channels_last && !follows(1)) return false;
+  for (int axis = tensor.dim_count - 1; axis >= 2; --axis) {
+    if (!follows(axis)) return false;
+  }
+  return (channels_last || follows(1)) && follows(0);
+}
+
+}  // namespace
+
+cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem* problem) {
+  const GraphTensor& x = operation.x;
+  const GraphTensor& w = operation.w;
+  const GraphTensor& y = operation.y;
+  const GraphConvolution& convolution = operation.convolution;
+  for (const GraphTensor* tensor : {&x, &w, &y}) {
+    if (auto status = CheckTensor(*tensor)) return status;
+  }
+  ConvolutionShape& shape = problem->shape;
+  shape.operation = operation.operation();
+  // A virtual result has no memory, so its type does not bind the engines.
+  const GraphTensor& result = operation.output();
+  const GraphTensor& data = &result == &x ? y : x;
+  HOSTGPU_REFUSE_IF(!EngineType(static_cast<cudnnDataType_t>(data.type), &shape.type),
+                    CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  for (const GraphTensor* tensor : {&x, &w, &y}) {
+    HOSTGPU_REFUSE_IF(!(tensor == &result && tensor->is_virtual) && tensor->type != data.type,
+                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  }
+  HOSTGPU_REFUSE_IF(
+      !IsComputeTypeFor(shape.type, static_cast<cudnnDataType_t>(convolution.compute_type)),
+      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  HOSTGPU_REFUSE_IF(
+      convolution.mode != CUDNN_CONVOLUTION && convolution.mode != CUDNN_CROSS_CORRELATION,
+      CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(convolution.pad_lower.values != convolution.pad_upper.values,
+                    CUDNN_STATUS_NOT_SUPPORTED_PADDING);
+  const bool nchw_filter = IsPacked(w, false);
+  HOSTGPU_REFUSE_IF(!nchw_filter && !IsPacked(w, true), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+
+  shape.n = x.dims[0];
+  shape.c = x.dims[1];
+  shape.k = w.dims[0];
+  shape.groups = operation.groups();
+  shape.x = Spatial(x);
+  shape.w = Spatial(w);
+  shape.y = Spatial(y);
+  shape.pad = Values(convolution.pad_lower, 0);
+  shape.stride = Values(convolution.stride, 1);
+  shape.dilation = Values(convolution.dilation, 1);
+  shape.x_strides = FiveStrides(x);
+  shape.y_strides = FiveStrides(y);
+  shape.filter_nhwc = !nchw_filter;
+  shape.flip = convolution.mode == CUDNN_CONVOLUTION;
+  problem->element_bytes = GraphElementBytes(data.type);
+  problem->math_type = CUDNN_DEFAULT_MATH;
+  HOSTGPU_REFUSE_IF(!x.SpanBytes(&problem->bytes.x) || !w.SpanBytes(&problem->bytes.w) ||
+                        !y.SpanBytes(&problem->bytes.y),
+                    CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace hostgpu

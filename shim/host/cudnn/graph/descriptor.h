@@ -1,0 +1,96 @@
+// The objects behind cudnnBackendDescriptor_t. A descriptor that is set as another's attribute is
+// copied at that moment, as in the genuine library: it may be destroyed, or finalized too late,
+// afterwards. Thread-compatible; owned by the application.
+#pragma once
+
+#include <memory>
+
+#include "shim/host/cudnn/graph/attribute.h"
+
+namespace hostgpu {
+
+class GraphDescriptor {
+ public:
+  explicit GraphDescriptor(cudnnBackendDescriptorType_t kind) : kind_(kind) {}
+  virtual ~GraphDescriptor() = default;
+
+  cudnnBackendDescriptorType_t kind() const { return kind_; }
+  bool finalized() const { return finalized_; }
+  void set_finalized(bool finalized) { finalized_ = finalized; }
+
+  // As newly created.
+  virtual void Reset() = 0;
+  // Of a descriptor not yet finalized; `values` is never null.
+  virtual cudnnStatus_t Set(const Attribute& attribute) = 0;
+  // Of a finalized descriptor; `requested` is not negative where there are values to write.
+  virtual cudnnStatus_t Get(const AttributeRequest& request) const = 0;
+  // What finalizing checks and derives.
+  virtual cudnnStatus_t Complete() = 0;
+
+ protected:
+  GraphDescriptor(const GraphDescriptor&) = default;
+  GraphDescriptor& operator=(const GraphDescriptor&) = default;
+
+ private:
+  cudnnBackendDescriptorType_t kind_;
+  bool finalized_ = false;
+};
+
+// Null where the stand-in has no such descriptor.
+std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t kind);
+
+// The descriptor behind a handle, or null where it is of another kind.
+template <class D>
+D* As(void* handle) {
+  return dynamic_cast<D*>(static_cast<GraphDescriptor*>(handle));
+}
+
+// A single descriptor attribute, copied into `child`. Another count than one is refused with
+// `wrong_count`.
+template <class D>
+cudnnStatus_t TakeChild(const Attribute& attribute, D* child, cudnnStatus_t wrong_type,
+                        cudnnStatus_t wrong_count) {
+  HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR, wrong_type);
+  HOSTGPU_REFUSE_IF(attribute.count != 1, wrong_count);
+  void* handle = attribute.Value<void*>();
+  HOSTGPU_REFUSE_IF(handle == nullptr, CUDNN_STATUS_BAD_PARAM);
+  const D* given = As<D>(handle);
+  HOSTGPU_REFUSE_IF(given == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *child = *given;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Overwrites the caller's descriptor of the same kind with `child`.
+template <class D>
+cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child, cudnnStatus_t wrong_type,
+                        cudnnStatus_t wrong_count) {
+  HOSTGPU_REFUSE_IF(request.type != CUDNN_TYPE_BACKEND_DESCRIPTOR, wrong_type);
+  HOSTGPU_REFUSE_IF(request.requested != 1 || request.values == nullptr, wrong_count);
+  void* handle = *static_cast<void**>(request.values);
+  HOSTGPU_REFUSE_IF(handle == nullptr, CUDNN_STATUS_BAD_PARAM);
+  D* target = As<D>(handle);
+  HOSTGPU_REFUSE_IF(target == nullptr || target->kind() != child.kind(), CUDNN_STATUS_BAD_PARAM);
+  *target = child;
+  request.Return(1);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// As many of `children` as the caller brought descriptors for.
+template <class D, class Children>
+cudnnStatus_t GiveChildren(const AttributeRequest& request, const Children& children) {
+  HOSTGPU_REFUSE_IF(request.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                    CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+  const int64_t number = std::min<int64_t>(request.requested, children.size());
+  if (request.values != nullptr) {
+    void** handles = static_cast<void**>(request.values);
+    for (int64_t i = 0; i < number; ++i) {
+      HOSTGPU_REFUSE_IF(handles[i] == nullptr || As<D>(handles[i]) == nullptr,
+                        CUDNN_STATUS_BAD_PARAM);
+    }
+    for (int64_t i = 0; i < number; ++i) *As<D>(handles[i]) = children[i];
+  }
+  request.Return(number);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,41 @@
+// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: what plans are made for. Taken from JSON, so that a machine
+// without the device can make them, or from a device of this process.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "shim/host/cudnn/graph/descriptor.h"
+
+namespace hostgpu {
+
+// The fields of the genuine library's profile, in its order.
+using DeviceProfile = nlohmann::ordered_json;
+
+// BAD_PARAM where `json` lacks a field or holds one of another type; others are dropped.
+cudnnStatus_t ReadDeviceProfile(const nlohmann::ordered_json& json, DeviceProfile* profile);
+
+// Of device `ordinal`. NOT_INITIALIZED without it.
+cudnnStatus_t ProfileOfDevice(int ordinal, DeviceProfile* profile);
+
+class DeviceProperties final : public GraphDescriptor {
+ public:
+  DeviceProperties() : GraphDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) {}
+
+  void Reset() override { *this = DeviceProperties(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  const DeviceProfile& profile() const { return profile_; }
+
+ private:
+  int32_t device_ = 0;
+  std::string json_;
+  DeviceProfile profile_;
+};
+
+// Text as an attribute: the whole of it, whatever type it is asked for as.
+cudnnStatus_t GiveText(const AttributeRequest& request, const std::string& text);
+
+}  // namespace hostgpu

@@ -1,0 +1,51 @@
+// CUDNN_BACKEND_ENGINE_DESCRIPTOR, one way to run a graph, and CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+// an engine with its knobs set.
+#pragma once
+
+#include <vector>
+
+#include "shim/host/cudnn/graph/device_properties.h"
+#include "shim/host/cudnn/graph/engine_setup.h"
+#include "shim/host/cudnn/graph/knob.h"
+#include "shim/host/cudnn/graph/operation_graph.h"
+
+namespace hostgpu {
+
+class Engine final : public GraphDescriptor {
+ public:
+  Engine() : GraphDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR) {}
+
+  void Reset() override { *this = Engine(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  OperationGraph graph;
+  int64_t index = -1;
+  DeviceProperties device;  // not finalized: none was set
+
+ private:
+  int32_t sm_count_target_ = 0;
+  bool without_clusters_ = false;
+};
+
+class EngineConfig final : public GraphDescriptor {
+ public:
+  EngineConfig() : GraphDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {}
+
+  void Reset() override { *this = EngineConfig(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  // Of a finalized configuration.
+  const EngineSetup& setup() const { return setup_; }
+
+  Engine engine;
+  std::vector<KnobChoice> choices;  // in the order they were made; -1: the engine's own choice
+
+ private:
+  EngineSetup setup_{};
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,48 @@
+// The engines a computation can run on: their numbers, knobs, workspace, and how they run. Engine
+// numbers are this library's own, as the genuine ones are; a plan names its engine by them.
+//   0            implicit GEMM (pointwise graphs: the one engine): no workspace
+//   1            oneDNN's blocked layouts: workspace grows with the batch
+//   2 (forward)  oneDNN on the caller's layout
+//   last         Winograd (of oneDNN 2)
+// All but 0 want tensors declared as aligned to 16 bytes, and have the knob
+// CUDNN_KNOB_TYPE_WORKSPACE: 0 the whole batch at once, 1 in two, 2 in four parts one after the
+// other, with workspace for one of them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "shim/host/cudnn/graph/computation.h"
+#include "shim/host/cudnn/graph/knob.h"
+
+namespace hostgpu {
+
+int64_t GraphEngineCount(const Computation& computation);
+
+struct EngineSetup {
+  int algorithm;           // engine.h's; -1 without a convolution
+  int64_t part;            // images worked on at once
+  size_t engine_bytes;     // of the workspace, for the algorithm
+  size_t result_bytes;     // behind them, for the convolution's virtual result of one part
+  size_t workspace_bytes;  // all, with a guard behind what is used
+};
+
+// Nullopt where engine `index` does not serve the computation. `workspace_knob` is 0, 1 or 2.
+std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t index,
+                                       int64_t workspace_knob);
+
+std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index);
+std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index);
+
+// Where each of the computation's operands is, as the host sees it.
+struct BoundOperands {
+  std::array<void*, 3> convolution{};  // x, w, y; null for a virtual result
+  std::vector<void*> program;          // of program.operands; null for a virtual result
+  char* workspace = nullptr;
+};
+
+// On the stream's worker. A failure is reported as a device fault.
+void RunComputation(const Computation& computation, const EngineSetup& setup,
+                    const BoundOperands& operands);
+
+}  // namespace hostgpu

@@ -1,0 +1,110 @@
+// Executing a plan: the variant pack's pointers checked and handed to the stream.
+#include "shim/host/cudnn/device_memory.h"
+#include "shim/host/cudnn/graph/plan.h"
+#include "shim/host/cudnn/handle.h"
+#include "shim/host/hostgpu.h"
+
+namespace hostgpu {
+namespace {
+
+constexpr size_t kWorkspaceAlignment = 16;
+
+// A call's operands, found by their unique identifiers.
+class Binding {
+ public:
+  explicit Binding(const VariantPack& pack) : pack_(pack) {}
+
+  cudnnStatus_t Bind(const GraphOperand& operand) {
+    void* pointer = pack_.PointerOf(operand.unique_id);
+    HOSTGPU_REFUSE_IF(pointer == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    if (operand.by_value) {
+      // Read now: the application may reuse its variable once the call has returned.
+      values_.emplace_back(static_cast<char*>(pointer),
+                           static_cast<char*>(pointer) + operand.bytes);
+      by_value_.push_back({operand.unique_id, values_.size() - 1});
+      return CUDNN_STATUS_SUCCESS;
+    }
+    uses_.push_back(pointer);
+    in_memory_.push_back({operand.unique_id, Resolve(operand.name, pointer, operand.bytes,
+                                                     static_cast<size_t>(operand.alignment))});
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  cudnnStatus_t BindWorkspace(size_t bytes) {
+    if (bytes == 0) return CUDNN_STATUS_SUCCESS;
+    HOSTGPU_REFUSE_IF(pack_.workspace() == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    uses_.push_back(pack_.workspace());
+    workspace_ = static_cast<char*>(
+        Resolve("the workspace", pack_.workspace(), bytes, kWorkspaceAlignment));
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  const std::vector<const void*>& uses() const { return uses_; }
+
+  // `values`, which has to outlive the operands, takes over what was passed by value.
+  BoundOperands Operands(const Computation& computation,
+                         std::vector<std::vector<char>>* values) {
+    *values = std::move(values_);
+    BoundOperands bound;
+    bound.workspace = workspace_;
+    if (computation.convolution) {
+      for (int i = 0; i < 3; ++i) {
+        bound.convolution[i] = Find(computation.convolution->unique_ids[i], *values);
+      }
+    }
+    for (const ProgramOperand& operand : computation.program.operands) {
+      bound.program.push_back(Find(operand.unique_id, *values));
+    }
+    return bound;
+  }
+
+ private:
+  void* Find(int64_t unique_id, std::vector<std::vector<char>>& values) const {
+    for (const auto& [id, address] : in_memory_) {
+      if (id == unique_id) return address;
+    }
+    for (const auto& [id, index] : by_value_) {
+      if (id == unique_id) return values[index].data();
+    }
+    return nullptr;
+  }
+
+  const VariantPack& pack_;
+  std::vector<const void*> uses_;
+  std::vector<std::pair<int64_t, void*>> in_memory_;
+  std::vector<std::pair<int64_t, size_t>> by_value_;
+  std::vector<std::vector<char>> values_;
+  char* workspace_ = nullptr;
+};
+
+}  // namespace
+
+cudnnStatus_t ExecutionPlan::Execute(cudnnHandle_t handle, const VariantPack& pack) const {
+  const std::shared_ptr<const Computation> computation = config_.engine.graph.computation();
+  HOSTGPU_REFUSE_IF(computation->convolution && hostgpuFaultDue("convolution"),
+                    CUDNN_STATUS_EXECUTION_FAILED);
+  HOSTGPU_REFUSE_IF(pack.overrides_shapes(), CUDNN_STATUS_NOT_SUPPORTED);
+  Binding binding(pack);
+  for (const GraphOperand& operand : computation->operands) {
+    if (auto status = binding.Bind(operand)) return status;
+  }
+  const EngineSetup setup = config_.setup();
+  if (auto status = binding.BindWorkspace(setup.workspace_bytes)) return status;
+  HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
+
+  struct Work {
+    std::shared_ptr<const Computation> computation;
+    EngineSetup setup;
+    std::vector<std::vector<char>> values;
+    BoundOperands operands;
+  };
+  const auto work = std::make_shared<Work>();
+  work->computation = computation;
+  work->setup = setup;
+  work->operands = binding.Operands(*computation, &work->values);
+  return Enqueue(handle, binding.uses(), [work] {
+    RunComputation(*work->computation, work->setup, work->operands);
+  });
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,27 @@
+// CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: the configurations for a graph, the best first.
+#pragma once
+
+#include <vector>
+
+#include "shim/host/cudnn/graph/engine.h"
+
+namespace hostgpu {
+
+class EngineHeuristics final : public GraphDescriptor {
+ public:
+  EngineHeuristics() : GraphDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {}
+
+  void Reset() override { *this = EngineHeuristics(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+ private:
+  OperationGraph graph_;
+  DeviceProperties device_;
+  int mode_ = -1;
+  int32_t sm_count_target_ = 0;
+  std::vector<EngineConfig> results_;
+};
+
+}  // namespace hostgpu

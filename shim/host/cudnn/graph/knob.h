@@ -1,0 +1,37 @@
+// CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, what an engine's knob can be set to, and
+// CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, what it was set to. A choice of -1 leaves it to the engine.
+#pragma once
+
+#include "shim/host/cudnn/graph/descriptor.h"
+
+namespace hostgpu {
+
+class KnobInfo final : public GraphDescriptor {
+ public:
+  KnobInfo() : GraphDescriptor(CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR) {}
+
+  void Reset() override { *this = KnobInfo(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  int type = -1;
+  int64_t minimum = 0;
+  int64_t maximum = 0;
+  int64_t stride = 1;
+};
+
+class KnobChoice final : public GraphDescriptor {
+ public:
+  KnobChoice() : GraphDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR) {}
+
+  void Reset() override { *this = KnobChoice(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override { return CUDNN_STATUS_SUCCESS; }
+
+  int type = 0;
+  int64_t value = -1;
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,47 @@
+// CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: operations joined by the tensors they share (by unique
+// identifier).
+#pragma once
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "shim/host/cudnn/graph/convolution_operation.h"
+#include "shim/host/cudnn/graph/pointwise_operation.h"
+
+namespace hostgpu {
+
+using GraphOperation = std::variant<ConvolutionOperation, PointwiseOperation>;
+struct Computation;
+
+const GraphTensor& OutputOf(const GraphOperation& operation);
+std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
+
+// Checks that every operation's inputs can exist before it runs, and puts producers before their
+// consumers.
+cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations);
+
+class OperationGraph final : public GraphDescriptor {
+ public:
+  OperationGraph() : GraphDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {}
+
+  void Reset() override { *this = OperationGraph(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  // Of a finalized graph: what it computes, or null where no engine knows how.
+  const std::shared_ptr<const Computation>& computation() const { return computation_; }
+  // As they were set.
+  const std::vector<GraphOperation>& operations() const { return operations_; }
+  void set_operations(std::vector<GraphOperation> operations) {
+    operations_ = std::move(operations);
+  }
+
+ private:
+  std::vector<GraphOperation> operations_;
+  bool dynamic_shapes_ = false;
+  std::shared_ptr<const Computation> computation_;
+};
+
+}  // namespace hostgpu

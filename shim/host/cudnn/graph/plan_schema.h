@@ -1,0 +1,67 @@
+// The words of a plan's JSON that both its writer and its reader know.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/host/cudnn/graph/convolution_operation.h"
+#include "shim/host/cudnn/graph/pointwise_operation.h"
+
+namespace hostgpu {
+
+constexpr int64_t kSchemaVersion = 4;
+constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR";
+constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
+constexpr const char* kPointwiseFusion = "GENERIC_POINTWISE_FUSION";
+
+struct ConvolutionSchema {
+  const char* operation;
+  const char* finalize_mode;
+  const char *x, *w, *y;
+  cudnnBackendDescriptorType_t kind;
+};
+
+constexpr ConvolutionSchema kConvolutions[] = {
+    {"CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR", "CONV_FORWARD", "X", "W", "Y",
+     CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR},
+    {"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR", "CONV_BWD_DATA", "dX", "W",
+     "dY", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR},
+    {"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR", "CONV_BWD_FILTER", "X", "dW",
+     "dY", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR},
+};
+
+inline const ConvolutionSchema& SchemaOf(Operation operation) {
+  return kConvolutions[static_cast<int>(operation)];
+}
+
+// What a pointwise mode and its backward mode have beside their operands. (The genuine library's
+// words for the clips; for the others, which it was not seen to write, this library's own.)
+struct ParameterSchema {
+  int forward, backward;
+  const char* key;
+  double GraphPointwise::* field;
+};
+
+constexpr ParameterSchema kParameters[] = {
+    {CUDNN_POINTWISE_RELU_FWD, CUDNN_POINTWISE_RELU_BWD, "upperClip", &GraphPointwise::upper_clip},
+    {CUDNN_POINTWISE_RELU_FWD, CUDNN_POINTWISE_RELU_BWD, "lowerClip", &GraphPointwise::lower_clip},
+    {CUDNN_POINTWISE_RELU_FWD, CUDNN_POINTWISE_RELU_BWD, "lowerClipSlope",
+     &GraphPointwise::lower_clip_slope},
+    {CUDNN_POINTWISE_ELU_FWD, CUDNN_POINTWISE_ELU_BWD, "eluAlpha", &GraphPointwise::elu_alpha},
+    {CUDNN_POINTWISE_SOFTPLUS_FWD, CUDNN_POINTWISE_SOFTPLUS_BWD, "softplusBeta",
+     &GraphPointwise::softplus_beta},
+    {CUDNN_POINTWISE_SWISH_FWD, CUDNN_POINTWISE_SWISH_BWD, "swishBeta",
+     &GraphPointwise::swish_beta},
+};
+
+struct OperandSchema {
+  const char* key;
+  GraphTensor PointwiseOperation::* field;
+};
+
+constexpr OperandSchema kOperands[] = {
+    {"X", &PointwiseOperation::x},   {"Y", &PointwiseOperation::y},
+    {"B", &PointwiseOperation::b},   {"T", &PointwiseOperation::t},
+    {"dX", &PointwiseOperation::dx}, {"dY", &PointwiseOperation::dy},
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,35 @@
+// CUDNN_BACKEND_POINTWISE_DESCRIPTOR: one function of one to three elements.
+#pragma once
+
+#include <limits>
+
+#include "shim/host/cudnn/graph/descriptor.h"
+
+namespace hostgpu {
+
+class GraphPointwise final : public GraphDescriptor {
+ public:
+  GraphPointwise() : GraphDescriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR) {}
+
+  void Reset() override { *this = GraphPointwise(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override { return CUDNN_STATUS_SUCCESS; }
+
+  int mode = CUDNN_POINTWISE_ADD;
+  int math_precision = CUDNN_DATA_FLOAT;
+  int nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
+  double lower_clip = 0;
+  double upper_clip = std::numeric_limits<double>::max();
+  double lower_clip_slope = 0;
+  double elu_alpha = 1;
+  double softplus_beta = 1;
+  double swish_beta = 1;
+  int64_t axis = -1;
+};
+
+// How many descriptors a mode reads.
+enum class PointwiseArity { kUnary, kBinary, kTernary, kBackward, kUnknown };
+PointwiseArity ArityOf(int mode);
+
+}  // namespace hostgpu

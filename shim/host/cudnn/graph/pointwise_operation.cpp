@@ -1,0 +1,77 @@
+#include "shim/host/cudnn/graph/pointwise_operation.h"
+
+namespace hostgpu {
+namespace {
+
+// A null descriptor leaves things as they are.
+template <class D>
+cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
+  void* handle = nullptr;
+  if (auto status =
+          attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &handle, CUDNN_STATUS_BAD_PARAM)) {
+    return status;
+  }
+  if (handle == nullptr) return CUDNN_STATUS_SUCCESS;
+  return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_BAD_PARAM);
+}
+
+cudnnStatus_t TakeScale(const Attribute& attribute, double* scale) {
+  if (attribute.type == CUDNN_TYPE_DOUBLE) return attribute.One(CUDNN_TYPE_DOUBLE, scale);
+  float value = 0;
+  if (auto status = attribute.One(CUDNN_TYPE_FLOAT, &value, CUDNN_STATUS_BAD_PARAM)) return status;
+  *scale = value;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cudnnStatus_t PointwiseOperation::Set(const Attribute& attribute) {
+  switch (attribute.name) {
+    case CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR:
+      return TakeOperand(attribute, &pointwise);
+    case CUDNN_ATTR_OPERATION_POINTWISE_XDESC:
+      return TakeOperand(attribute, &x);
+    case CUDNN_ATTR_OPERATION_POINTWISE_BDESC:
+      return TakeOperand(attribute, &b);
+    case CUDNN_ATTR_OPERATION_POINTWISE_YDESC:
+      return TakeOperand(attribute, &y);
+    case CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1:
+      return TakeScale(attribute, &alpha1);
+    case CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2:
+      return TakeScale(attribute, &alpha2);
+    case CUDNN_ATTR_OPERATION_POINTWISE_DXDESC:
+      return TakeOperand(attribute, &dx);
+    case CUDNN_ATTR_OPERATION_POINTWISE_DYDESC:
+      return TakeOperand(attribute, &dy);
+    case CUDNN_ATTR_OPERATION_POINTWISE_TDESC:
+      return TakeOperand(attribute, &t);
+    default:
+      return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a pointwise operation");
+  }
+}
+
+cudnnStatus_t PointwiseOperation::Get(const AttributeRequest&) const {
+  return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "pointwise operations are not read back");
+}
+
+cudnnStatus_t PointwiseOperation::Complete() {
+  const PointwiseArity arity = ArityOf(pointwise.mode);
+  if (arity == PointwiseArity::kUnknown) return CUDNN_STATUS_SUCCESS;
+  if (arity == PointwiseArity::kBackward) {
+    HOSTGPU_REFUSE_IF(t.dim_count > 0 && dx.dim_count != t.dim_count, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(dx.dim_count != x.dim_count, CUDNN_STATUS_BAD_PARAM);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  HOSTGPU_REFUSE_IF(arity == PointwiseArity::kTernary && !t.finalized(), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(x.dim_count != y.dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(arity != PointwiseArity::kUnary && x.dim_count != b.dim_count,
+                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(arity == PointwiseArity::kTernary && x.dim_count != t.dim_count,
+                    CUDNN_STATUS_BAD_PARAM);
+  if (pointwise.mode == CUDNN_POINTWISE_GEN_INDEX) {
+    HOSTGPU_REFUSE_IF(pointwise.axis < 0 || pointwise.axis >= x.dim_count, CUDNN_STATUS_BAD_PARAM);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,28 @@
+// CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: y = f(alpha1*x, alpha2*b, t), or dx = f'(x or y)*dy.
+#pragma once
+
+#include "shim/host/cudnn/graph/pointwise.h"
+#include "shim/host/cudnn/graph/tensor.h"
+
+namespace hostgpu {
+
+class PointwiseOperation final : public GraphDescriptor {
+ public:
+  PointwiseOperation() : GraphDescriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {}
+
+  void Reset() override { *this = PointwiseOperation(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  const GraphTensor& output() const {
+    return ArityOf(pointwise.mode) == PointwiseArity::kBackward ? dx : y;
+  }
+
+  GraphPointwise pointwise;
+  GraphTensor x, b, t, y, dx, dy;  // unset: no dimensions
+  double alpha1 = 1;
+  double alpha2 = 1;
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,53 @@
+// Pointwise operations run together, a piece of every tensor at a time: what follows a convolution,
+// or a graph of its own. Virtual tensors between them never reach memory. Pure; any number of
+// threads may run a program at once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shim/host/cudnn/graph/pointwise_operation.h"
+#include "shim/host/engines/engine.h"
+
+namespace hostgpu {
+
+// A tensor in memory, indexed by the program's dimensions: stride 0 where it is repeated.
+struct ProgramOperand {
+  int64_t unique_id;
+  DataType type;
+  GraphTensor::Extents strides;
+  bool by_value;  // the pointer is the host's, and read when the plan is executed
+};
+
+struct ProgramValue {
+  enum class Place { kNone, kMemory, kRegister };
+  Place place = Place::kNone;
+  int index = 0;
+};
+
+struct ProgramStep {
+  GraphPointwise function;
+  double alpha1, alpha2;
+  ProgramValue x, b, t;  // backward functions: b is dy, and x may be y
+  bool x_is_result;      // backward functions: x holds y
+  ProgramValue to;
+  int to_type;  // a virtual result is rounded to its declared type
+};
+
+struct PointwiseProgram {
+  int dim_count = 0;
+  GraphTensor::Extents dims{};
+  std::vector<ProgramOperand> operands;
+  std::vector<ProgramStep> steps;
+  int register_count = 0;
+  bool in_double = false;
+
+  // Runs over `images` indices of the first dimension. `addresses[i]` is where the first element of
+  // operand i is. False when host memory is exhausted.
+  bool Run(const std::vector<void*>& addresses, int64_t images) const;
+};
+
+// Whether Run knows the mode.
+bool IsComputable(int pointwise_mode);
+
+}  // namespace hostgpu

@@ -1,0 +1,103 @@
+// Running a computation on an engine, part of the batch by part.
+#include <memory>
+
+#include "shim/host/cudnn/device_memory.h"
+#include "shim/host/cudnn/graph/engine_setup.h"
+#include "shim/host/cudnn/workspace_guard.h"
+
+namespace hostgpu {
+namespace {
+
+void* Advance(void* address, int64_t elements, size_t element_bytes) {
+  return static_cast<char*>(address) + elements * static_cast<int64_t>(element_bytes);
+}
+
+size_t BytesOf(DataType type) {
+  switch (type) {
+    case DataType::kHalf:
+    case DataType::kBfloat16:
+      return 2;
+    case DataType::kDouble:
+      return 8;
+    case DataType::kFloat:
+      break;
+  }
+  return 4;
+}
+
+// The addresses of the program's operands from image `first` on; `result` holds only this part.
+std::vector<void*> PartOf(const Computation& computation, const BoundOperands& operands,
+                          int64_t first, void* result) {
+  const auto& program = computation.program;
+  std::vector<void*> addresses(program.operands.size());
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const ProgramOperand& operand = program.operands[i];
+    addresses[i] = operands.program[i] == nullptr
+                       ? result
+                       : Advance(operands.program[i], first * operand.strides[0],
+                                 BytesOf(operand.type));
+  }
+  return addresses;
+}
+
+bool RunPart(const Computation& computation, const EngineSetup& setup,
+             const BoundOperands& operands, int64_t first, void* result) {
+  const ConvolutionPart& convolution = *computation.convolution;
+  ConvolutionShape shape = convolution.problem.shape;
+  const int64_t images = std::min(setup.part, shape.n - first);
+  const size_t bytes = convolution.problem.element_bytes;
+  std::array<void*, 3> at = operands.convolution;
+  if (at[0] != nullptr) at[0] = Advance(at[0], first * shape.x_strides[0], bytes);
+  if (at[2] != nullptr) at[2] = Advance(at[2], first * shape.y_strides[0], bytes);
+  for (void*& address : at) {
+    if (address == nullptr) address = result;
+  }
+  const bool accumulates = shape.operation == Operation::kBackwardFilter && first > 0;
+  shape.n = images;
+  if (!hostgpu::Run(shape, setup.algorithm, convolution.alpha, at[0], at[1], at[2],
+                    accumulates ? 1 : convolution.beta, operands.workspace)) {
+    return false;
+  }
+  return !convolution.is_virtual ||
+         computation.program.Run(PartOf(computation, operands, first, result), images);
+}
+
+bool RunParts(const Computation& computation, const EngineSetup& setup,
+              const BoundOperands& operands) {
+  if (!computation.convolution) {
+    return computation.program.Run(operands.program, computation.program.dims[0]);
+  }
+  const ConvolutionPart& convolution = *computation.convolution;
+  const int64_t images = convolution.problem.shape.n;
+  void* result = nullptr;
+  std::unique_ptr<char[]> own_result;
+  if (convolution.is_virtual && setup.result_bytes == 0) {
+    const bool forward = convolution.problem.shape.operation == Operation::kForward;
+    const auto& strides = forward ? convolution.problem.shape.y_strides
+                                  : convolution.problem.shape.x_strides;
+    own_result = std::make_unique_for_overwrite<char[]>(
+        static_cast<size_t>(setup.part * strides[0]) * convolution.problem.element_bytes);
+    result = own_result.get();
+  } else if (convolution.is_virtual) {
+    result = operands.workspace + setup.engine_bytes;
+  }
+  for (int64_t first = 0; first < images; first += setup.part) {
+    if (!RunPart(computation, setup, operands, first, result)) return false;
+  }
+  return convolution.is_virtual || computation.program.steps.empty() ||
+         computation.program.Run(operands.program, computation.program.dims[0]);
+}
+
+}  // namespace
+
+void RunComputation(const Computation& computation, const EngineSetup& setup,
+                    const BoundOperands& operands) {
+  WorkspaceGuard guard(operands.workspace, setup.engine_bytes + setup.result_bytes,
+                       setup.workspace_bytes);
+  if (!RunParts(computation, setup, operands)) {
+    ReportDeviceFault("an engine failed while it ran");
+  }
+  if (!guard.RestoreBehind()) ReportDeviceFault("an engine wrote past its workspace");
+}
+
+}  // namespace hostgpu

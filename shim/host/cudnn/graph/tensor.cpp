@@ -1,0 +1,149 @@
+#include "shim/host/cudnn/graph/tensor.h"
+
+namespace hostgpu {
+namespace {
+
+cudnnStatus_t TakeExtents(const Attribute& attribute, GraphTensor::Extents* extents, int* count) {
+  HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_INT64, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+  HOSTGPU_REFUSE_IF(attribute.count < 1, CUDNN_STATUS_BAD_PARAM);
+  // More than can be kept are taken now and refused when the tensor is finalized.
+  *count = static_cast<int>(std::min<int64_t>(attribute.count, GraphTensor::kMaxDims + 1));
+  for (int i = 0; i < std::min(*count, GraphTensor::kMaxDims); ++i) {
+    (*extents)[i] = attribute.Value<int64_t>(i);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Vectors exist of 4 and 32 8-bit integers; other types keep any count.
+bool HasType(const GraphTensor& tensor) {
+  switch (tensor.type) {
+    case CUDNN_DATA_INT8:
+    case CUDNN_DATA_UINT8:
+      return tensor.vector_count == 1 || tensor.vector_count == 4 || tensor.vector_count == 32;
+    case CUDNN_DATA_INT8x4:
+    case CUDNN_DATA_UINT8x4:
+      return tensor.vector_count == 4;
+    case CUDNN_DATA_INT8x32:
+      return tensor.vector_count == 32;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+size_t GraphElementBytes(int type) {
+  switch (type) {
+    case CUDNN_DATA_DOUBLE:
+    case CUDNN_DATA_INT64:
+      return 8;
+    case CUDNN_DATA_FLOAT:
+    case CUDNN_DATA_INT32:
+    case CUDNN_DATA_INT8x4:
+    case CUDNN_DATA_UINT8x4:
+      return 4;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16:
+      return 2;
+    case CUDNN_DATA_INT8x32:
+      return 32;
+    default:
+      return 1;
+  }
+}
+
+cudnnStatus_t GraphTensor::Set(const Attribute& attribute) {
+  switch (attribute.name) {
+    case CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT:
+      return attribute.One(CUDNN_TYPE_INT64, &alignment);
+    case CUDNN_ATTR_TENSOR_DATA_TYPE:
+      return attribute.One(CUDNN_TYPE_DATA_TYPE, &type);
+    case CUDNN_ATTR_TENSOR_DIMENSIONS:
+      return TakeExtents(attribute, &dims, &dim_count);
+    case CUDNN_ATTR_TENSOR_STRIDES:
+      return TakeExtents(attribute, &strides, &stride_count);
+    case CUDNN_ATTR_TENSOR_VECTOR_COUNT:
+      return attribute.One(CUDNN_TYPE_INT64, &vector_count);
+    case CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION:
+      return attribute.One(CUDNN_TYPE_INT64, &vector_dim);
+    case CUDNN_ATTR_TENSOR_UNIQUE_ID:
+      return attribute.One(CUDNN_TYPE_INT64, &unique_id);
+    case CUDNN_ATTR_TENSOR_IS_VIRTUAL:
+      return attribute.One(CUDNN_TYPE_BOOLEAN, &is_virtual);
+    case CUDNN_ATTR_TENSOR_IS_BY_VALUE:
+      return attribute.One(CUDNN_TYPE_BOOLEAN, &is_by_value);
+    case CUDNN_ATTR_TENSOR_REORDERING_MODE:
+      return attribute.One(CUDNN_TYPE_TENSOR_REORDERING_MODE, &reordering);
+    case CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC: {
+      void* offsets = nullptr;
+      if (auto status = attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &offsets)) return status;
+      is_ragged = offsets != nullptr;
+      return CUDNN_STATUS_SUCCESS;
+    }
+    default:
+      return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a tensor");
+  }
+}
+
+cudnnStatus_t GraphTensor::Get(const AttributeRequest& request) const {
+  switch (request.name) {
+    case CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT:
+    case CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC:
+      return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "an attribute that is not read back");
+    case CUDNN_ATTR_TENSOR_DATA_TYPE:
+      return request.One(CUDNN_TYPE_DATA_TYPE, type);
+    case CUDNN_ATTR_TENSOR_DIMENSIONS:
+      return request.Array(CUDNN_TYPE_INT64, dims.data(), dim_count);
+    case CUDNN_ATTR_TENSOR_STRIDES:
+      return request.Array(CUDNN_TYPE_INT64, strides.data(), stride_count);
+    case CUDNN_ATTR_TENSOR_VECTOR_COUNT:
+      return request.One(CUDNN_TYPE_INT64, vector_count);
+    case CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION:
+      return request.One(CUDNN_TYPE_INT64, vector_dim);
+    case CUDNN_ATTR_TENSOR_UNIQUE_ID:
+      return request.One(CUDNN_TYPE_INT64, unique_id);
+    case CUDNN_ATTR_TENSOR_IS_VIRTUAL:
+      return request.One(CUDNN_TYPE_BOOLEAN, is_virtual);
+    case CUDNN_ATTR_TENSOR_IS_BY_VALUE:
+      return request.One(CUDNN_TYPE_BOOLEAN, is_by_value);
+    case CUDNN_ATTR_TENSOR_REORDERING_MODE:
+      return request.One(CUDNN_TYPE_INT64, int64_t{reordering});
+    default:
+      return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a tensor");
+  }
+}
+
+cudnnStatus_t GraphTensor::Complete() {
+  HOSTGPU_REFUSE_IF(dim_count < 1, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(dim_count != stride_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(dim_count > kMaxDims, CUDNN_STATUS_BAD_PARAM);
+  bool several = false;
+  for (int i = 0; i < dim_count; ++i) {
+    HOSTGPU_REFUSE_IF(dims[i] < 0, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(strides[i] < 0, CUDNN_STATUS_BAD_PARAM);
+    several = several || dims[i] > 1;
+  }
+  HOSTGPU_REFUSE_IF(vector_dim >= 0 && vector_dim > dim_count, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(is_by_value && several, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!HasType(*this), CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(type == CUDNN_DATA_FAST_FLOAT_FOR_FP8, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(
+      alignment <= 0 || alignment % static_cast<int64_t>(GraphElementBytes(type)) != 0,
+      CUDNN_STATUS_BAD_PARAM);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+bool GraphTensor::SpanBytes(size_t* bytes) const {
+  int64_t elements = 1;
+  for (int i = 0; i < dim_count; ++i) {
+    int64_t reach = 0;
+    if (__builtin_mul_overflow(dims[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(elements, reach, &elements)) {
+      return false;
+    }
+  }
+  return !__builtin_mul_overflow(static_cast<size_t>(elements), GraphElementBytes(type), bytes) &&
+         *bytes <= SIZE_MAX / 4;
+}
+
+}  // namespace hostgpu

@@ -1,0 +1,45 @@
+// CUDNN_BACKEND_TENSOR_DESCRIPTOR: the shape of an operand; 64-bit extents and strides.
+#pragma once
+
+#include <array>
+
+#include "shim/host/cudnn/graph/descriptor.h"
+
+namespace hostgpu {
+
+class GraphTensor final : public GraphDescriptor {
+ public:
+  static constexpr int kMaxDims = CUDNN_DIM_MAX;
+  using Extents = std::array<int64_t, kMaxDims>;
+
+  GraphTensor() : GraphDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR) {}
+
+  void Reset() override { *this = GraphTensor(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  // Bytes from the first to the last element, both included; false where no memory could hold them.
+  // Of a finalized tensor whose extents are all positive.
+  bool SpanBytes(size_t* bytes) const;
+
+  int type = CUDNN_DATA_FLOAT;
+  int dim_count = 0;
+  int stride_count = 0;
+  Extents dims{};
+  Extents strides{};
+  int64_t unique_id = -1;
+  int64_t alignment = -1;
+  int64_t vector_count = 1;
+  int64_t vector_dim = -1;
+  bool is_virtual = false;
+  bool is_by_value = false;
+  bool is_ragged = false;
+  int reordering = CUDNN_TENSOR_REORDERING_NONE;
+};
+
+// Bytes of one element of a graph tensor, which may have types the legacy descriptors refuse; 0 for
+// no type of cuDNN's.
+size_t GraphElementBytes(int type);
+
+}  // namespace hostgpu

@@ -1,0 +1,32 @@
+// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: where a plan finds its operands. As in the genuine library
+// only the workspace is read back.
+#pragma once
+
+#include <vector>
+
+#include "shim/host/cudnn/graph/descriptor.h"
+
+namespace hostgpu {
+
+class VariantPack final : public GraphDescriptor {
+ public:
+  VariantPack() : GraphDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {}
+
+  void Reset() override { *this = VariantPack(); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  // Null where the pack does not hold `unique_id`.
+  void* PointerOf(int64_t unique_id) const;
+  void* workspace() const { return workspace_; }
+  bool overrides_shapes() const { return overrides_shapes_; }
+
+ private:
+  std::vector<int64_t> unique_ids_;
+  std::vector<void*> pointers_;
+  void* workspace_ = nullptr;
+  bool overrides_shapes_ = false;
+};
+
+}  // namespace hostgpu

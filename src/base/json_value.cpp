@@ -1,0 +1,109 @@
+#include "base/json_value.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace ucudnn {
+namespace {
+
+constexpr size_t kMaxDepth = 32;
+
+// Receives nlohmann's events. False ends the reading.
+class Builder {
+ public:
+  JsonValue root;
+  std::string error;
+
+  bool null() { return Add({}); }
+  bool boolean(bool value) {
+    JsonValue added;
+    added.kind = JsonValue::Kind::kBoolean;
+    added.boolean = value;
+    return Add(std::move(added));
+  }
+  bool number_integer(int64_t value) { return Number(JsonValue::Kind::kInteger, value, value); }
+  bool number_unsigned(uint64_t value) {
+    const bool fits = value <= uint64_t{std::numeric_limits<int64_t>::max()};
+    return fits ? Number(JsonValue::Kind::kInteger, static_cast<int64_t>(value), value)
+                : Number(JsonValue::Kind::kReal, 0, value);
+  }
+  bool number_float(double value, const std::string&) {
+    return Number(JsonValue::Kind::kReal, 0, value);
+  }
+  bool string(std::string& value) {
+    JsonValue added;
+    added.kind = JsonValue::Kind::kText;
+    added.text = std::move(value);
+    return Add(std::move(added));
+  }
+  bool binary(nlohmann::json::binary_t&) { return false; }
+  bool start_object(size_t) { return Open(JsonValue::Kind::kObject); }
+  bool start_array(size_t) { return Open(JsonValue::Kind::kArray); }
+  bool end_object() { return Close(); }
+  bool end_array() { return Close(); }
+  bool key(std::string& name) {
+    if (open_.back()->Find(name) != nullptr) {
+      error = "'" + name + "' is there twice";
+      return false;
+    }
+    open_.back()->members.emplace_back(std::move(name), JsonValue{});
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
+    error = "no JSON at byte " + std::to_string(position);
+    return false;
+  }
+
+ private:
+  bool Number(JsonValue::Kind kind, int64_t integer, double real) {
+    JsonValue added;
+    added.kind = kind;
+    added.integer = integer;
+    added.real = real;
+    return Add(std::move(added));
+  }
+  // Where the next value belongs. Parents stay where they are while a child is open.
+  JsonValue& Place() {
+    if (open_.empty()) return root;
+    JsonValue& parent = *open_.back();
+    if (parent.is(JsonValue::Kind::kObject)) return parent.members.back().second;
+    return parent.items.emplace_back();
+  }
+  bool Add(JsonValue value) {
+    Place() = std::move(value);
+    return true;
+  }
+  bool Open(JsonValue::Kind kind) {
+    if (open_.size() >= kMaxDepth) {
+      error = "nested too deeply";
+      return false;
+    }
+    JsonValue& place = Place();
+    place.kind = kind;
+    open_.push_back(&place);
+    return true;
+  }
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<JsonValue*> open_;
+};
+
+}  // namespace
+
+const JsonValue* JsonValue::Find(std::string_view name) const {
+  const auto found = std::find_if(members.begin(), members.end(),
+                                  [&](const auto& member) { return member.first == name; });
+  return found == members.end() ? nullptr : &found->second;
+}
+
+Result<JsonValue> ParseJson(std::string_view text) {
+  Builder builder;
+  if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);
+  return Status::Error(builder.error.empty() ? "no JSON" : builder.error);
+}
+
+}  // namespace ucudnn

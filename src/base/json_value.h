@@ -1,0 +1,35 @@
+// JSON read into plain values whose destruction allocates nothing: nlohmann's own tree allocates
+// while it is destroyed and ends the process when memory is out, and this is the application's
+// process. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn {
+
+struct JsonValue {
+  enum class Kind { kNull, kBoolean, kInteger, kReal, kText, kArray, kObject };
+  Kind kind = Kind::kNull;
+  bool boolean = false;
+  int64_t integer = 0;
+  double real = 0;  // of integers, too
+  std::string text;
+  std::vector<JsonValue> items;
+  std::vector<std::pair<std::string, JsonValue>> members;  // in the order of the text
+
+  bool is(Kind other) const { return kind == other; }
+  bool is_number() const { return kind == Kind::kInteger || kind == Kind::kReal; }
+  // Null when it is no object or has no such member.
+  const JsonValue* Find(std::string_view name) const;
+};
+
+// An error for text that is no JSON, nested deeper than 32 levels, or holds a name twice.
+Result<JsonValue> ParseJson(std::string_view text);
+
+}  // namespace ucudnn

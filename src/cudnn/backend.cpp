@@ -1,0 +1,165 @@
+#include "cudnn/backend.h"
+
+#include <algorithm>
+
+namespace ucudnn::cudnn {
+namespace {
+
+// A copy of the descriptor that `from` holds as attribute `name`: cuDNN fills one of ours.
+Result<BackendDescriptor> Part(const Functions& functions, cudnnBackendDescriptor_t from,
+                               cudnnBackendAttributeName_t name,
+                               cudnnBackendDescriptorType_t type) {
+  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor part, BackendDescriptor::Create(functions, type));
+  cudnnBackendDescriptor_t filled = part.get();
+  int64_t count = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(functions,
+                  functions.cudnnBackendGetAttribute(from, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                                     &count, &filled),
+                  "reading a part of a plan"));
+  return part;
+}
+
+template <typename Note, int kMost>
+Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescriptor_t engine,
+                               cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
+  Note notes[kMost] = {};
+  int64_t count = 0;
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+      functions, functions.cudnnBackendGetAttribute(engine, name, type, kMost, &count, notes),
+      "reading an engine's notes"));
+  // More notes than this version knows could hold anything.
+  if (count > kMost) return Status::Error("an engine has unknown notes");
+  std::vector<int> numbers;
+  for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<int>(notes[i]));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+}  // namespace
+
+Result<BackendDescriptor> BackendDescriptor::Create(const Functions& functions,
+                                                    cudnnBackendDescriptorType_t type) {
+  BackendDescriptor created;
+  created.functions_ = &functions;
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(functions, functions.cudnnBackendCreateDescriptor(type, &created.descriptor_),
+                  "creating a descriptor"));
+  return created;
+}
+
+void BackendDescriptor::Reset() {
+  if (descriptor_ != nullptr) functions_->cudnnBackendDestroyDescriptor(descriptor_);
+  descriptor_ = nullptr;
+}
+
+Status BackendDescriptor::Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                              int64_t count, const void* values) {
+  return CudnnStatus(*functions_,
+                     functions_->cudnnBackendSetAttribute(descriptor_, name, type, count, values),
+                     "setting an attribute");
+}
+
+Status BackendDescriptor::Finalize() {
+  return CudnnStatus(*functions_, functions_->cudnnBackendFinalize(descriptor_),
+                     "finalizing a descriptor");
+}
+
+Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
+                                    std::string_view json) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      BackendDescriptor plan,
+      BackendDescriptor::Create(functions, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  if (device.handle != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(
+        plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle));
+  } else if (device.properties != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device.properties));
+  } else {
+    return Status::Error("a plan needs a device");
+  }
+  UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                  static_cast<int64_t>(json.size()), json.data()));
+  UCUDNN_RETURN_IF_ERROR(plan.Finalize());
+  return plan;
+}
+
+Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan) {
+  int64_t bytes = 0;
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+      functions,
+      functions.cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                         CUDNN_TYPE_CHAR, 0, &bytes, nullptr),
+      "asking for a plan's JSON"));
+  constexpr int64_t kMostBytes = 1 << 20;
+  if (bytes < 1 || bytes > kMostBytes) return Status::Error("a plan has no JSON of a usual size");
+  std::string json(static_cast<size_t>(bytes), '\0');
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+      functions,
+      functions.cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                         CUDNN_TYPE_CHAR, bytes, &bytes, json.data()),
+      "reading a plan's JSON"));
+  // Some releases count the terminating zero.
+  json.resize(std::min(json.size(), json.find('\0')));
+  return json;
+}
+
+Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan) {
+  int64_t bytes = 0, count = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      CudnnStatus(functions,
+                  functions.cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                     CUDNN_TYPE_INT64, 1, &count, &bytes),
+                  "asking for a plan's workspace"));
+  if (bytes < 0) return Status::Error("a plan needs a negative workspace");
+  return static_cast<size_t>(bytes);
+}
+
+bool EngineNotes::Has(cudnnBackendNumericalNote_t note) const {
+  return std::find(numerical.begin(), numerical.end(), note) != numerical.end();
+}
+
+Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor_t plan) {
+  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor configuration,
+                          Part(functions, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                               CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor engine,
+                          Part(functions, configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                               CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  EngineNotes notes;
+  UCUDNN_ASSIGN_OR_RETURN(
+      notes.numerical,
+      (Notes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
+          functions, engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      notes.behavior,
+      (Notes<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
+          functions, engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE)));
+  return notes;
+}
+
+cudnnStatus_t ExecutePlan(const Functions& functions, cudnnHandle_t handle,
+                          cudnnBackendDescriptor_t plan, std::span<const int64_t> uids,
+                          std::span<void* const> pointers, void* workspace) {
+  cudnnBackendDescriptor_t pack = nullptr;
+  cudnnStatus_t status =
+      functions.cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const auto count = static_cast<int64_t>(uids.size());
+  const auto set = [&](cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       int64_t elements, const void* values) {
+    if (status == CUDNN_STATUS_SUCCESS) {
+      status = functions.cudnnBackendSetAttribute(pack, name, type, elements, values);
+    }
+  };
+  set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data());
+  set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids.data());
+  set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  if (status == CUDNN_STATUS_SUCCESS) status = functions.cudnnBackendFinalize(pack);
+  if (status == CUDNN_STATUS_SUCCESS) status = functions.cudnnBackendExecute(handle, plan, pack);
+  functions.cudnnBackendDestroyDescriptor(pack);
+  return status;
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,74 @@
+// Descriptors of the graph API that ucudnn owns, and execution plans made from JSON. Thread-safe as
+// far as cuDNN is.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn {
+
+// Movable; destroyed through the genuine library.
+class BackendDescriptor {
+ public:
+  BackendDescriptor() = default;
+  ~BackendDescriptor() { Reset(); }
+  BackendDescriptor(BackendDescriptor&& other) noexcept
+      : functions_(other.functions_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  BackendDescriptor& operator=(BackendDescriptor&& other) noexcept {
+    std::swap(functions_, other.functions_);
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+  static Result<BackendDescriptor> Create(const Functions& functions,
+                                          cudnnBackendDescriptorType_t type);
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+  Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+             const void* values);
+  Status Finalize();
+
+ private:
+  void Reset();
+  const Functions* functions_ = nullptr;
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+// What plans are built for: a handle's device or, where nothing is run, a finalized
+// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. One of the two is set: cuDNN crashes without either.
+struct PlanDevice {
+  cudnnHandle_t handle = nullptr;
+  cudnnBackendDescriptor_t properties = nullptr;
+};
+
+// The finalized plan that `json` describes.
+Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
+                                    std::string_view json);
+
+// Of a finalized plan.
+Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
+Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
+
+// What the engine of a finalized plan says of itself.
+struct EngineNotes {
+  std::vector<int> numerical;  // cudnnBackendNumericalNote_t, rising
+  std::vector<int> behavior;   // cudnnBackendBehaviorNote_t, rising
+
+  bool Has(cudnnBackendNumericalNote_t note) const;
+};
+Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor_t plan);
+
+// One execution of `plan` on the handle's stream: creates, fills, uses and destroys a variant pack.
+// Allocates nothing of ours.
+cudnnStatus_t ExecutePlan(const Functions& functions, cudnnHandle_t handle,
+                          cudnnBackendDescriptor_t plan, std::span<const int64_t> uids,
+                          std::span<void* const> pointers, void* workspace);
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,218 @@
+#include "cudnn/graph_engines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cudnn/plan_edit.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+constexpr size_t kMostOperands = 5;
+
+// The operands of `plan` as a variant pack lists them.
+class Operands {
+ public:
+  Operands(const GraphPlan& plan, void* x, void* w, void* y, void* residual, void* bias) {
+    Add(plan.x_uid, x);
+    Add(plan.w_uid, w);
+    Add(plan.y_uid, y);
+    if (plan.residual_uid) Add(*plan.residual_uid, residual);
+    if (plan.bias_uid) Add(*plan.bias_uid, bias);
+  }
+
+  std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
+  std::span<void* const> pointers() const { return {pointers_.data(), count_}; }
+
+ private:
+  void Add(int64_t uid, void* pointer) {
+    uids_[count_] = uid;
+    pointers_[count_++] = pointer;
+  }
+
+  std::array<int64_t, kMostOperands> uids_;
+  std::array<void*, kMostOperands> pointers_;
+  size_t count_ = 0;
+};
+
+void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
+
+bool Accumulates(const ConvolutionProblem& problem) {
+  return problem.operation == Operation::kBackwardFilter;
+}
+
+class GraphPiece : public Piece {
+ public:
+  GraphPiece(const Functions& functions, GraphPlan plan, BackendDescriptor first,
+             BackendDescriptor further)
+      : functions_(functions),
+        plan_(std::move(plan)),
+        first_(std::move(first)),
+        further_(std::move(further)) {}
+
+  cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const override {
+    const void* const z = call.bias == nullptr ? nullptr : call.bias->z;
+    const void* const bias = call.bias == nullptr ? nullptr : call.bias->bias;
+    const Operands operands(plan_, call.x, call.w, call.y, Mutable(z), Mutable(bias));
+    return ExecutePlan(functions_, call.handle, accumulate ? further_.get() : first_.get(),
+                       operands.uids(), operands.pointers(), call.workspace);
+  }
+
+ private:
+  const Functions& functions_;
+  const GraphPlan plan_;
+  const BackendDescriptor first_;    // with the caller's beta
+  const BackendDescriptor further_;  // adds; only where gradients of the filter do
+};
+
+// One engine at one batch, with alpha = 1.
+struct Built {
+  const GraphTemplate* original;
+  BackendDescriptor replacing;  // beta = 0
+  BackendDescriptor adding;     // beta = 1; only where gradients of the filter add up
+};
+
+class PreparedGraphs : public PreparedProblem {
+ public:
+  PreparedGraphs(const Functions& functions, cudnnHandle_t handle, std::vector<Built> built)
+      : functions_(functions), handle_(handle), built_(std::move(built)) {}
+
+  Result<std::vector<EngineChoice>> Engines() override {
+    std::vector<EngineChoice> choices;
+    for (const Built& built : built_) {
+      UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, built.replacing.get()));
+      if (built.adding.get() != nullptr) {
+        UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, built.adding.get()));
+        bytes = std::max(bytes, adding);
+      }
+      choices.push_back({built.original->plan.engine, built.original->numeric,
+                         built.original->deterministic, bytes});
+    }
+    return choices;
+  }
+
+  Status Run(const EngineChoice& choice, const Buffers& buffers) override {
+    const auto built = std::find_if(built_.begin(), built_.end(), [&](const Built& other) {
+      return other.original->plan.engine == choice.engine;
+    });
+    if (built == built_.end()) return Status::Error("'" + choice.engine + "' is not prepared");
+    const BackendDescriptor& plan = buffers.accumulate ? built->adding : built->replacing;
+    if (plan.get() == nullptr) return Status::Error("'" + choice.engine + "' does not accumulate");
+    const Operands operands(built->original->plan, buffers.x, buffers.w, buffers.y,
+                            buffers.residual, buffers.bias);
+    return CudnnStatus(functions_,
+                       ExecutePlan(functions_, handle_, plan.get(), operands.uids(),
+                                   operands.pointers(), buffers.workspace),
+                       "running an engine");
+  }
+
+ private:
+  const Functions& functions_;
+  const cudnnHandle_t handle_;
+  const std::vector<Built> built_;
+};
+
+}  // namespace
+
+bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
+  return std::all_of(engine.numerical.begin(), engine.numerical.end(), [&](int note) {
+    const auto numeric = static_cast<cudnnBackendNumericalNote_t>(note);
+    return numeric == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+           numeric == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP || other.Has(numeric);
+  });
+}
+
+Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan) {
+  GraphTemplate read;
+  UCUDNN_ASSIGN_OR_RETURN(read.json, PlanJson(functions, plan));
+  UCUDNN_ASSIGN_OR_RETURN(read.plan, ReadGraphPlan(read.json));
+  UCUDNN_ASSIGN_OR_RETURN(read.notes, ReadNotes(functions, plan));
+  const EngineNotes& notes = read.notes;
+  read.deterministic = !notes.Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  if (notes.Has(CUDNN_NUMERICAL_NOTE_FFT)) read.numeric = planning::NumericClass::kFft;
+  if (notes.Has(CUDNN_NUMERICAL_NOTE_WINOGRAD)) read.numeric = planning::NumericClass::kWinograd;
+  return read;
+}
+
+Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDevice& device,
+                                       const GraphTemplate& original, int n, double alpha,
+                                       double beta) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string json,
+                          EditPlan(original.json, original.plan, {n, alpha, beta}));
+  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor built, BuildPlan(functions, device, json));
+  return built;
+}
+
+Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
+                                      const GraphTemplate& original, int engine_id) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string json,
+                          WithEngine(original.json, original.plan, engine_id));
+  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor built, BuildPlan(functions, device, json));
+  return ReadTemplate(functions, built.get());
+}
+
+const GraphTemplate* GraphEngines::Find(const std::string& engine) const {
+  const auto found = std::find_if(templates_.begin(), templates_.end(),
+                                  [&](const auto* other) { return other->plan.engine == engine; });
+  return found == templates_.end() ? nullptr : *found;
+}
+
+Result<std::unique_ptr<PreparedProblem>> GraphEngines::Prepare(const ConvolutionProblem& problem) {
+  std::vector<Built> all;
+  Status last = Status::Error("there is no plan for it");
+  for (const GraphTemplate* original : templates_) {
+    if (KernelFamily(original->plan.problem) != KernelFamily(problem)) {
+      return Status::Error("a plan of another operation graph: " + Describe(problem));
+    }
+    Built built = {original, {}, {}};
+    auto replacing = BuildAtBatch(functions_, device_, *original, problem.n, 1, 0);
+    if (!replacing.ok()) {
+      last = replacing.status();
+      continue;
+    }
+    built.replacing = std::move(*replacing);
+    if (Accumulates(problem)) {
+      auto adding = BuildAtBatch(functions_, device_, *original, problem.n, 1, 1);
+      if (!adding.ok()) {
+        last = adding.status();
+        continue;
+      }
+      built.adding = std::move(*adding);
+    }
+    all.push_back(std::move(built));
+  }
+  if (all.empty()) return last;
+  return std::unique_ptr<PreparedProblem>(
+      new PreparedGraphs(functions_, device_.handle, std::move(all)));
+}
+
+Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem& problem,
+                                                       const MicroConfiguration& micro) {
+  const GraphTemplate* const original = Find(micro.engine);
+  if (original == nullptr) return Status::Error("'" + micro.engine + "' is no plan at hand");
+  if (KernelFamily(original->plan.problem) != KernelFamily(problem)) {
+    return Status::Error("a plan of another operation graph: " + Describe(problem));
+  }
+  const GraphPlan& plan = original->plan;
+  UCUDNN_ASSIGN_OR_RETURN(
+      BackendDescriptor first,
+      BuildAtBatch(functions_, device_, *original, micro.micro_batch, plan.alpha, plan.beta));
+  UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, first.get()));
+  BackendDescriptor further;
+  if (Accumulates(problem) && micro.micro_batch != problem.n) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        further, BuildAtBatch(functions_, device_, *original, micro.micro_batch, plan.alpha, 1));
+    UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));
+    bytes = std::max(bytes, adding);
+  }
+  // A pointer carries no size: what would write beyond what was measured is never run.
+  if (bytes > micro.workspace_bytes) {
+    return Status::Error(micro.engine + " needs " + std::to_string(bytes) + " bytes for " +
+                         std::to_string(micro.micro_batch) + " images, not " +
+                         std::to_string(micro.workspace_bytes));
+  }
+  return std::unique_ptr<Piece>(
+      new GraphPiece(functions_, plan, std::move(first), std::move(further)));
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,19 @@
+// A piece of a plan: one engine at one micro-batch, whichever API it belongs to, ready to be
+// enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running one allocates
+// nothing of ours.
+#pragma once
+
+#include "cudnn/legacy_call.h"
+
+namespace ucudnn::cudnn {
+
+class Piece {
+ public:
+  virtual ~Piece() = default;
+  // Enqueues the piece on call.handle's stream: its pointers are the piece's own, its workspace is
+  // what the piece may use. A piece that needs descriptors takes from the call those that have no
+  // batch. `accumulate`: adds to the output, whatever the call's beta is.
+  virtual cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const = 0;
+};
+
+}  // namespace ucudnn::cudnn

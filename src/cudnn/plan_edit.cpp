@@ -1,0 +1,111 @@
+#include "cudnn/plan_edit.h"
+
+#include <array>
+#include <charconv>
+
+namespace ucudnn::cudnn {
+namespace {
+
+Status Unfamiliar(const char* what) {
+  return Status::Error(std::string("unfamiliar plan: its JSON cannot be edited: ") + what);
+}
+
+// Behind the first `mark` at or after `from`; npos when there is none.
+size_t Behind(std::string_view text, std::string_view mark, size_t from) {
+  const size_t at = text.find(mark, from);
+  return at == std::string_view::npos ? at : at + mark.size();
+}
+
+// The end of the number that begins at `from`.
+size_t NumberEnd(std::string_view text, size_t from) {
+  return text.find_first_not_of("+-.0123456789eE", from);
+}
+
+// With a point or an exponent: cuDNN refuses integers where it writes reals.
+std::string NumberText(double value) {
+  std::array<char, 32> buffer;
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  if (error != std::errc()) return "";
+  std::string text(buffer.data(), end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+// Copies of a text with some numbers replaced, from front to back.
+class Splice {
+ public:
+  explicit Splice(std::string_view text) : text_(text) {}
+
+  // Replaces the number that begins at `from`.
+  bool Replace(size_t from, std::string_view number) {
+    if (from == std::string_view::npos || from < copied_) return false;
+    const size_t end = NumberEnd(text_, from);
+    if (end == std::string_view::npos || end == from) return false;
+    result_.append(text_.substr(copied_, from - copied_)).append(number);
+    copied_ = end;
+    return true;
+  }
+  std::string Finish() { return std::move(result_.append(text_.substr(copied_))); }
+
+ private:
+  std::string_view text_;
+  std::string result_;
+  size_t copied_ = 0;
+};
+
+Status Check(std::string_view json, const GraphPlan& expected) {
+  UCUDNN_ASSIGN_OR_RETURN(const GraphPlan edited, ReadGraphPlan(json));
+  return edited == expected ? Status::Ok() : Unfamiliar("it does not say what was written");
+}
+
+}  // namespace
+
+Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const PlanEdit& edit) {
+  GraphPlan expected = plan;
+  expected.problem.n = edit.n;
+  expected.alpha = edit.alpha;
+  expected.beta = edit.beta;
+  Splice splice(json);
+  // Members come in cuDNN's order: tensors, then nodes. A text in another order is not edited, for
+  // replacing goes from front to back only.
+  size_t at = Behind(json, "\"tensors\":[", 0);
+  const std::string batch = std::to_string(edit.n);
+  for (int tensor = 0; tensor < plan.tensors; ++tensor) {
+    if (at == std::string_view::npos) return Unfamiliar("a tensor is missing");
+    at = Behind(json, "\"dim\":[", at);
+    if ((plan.batched >> tensor & 1) != 0 && !splice.Replace(at, batch)) {
+      return Unfamiliar("a tensor's extents");
+    }
+  }
+  at = Behind(json, "\"nodes\":[", at == std::string_view::npos ? json.size() : at);
+  if (at == std::string_view::npos) return Unfamiliar("no nodes");
+  // The convolution is the first node. Scales that stay are not touched: their text is cuDNN's.
+  const bool scaled = edit.alpha == plan.alpha ||
+                      splice.Replace(Behind(json, "\"alpha\":", at), NumberText(edit.alpha));
+  if (!scaled || (edit.beta != plan.beta &&
+                  !splice.Replace(Behind(json, "\"beta\":", at), NumberText(edit.beta)))) {
+    return Unfamiliar("a scale");
+  }
+  std::string edited = splice.Finish();
+  UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
+  return edited;
+}
+
+Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan, int engine_id) {
+  GraphPlan expected = plan;
+  const size_t fusion = plan.engine.find('+');
+  expected.engine = "graph:" + std::to_string(engine_id) +
+                    (fusion == std::string::npos ? "" : plan.engine.substr(fusion));
+  const size_t id = Behind(json, "\"engine\":{\"engineId\":", 0);
+  const size_t knobs = id == std::string_view::npos ? id : Behind(json, "\"knobChoices\":{", id);
+  const size_t end = knobs == std::string_view::npos ? knobs : json.find('}', knobs);
+  if (end == std::string_view::npos) return Unfamiliar("the engine");
+  const size_t id_end = NumberEnd(json, id);
+  std::string edited(json.substr(0, id));
+  edited += std::to_string(engine_id);
+  edited.append(json.substr(id_end, knobs - id_end)).append(json.substr(end));
+  UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
+  return edited;
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,163 @@
+#include "interposer/descriptor_shadows.h"
+
+#include <algorithm>
+
+namespace ucudnn::interposer {
+namespace {
+
+bool IsConvolution(cudnnBackendDescriptorType_t type) {
+  return type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+         type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
+         type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+}
+
+bool IsUndividable(const DescriptorShadow& operation) {
+  return operation.batch == 1 ||
+         (operation.narrow &&
+          operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+}
+
+template <typename Value>
+Value First(const void* values) {
+  return *static_cast<const Value*>(values);
+}
+
+}  // namespace
+
+DescriptorShadow* DescriptorShadows::At(cudnnBackendDescriptor_t descriptor) {
+  const auto entry = shadows_.find(descriptor);
+  return entry == shadows_.end() ? nullptr : &entry->second;
+}
+
+void DescriptorShadows::OnCreate(cudnnBackendDescriptor_t descriptor,
+                                 cudnnBackendDescriptorType_t type) {
+  DescriptorShadow shadow;
+  shadow.type = type;
+  std::lock_guard lock(mutex_);
+  shadows_.insert_or_assign(descriptor, shadow);
+}
+
+void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from) {
+  const DescriptorShadow* const other = At(from);
+  to.kind = other != nullptr ? other->kind : GraphKind::kUnknown;
+  to.first = other != nullptr && other->first;
+  if (to.handle == nullptr && other != nullptr) to.handle = other->handle;
+}
+
+void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
+                                       const cudnnBackendDescriptor_t* operations) {
+  graph.kind = GraphKind::kOther;
+  for (int64_t i = 0; i < count; ++i) {
+    const DescriptorShadow* const operation = At(operations[i]);
+    if (operation == nullptr) {
+      graph.kind = GraphKind::kUnknown;
+      return;
+    }
+    if (!IsConvolution(operation->type)) continue;
+    graph.kind = IsUndividable(*operation) ? GraphKind::kUndividable : GraphKind::kConvolution;
+    if (operation->ragged) {
+      graph.kind = GraphKind::kOther;
+      return;
+    }
+  }
+}
+
+void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              int64_t count, const void* values) {
+  if (count < 1 || values == nullptr) return;
+  std::lock_guard lock(mutex_);
+  DescriptorShadow* const shadow = At(descriptor);
+  if (shadow == nullptr) return;
+  switch (name) {
+    case CUDNN_ATTR_TENSOR_DIMENSIONS:
+      shadow->batch = First<int64_t>(values);
+      break;
+    case CUDNN_ATTR_TENSOR_DATA_TYPE: {
+      const auto type = First<cudnnDataType_t>(values);
+      shadow->narrow = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
+      break;
+    }
+    case CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC:
+      shadow->ragged = true;
+      break;
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X:
+      if (const DescriptorShadow* image = At(First<cudnnBackendDescriptor_t>(values))) {
+        shadow->batch = image->batch;
+        shadow->narrow = image->narrow;
+        shadow->ragged |= image->ragged;
+      }
+      break;
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY:
+      if (const DescriptorShadow* output = At(First<cudnnBackendDescriptor_t>(values))) {
+        shadow->ragged |= output->ragged;
+      }
+      break;
+    case CUDNN_ATTR_OPERATIONGRAPH_OPS:
+      // Dynamic shapes stay said, whatever is said first.
+      if (shadow->ragged) break;
+      TakeOperations(*shadow, count, static_cast<const cudnnBackendDescriptor_t*>(values));
+      break;
+    case CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED:
+      if (First<bool>(values)) {
+        shadow->ragged = true;
+        shadow->kind = GraphKind::kOther;
+      }
+      break;
+    case CUDNN_ATTR_OPERATIONGRAPH_HANDLE:
+    case CUDNN_ATTR_EXECUTION_PLAN_HANDLE:
+      shadow->handle = First<cudnnHandle_t>(values);
+      break;
+    case CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH:
+    case CUDNN_ATTR_ENGINE_OPERATION_GRAPH:
+    case CUDNN_ATTR_ENGINECFG_ENGINE:
+    case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
+      Inherit(*shadow, First<cudnnBackendDescriptor_t>(values));
+      break;
+    default:
+      break;
+  }
+}
+
+void DescriptorShadows::OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              int64_t count, const void* values) {
+  switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+    case CUDNN_ATTR_ENGINECFG_ENGINE:
+    case CUDNN_ATTR_ENGINE_OPERATION_GRAPH:
+    case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
+      break;
+    default:
+      return;
+  }
+  if (values == nullptr) return;
+  const auto* const parts = static_cast<const cudnnBackendDescriptor_t*>(values);
+  std::lock_guard lock(mutex_);
+  for (int64_t i = 0; i < count; ++i) {
+    DescriptorShadow* const part = At(parts[i]);
+    if (part == nullptr) continue;
+    Inherit(*part, descriptor);
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) part->first = i == 0;
+  }
+}
+
+std::optional<DescriptorShadow> DescriptorShadows::OnDestroy(cudnnBackendDescriptor_t descriptor) {
+  std::lock_guard lock(mutex_);
+  const auto entry = shadows_.find(descriptor);
+  if (entry == shadows_.end()) return std::nullopt;
+  const DescriptorShadow shadow = entry->second;
+  shadows_.erase(entry);
+  return shadow;
+}
+
+std::optional<DescriptorShadow> DescriptorShadows::Find(cudnnBackendDescriptor_t descriptor) {
+  std::lock_guard lock(mutex_);
+  const DescriptorShadow* const shadow = At(descriptor);
+  if (shadow == nullptr) return std::nullopt;
+  return *shadow;
+}
+
+}  // namespace ucudnn::interposer

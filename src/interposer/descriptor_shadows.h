@@ -1,0 +1,60 @@
+// What is remembered of the graph API's descriptors, because cuDNN does not tell it again or only
+// slowly: of which operation graph an engine, a configuration or a plan is. Enough to leave a plan
+// alone at once that cannot be divided. Thread-safe; one lock, taken while plans are made, never
+// while they run.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "cudnn/functions.h"
+
+namespace ucudnn::interposer {
+
+// What an operation graph holds.
+enum class GraphKind : uint8_t {
+  kUnknown,      // made in a way that was not seen, or from JSON
+  kConvolution,  // a convolution among its operations
+  kUndividable,  // one of a single image, or the gradient of a 16-bit filter
+  kOther,        // no convolution, or one of dynamic or ragged shapes
+};
+
+struct DescriptorShadow {
+  cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
+  GraphKind kind = GraphKind::kUnknown;
+  bool first = false;              // the first of a list of the heuristics, or made from it
+  cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
+  // Of a tensor, and of a convolution's image.
+  int64_t batch = 0;
+  bool narrow = false;  // 16-bit elements
+  bool ragged = false;
+};
+
+class DescriptorShadows {
+ public:
+  // The genuine library made, set, read or destroyed a descriptor. May throw std::bad_alloc: then
+  // it stays unknown.
+  void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
+  void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
+             const void* values);
+  // `count` values were given.
+  void OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
+             const void* values);
+  // What was known of it.
+  std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
+
+  std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
+
+ private:
+  // Under the mutex; null when it is unknown.
+  DescriptorShadow* At(cudnnBackendDescriptor_t descriptor);
+  void Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from);
+  void TakeOperations(DescriptorShadow& graph, int64_t count, const cudnnBackendDescriptor_t* ops);
+
+  std::mutex mutex_;
+  std::unordered_map<cudnnBackendDescriptor_t, DescriptorShadow> shadows_;
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,246 @@
+#include "interposer/graph_interposer.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "interposer/checked_call.h"
+#include "interposer/interposer.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+constexpr float kOne = 1, kZero = 0;
+constexpr double kWideOne = 1, kWideZero = 0;
+
+}  // namespace
+
+cudnnStatus_t GraphInterposer::Create(cudnnBackendDescriptorType_t type,
+                                      cudnnBackendDescriptor_t* descriptor) {
+  const cudnnStatus_t status = i_.functions_.cudnnBackendCreateDescriptor(type, descriptor);
+  if (status != CUDNN_STATUS_SUCCESS || descriptor == nullptr) return status;
+  if (type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
+    OpenPack(*descriptor);
+    return status;
+  }
+  try {
+    shadows_.OnCreate(*descriptor, type);
+  } catch (...) {
+    // Out of memory: what is made of it is left alone.
+  }
+  return status;
+}
+
+cudnnStatus_t GraphInterposer::Destroy(cudnnBackendDescriptor_t descriptor) {
+  if (!CloseOwnPack(descriptor)) {
+    const std::optional<DescriptorShadow> shadow = shadows_.OnDestroy(descriptor);
+    if (!shadow) ClosePack(descriptor);
+    Plans* const plans = plans_.load(std::memory_order_acquire);
+    if (shadow && shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plans != nullptr) {
+      plans->Remove(descriptor);
+    }
+  }
+  return i_.functions_.cudnnBackendDestroyDescriptor(descriptor);
+}
+
+cudnnStatus_t GraphInterposer::Set(cudnnBackendDescriptor_t descriptor,
+                                   cudnnBackendAttributeName_t name,
+                                   cudnnBackendAttributeType_t type, int64_t count,
+                                   const void* values) {
+  const cudnnStatus_t status =
+      i_.functions_.cudnnBackendSetAttribute(descriptor, name, type, count, values);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS && name < CUDNN_ATTR_LAYOUT_INFO_TENSOR_UID) {
+    if (VariantPack* pack = FindPack(descriptor)) pack->OnSet(name, count, values);
+  } else {
+    shadows_.OnSet(descriptor, name, count, values);
+  }
+  return status;
+}
+
+cudnnStatus_t GraphInterposer::Get(cudnnBackendDescriptor_t descriptor,
+                                   cudnnBackendAttributeName_t name,
+                                   cudnnBackendAttributeType_t type, int64_t requested,
+                                   int64_t* count, void* values) {
+  int64_t given = 0;
+  int64_t* const counted = count != nullptr ? count : &given;
+  const cudnnStatus_t status =
+      i_.functions_.cudnnBackendGetAttribute(descriptor, name, type, requested, count, values);
+  if (status != CUDNN_STATUS_SUCCESS || values == nullptr || requested < 1) return status;
+  if (count == nullptr) given = requested;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+    const GraphDecision* const decision = FindPlan(descriptor);
+    if (decision != nullptr && decision->smaller()) {
+      *static_cast<int64_t*>(values) = static_cast<int64_t>(decision->promised_bytes);
+    }
+  } else if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) {
+    if (const std::optional<size_t> promised = PromiseOf(descriptor)) {
+      *static_cast<int64_t*>(values) = static_cast<int64_t>(*promised);
+    }
+  } else {
+    shadows_.OnGet(descriptor, name, std::min(*counted, requested), values);
+  }
+  return status;
+}
+
+std::optional<size_t> GraphInterposer::PromiseOf(cudnnBackendDescriptor_t configuration) {
+  const std::optional<DescriptorShadow> shadow = shadows_.Find(configuration);
+  if (!shadow || shadow->kind != GraphKind::kConvolution || shadow->handle == nullptr) {
+    return std::nullopt;
+  }
+  try {
+    // Without a limit a plan reports what it needs.
+    Session* const session = i_.SessionOf(shadow->handle);
+    if (session == nullptr || i_.UserLimit(*session) == kNoLimit) return std::nullopt;
+    auto plan =
+        cudnn::BackendDescriptor::Create(i_.functions_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (!plan.ok() ||
+        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &shadow->handle).ok() ||
+        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                   &configuration)
+             .ok() ||
+        !plan->Finalize().ok()) {
+      return std::nullopt;
+    }
+    const GraphDecision* const decision = Decide(plan->get(), *shadow);
+    if (decision == nullptr || !decision->smaller()) return std::nullopt;
+    return decision->promised_bytes;
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+cudnnStatus_t GraphInterposer::Finalize(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = i_.functions_.cudnnBackendFinalize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS || FindOwnPack(descriptor) != nullptr) return status;
+  const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
+  if (!shadow || shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+      shadow->kind == GraphKind::kOther || shadow->handle == nullptr) {
+    return status;
+  }
+  try {
+    GraphDecision* const decision = Decide(descriptor, *shadow);
+    if (decision == nullptr) return status;
+    if (decision->refused) return CUDNN_STATUS_NOT_SUPPORTED;
+    Plans* plans = plans_.load(std::memory_order_acquire);
+    if (plans == nullptr) {
+      auto made = std::make_unique<Plans>();
+      if (plans_.compare_exchange_strong(plans, made.get(), std::memory_order_acq_rel)) {
+        plans = made.release();
+      }
+    }
+    // Nothing was promised yet: a plan that finds no place stays as it is.
+    if (!plans->Insert(descriptor, decision)) i_.TooManyKernels();
+  } catch (...) {
+    WarnOnce("memory", "out of host memory: a plan is left alone");
+  }
+  return status;
+}
+
+GraphDecision* GraphInterposer::FindPlan(cudnnBackendDescriptor_t plan) const {
+  const Plans* const plans = plans_.load(std::memory_order_acquire);
+  return plans == nullptr ? nullptr : plans->Find(plan);
+}
+
+cudnnBackendDescriptor_t GraphInterposer::Substitute(cudnnBackendDescriptor_t plan) const {
+  const GraphDecision* const decision = FindPlan(plan);
+  return decision != nullptr && decision->smaller() ? decision->substitute.get() : plan;
+}
+
+cudnnStatus_t GraphInterposer::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                       cudnnBackendDescriptor_t pack) {
+  GraphDecision* const decision = FindPlan(plan);
+  if (decision == nullptr) return i_.functions_.cudnnBackendExecute(handle, plan, pack);
+  decision->record->calls.fetch_add(1, std::memory_order_relaxed);
+  if (decision->plan != nullptr) return RunPieces(handle, plan, pack, *decision);
+  return i_.functions_.cudnnBackendExecute(
+      handle, decision->smaller() ? decision->substitute.get() : plan, pack);
+}
+
+cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                         cudnnBackendDescriptor_t pack, GraphDecision& decision) {
+  using execution::Outcome;
+  // The whole batch by the genuine library, with the application's own pack.
+  const auto undivided = [&] {
+    return i_.functions_.cudnnBackendExecute(
+        handle, decision.smaller() ? decision.substitute.get() : plan, pack);
+  };
+  const VariantPack* const operands = FindPack(pack);
+  const Session* session = nullptr;
+  try {
+    session = i_.SessionOf(handle);
+  } catch (...) {
+    // Out of memory where a handle is met for the first time.
+  }
+  if (operands == nullptr || !operands->plain || session == nullptr ||
+      session->context() != decision.context || decision.barred.load(std::memory_order_relaxed)) {
+    return undivided();
+  }
+  // What never ran outside may break a capture.
+  const bool capturing = i_.Capturing(*session);
+  if (capturing && !decision.ran.load(std::memory_order_relaxed)) return undivided();
+
+  const cudnn::GraphPlan& graph = decision.own->plan;
+  const ConvolutionProblem& problem = graph.problem;
+  const bool wide = problem.type == DataType::kDouble;
+  cudnn::LegacyCall call;
+  call.operation = problem.operation;
+  call.handle = handle;
+  call.alpha = wide ? static_cast<const void*>(&decision.wide_alpha) : &decision.alpha;
+  call.beta = wide ? static_cast<const void*>(&decision.wide_beta) : &decision.beta;
+  call.x = operands->Find(graph.x_uid);
+  call.w = operands->Find(graph.w_uid);
+  call.y = operands->Find(graph.y_uid);
+  call.workspace = operands->workspace;
+  // A pointer carries no size: the caller was told this one.
+  call.workspace_bytes = decision.promised_bytes;
+  cudnn::BiasActivation fused;
+  if (graph.residual_uid || graph.bias_uid) {
+    const bool reads = graph.residual_uid.has_value();
+    fused.alpha2 = wide ? static_cast<const void*>(reads ? &kWideOne : &kWideZero)
+                        : static_cast<const void*>(reads ? &kOne : &kZero);
+    if (graph.residual_uid) fused.z = operands->Find(*graph.residual_uid);
+    if (graph.bias_uid) fused.bias = operands->Find(*graph.bias_uid);
+    call.bias = &fused;
+  }
+  // What the genuine library would refuse, it shall refuse itself.
+  if (call.x == nullptr || call.w == nullptr || call.y == nullptr ||
+      (graph.residual_uid && fused.z == nullptr) || (graph.bias_uid && fused.bias == nullptr)) {
+    return undivided();
+  }
+  if (!capturing && i_.options_.check) {
+    const CheckedCall checked = RunChecked(*i_.driver_, session->context(), session->stream(),
+                                           *decision.plan, problem, decision.numeric, call);
+    const tuning::Verdict verdict = checked.verification.verdict;
+    if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
+      decision.barred = true;
+      i_.Fallback(problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
+      i_.Fallback(problem, checked.verification.message);
+    }
+    if (verdict == tuning::Verdict::kEqual) decision.ran = true;
+    if (checked.done) return CUDNN_STATUS_SUCCESS;
+    if (decision.barred) return undivided();
+  }
+  Outcome outcome;
+  const cudnnStatus_t status = decision.plan->Run(call, outcome);
+  if (outcome == Outcome::kNotAttempted) return undivided();
+  if (outcome == Outcome::kPlanned) {
+    if (!capturing) decision.ran.store(true, std::memory_order_relaxed);
+    return status;
+  }
+  decision.barred = true;
+  i_.Fallback(problem, "a piece failed; this kernel runs undivided from now on");
+  return status;
+}
+
+cudnnStatus_t GraphInterposer::PopulateCudaGraph(cudnnHandle_t handle,
+                                                 cudnnBackendDescriptor_t plan,
+                                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  return i_.functions_.cudnnBackendPopulateCudaGraph(handle, Substitute(plan), pack, graph);
+}
+
+cudnnStatus_t GraphInterposer::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  return i_.functions_.cudnnBackendUpdateCudaGraph(handle, Substitute(plan), pack, graph);
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,114 @@
+// What happens when the application calls cuDNN's graph API. Every function answers like the
+// genuine one; whatever goes wrong inside leaves a plan alone before anything is promised, and runs
+// an undivided engine inside the promise afterwards. Part of the Interposer, whose sessions,
+// measurements, limits and report it shares. Thread-safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cudnn/graph_engines.h"
+#include "execution/planned_convolution.h"
+#include "interposer/descriptor_shadows.h"
+#include "interposer/plan_table.h"
+#include "interposer/report.h"
+#include "interposer/session.h"
+#include "interposer/variant_packs.h"
+#include "planning/promise.h"
+#include "tuning/engine_scope.h"
+
+namespace ucudnn::interposer {
+
+class Interposer;
+
+// What was decided for an execution plan, and for all that are equal to it: the same JSON in the
+// same context. Never changed after it was made, but for what is atomic.
+struct GraphDecision {
+  std::shared_ptr<const cudnn::GraphTemplate> own;
+  CUcontext context = nullptr;
+  std::unique_ptr<execution::PlannedConvolution> plan;  // null: the plan runs as it is
+  // The workspace that is reported, and all that is ever used.
+  size_t promised_bytes = 0;
+  // Set where less was promised than the plan needs: the undivided plan, inside the promise, that
+  // runs in its place wherever pieces cannot. The genuine one never runs again.
+  cudnn::BackendDescriptor substitute;
+  CountedKernel* record = nullptr;
+  // The coarsest arithmetic of the pieces and what may take their place.
+  planning::NumericClass numeric = planning::NumericClass::kDirect;
+  bool refused = false;              // over a strict limit
+  std::atomic<bool> barred = false;  // a piece failed, or was never compared
+  std::atomic<bool> ran = false;     // all pieces ran once, so they may be captured
+  // The plan's scales as cuDNN's calls have them.
+  float alpha = 1, beta = 0;
+  double wide_alpha = 1, wide_beta = 0;
+
+  bool smaller() const { return substitute.get() != nullptr; }
+};
+
+class GraphInterposer {
+ public:
+  explicit GraphInterposer(Interposer& interposer) : i_(interposer) {}
+
+  cudnnStatus_t Create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor);
+  cudnnStatus_t Destroy(cudnnBackendDescriptor_t descriptor);
+  cudnnStatus_t Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, int64_t count, const void* values);
+  cudnnStatus_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+                    void* values);
+  cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor);
+  cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                        cudnnBackendDescriptor_t pack);
+  // A plan that was promised less becomes a native graph undivided, inside its promise.
+  cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack, cudaGraph_t graph);
+  cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                cudnnBackendDescriptor_t pack, cudaGraph_t graph);
+
+ private:
+  using Template = std::shared_ptr<const cudnn::GraphTemplate>;
+  using Plans = PlanTable<GraphDecision>;
+
+  GraphDecision* FindPlan(cudnnBackendDescriptor_t plan) const;
+  // What to give the genuine library in place of `plan`.
+  cudnnBackendDescriptor_t Substitute(cudnnBackendDescriptor_t plan) const;
+  cudnnStatus_t RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                          cudnnBackendDescriptor_t pack, GraphDecision& decision);
+  // What a configuration's plan would report.
+  std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
+
+  // graph_decisions.cpp: what is decided when a plan is finalized; null when it is left alone.
+  GraphDecision* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
+  struct Met;  // a plan while it is decided about
+  void Plan(const Met& met, GraphDecision& decision, KernelRecord& record);
+  // The promise within `limit_bytes`, less than the plan needs; none when there is none.
+  std::optional<planning::Promise> PromiseWithin(const Met& met, bool first, size_t limit_bytes,
+                                                 Template& other, std::string& why);
+  // Another engine, as exact and deterministic, that runs undivided within `limit_bytes`: one that
+  // was measured before, else the first there is.
+  Template FindOther(const Met& met, size_t limit_bytes);
+  tuning::EngineScope ScopeOf(const Template& own, const Template& other) const;
+  std::vector<planning::Candidate> Candidates(const Met& met, const Template& engine,
+                                              const planning::PromiseRequest& request);
+  void LeaveAlone(const Met& met, const char* cause, const std::string& detail);
+
+  Interposer& i_;
+  DescriptorShadows shadows_;
+  std::atomic<Plans*> plans_ = nullptr;  // made with the first
+  std::mutex mutex_;                     // of what follows; decisions keep their address
+  // Null: left alone.
+  std::map<std::pair<CUcontext, std::string>, std::unique_ptr<GraphDecision>> decisions_;
+  // Engines that took a plan's place, by the problem's hash: where to look first.
+  std::unordered_map<uint64_t, std::vector<int>> others_;
+};
+
+}  // namespace ucudnn::interposer

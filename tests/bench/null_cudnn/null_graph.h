@@ -1,0 +1,22 @@
+/* What the null library's graph API was told; not part of cuDNN. */
+#pragma once
+
+#include <cudnn.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+long nullGraphExecutions(void);
+/* Of a finalized plan. */
+int64_t nullGraphImages(cudnnBackendDescriptor_t plan);
+int64_t nullGraphEngine(cudnnBackendDescriptor_t plan);
+const char* nullGraphJson(cudnnBackendDescriptor_t plan);
+/* Of a variant pack. */
+void* nullGraphPointer(cudnnBackendDescriptor_t pack, int64_t uid);
+void* nullGraphWorkspace(cudnnBackendDescriptor_t pack);
+
+#ifdef __cplusplus
+}
+#endif

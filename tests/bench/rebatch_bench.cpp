@@ -1,0 +1,64 @@
+// Re-batching one plan of the real library, without a GPU: every size from 1 to 256 through the
+// plan's JSON, each finalized and asked for its workspace.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "cudnn/graph_engines.h"
+#include "deviceless_cudnn.h"
+
+namespace {
+
+using namespace ucudnn;
+using namespace ucudnn::cudnn;
+
+double Milliseconds(const GraphTemplate& plan, size_t& largest) {
+  const auto begin = std::chrono::steady_clock::now();
+  largest = 0;
+  for (int n = 1; n <= 256; ++n) {
+    const auto built = BuildAtBatch(test::RealCudnn(), test::DescribedDevice(), plan, n, 1, 0);
+    const auto bytes = built.ok() ? PlanWorkspace(test::RealCudnn(), built->get())
+                                  : Result<size_t>(built.status());
+    if (!bytes.ok()) {
+      std::fprintf(stderr, "%s at %d: %s\n", plan.plan.engine.c_str(), n, bytes.message().c_str());
+      std::exit(1);
+    }
+    largest = std::max(largest, *bytes);
+  }
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  return taken.count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 9;
+  ConvolutionProblem problem;
+  problem.n = 256;
+  problem.c = 64;
+  problem.k = 128;
+  problem.x = {1, 56, 56};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  SetPackedStrides(problem);
+  const test::Graph graph(problem);
+  std::printf("256 sizes of one plan; allowed_ms=100\n");
+  for (const int engine : {1, 38, 47, 67}) {
+    const auto descriptor = graph.Plan(engine);
+    if (!descriptor) continue;
+    const auto plan = ReadTemplate(test::RealCudnn(), descriptor->get());
+    if (!plan.ok()) {
+      std::fprintf(stderr, "%s\n", plan.message().c_str());
+      return 1;
+    }
+    std::vector<double> samples;
+    size_t largest = 0;
+    for (int i = 0; i < repetitions; ++i) samples.push_back(Milliseconds(*plan, largest));
+    std::sort(samples.begin(), samples.end());
+    std::printf("%-10s min_ms=%.1f median_ms=%.1f largest_workspace=%zu\n",
+                plan->plan.engine.c_str(), samples.front(), samples[samples.size() / 2], largest);
+  }
+  return 0;
+}

@@ -1,0 +1,72 @@
+// The real cuDNN without a GPU: operation graphs, engines and execution plans for a device that is
+// described instead of present. Sizes are real; nothing can be run. The same graphs on a handle of
+// any other library, too.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convolution/problem.h"
+#include "cudnn/backend.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn::test {
+
+const Functions& RealCudnn();
+// An H200 as the driver describes it.
+PlanDevice DescribedDevice();
+
+constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
+
+// What a graph says beside the problem.
+struct GraphOptions {
+  double alpha = 1, beta = 0;
+  int64_t x_alignment = 16, y_alignment = 16;
+  std::vector<int64_t> post_pad;  // empty: as the padding before
+  bool residual = false, bias = false, relu = false;
+  double residual_scale = 1;
+  double upper_clip = 0;  // of relu; 0: none
+  bool dynamic = false;
+};
+
+// Everything a graph is made of lives as long as it.
+class Graph {
+ public:
+  explicit Graph(const ConvolutionProblem& problem, const GraphOptions& options = {})
+      : Graph(problem, options, RealCudnn(), DescribedDevice()) {}
+  Graph(const ConvolutionProblem& problem, const GraphOptions& options, const Functions& functions,
+        const PlanDevice& device);
+  bool ok() const { return ok_; }
+  cudnnBackendDescriptor_t get() const { return graph_.get(); }
+
+  int EngineCount() const;
+  // The finalized plan of an engine with its default knobs, or with those named; none when the
+  // engine does not serve the graph.
+  using Knobs = std::vector<std::pair<int, int64_t>>;
+  std::optional<BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
+  // Plans of the heuristics' configurations, best first; those that cannot be built are left out.
+  std::vector<BackendDescriptor> HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const;
+
+ private:
+  BackendDescriptor New(cudnnBackendDescriptorType_t type) const;
+  // A plan of the configuration; none when the library refuses it.
+  std::optional<BackendDescriptor> Finalized(cudnnBackendDescriptor_t configuration) const;
+  BackendDescriptor Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
+                           const std::vector<int64_t>& strides, int64_t alignment,
+                           bool is_virtual = false);
+  cudnnBackendDescriptor_t Keep(BackendDescriptor descriptor);
+  BackendDescriptor Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                              cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y, double alpha2,
+                              double upper_clip);
+  void Check(const Status& status);
+
+  const Functions& functions_;
+  const PlanDevice device_;
+  bool ok_ = true;
+  std::vector<BackendDescriptor> parts_;
+  BackendDescriptor graph_;
+};
+
+}  // namespace ucudnn::cudnn::test

@@ -1,0 +1,107 @@
+// Graph plans behind the engines' interface: the real library, without a GPU.
+#include "cudnn/graph_engines.h"
+
+#include <gmock/gmock.h>
+
+#include "deviceless_cudnn.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+using test::DescribedDevice;
+using test::Graph;
+using test::RealCudnn;
+using ::testing::HasSubstr;
+
+ConvolutionProblem Problem(Operation operation) {
+  ConvolutionProblem problem;
+  problem.operation = operation;
+  problem.n = 256;
+  problem.c = 64;
+  problem.k = 128;
+  problem.x = {1, 28, 28};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  SetPackedStrides(problem);
+  return problem;
+}
+
+GraphTemplate Template(const Graph& graph, int engine) {
+  const auto plan = graph.Plan(engine);
+  EXPECT_TRUE(plan);
+  auto read = ReadTemplate(RealCudnn(), plan->get());
+  EXPECT_TRUE(read.ok()) << read.message();
+  return std::move(*read);
+}
+
+// The first engine of the graph that needs workspace.
+GraphTemplate WithWorkspace(const Graph& graph) {
+  for (int engine = 0; engine < graph.EngineCount(); ++engine) {
+    const auto plan = graph.Plan(engine);
+    if (plan && *PlanWorkspace(RealCudnn(), plan->get()) > (1 << 20)) {
+      return std::move(*ReadTemplate(RealCudnn(), plan->get()));
+    }
+  }
+  ADD_FAILURE() << "no engine needs workspace";
+  return {};
+}
+
+TEST(GraphEngines, PrepareAnyBatchOfTheirGraph) {
+  const Graph graph(Problem(Operation::kForward));
+  const GraphTemplate fast = Template(graph, 38), slow = Template(graph, 28);
+  GraphEngines engines(RealCudnn(), DescribedDevice(), {&fast, &slow});
+  ConvolutionProblem part = fast.plan.problem;
+  part.n = 32;
+  const auto prepared = engines.Prepare(part);
+  ASSERT_TRUE(prepared.ok()) << prepared.message();
+  const auto choices = (*prepared)->Engines();
+  ASSERT_TRUE(choices.ok());
+  ASSERT_EQ(choices->size(), 2u);
+  EXPECT_EQ((*choices)[0].engine, "graph:38");
+  EXPECT_TRUE((*choices)[0].deterministic);
+  EXPECT_EQ((*choices)[1].workspace_bytes, 0u);
+  const Graph part_graph(part);
+  EXPECT_EQ((*choices)[0].workspace_bytes, *PlanWorkspace(RealCudnn(), part_graph.Plan(38)->get()));
+}
+
+TEST(GraphEngines, PrepareNothingElse) {
+  const Graph graph(Problem(Operation::kForward));
+  const GraphTemplate plan = Template(graph, 38);
+  GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});
+  ConvolutionProblem other = plan.plan.problem;
+  other.pad = {0, 0, 0};
+  EXPECT_FALSE(engines.Prepare(other).ok());
+  EXPECT_FALSE(engines.MakePiece(other, {"graph:38", 32}).ok());
+  EXPECT_THAT(engines.MakePiece(plan.plan.problem, {"graph:28", 32}).message(),
+              HasSubstr("no plan at hand"));
+  EXPECT_FALSE(engines.MakePiece(plan.plan.problem, {"legacy:1", 32}).ok());
+}
+
+TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
+  for (const Operation operation :
+       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    const Graph graph(Problem(operation));
+    const GraphTemplate plan = WithWorkspace(graph);
+    GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});
+    ConvolutionProblem part = plan.plan.problem;
+    part.n = 64;
+    const auto prepared = engines.Prepare(part);
+    ASSERT_TRUE(prepared.ok()) << prepared.message() << " " << plan.plan.engine;
+    const size_t need = (*prepared.value()->Engines())[0].workspace_bytes;
+    ASSERT_GT(need, 0u);
+    const auto piece = [&](size_t bytes) {
+      return engines.MakePiece(plan.plan.problem, {plan.plan.engine, 64, 0, bytes}).ok();
+    };
+    EXPECT_TRUE(piece(need)) << plan.plan.engine;
+    EXPECT_FALSE(piece(need - 1)) << plan.plan.engine;
+  }
+}
+
+TEST(GraphEngines, APlanNeedsADevice) {
+  const Graph graph(Problem(Operation::kForward));
+  const GraphTemplate plan = Template(graph, 38);
+  EXPECT_FALSE(BuildPlan(RealCudnn(), {}, plan.json).ok());
+}
+
+}  // namespace
+}  // namespace ucudnn::cudnn

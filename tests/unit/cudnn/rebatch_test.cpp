@@ -1,0 +1,200 @@
+// A plan at another batch through its JSON is the plan that the library itself builds there: same
+// engine, same knobs, same workspace. The real library, without a GPU.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <set>
+
+#include "cudnn/graph_engines.h"
+#include "deviceless_cudnn.h"
+#include "planner/graph/layers.h"
+#include "planner/graph/networks.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+using test::DescribedDevice;
+using test::Graph;
+using test::GraphOptions;
+using test::RealCudnn;
+
+constexpr int kBatch = 64;
+constexpr int kBatches[] = {1, 6, 16, 47};
+
+struct Kind {
+  DataType type;
+  Layout layout;
+};
+constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
+                           {DataType::kFloat, Layout::kNhwc},
+                           {DataType::kHalf, Layout::kNchw},
+                           {DataType::kHalf, Layout::kNhwc},
+                           {DataType::kBfloat16, Layout::kNhwc}};
+
+ConvolutionProblem Shape(int c, int k, Spatial x, Spatial w, Spatial pad, int groups, int rank) {
+  ConvolutionProblem problem;
+  problem.spatial_rank = rank;
+  problem.c = c;
+  problem.k = k;
+  problem.x = x;
+  problem.w = w;
+  problem.pad = pad;
+  problem.groups = groups;
+  return problem;
+}
+
+// Different convolutions of networks, and grouped, depthwise and 3-D ones.
+std::vector<ConvolutionProblem> Layers() {
+  std::vector<ConvolutionProblem> layers;
+  std::set<std::string> seen;
+  for (const char* network : {"alexnet", "vgg16", "resnet18"}) {
+    const auto graph = planner::BuildNetwork(network);
+    EXPECT_TRUE(graph.ok());
+    const auto convolutions = planner::ConvolutionLayers(*graph, kBatch, {Operation::kForward});
+    EXPECT_TRUE(convolutions.ok());
+    for (const Layer& layer : *convolutions) {
+      if (seen.insert(Describe(layer.problem)).second) layers.push_back(layer.problem);
+    }
+  }
+  layers.push_back(Shape(64, 64, {1, 28, 28}, {1, 3, 3}, {0, 1, 1}, 4, 2));
+  layers.push_back(Shape(32, 32, {1, 28, 28}, {1, 3, 3}, {0, 1, 1}, 32, 2));
+  layers.push_back(Shape(16, 32, {16, 24, 24}, {3, 3, 3}, {1, 1, 1}, 1, 3));
+  return layers;
+}
+
+class Rebatching : public ::testing::Test {
+ protected:
+  // Compares the plan of one engine at every batch; false when the library does not build it.
+  bool Compare(const Graph& graph, const std::vector<const Graph*>& others, int engine,
+               const Graph::Knobs& knobs, const GraphOptions& options,
+               const ConvolutionProblem& problem) {
+    const auto plan = graph.Plan(engine, knobs);
+    if (!plan) return false;
+    const auto read = ReadTemplate(RealCudnn(), plan->get());
+    if (!read.ok()) {
+      ADD_FAILURE() << Describe(problem) << ": " << read.message();
+      return false;
+    }
+    for (size_t i = 0; i < others.size(); ++i) {
+      const auto native = others[i]->Plan(engine, knobs);
+      const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kBatches[i],
+                                          options.alpha, options.beta);
+      const std::string who =
+          read->plan.engine + " at " + std::to_string(kBatches[i]) + " of " + Describe(problem);
+      if (native.has_value() != rebatched.ok()) {
+        ++unlike_;
+        ADD_FAILURE() << who << ": natively " << native.has_value() << ", re-batched "
+                      << rebatched.message();
+        continue;
+      }
+      if (!native) continue;
+      const size_t expected = *PlanWorkspace(RealCudnn(), native->get());
+      const size_t workspace = *PlanWorkspace(RealCudnn(), rebatched->get());
+      EXPECT_EQ(workspace, expected) << who;
+      // What it says of itself, too: engine, knobs and extents.
+      EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()))
+          << who;
+      ++plans_;
+    }
+    return true;
+  }
+
+  int cases_ = 0;   // engines of a layer, type and operation
+  int plans_ = 0;   // of them at a batch
+  int unlike_ = 0;  // built in one way only
+};
+
+TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
+  for (ConvolutionProblem problem : Layers()) {
+    for (const Kind& kind : kKinds) {
+      for (const Operation operation :
+           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+        problem.operation = operation;
+        problem.type = kind.type;
+        problem.layout = kind.layout;
+        problem.n = kBatch;
+        SetPackedStrides(problem);
+        const Graph graph(problem);
+        if (!graph.ok()) continue;
+        std::vector<Graph> others;
+        for (const int n : kBatches) {
+          problem.n = n;
+          others.emplace_back(problem);
+        }
+        problem.n = kBatch;
+        std::vector<const Graph*> pointers;
+        for (const Graph& other : others) pointers.push_back(&other);
+        const int engines = graph.EngineCount();
+        for (int engine = 0; engine < engines; ++engine) {
+          cases_ += Compare(graph, pointers, engine, {}, {}, problem);
+        }
+      }
+    }
+  }
+  std::printf("%d cases (engine, layer, type, operation) at %zu batch sizes: %d plans\n", cases_,
+              std::size(kBatches), plans_);
+  EXPECT_GE(cases_, 3000);
+  EXPECT_GE(plans_, cases_ * 3);
+}
+
+// "graph:38[k2=1,k14=0]+bias" as engine and knobs.
+std::pair<int, Graph::Knobs> Parse(const std::string& name) {
+  int engine = 0, read = 0;
+  EXPECT_EQ(std::sscanf(name.c_str(), "graph:%d%n", &engine, &read), 1) << name;
+  Graph::Knobs knobs;
+  int number = 0, more = 0;
+  long long value = 0;
+  while (std::sscanf(name.c_str() + read, "%*1[[,]k%d=%lld%n", &number, &value, &more) == 2) {
+    knobs.emplace_back(number, value);
+    read += more;
+  }
+  return {engine, knobs};
+}
+
+TEST_F(Rebatching, KnobsThatHeuristicsChose) {
+  int chosen = 0, fused = 0;
+  for (ConvolutionProblem problem : Layers()) {
+    for (const Kind& kind : kKinds) {
+      for (const auto& [operation, fuses] :
+           {std::pair{Operation::kForward, false}, std::pair{Operation::kForward, true},
+            std::pair{Operation::kBackwardData, false},
+            std::pair{Operation::kBackwardFilter, false}}) {
+        GraphOptions options;
+        options.residual = options.bias = options.relu = fuses;
+        // As pieces of a filter's gradient are summed.
+        options.beta = operation == Operation::kBackwardFilter ? 1 : 0;
+        problem.operation = operation;
+        problem.type = kind.type;
+        problem.layout = kind.layout;
+        problem.n = kBatch;
+        SetPackedStrides(problem);
+        const Graph graph(problem, options);
+        if (!graph.ok()) continue;
+        std::vector<Graph> others;
+        for (const int n : kBatches) {
+          problem.n = n;
+          others.emplace_back(problem, options);
+        }
+        problem.n = kBatch;
+        std::vector<const Graph*> pointers;
+        for (const Graph& other : others) pointers.push_back(&other);
+        for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
+          const auto read = ReadTemplate(RealCudnn(), plan.get());
+          ASSERT_TRUE(read.ok()) << read.message();
+          const auto [engine, knobs] = Parse(read->plan.engine);
+          EXPECT_TRUE(Compare(graph, pointers, engine, knobs, options, problem))
+              << read->plan.engine << " of " << Describe(problem);
+          chosen += !knobs.empty();
+          fused += fuses;
+        }
+      }
+    }
+  }
+  std::printf("%d plans with chosen knobs, %d of them fused: %d plans at other batches\n", chosen,
+              fused, plans_);
+  EXPECT_GE(chosen, 500);
+  EXPECT_GE(fused, 100);
+}
+
+}  // namespace
+}  // namespace ucudnn::cudnn

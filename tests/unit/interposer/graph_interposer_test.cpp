@@ -1,0 +1,333 @@
+// Execution plans of the graph API, divided inside what is promised for them.
+#include "interposer/graph_interposer.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "graph_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::Executions;
+using test::GraphSetting;
+using test::RecordedExecution;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+// One execution by engine 0, which needs no workspace, of all images.
+void ExpectSubstitute() {
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 0);
+  EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
+}
+
+TEST(GraphInterposer, DividesInsideItsPromise) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
+  ASSERT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(Executions().calls, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    const RecordedExecution& piece = Executions().calls[i];
+    EXPECT_EQ(piece.engine, 38);
+    EXPECT_EQ(piece.images, 4);
+    EXPECT_EQ(Address(piece.x), 0x10000000 + i * 4 * 256 * sizeof(float));
+    EXPECT_EQ(Address(piece.w), 0x20000000u);
+    EXPECT_EQ(Address(piece.y), 0x30000000 + i * 4 * 512 * sizeof(float));
+    EXPECT_EQ(Address(piece.workspace), 0x40000000u);
+    EXPECT_FALSE(piece.adds);
+  }
+  setting.interposer.graph().Destroy(plan);
+}
+
+TEST(GraphInterposer, ReportsWhatWasDecided) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  setting.Execute(plan);
+  setting.Execute(plan);
+  const std::string report = setting.interposer.report().Json("on", 0);
+  EXPECT_THAT(report, HasSubstr("\"api\": \"graph\""));
+  EXPECT_THAT(report, HasSubstr("\"engine\": \"graph:38\""));
+  EXPECT_THAT(report, HasSubstr("\"calls\": 2"));
+  EXPECT_THAT(report, HasSubstr("\"count\": 4"));
+  EXPECT_THAT(report, HasSubstr("\"limit_bytes\": 4096"));
+}
+
+TEST(GraphInterposer, BackwardFilterAddsUp) {
+  GraphSetting::With with;
+  with.operation = Operation::kBackwardFilter;
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  ASSERT_EQ(setting.Execute(setting.Plan()), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(Executions().calls, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(Executions().calls[i].adds, i > 0);
+    EXPECT_EQ(Address(Executions().calls[i].w), 0x20000000u);
+  }
+}
+
+TEST(GraphInterposer, WhatIsFusedMovesAlong) {
+  GraphSetting::With with;
+  with.fused = true;
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  const auto plan = setting.Plan();
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
+  ASSERT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(Executions().calls, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(Address(Executions().calls[i].residual), 0x50000000 + i * 4 * 512 * sizeof(float));
+    EXPECT_EQ(Address(Executions().calls[i].bias), 0x60000000u);
+  }
+}
+
+TEST(GraphInterposer, WithoutALimitAPlanIsDividedOnlyForAGain) {
+  GraphSetting faster(test::PlannedSetting::NotMeasuring(), {});
+  const auto plan = faster.Plan();
+  EXPECT_EQ(faster.Workspace(plan), GraphSetting::kNeed);
+  faster.Execute(plan);
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+
+  GraphSetting::With with;
+  with.part_ms = with.whole_ms / 4;
+  GraphSetting slower(test::PlannedSetting::NotMeasuring(), with);
+  slower.Execute(slower.Plan());
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 38);
+}
+
+TEST(GraphInterposer, APlanThatFitsIsLeftAsItIs) {
+  GraphSetting::With with;
+  with.part_ms = with.whole_ms;
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kNeed), with);
+  const auto plan = setting.Plan();
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+  setting.Execute(plan);
+  EXPECT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_THAT(setting.interposer.report().Json("on", 0), HasSubstr("\"fallbacks\": []"));
+}
+
+TEST(GraphInterposer, AFailedPieceIsReplacedInsideThePromise) {
+  for (const int fail_at : {0, 2}) {
+    GraphSetting setting;
+    const auto plan = setting.Plan();
+    Executions().fail_at = fail_at;
+    EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_THAT(Executions().calls, SizeIs(fail_at + 2));
+    EXPECT_EQ(Executions().calls.back().engine, 0);
+    EXPECT_EQ(Executions().calls.back().images, GraphSetting::kImages);
+    Executions() = {};
+    EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+    ExpectSubstitute();
+    EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
+    EXPECT_THAT(setting.interposer.report().Json("on", 0), HasSubstr("a piece failed"));
+  }
+}
+
+TEST(GraphInterposer, AFailedSumIsTheGenuineError) {
+  GraphSetting::With with;
+  with.operation = Operation::kBackwardFilter;
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  const auto plan = setting.Plan();
+  Executions().fail_at = 2;
+  // With beta = 0 the first piece replaced what was there: a rerun is right.
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  const std::string json = setting.Json();
+  std::string adding = json;
+  adding.replace(adding.find("\"beta\":0.0"), 10, "\"beta\":1.0");
+  const auto sums = setting.Plan(nullptr, adding);
+  EXPECT_EQ(setting.Workspace(sums), GraphSetting::kPartBytes);
+  Executions() = {};
+  Executions().fail_at = 2;
+  EXPECT_EQ(setting.Execute(sums), CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_THAT(Executions().calls, SizeIs(3));
+}
+
+TEST(GraphInterposer, ACaptureHoldsPiecesOnlyAfterTheyRan) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  CUstream stream;
+  CUgraph graph;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  ExpectSubstitute();
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  cuGraphDestroy(graph);
+  setting.Execute(plan);
+  Executions() = {};
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  cuGraphDestroy(graph);
+  setting.interposer.SetStream(setting.handle, nullptr);
+  cuStreamDestroy(stream);
+}
+
+TEST(GraphInterposer, NativeGraphsStayInsideThePromise) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  const auto pack = setting.Pack();
+  EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(setting.handle, plan, pack, nullptr),
+            CUDNN_STATUS_SUCCESS);
+  ExpectSubstitute();
+  Executions() = {};
+  EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, nullptr),
+            CUDNN_STATUS_SUCCESS);
+  ExpectSubstitute();
+  setting.interposer.graph().Destroy(pack);
+}
+
+TEST(GraphInterposer, APackWithOtherShapesIsNotDivided) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  const auto pack = setting.Pack();
+  const int64_t shapes[] = {8, 4, 8, 8};
+  setting.interposer.graph().Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4,
+                                 shapes);
+  EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
+  ExpectSubstitute();
+  setting.interposer.graph().Destroy(pack);
+}
+
+TEST(GraphInterposer, APackOfAnotherThreadIsDividedAsWell) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  cudnnBackendDescriptor_t pack = nullptr;
+  std::thread([&] { pack = setting.Pack(); }).join();
+  EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+  setting.interposer.graph().Destroy(pack);
+}
+
+TEST(GraphInterposer, EqualPlansGetEqualPromises) {
+  GraphSetting setting;
+  const auto first = setting.Plan();
+  const int reads = setting.store.reads;
+  const auto second = setting.Plan();
+  EXPECT_EQ(setting.store.reads, reads);
+  EXPECT_EQ(setting.Workspace(second), setting.Workspace(first));
+  // Each keeps its own.
+  setting.interposer.graph().Destroy(first);
+  setting.Execute(second);
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+}
+
+TEST(GraphInterposer, ADestroyedPlanIsForgotten) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  setting.interposer.graph().Destroy(plan);
+  // The null library gives the same address again.
+  const auto other = setting.Plan(nullptr, setting.Json(28));
+  ASSERT_EQ(other, plan);
+  EXPECT_EQ(setting.Workspace(other), 0u);
+  setting.Execute(other);
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 28);
+}
+
+TEST(GraphInterposer, WhereNothingIsKnownTheLimitIsKeptUndivided) {
+  GraphSetting::With with;
+  with.measured = with.other = false;
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  const auto plan = setting.Plan();
+  EXPECT_EQ(setting.Workspace(plan), 0u);
+  setting.Execute(plan);
+  ExpectSubstitute();
+}
+
+TEST(GraphInterposer, WhatCannotFitReportsItsNeed) {
+  GraphSetting::With with;
+  for (const bool strict : {false, true}) {
+    Options options = GraphSetting::Limited(GraphSetting::kPartBytes - 1);
+    options.strict_limit = strict;
+    GraphSetting setting(options, with);
+    cudnnStatus_t finalized;
+    const auto plan = setting.Plan(&finalized);
+    EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
+    EXPECT_THAT(setting.interposer.report().Json("on", 0),
+                HasSubstr("cannot be brought under the workspace limit"));
+    if (strict) continue;
+    EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+    setting.Execute(plan);
+    ASSERT_THAT(Executions().calls, SizeIs(1));
+    EXPECT_EQ(Executions().calls[0].engine, 38);
+  }
+}
+
+// The plan with a configuration of the heuristics' list at `rank`.
+cudnnBackendDescriptor_t PlanOfRank(GraphSetting& setting, int rank) {
+  GraphInterposer& graph = setting.interposer.graph();
+  cudnnBackendDescriptor_t heuristics = nullptr, plan = nullptr;
+  std::vector<cudnnBackendDescriptor_t> results(rank + 1);
+  graph.Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
+  for (auto& result : results) graph.Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &result);
+  int64_t count = 0;
+  // The null library fills nothing, and the application's configurations stay what they are.
+  graph.Get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, rank + 1,
+            &count, results.data());
+  const std::string json = setting.Json();
+  graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &setting.handle);
+  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &results.back());
+  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+            static_cast<int64_t>(json.size()), json.data());
+  EXPECT_EQ(graph.Finalize(plan), CUDNN_STATUS_SUCCESS);
+  return plan;
+}
+
+TEST(GraphInterposer, OnlyTheFirstOfAListMayChangeItsEngine) {
+  GraphSetting::With with;
+  with.other_ms = 0.5;  // the other engine is faster than four pieces
+  for (const int rank : {0, 1}) {
+    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+    const auto plan = PlanOfRank(setting, rank);
+    // The same promise, for the plan that is built again from its engine.
+    EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
+    EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
+    setting.Execute(plan);
+    if (rank == 0) {
+      ExpectSubstitute();
+    } else {
+      EXPECT_THAT(Executions().calls, SizeIs(4));
+    }
+  }
+}
+
+TEST(GraphInterposer, UnfamiliarPlansAreForwarded) {
+  GraphSetting setting;
+  std::string json = setting.Json();
+  json.replace(json.find("\"schemaVersion\":4"), 17, "\"schemaVersion\":9");
+  const auto plan = setting.Plan(nullptr, json);
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+  setting.Execute(plan);
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 38);
+}
+
+TEST(GraphInterposer, ObservingChangesNothing) {
+  Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
+  options.mode = Mode::kObserve;
+  GraphSetting setting(options, {});
+  const auto plan = setting.Plan();
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+  setting.Execute(plan);
+  EXPECT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_THAT(setting.interposer.report().Json("observe", 0), HasSubstr("observed"));
+}
+
+TEST(GraphInterposer, RowsOfGraphsAreNoLegacyMeasurements) {
+  GraphSetting setting;
+  setting.Plan();
+  // A legacy call of the same problem is not measured.
+  EXPECT_THAT(setting.interposer.report().Json("on", 0), Not(HasSubstr("legacy:")));
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

@@ -1,0 +1,214 @@
+// An interposer over the null library's graph API, executions recorded, with a store that says how
+// fast engine 38 is in pieces and engine 0, which needs no workspace, undivided.
+#pragma once
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "interposer/interposer.h"
+#include "memory_store.h"
+#include "planned_setting.h"
+#include "recording_cudnn.h"
+#include "tests/bench/null_cudnn/null_graph.h"
+#include "tuning/measure.h"
+
+namespace ucudnn::test {
+
+struct RecordedExecution {
+  int64_t engine = 0, images = 0;
+  const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
+  const void* workspace = nullptr;
+  bool adds = false;  // beta = 1
+};
+
+struct GraphRecording {
+  std::vector<RecordedExecution> calls;
+  int fail_at = -1;
+};
+inline GraphRecording& Executions() {
+  thread_local GraphRecording recording;
+  return recording;
+}
+
+constexpr int64_t kX = 120, kW = 119, kY = 121, kResidual = 122, kBias = 98;
+
+inline cudnnStatus_t RecordExecution(cudnnHandle_t, cudnnBackendDescriptor_t plan,
+                                     cudnnBackendDescriptor_t pack) {
+  GraphRecording& recording = Executions();
+  const bool fails = recording.fail_at == static_cast<int>(recording.calls.size());
+  recording.calls.push_back({nullGraphEngine(plan), nullGraphImages(plan),
+                             nullGraphPointer(pack, kX), nullGraphPointer(pack, kW),
+                             nullGraphPointer(pack, kY), nullGraphPointer(pack, kResidual),
+                             nullGraphPointer(pack, kBias), nullGraphWorkspace(pack),
+                             std::strstr(nullGraphJson(plan), "\"beta\":1.0") != nullptr});
+  return fails ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+
+inline cudnn::Functions RecordingGraphs() {
+  cudnn::Functions functions = NullFunctions();
+  functions.cudnnBackendExecute = RecordExecution;
+  functions.cudnnBackendPopulateCudaGraph = [](cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                               cudnnBackendDescriptor_t pack, cudaGraph_t) {
+    return RecordExecution(handle, plan, pack);
+  };
+  functions.cudnnBackendUpdateCudaGraph = functions.cudnnBackendPopulateCudaGraph;
+  return functions;
+}
+
+struct GraphSetting {
+  static constexpr int kImages = 16, kPart = 4;
+  static constexpr size_t kNeed = 1024 * kImages, kPartBytes = 1024 * kPart;
+  struct With {
+    Operation operation = Operation::kForward;
+    bool fused = false;  // a residual, a bias and an activation
+    double whole_ms = 100, part_ms = 1, other_ms = 50;
+    bool other = true;  // engine 0 is measured, too
+    bool measured = true;
+  };
+
+  static Options Limited(size_t bytes) {
+    Options options = PlannedSetting::NotMeasuring();
+    options.workspace_limit = bytes;
+    return options;
+  }
+
+  explicit GraphSetting(Options given, const With& with)
+      : functions(RecordingGraphs()), options(PlannedSetting::WithPrimedSizes(given)), with(with) {
+    Executions() = {};
+    PlannedSetting::MakeContextCurrent();
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
+    EXPECT_TRUE(platform.ok()) << platform.message();
+    const std::string fusion = with.fused ? "+residual+bias+relu" : "";
+    std::vector<planning::Measurement> rows;
+    if (with.measured) {
+      rows = {{{"graph:38" + fusion, kImages, with.whole_ms, kNeed, true}, 5, true},
+              {{"graph:38" + fusion, kPart, with.part_ms, kPartBytes, true}, 5, true}};
+    }
+    if (with.other) {
+      rows.push_back({{"graph:0" + fusion, kImages, with.other_ms, 0, true}, 5, true});
+    }
+    EXPECT_TRUE(store.Write(Problem(), *platform, rows, {}).ok());
+    EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+  }
+  GraphSetting() : GraphSetting(Limited(kPartBytes), With()) {}
+  ~GraphSetting() { interposer.Destroy(handle); }
+
+  ConvolutionProblem Problem() const {
+    ConvolutionProblem problem = PlannedSetting::Problem();
+    problem.operation = with.operation;
+    return problem;
+  }
+
+  static std::string TensorJson(int64_t uid, const std::string& dims, const std::string& strides,
+                                bool is_virtual = false) {
+    return "{\"name\":\"" + std::to_string(uid) + "\",\"dataType\":\"CUDNN_DATA_FLOAT\",\"dim\":[" +
+           dims + "],\"stride\":[" + strides +
+           "],\"isVirtual\":" + (is_virtual ? "true" : "false") +
+           ",\"isByValue\":false,\"vectCount\":1,\"vectDim\":-1,\"ptrAlignment\":16,"
+           "\"reordering\":\"CUDNN_TENSOR_REORDERING_NONE\"}";
+  }
+  static std::string PointwiseJson(const std::string& mode, const std::string& operands) {
+    return ",{\"operation\":\"CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR\",\"pointwiseMode\":"
+           "\"CUDNN_POINTWISE_" +
+           mode + "\",\"mathPrec\":\"CUDNN_DATA_FLOAT\",\"alpha1\":1.0,\"alpha2\":1.0," + operands +
+           "}";
+  }
+  // The plan of Problem() as cuDNN 9.19 writes it.
+  std::string Json(int engine = 38) const {
+    const std::string y = "16,8,8,8";
+    struct Names {
+      const char *operation, *mode, *x, *w, *y;
+    };
+    constexpr Names kNames[] = {{"FORWARD", "CONV_FORWARD", "X", "W", "Y"},
+                                {"BACKWARD_DATA", "CONV_BWD_DATA", "dX", "W", "dY"},
+                                {"BACKWARD_FILTER", "CONV_BWD_FILTER", "X", "dW", "dY"}};
+    const Names& names = kNames[static_cast<int>(with.operation)];
+    std::string tensors = TensorJson(kW, "8,4,3,3", "36,9,3,1") + "," +
+                          TensorJson(kX, "16,4,8,8", "256,64,8,1") + "," +
+                          TensorJson(kY, y, "512,64,8,1");
+    std::string nodes = std::string("{\"operation\":\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") +
+                        names.operation +
+                        "_DESCRIPTOR\",\"mode\":\"CUDNN_CROSS_CORRELATION\",\"mathPrec\":"
+                        "\"CUDNN_DATA_FLOAT\",\"alpha\":1.0,\"beta\":0.0,\"pad\":[1,1],"
+                        "\"stride\":[1,1],\"dilation\":[1,1],\"" +
+                        names.x + "\":\"120\",\"" + names.w + "\":\"119\",\"" + names.y + "\":\"" +
+                        (with.fused ? "200" : "121") + "\"}";
+    if (with.fused) {
+      tensors += "," + TensorJson(kResidual, y, "512,64,8,1") + "," +
+                 TensorJson(kBias, "1,8,1,1", "8,1,1,1");
+      for (const int64_t uid : {200, 201, 202}) {
+        tensors += "," + TensorJson(uid, y, "512,64,8,1", true);
+      }
+      nodes += PointwiseJson("ADD", "\"X\":\"200\",\"Y\":\"201\",\"B\":\"122\"") +
+               PointwiseJson("ADD", "\"X\":\"201\",\"Y\":\"202\",\"B\":\"98\"") +
+               PointwiseJson("RELU_FWD", "\"X\":\"202\",\"Y\":\"121\"");
+    }
+    return std::string(
+               "{\"cudnnVersion\":91900,\"schemaVersion\":4,\"operationGraph\":"
+               "{\"finalizeMode\":\"") +
+           (with.fused ? "CONV_ADD_BIAS_ACT" : names.mode) + "\",\"tensors\":[" + tensors +
+           "],\"nodes\":[" + nodes +
+           "]},\"GPUProfile\":{},\"engine\":{\"engineId\":" + std::to_string(engine) +
+           ",\"smVersion\":900,\"knobChoices\":{}}}";
+  }
+
+  // What an application does, through the interposer.
+  cudnnBackendDescriptor_t Plan(cudnnStatus_t* finalized = nullptr, std::string json = "") {
+    if (json.empty()) json = Json();
+    interposer::GraphInterposer& graph = interposer.graph();
+    cudnnBackendDescriptor_t plan = nullptr;
+    EXPECT_EQ(graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                        static_cast<int64_t>(json.size()), json.data()),
+              CUDNN_STATUS_SUCCESS);
+    const cudnnStatus_t status = graph.Finalize(plan);
+    if (finalized != nullptr) *finalized = status;
+    return plan;
+  }
+  size_t Workspace(cudnnBackendDescriptor_t plan) {
+    int64_t bytes = -1, count = 0;
+    EXPECT_EQ(interposer.graph().Get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                     CUDNN_TYPE_INT64, 1, &count, &bytes),
+              CUDNN_STATUS_SUCCESS);
+    return static_cast<size_t>(bytes);
+  }
+
+  static void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
+  cudnnBackendDescriptor_t Pack() {
+    interposer::GraphInterposer& graph = interposer.graph();
+    cudnnBackendDescriptor_t pack = nullptr;
+    const int64_t uids[] = {kX, kW, kY, kResidual, kBias};
+    void* const pointers[] = {Pointer(0x10000000), Pointer(0x20000000), Pointer(0x30000000),
+                              Pointer(0x50000000), Pointer(0x60000000)};
+    void* const workspace = Pointer(0x40000000);
+    const int64_t operands = with.fused ? 5 : 3;
+    graph.Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, operands, pointers);
+    graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, operands, uids);
+    graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    graph.Finalize(pack);
+    return pack;
+  }
+  // As frameworks do: a pack for every execution.
+  cudnnStatus_t Execute(cudnnBackendDescriptor_t plan) {
+    const cudnnBackendDescriptor_t pack = Pack();
+    const cudnnStatus_t status = interposer.graph().Execute(handle, plan, pack);
+    interposer.graph().Destroy(pack);
+    return status;
+  }
+
+  const cudnn::Functions functions;
+  const Options options;
+  const With with;
+  MemoryStore store;
+  interposer::Interposer interposer{options, functions, cuda::GetDriver(), &store};
+  cudnnHandle_t handle = nullptr;
+};
+
+}  // namespace ucudnn::test
