@@ -144,7 +144,7 @@ TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
     const bool at_any_moment = round % 4 == 0;
     const auto& [call, last] = kMoments[round % 4 % 3];
     const int kth = any(last);
-    const pid_t child = Start([&] {
+    const pid_t child = Start([&, call = call] {
       if (!at_any_moment) test::DieAtFileCall(call, kth);
       RowStore store({Path()});
       for (int i = 0;; ++i) {

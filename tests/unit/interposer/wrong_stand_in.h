@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compared_problem.h"
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
 #include "memory_store.h"
