@@ -333,7 +333,7 @@ std::span<const Hook> Hooks() {
       UCUDNN_HOOK(cudnnBackendUpdateCudaGraph, BackendUpdate),
   };
   constexpr size_t kGraphHooks = 8;
-  const bool graphs = Genuine().HasGraphApi();
+  const bool graphs = Genuine().HasGraphApi() && ProcessOptions().graph_engines;
   return graphs ? std::span<const Hook>(hooks)
                 : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);
 }

@@ -98,11 +98,13 @@ Status ApplyTuneMemory(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-Status ApplyEngines(std::string_view text, Options&) {
-  if (EqualsIgnoreCase(Trim(text), "legacy") || EqualsIgnoreCase(Trim(text), "both")) {
-    return Status::Ok();
+Status ApplyEngines(std::string_view text, Options& options) {
+  const bool legacy = EqualsIgnoreCase(Trim(text), "legacy");
+  if (!legacy && !EqualsIgnoreCase(Trim(text), "both")) {
+    return Status::Error("graph engines alone serve no legacy call in this version");
   }
-  return Status::Error("only the legacy engines are available in this version");
+  options.graph_engines = !legacy;
+  return Status::Ok();
 }
 
 Status ApplyDatabase(std::string_view text, Options& options) {

@@ -41,6 +41,7 @@ struct Options {
   bool strict_limit = false;              // a kernel over the limit fails
   Tuning tuning;
   bool deterministic = false;
+  bool graph_engines = true;           // else the graph API is the genuine library's alone
   bool check = false;                  // every call is compared with the undivided one
   std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
   std::string report;                  // JSON report path, %p is the process id; empty: none

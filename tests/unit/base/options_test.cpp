@@ -61,6 +61,13 @@ TEST(Options, AWorkspaceLimitOfZeroIsALimit) {
   EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "caller"}}).options.workspace_limit, std::nullopt);
 }
 
+TEST(Options, LegacyEnginesLeaveTheGraphApiAlone) {
+  EXPECT_TRUE(Parse({}).options.graph_engines);
+  EXPECT_TRUE(Parse({{"UCUDNN_ENGINES", "both"}}).options.graph_engines);
+  EXPECT_FALSE(Parse({{"UCUDNN_ENGINES", "Legacy"}}).options.graph_engines);
+  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "graph"}}).warnings.size(), 1u);
+}
+
 TEST(Options, TheOldNameIsReadAndTheNewOneWins) {
   EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}}).options.workspace_limit, size_t{5});
   EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}, {"UCUDNN_WORKSPACE_LIMIT", "6"}})

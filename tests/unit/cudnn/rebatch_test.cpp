@@ -47,7 +47,7 @@ ConvolutionProblem Shape(int c, int k, Spatial x, Spatial w, Spatial pad, int gr
 std::vector<ConvolutionProblem> Layers() {
   std::vector<ConvolutionProblem> layers;
   std::set<std::string> seen;
-  for (const char* network : {"alexnet", "vgg16", "resnet18"}) {
+  for (const char* network : {"alexnet", "resnet18"}) {
     const auto graph = planner::BuildNetwork(network);
     EXPECT_TRUE(graph.ok());
     const auto convolutions = planner::ConvolutionLayers(*graph, kBatch, {Operation::kForward});
