@@ -28,17 +28,25 @@ Role RoleOf(cudnnBackendDescriptorType_t kind, cudnnBackendAttributeName_t name)
   return place >= 0 && place < 6 ? kRoles[place] : Role::kNone;
 }
 
-cudnnStatus_t TakeScale(const Attribute& attribute, double* scale, int* scale_type) {
+// The forward operation also takes integers.
+cudnnStatus_t TakeScale(const Attribute& attribute, Operation operation, double* scale,
+                        int* scale_type) {
+  const bool known = attribute.type == CUDNN_TYPE_FLOAT || attribute.type == CUDNN_TYPE_DOUBLE ||
+                     (attribute.type == CUDNN_TYPE_INT32 && operation == Operation::kForward);
+  HOSTGPU_REFUSE_IF(attribute.count <= 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!known, operation == Operation::kBackwardData ? CUDNN_STATUS_NOT_SUPPORTED
+                                                                  : CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(attribute.count != 1, CUDNN_STATUS_BAD_PARAM);
   switch (attribute.type) {
     case CUDNN_TYPE_FLOAT:
+      *scale = attribute.Value<float>();
+      break;
     case CUDNN_TYPE_DOUBLE:
+      *scale = attribute.Value<double>();
       break;
     default:
-      return Refuse(CUDNN_STATUS_BAD_PARAM, "a scaling factor is a float or a double");
+      *scale = attribute.Value<int32_t>();
   }
-  HOSTGPU_REFUSE_IF(attribute.count != 1, CUDNN_STATUS_BAD_PARAM);
-  *scale = attribute.type == CUDNN_TYPE_FLOAT ? attribute.Value<float>()
-                                              : attribute.Value<double>();
   *scale_type = attribute.type;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -46,6 +54,9 @@ cudnnStatus_t TakeScale(const Attribute& attribute, double* scale, int* scale_ty
 cudnnStatus_t GiveScale(const AttributeRequest& request, double scale, int scale_type) {
   if (scale_type == CUDNN_TYPE_DOUBLE) {
     return request.One(CUDNN_TYPE_DOUBLE, scale, CUDNN_STATUS_BAD_PARAM);
+  }
+  if (scale_type == CUDNN_TYPE_INT32) {
+    return request.One(CUDNN_TYPE_INT32, static_cast<int32_t>(scale), CUDNN_STATUS_BAD_PARAM);
   }
   return request.One(CUDNN_TYPE_FLOAT, static_cast<float>(scale), CUDNN_STATUS_BAD_PARAM);
 }
@@ -108,9 +119,9 @@ const GraphTensor& ConvolutionOperation::output() const {
 cudnnStatus_t ConvolutionOperation::Set(const Attribute& attribute) {
   switch (RoleOf(kind(), attribute.name)) {
     case Role::kAlpha:
-      return TakeScale(attribute, &alpha, &alpha_type_);
+      return TakeScale(attribute, operation(), &alpha, &alpha_type_);
     case Role::kBeta:
-      return TakeScale(attribute, &beta, &beta_type_);
+      return TakeScale(attribute, operation(), &beta, &beta_type_);
     case Role::kConvolution:
       return TakeOperand(attribute, &convolution);
     case Role::kX:

@@ -30,8 +30,8 @@ class ConvolutionOperation final : public GraphDescriptor {
 
  private:
   // A scaling factor is read back as the type it was set as.
-  int alpha_type_ = CUDNN_TYPE_FLOAT;
-  int beta_type_ = CUDNN_TYPE_FLOAT;
+  int alpha_type_ = CUDNN_TYPE_DOUBLE;
+  int beta_type_ = CUDNN_TYPE_DOUBLE;
 };
 
 }  // namespace hostgpu

@@ -87,6 +87,7 @@
   F(cudnnGetCudartVersion)                   \
   F(cudnnGetProperty)                        \
   F(cudnnGetErrorString)                     \
+  F(cudnnGetLastErrorString)                 \
   F(cudnnGraphVersionCheck)                  \
   F(cudnnOpsVersionCheck)                    \
   F(cudnnCnnVersionCheck)                    \
