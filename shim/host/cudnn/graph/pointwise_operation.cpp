@@ -60,6 +60,9 @@ cudnnStatus_t PointwiseOperation::Get(const AttributeRequest&) const {
 cudnnStatus_t PointwiseOperation::Complete() {
   const PointwiseArity arity = ArityOf(pointwise.mode);
   if (arity == PointwiseArity::kUnknown) return CUDNN_STATUS_SUCCESS;
+  const bool clips = pointwise.mode == CUDNN_POINTWISE_RELU_FWD ||
+                     pointwise.mode == CUDNN_POINTWISE_RELU_BWD;
+  HOSTGPU_REFUSE_IF(clips && pointwise.lower_clip > pointwise.upper_clip, CUDNN_STATUS_BAD_PARAM);
   if (arity == PointwiseArity::kBackward) {
     const GraphTensor& like = HasMask() ? t : x;
     HOSTGPU_REFUSE_IF(dx.dim_count != like.dim_count, CUDNN_STATUS_BAD_PARAM);

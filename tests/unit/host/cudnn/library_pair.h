@@ -87,7 +87,6 @@
   F(cudnnGetCudartVersion)                   \
   F(cudnnGetProperty)                        \
   F(cudnnGetErrorString)                     \
-  F(cudnnGetLastErrorString)                 \
   F(cudnnGraphVersionCheck)                  \
   F(cudnnOpsVersionCheck)                    \
   F(cudnnCnnVersionCheck)                    \
