@@ -118,14 +118,14 @@ cudnnStatus_t GraphTensor::Complete() {
   HOSTGPU_REFUSE_IF(dim_count < 1, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dim_count != stride_count, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dim_count > kMaxDims, CUDNN_STATUS_BAD_PARAM);
-  uint64_t elements = 1;  // wraps, as in the genuine library
+  int long_axes = 0;
   for (int i = 0; i < dim_count; ++i) {
     HOSTGPU_REFUSE_IF(dims[i] < 0, CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(strides[i] < 0, CUDNN_STATUS_BAD_PARAM);
-    elements *= static_cast<uint64_t>(dims[i]);
+    if (dims[i] > 1) ++long_axes;
   }
   HOSTGPU_REFUSE_IF(vector_dim >= 0 && vector_dim > dim_count, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(is_by_value && static_cast<int32_t>(elements) > 1, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(is_by_value && long_axes > 1, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(!HasType(*this), CUDNN_STATUS_NOT_SUPPORTED);
   HOSTGPU_REFUSE_IF(type == CUDNN_DATA_FAST_FLOAT_FOR_FP8, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(
