@@ -59,14 +59,14 @@ struct Tensor {
     }
     std::vector<__half> halves;
     for (float value : values) halves.push_back(__float2half(value));
-    Check(cudaMemcpy(device, halves.data(), halves.size() * sizeof(__half),
-                     cudaMemcpyHostToDevice));
+    Check(
+        cudaMemcpy(device, halves.data(), halves.size() * sizeof(__half), cudaMemcpyHostToDevice));
   }
   // Whether the device holds exactly what `values` says; prints the checksum of what it holds.
   bool Report(const char* name, int64_t workspace_bytes) const {
     std::vector<__half> halves(values.size());
-    Check(cudaMemcpy(halves.data(), device, halves.size() * sizeof(__half),
-                     cudaMemcpyDeviceToHost));
+    Check(
+        cudaMemcpy(halves.data(), device, halves.size() * sizeof(__half), cudaMemcpyDeviceToHost));
     uint64_t sum = 1469598103934665603u;
     bool same = true;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -165,13 +165,15 @@ int main(int argc, char** argv) {
 
     const auto forward = NewGraph();
     {
-      const auto convolution = forward->conv_fprop(
-          forward->tensor(Describe("x", x, kX)), forward->tensor(Describe("w", w, kW)),
-          fe::graph::Conv_fprop_attributes().set_padding({kPad, kPad}).set_stride({1, 1}).set_dilation(
-              {1, 1}));
-      const auto biased = forward->pointwise(
-          convolution, forward->tensor(Describe("bias", bias, kBias)),
-          fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+      const auto convolution = forward->conv_fprop(forward->tensor(Describe("x", x, kX)),
+                                                   forward->tensor(Describe("w", w, kW)),
+                                                   fe::graph::Conv_fprop_attributes()
+                                                       .set_padding({kPad, kPad})
+                                                       .set_stride({1, 1})
+                                                       .set_dilation({1, 1}));
+      const auto biased =
+          forward->pointwise(convolution, forward->tensor(Describe("bias", bias, kBias)),
+                             fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
       MarkOutput(forward->pointwise(biased, fe::graph::Pointwise_attributes().set_mode(
                                                 fe::PointwiseMode_t::RELU_FWD)),
                  y, kY);
@@ -182,13 +184,12 @@ int main(int argc, char** argv) {
 
     // The gradient of ReLU, then of the convolution.
     const auto relu = NewGraph();
-    MarkOutput(relu->pointwise(relu->tensor(Describe("dy", dy, kDy)),
-                               relu->tensor(Describe("y", y, kY)),
-                               fe::graph::Pointwise_attributes().set_mode(
-                                   fe::PointwiseMode_t::RELU_BWD)),
-               dz, kDz);
-    const int64_t relu_bytes = BuildAndRun(
-        handle, *relu, {{kDy, dy.device}, {kY, y.device}, {kDz, dz.device}});
+    MarkOutput(
+        relu->pointwise(relu->tensor(Describe("dy", dy, kDy)), relu->tensor(Describe("y", y, kY)),
+                        fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_BWD)),
+        dz, kDz);
+    const int64_t relu_bytes =
+        BuildAndRun(handle, *relu, {{kDy, dy.device}, {kY, y.device}, {kDz, dz.device}});
 
     const auto backward_data = NewGraph();
     MarkOutput(backward_data->conv_dgrad(backward_data->tensor(Describe("dz", dz, kDz)),
@@ -198,8 +199,8 @@ int main(int argc, char** argv) {
                                              .set_stride({1, 1})
                                              .set_dilation({1, 1})),
                dx, kDx);
-    const int64_t data_bytes = BuildAndRun(
-        handle, *backward_data, {{kDz, dz.device}, {kW, w.device}, {kDx, dx.device}});
+    const int64_t data_bytes =
+        BuildAndRun(handle, *backward_data, {{kDz, dz.device}, {kW, w.device}, {kDx, dx.device}});
 
     const auto backward_filter = NewGraph();
     MarkOutput(backward_filter->conv_wgrad(backward_filter->tensor(Describe("dz", dz, kDz)),
@@ -209,22 +210,24 @@ int main(int argc, char** argv) {
                                                .set_stride({1, 1})
                                                .set_dilation({1, 1})),
                dw, kDw);
-    const int64_t filter_bytes = BuildAndRun(
-        handle, *backward_filter, {{kDz, dz.device}, {kX, x.device}, {kDw, dw.device}});
+    const int64_t filter_bytes =
+        BuildAndRun(handle, *backward_filter, {{kDz, dz.device}, {kX, x.device}, {kDw, dw.device}});
 
     // What plain loops make of it.
-    ForEachProduct(batch, [&](auto n, auto k, auto c, auto oh, auto ow, auto r, auto s, auto ih,
-                              auto iw) { y.At(n, k, oh, ow) += x.At(n, c, ih, iw) * w.At(k, c, r, s); });
+    ForEachProduct(batch,
+                   [&](auto n, auto k, auto c, auto oh, auto ow, auto r, auto s, auto ih, auto iw) {
+                     y.At(n, k, oh, ow) += x.At(n, c, ih, iw) * w.At(k, c, r, s);
+                   });
     for (size_t i = 0; i < y.values.size(); ++i) {
       const float value = y.values[i] + bias.values[i % kFilters];
       y.values[i] = value > 0 ? value : 0;
       dz.values[i] = value > 0 ? dy.values[i] : 0;
     }
-    ForEachProduct(batch, [&](auto n, auto k, auto c, auto oh, auto ow, auto r, auto s, auto ih,
-                              auto iw) {
-      dx.At(n, c, ih, iw) += dz.At(n, k, oh, ow) * w.At(k, c, r, s);
-      dw.At(k, c, r, s) += dz.At(n, k, oh, ow) * x.At(n, c, ih, iw);
-    });
+    ForEachProduct(batch,
+                   [&](auto n, auto k, auto c, auto oh, auto ow, auto r, auto s, auto ih, auto iw) {
+                     dx.At(n, c, ih, iw) += dz.At(n, k, oh, ow) * w.At(k, c, r, s);
+                     dw.At(k, c, r, s) += dz.At(n, k, oh, ow) * x.At(n, c, ih, iw);
+                   });
     exact = y.Report("forward", forward_bytes) && exact;
     exact = dz.Report("relu_gradient", relu_bytes) && exact;
     exact = dx.Report("backward_data", data_bytes) && exact;

@@ -164,9 +164,8 @@ cudnnStatus_t ConvolutionOperation::Get(const AttributeRequest& request) const {
 }
 
 cudnnStatus_t ConvolutionOperation::Complete() {
-  HOSTGPU_REFUSE_IF(
-      !x.finalized() || !w.finalized() || !convolution.finalized() || !y.finalized(),
-      CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!x.finalized() || !w.finalized() || !convolution.finalized() || !y.finalized(),
+                    CUDNN_STATUS_BAD_PARAM);
   const int dim_count = x.dim_count;
   HOSTGPU_REFUSE_IF(dim_count != w.dim_count || dim_count != y.dim_count, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(convolution.spatial_count > dim_count - 2, CUDNN_STATUS_BAD_PARAM);
@@ -180,10 +179,9 @@ cudnnStatus_t ConvolutionOperation::Complete() {
   HOSTGPU_REFUSE_IF(y.dims[0] != x.dims[0], CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(Product(y.vector_count, y.dims[1]) != w.dims[0], CUDNN_STATUS_BAD_PARAM);
   for (int i = 0; i < convolution.spatial_count; ++i) {
-    const int64_t reach =
-        Sum(Product(convolution.dilation.values[i], w.dims[i + 2] - 1), 1);
-    const int64_t padded = Sum(
-        x.dims[i + 2], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
+    const int64_t reach = Sum(Product(convolution.dilation.values[i], w.dims[i + 2] - 1), 1);
+    const int64_t padded =
+        Sum(x.dims[i + 2], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
     HOSTGPU_REFUSE_IF(padded < reach, CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF((padded - reach) / convolution.stride.values[i] + 1 != y.dims[i + 2],
                       CUDNN_STATUS_BAD_PARAM);

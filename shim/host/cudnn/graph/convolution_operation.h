@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_OPERATION_CONVOLUTION_{FORWARD,BACKWARD_DATA,BACKWARD_FILTER}_DESCRIPTOR. x, w and y
-// are image, filter and output of the forward convolution, whichever of them is written.
+// CUDNN_BACKEND_OPERATION_CONVOLUTION_{FORWARD,BACKWARD_DATA,BACKWARD_FILTER}_DESCRIPTOR. x, w and
+// y are image, filter and output of the forward convolution, whichever of them is written.
 #pragma once
 
 #include "shim/host/cudnn/graph/convolution.h"

@@ -7,8 +7,7 @@ namespace {
 template <class D>
 cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
   void* handle = nullptr;
-  if (auto status =
-          attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &handle, CUDNN_STATUS_BAD_PARAM)) {
+  if (auto status = attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &handle, CUDNN_STATUS_BAD_PARAM)) {
     return status;
   }
   if (handle == nullptr) {
@@ -60,8 +59,8 @@ cudnnStatus_t PointwiseOperation::Get(const AttributeRequest&) const {
 cudnnStatus_t PointwiseOperation::Complete() {
   const PointwiseArity arity = ArityOf(pointwise.mode);
   if (arity == PointwiseArity::kUnknown) return CUDNN_STATUS_SUCCESS;
-  const bool clips = pointwise.mode == CUDNN_POINTWISE_RELU_FWD ||
-                     pointwise.mode == CUDNN_POINTWISE_RELU_BWD;
+  const bool clips =
+      pointwise.mode == CUDNN_POINTWISE_RELU_FWD || pointwise.mode == CUDNN_POINTWISE_RELU_BWD;
   HOSTGPU_REFUSE_IF(clips && pointwise.lower_clip > pointwise.upper_clip, CUDNN_STATUS_BAD_PARAM);
   if (arity == PointwiseArity::kBackward) {
     const GraphTensor& like = HasMask() ? t : x;

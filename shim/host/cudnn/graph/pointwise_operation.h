@@ -1,4 +1,5 @@
-// CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: y = f(alpha1*x, alpha2*b, t), or dx = f'(x or y)*dy.
+// CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: y = f(alpha1*x, alpha2*b, t), or dx = f'(x or
+// y)*dy.
 #pragma once
 
 #include "shim/host/cudnn/graph/pointwise.h"

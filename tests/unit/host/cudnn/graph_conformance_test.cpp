@@ -4,9 +4,9 @@
 //
 // Left out, because the genuine library crashes, reads uninitialised memory or mistakes one object
 // for another there: a descriptor of another kind as an attribute, operations passed as another
-// type, masks of pointwise operations, handles, null results, convolution operands with an explicit axis of groups. Left out
-// because the libraries differ by design: which engines a graph has, and in what normalised form the
-// operands of a convolution operation are read back from it.
+// type, masks of pointwise operations, handles, null results, convolution operands with an explicit
+// axis of groups. Left out because the libraries differ by design: which engines a graph has, and
+// in what normalised form the operands of a convolution operation are read back from it.
 #include <cstring>
 
 #include "tests/unit/host/cudnn/random_calls.h"
@@ -92,15 +92,15 @@ std::vector<Known> AttributesOf(Kind kind) {
           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor}};
     case kPointwiseOperation:
-      return {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-               kPointwise},
-              {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
-              {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
-              {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
-              {CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, CUDNN_TYPE_FLOAT, kNoChild},
-              {CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_DOUBLE, kNoChild},
-              {CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
-              {CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor}};
+      return {
+          {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, kPointwise},
+          {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
+          {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
+          {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
+          {CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, CUDNN_TYPE_FLOAT, kNoChild},
+          {CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_DOUBLE, kNoChild},
+          {CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor},
+          {CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, kTensor}};
     case kGraph:
       return {{CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, kNoChild}};
     case kVariantPack:
@@ -132,8 +132,8 @@ class GraphConformance : public RandomCalls {
   GraphTwin Create(Kind kind) {
     GraphTwin twin;
     Compare("Create", [&](const Library& l, const int* side) -> Outcome {
-      return {l.cudnnBackendCreateDescriptor(kind,
-                                             *side == Sides::kReal ? &twin.real : &twin.ours)};
+      return {
+          l.cudnnBackendCreateDescriptor(kind, *side == Sides::kReal ? &twin.real : &twin.ours)};
     });
     const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // uninitialised in the genuine library
     if (kind == kKnobChoice) {
@@ -154,20 +154,19 @@ class GraphConformance : public RandomCalls {
   void Set(const GraphTwin& twin, int name, int type, int64_t count, const void* values,
            const char* what) {
     Compare(what, [&](const Library& l, const int* side) -> Outcome {
-      return {l.cudnnBackendSetAttribute(
-                  On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
-                  static_cast<cudnnBackendAttributeType_t>(type), count, values),
-              name, type, count};
+      return {
+          l.cudnnBackendSetAttribute(On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
+                                     static_cast<cudnnBackendAttributeType_t>(type), count, values),
+          name, type, count};
     });
   }
-  void SetChild(const GraphTwin& twin, int name, int64_t count, GraphTwin child,
-                const char* what) {
+  void SetChild(const GraphTwin& twin, int name, int64_t count, GraphTwin child, const char* what) {
     Compare(what, [&](const Library& l, const int* side) -> Outcome {
       void* const children[] = {On(child, side), On(child, side)};
-      return {l.cudnnBackendSetAttribute(On(twin, side),
-                                         static_cast<cudnnBackendAttributeName_t>(name),
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, count, children),
-              name};
+      return {
+          l.cudnnBackendSetAttribute(On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, count, children),
+          name};
     });
   }
   void Get(const GraphTwin& twin, int name, int type, int64_t count, bool somewhere,
@@ -176,10 +175,10 @@ class GraphConformance : public RandomCalls {
       int64_t words[4 * kElements];
       std::fill_n(words, 4 * kElements, int64_t{kUntouched});
       int64_t number = kUntouched;
-      const auto status = l.cudnnBackendGetAttribute(
-          On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
-          static_cast<cudnnBackendAttributeType_t>(type), count, &number,
-          somewhere ? words : nullptr);
+      const auto status =
+          l.cudnnBackendGetAttribute(On(twin, side), static_cast<cudnnBackendAttributeName_t>(name),
+                                     static_cast<cudnnBackendAttributeType_t>(type), count, &number,
+                                     somewhere ? words : nullptr);
       Outcome outcome{status, number, name, type};
       outcome.insert(outcome.end(), words, words + kElements);
       return outcome;
@@ -294,8 +293,8 @@ void GraphConformance::RandomSet(Kind kind) {
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const Values values = Words(name, type);
   // Where an attribute cannot be set at all, the genuine library says so first.
-  const bool may_be_null = name == attribute.name && type == attribute.type &&
-                           kind != kKnobInfo && kind != kVariantPack;
+  const bool may_be_null =
+      name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words, "Set");
 }
 
@@ -438,9 +437,10 @@ void GraphConformance::Build() {
 }
 
 TEST_F(GraphConformance, RandomCallsAnswerAlike) {
-  const Kind kinds[] = {kTensor,         kConvolution,        kPointwise, kForward,     kBackwardData,
-                        kBackwardFilter, kPointwiseOperation, kGraph,     kVariantPack, kKnobChoice,
-                        kKnobInfo};
+  const Kind kinds[] = {
+      kTensor,         kConvolution,        kPointwise, kForward,     kBackwardData,
+      kBackwardFilter, kPointwiseOperation, kGraph,     kVariantPack, kKnobChoice,
+      kKnobInfo};
   for (Kind kind : kinds) {
     for (GraphTwin& twin : pools_[kind]) twin = Create(kind);
   }
