@@ -13,3 +13,12 @@ target_include_directories(ucudnn_cuda_headers SYSTEM INTERFACE ${UCUDNN_CUDA_IN
 add_library(ucudnn_genuine_cuda INTERFACE)
 target_link_libraries(ucudnn_genuine_cuda INTERFACE ucudnn_cuda_headers ${UCUDNN_REAL_CUDNN_LIBRARY} ${UCUDNN_REAL_CUDART})
 target_link_options(ucudnn_genuine_cuda INTERFACE -Wl,--allow-shlib-undefined)
+
+# NVIDIA's C++ interface to the graph API: headers alone, from the wheel that tools/setup unpacks.
+find_path(UCUDNN_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h NO_DEFAULT_PATH PATHS ${CMAKE_SOURCE_DIR}/build/deps
+  $ENV{CUDNN_FRONTEND_HOME} PATH_SUFFIXES include)
+if(NOT UCUDNN_CUDNN_FRONTEND_INCLUDE)
+  message(FATAL_ERROR "cudnn_frontend.h not found: run tools/setup, or set CUDNN_FRONTEND_HOME")
+endif()
+add_library(ucudnn_cudnn_frontend INTERFACE)
+target_include_directories(ucudnn_cudnn_frontend SYSTEM INTERFACE ${UCUDNN_CUDNN_FRONTEND_INCLUDE})

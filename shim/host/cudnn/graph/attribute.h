@@ -53,7 +53,7 @@ struct AttributeRequest {
   cudnnStatus_t One(cudnnBackendAttributeType_t given, T value,
                     cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) const {
     HOSTGPU_REFUSE_IF(type != given, wrong_type);
-    HOSTGPU_REFUSE_IF(requested != 1, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(values != nullptr && requested != 1, CUDNN_STATUS_BAD_PARAM);
     if (values != nullptr) *static_cast<T*>(values) = value;
     Return(1);
     return CUDNN_STATUS_SUCCESS;

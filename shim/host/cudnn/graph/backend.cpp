@@ -142,9 +142,9 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor
   return Protect([&] {
     HOSTGPU_REFUSE_IF(descriptor == nullptr, CUDNN_STATUS_BAD_PARAM);
     const GraphDescriptor* behind = Behind(descriptor);
+    HOSTGPU_REFUSE_IF(!behind->finalized(), CUDNN_STATUS_NOT_INITIALIZED);
     HOSTGPU_REFUSE_IF(arrayOfElements != nullptr && requestedElementCount < 0,
                       CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(!behind->finalized(), CUDNN_STATUS_NOT_INITIALIZED);
     return behind->Get(
         {attributeName, attributeType, requestedElementCount, elementCount, arrayOfElements});
   });

@@ -79,9 +79,11 @@ class Lowering {
     step.function = operation.pointwise;
     step.alpha1 = operation.alpha1;
     step.alpha2 = operation.alpha2;
+    if (arity == PointwiseArity::kUnary || arity == PointwiseArity::kBackward) {
+      HOSTGPU_REFUSE_IF(operation.HasMask(), CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
+    }
     if (arity == PointwiseArity::kBackward) {
-      step.x_is_result = operation.x.dim_count == 0;
-      if (auto status = Input(step.x_is_result ? operation.y : operation.x, &step.x)) return status;
+      if (auto status = Input(operation.x, &step.x)) return status;
       if (auto status = Input(operation.dy, &step.b)) return status;
     } else {
       if (auto status = Input(operation.x, &step.x)) return status;

@@ -25,7 +25,7 @@ class GraphConvolution final : public GraphDescriptor {
 
   int64_t spatial_count = 0;
   int compute_type = CUDNN_DATA_FLOAT;
-  int mode = CUDNN_CROSS_CORRELATION;
+  int mode = CUDNN_CONVOLUTION;
   PerAxis pad_lower, pad_upper, stride, dilation;
 };
 

@@ -28,17 +28,25 @@ Role RoleOf(cudnnBackendDescriptorType_t kind, cudnnBackendAttributeName_t name)
   return place >= 0 && place < 6 ? kRoles[place] : Role::kNone;
 }
 
-cudnnStatus_t TakeScale(const Attribute& attribute, double* scale, int* scale_type) {
+// The forward operation also takes integers.
+cudnnStatus_t TakeScale(const Attribute& attribute, Operation operation, double* scale,
+                        int* scale_type) {
+  const bool known = attribute.type == CUDNN_TYPE_FLOAT || attribute.type == CUDNN_TYPE_DOUBLE ||
+                     (attribute.type == CUDNN_TYPE_INT32 && operation == Operation::kForward);
+  HOSTGPU_REFUSE_IF(attribute.count <= 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!known, operation == Operation::kBackwardData ? CUDNN_STATUS_NOT_SUPPORTED
+                                                                  : CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(attribute.count != 1, CUDNN_STATUS_BAD_PARAM);
   switch (attribute.type) {
     case CUDNN_TYPE_FLOAT:
+      *scale = attribute.Value<float>();
+      break;
     case CUDNN_TYPE_DOUBLE:
+      *scale = attribute.Value<double>();
       break;
     default:
-      return Refuse(CUDNN_STATUS_BAD_PARAM, "a scaling factor is a float or a double");
+      *scale = attribute.Value<int32_t>();
   }
-  HOSTGPU_REFUSE_IF(attribute.count != 1, CUDNN_STATUS_BAD_PARAM);
-  *scale = attribute.type == CUDNN_TYPE_FLOAT ? attribute.Value<float>()
-                                              : attribute.Value<double>();
   *scale_type = attribute.type;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -46,6 +54,9 @@ cudnnStatus_t TakeScale(const Attribute& attribute, double* scale, int* scale_ty
 cudnnStatus_t GiveScale(const AttributeRequest& request, double scale, int scale_type) {
   if (scale_type == CUDNN_TYPE_DOUBLE) {
     return request.One(CUDNN_TYPE_DOUBLE, scale, CUDNN_STATUS_BAD_PARAM);
+  }
+  if (scale_type == CUDNN_TYPE_INT32) {
+    return request.One(CUDNN_TYPE_INT32, static_cast<int32_t>(scale), CUDNN_STATUS_BAD_PARAM);
   }
   return request.One(CUDNN_TYPE_FLOAT, static_cast<float>(scale), CUDNN_STATUS_BAD_PARAM);
 }
@@ -108,9 +119,9 @@ const GraphTensor& ConvolutionOperation::output() const {
 cudnnStatus_t ConvolutionOperation::Set(const Attribute& attribute) {
   switch (RoleOf(kind(), attribute.name)) {
     case Role::kAlpha:
-      return TakeScale(attribute, &alpha, &alpha_type_);
+      return TakeScale(attribute, operation(), &alpha, &alpha_type_);
     case Role::kBeta:
-      return TakeScale(attribute, &beta, &beta_type_);
+      return TakeScale(attribute, operation(), &beta, &beta_type_);
     case Role::kConvolution:
       return TakeOperand(attribute, &convolution);
     case Role::kX:
@@ -153,9 +164,8 @@ cudnnStatus_t ConvolutionOperation::Get(const AttributeRequest& request) const {
 }
 
 cudnnStatus_t ConvolutionOperation::Complete() {
-  HOSTGPU_REFUSE_IF(
-      !x.finalized() || !w.finalized() || !convolution.finalized() || !y.finalized(),
-      CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!x.finalized() || !w.finalized() || !convolution.finalized() || !y.finalized(),
+                    CUDNN_STATUS_BAD_PARAM);
   const int dim_count = x.dim_count;
   HOSTGPU_REFUSE_IF(dim_count != w.dim_count || dim_count != y.dim_count, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(convolution.spatial_count > dim_count - 2, CUDNN_STATUS_BAD_PARAM);
@@ -169,10 +179,9 @@ cudnnStatus_t ConvolutionOperation::Complete() {
   HOSTGPU_REFUSE_IF(y.dims[0] != x.dims[0], CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(Product(y.vector_count, y.dims[1]) != w.dims[0], CUDNN_STATUS_BAD_PARAM);
   for (int i = 0; i < convolution.spatial_count; ++i) {
-    const int64_t reach =
-        Sum(Product(convolution.dilation.values[i], w.dims[i + 2] - 1), 1);
-    const int64_t padded = Sum(
-        x.dims[i + 2], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
+    const int64_t reach = Sum(Product(convolution.dilation.values[i], w.dims[i + 2] - 1), 1);
+    const int64_t padded =
+        Sum(x.dims[i + 2], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
     HOSTGPU_REFUSE_IF(padded < reach, CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF((padded - reach) / convolution.stride.values[i] + 1 != y.dims[i + 2],
                       CUDNN_STATUS_BAD_PARAM);

@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_OPERATION_CONVOLUTION_{FORWARD,BACKWARD_DATA,BACKWARD_FILTER}_DESCRIPTOR. x, w and y
-// are image, filter and output of the forward convolution, whichever of them is written.
+// CUDNN_BACKEND_OPERATION_CONVOLUTION_{FORWARD,BACKWARD_DATA,BACKWARD_FILTER}_DESCRIPTOR. x, w and
+// y are image, filter and output of the forward convolution, whichever of them is written.
 #pragma once
 
 #include "shim/host/cudnn/graph/convolution.h"
@@ -30,8 +30,8 @@ class ConvolutionOperation final : public GraphDescriptor {
 
  private:
   // A scaling factor is read back as the type it was set as.
-  int alpha_type_ = CUDNN_TYPE_FLOAT;
-  int beta_type_ = CUDNN_TYPE_FLOAT;
+  int alpha_type_ = CUDNN_TYPE_DOUBLE;
+  int beta_type_ = CUDNN_TYPE_DOUBLE;
 };
 
 }  // namespace hostgpu

@@ -10,8 +10,7 @@ cudnnStatus_t GiveNotes(const AttributeRequest& request, cudnnBackendAttributeTy
   HOSTGPU_REFUSE_IF(request.type != type, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
   const auto number = static_cast<int64_t>(notes.size());
   if (request.values != nullptr) {
-    std::copy_n(notes.data(), std::min(number, request.requested),
-                static_cast<T*>(request.values));
+    std::copy_n(notes.data(), std::min(number, request.requested), static_cast<T*>(request.values));
   }
   request.Return(request.requested > 0 ? std::min(number, request.requested) : number);
   return CUDNN_STATUS_SUCCESS;
@@ -147,9 +146,8 @@ cudnnStatus_t EngineConfig::Complete() {
   const std::vector<KnobInfo> knobs = KnobsOf(computation, engine.index);
   int64_t workspace_knob = 0;
   for (const KnobChoice& choice : choices) {
-    const auto knob = std::find_if(knobs.begin(), knobs.end(), [&](const KnobInfo& info) {
-      return info.type == choice.type;
-    });
+    const auto knob = std::find_if(knobs.begin(), knobs.end(),
+                                   [&](const KnobInfo& info) { return info.type == choice.type; });
     HOSTGPU_REFUSE_IF(knob == knobs.end(), CUDNN_STATUS_NOT_SUPPORTED);
     if (choice.value == -1) continue;
     HOSTGPU_REFUSE_IF(choice.value < knob->minimum || choice.value > knob->maximum,

@@ -34,16 +34,15 @@ class Binding {
     if (bytes == 0) return CUDNN_STATUS_SUCCESS;
     HOSTGPU_REFUSE_IF(pack_.workspace() == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     uses_.push_back(pack_.workspace());
-    workspace_ = static_cast<char*>(
-        Resolve("the workspace", pack_.workspace(), bytes, kWorkspaceAlignment));
+    workspace_ =
+        static_cast<char*>(Resolve("the workspace", pack_.workspace(), bytes, kWorkspaceAlignment));
     return CUDNN_STATUS_SUCCESS;
   }
 
   const std::vector<const void*>& uses() const { return uses_; }
 
   // `values`, which has to outlive the operands, takes over what was passed by value.
-  BoundOperands Operands(const Computation& computation,
-                         std::vector<std::vector<char>>* values) {
+  BoundOperands Operands(const Computation& computation, std::vector<std::vector<char>>* values) {
     *values = std::move(values_);
     BoundOperands bound;
     bound.workspace = workspace_;
@@ -102,9 +101,8 @@ cudnnStatus_t ExecutionPlan::Execute(cudnnHandle_t handle, const VariantPack& pa
   work->computation = computation;
   work->setup = setup;
   work->operands = binding.Operands(*computation, &work->values);
-  return Enqueue(handle, binding.uses(), [work] {
-    RunComputation(*work->computation, work->setup, work->operands);
-  });
+  return Enqueue(handle, binding.uses(),
+                 [work] { RunComputation(*work->computation, work->setup, work->operands); });
 }
 
 }  // namespace hostgpu

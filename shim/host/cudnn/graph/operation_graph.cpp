@@ -8,24 +8,23 @@
 namespace hostgpu {
 namespace {
 
+// Adds to the operations set before, up to the first one that is refused.
 cudnnStatus_t TakeOperations(const Attribute& attribute, std::vector<GraphOperation>* operations) {
   HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,
                     CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
-  std::vector<GraphOperation> taken;
   for (int64_t i = 0; i < attribute.count; ++i) {
     void* handle = attribute.Value<void*>(i);
     HOSTGPU_REFUSE_IF(handle == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     HOSTGPU_REFUSE_IF(!static_cast<GraphDescriptor*>(handle)->finalized(),
                       CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
     if (const auto* convolution = As<ConvolutionOperation>(handle)) {
-      taken.emplace_back(*convolution);
+      operations->emplace_back(*convolution);
     } else if (const auto* pointwise = As<PointwiseOperation>(handle)) {
-      taken.emplace_back(*pointwise);
+      operations->emplace_back(*pointwise);
     } else {
       return Refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor that is no operation");
     }
   }
-  *operations = std::move(taken);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -41,26 +40,74 @@ std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation) {
     for (const auto* tensor : {&convolution->x, &convolution->w, &convolution->y}) {
       if (tensor != &convolution->output()) inputs.push_back(tensor);
     }
-  } else {
-    const auto& pointwise = std::get<PointwiseOperation>(operation);
-    for (const auto* tensor : {&pointwise.x, &pointwise.b, &pointwise.t, &pointwise.y,
-                               &pointwise.dy}) {
-      if (tensor != &pointwise.output() && tensor->dim_count > 0) inputs.push_back(tensor);
-    }
+    return inputs;
+  }
+  const auto& pointwise = std::get<PointwiseOperation>(operation);
+  switch (ArityOf(pointwise.pointwise.mode)) {
+    case PointwiseArity::kTernary:
+      inputs = {&pointwise.x, &pointwise.b, &pointwise.t};
+      break;
+    case PointwiseArity::kBinary:
+      inputs = {&pointwise.x, &pointwise.b};
+      break;
+    case PointwiseArity::kBackward:
+      inputs = {pointwise.HasMask() ? &pointwise.t : &pointwise.x, &pointwise.dy};
+      break;
+    default:
+      inputs = {&pointwise.x};
   }
   return inputs;
 }
 
+namespace {
+
+// One tensor, described by its producer and by a consumer.
+bool Agree(const GraphTensor& a, const GraphTensor& b) {
+  return a.type == b.type && a.dim_count == b.dim_count && a.dims == b.dims &&
+         a.strides == b.strides && a.alignment == b.alignment && a.is_virtual == b.is_virtual &&
+         a.is_by_value == b.is_by_value && a.reordering == b.reordering;
+}
+
+// What an operation writes beside its output, or null.
+const GraphTensor* MaskOf(const GraphOperation& operation) {
+  const auto* pointwise = std::get_if<PointwiseOperation>(&operation);
+  if (pointwise == nullptr || !pointwise->HasMask()) return nullptr;
+  return ArityOf(pointwise->pointwise.mode) == PointwiseArity::kUnary ? &pointwise->t : nullptr;
+}
+
+bool HasUnknownMode(const GraphOperation& operation) {
+  const auto* pointwise = std::get_if<PointwiseOperation>(&operation);
+  return pointwise != nullptr && ArityOf(pointwise->pointwise.mode) == PointwiseArity::kUnknown;
+}
+
+}  // namespace
+
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
-  std::map<int64_t, size_t> producer;
-  for (size_t i = 0; i < operations->size(); ++i) {
-    const GraphOperation& operation = (*operations)[i];
-    const GraphTensor& output = OutputOf(operation);
-    HOSTGPU_REFUSE_IF(!output.finalized(), CUDNN_STATUS_BAD_PARAM);
+  for (const GraphOperation& operation : *operations) {
+    HOSTGPU_REFUSE_IF(HasUnknownMode(operation), CUDNN_STATUS_NOT_INITIALIZED);
+    HOSTGPU_REFUSE_IF(!OutputOf(operation).finalized(), CUDNN_STATUS_BAD_PARAM);
     for (const GraphTensor* input : InputsOf(operation)) {
       HOSTGPU_REFUSE_IF(!input->finalized(), CUDNN_STATUS_BAD_PARAM);
     }
-    HOSTGPU_REFUSE_IF(!producer.emplace(output.unique_id, i).second, CUDNN_STATUS_BAD_PARAM);
+  }
+  struct Producer {
+    size_t operation;
+    const GraphTensor* output;
+  };
+  std::map<int64_t, Producer> producers;
+  for (size_t i = 0; i < operations->size(); ++i) {
+    for (const GraphTensor* output : {&OutputOf((*operations)[i]), MaskOf((*operations)[i])}) {
+      if (output == nullptr) continue;
+      HOSTGPU_REFUSE_IF(!producers.emplace(output->unique_id, Producer{i, output}).second,
+                        CUDNN_STATUS_BAD_PARAM);
+    }
+  }
+  for (size_t i = 0; i < operations->size(); ++i) {
+    for (const GraphTensor* input : InputsOf((*operations)[i])) {
+      const auto found = producers.find(input->unique_id);
+      if (found == producers.end() || found->second.operation == i) continue;
+      HOSTGPU_REFUSE_IF(!Agree(*found->second.output, *input), CUDNN_STATUS_BAD_PARAM);
+    }
   }
   std::vector<GraphOperation> ordered;
   std::vector<bool> placed(operations->size(), false);
@@ -71,16 +118,17 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
       if (placed[i]) continue;
       bool ready = true;
       for (const GraphTensor* input : InputsOf((*operations)[i])) {
-        const auto found = producer.find(input->unique_id);
-        if (found == producer.end() || found->second == i) continue;
-        ready = ready && placed[found->second];
+        const auto found = producers.find(input->unique_id);
+        if (found == producers.end() || found->second.operation == i) continue;
+        ready = ready && placed[found->second.operation];
       }
       if (!ready) continue;
       placed[i] = progress = true;
       ordered.push_back((*operations)[i]);
     }
   }
-  HOSTGPU_REFUSE_IF(ordered.size() != operations->size(), CUDNN_STATUS_BAD_PARAM);
+  // A cycle beside something that can begin passes in the genuine library.
+  HOSTGPU_REFUSE_IF(ordered.empty(), CUDNN_STATUS_BAD_PARAM);
   *operations = std::move(ordered);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -126,7 +174,8 @@ cudnnStatus_t OperationGraph::Complete() {
   if (auto status = OrderOperations(&ordered)) return status;
   // A graph no engine computes is a valid graph: engines say so.
   Computation computation;
-  if (!dynamic_shapes_ && Lower(ordered, &computation) == CUDNN_STATUS_SUCCESS) {
+  const bool runnable = ordered.size() == operations_.size() && !dynamic_shapes_;
+  if (runnable && Lower(ordered, &computation) == CUDNN_STATUS_SUCCESS) {
     computation_ = std::make_shared<const Computation>(std::move(computation));
   }
   return CUDNN_STATUS_SUCCESS;

@@ -17,8 +17,8 @@ struct Computation;
 const GraphTensor& OutputOf(const GraphOperation& operation);
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 
-// Checks that every operation's inputs can exist before it runs, and puts producers before their
-// consumers.
+// Checks that the operations fit each other, and puts producers before their consumers; operations
+// of a cycle are dropped. BAD_PARAM where nothing is left.
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations);
 
 class OperationGraph final : public GraphDescriptor {

@@ -1,5 +1,5 @@
-// A plan as JSON, in the form of the genuine 9.19 library (schema 4): what edits one library's plans
-// edits the other's. Engine numbers and knobs are each library's own.
+// A plan as JSON, in the form of the genuine 9.19 library (schema 4): what edits one library's
+// plans edits the other's. Engine numbers and knobs are each library's own.
 #pragma once
 
 #include <string>

@@ -38,7 +38,7 @@ inline const ConvolutionSchema& SchemaOf(Operation operation) {
 struct ParameterSchema {
   int forward, backward;
   const char* key;
-  double GraphPointwise::* field;
+  double GraphPointwise::*field;
 };
 
 constexpr ParameterSchema kParameters[] = {
@@ -55,13 +55,12 @@ constexpr ParameterSchema kParameters[] = {
 
 struct OperandSchema {
   const char* key;
-  GraphTensor PointwiseOperation::* field;
+  GraphTensor PointwiseOperation::*field;
 };
 
 constexpr OperandSchema kOperands[] = {
-    {"X", &PointwiseOperation::x},   {"Y", &PointwiseOperation::y},
-    {"B", &PointwiseOperation::b},   {"T", &PointwiseOperation::t},
-    {"dX", &PointwiseOperation::dx}, {"dY", &PointwiseOperation::dy},
+    {"X", &PointwiseOperation::x}, {"Y", &PointwiseOperation::y},   {"B", &PointwiseOperation::b},
+    {"T", &PointwiseOperation::t}, {"dX", &PointwiseOperation::dx}, {"dY", &PointwiseOperation::dy},
 };
 
 }  // namespace hostgpu

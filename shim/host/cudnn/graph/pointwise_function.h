@@ -14,11 +14,11 @@ constexpr double kSqrt2OverPi = 0.79788456080286535588;
 constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
 constexpr double kGeluCubic = 0.044715;
 
-// to[i] = f(x[i], b[i], t[i]); backward functions: b is dy, and x is y where `x_is_result`.
-// False for a mode without an implementation here; then nothing is written.
+// to[i] = f(x[i], b[i], t[i]); backward functions: b is dy. False for a mode without an
+// implementation here; then nothing is written.
 template <class A>
-bool ApplyPointwise(const GraphPointwise& f, bool x_is_result, const A* x, const A* b, const A* t,
-                    A* to, int64_t count) {
+bool ApplyPointwise(const GraphPointwise& f, const A* x, const A* b, const A* t, A* to,
+                    int64_t count) {
   const auto each = [&](const auto& function) {
     for (int64_t i = 0; i < count; ++i) to[i] = static_cast<A>(function(i));
     return true;
@@ -83,8 +83,8 @@ bool ApplyPointwise(const GraphPointwise& f, bool x_is_result, const A* x, const
       });
     case CUDNN_POINTWISE_GELU_APPROX_TANH_FWD:
       return each([&](int64_t i) {
-        const A inner = static_cast<A>(kSqrt2OverPi) *
-                        (x[i] + static_cast<A>(kGeluCubic) * x[i] * x[i] * x[i]);
+        const A inner =
+            static_cast<A>(kSqrt2OverPi) * (x[i] + static_cast<A>(kGeluCubic) * x[i] * x[i] * x[i]);
         return x[i] / 2 * (A{1} + std::tanh(inner));
       });
     case CUDNN_POINTWISE_SOFTPLUS_FWD:
@@ -95,24 +95,20 @@ bool ApplyPointwise(const GraphPointwise& f, bool x_is_result, const A* x, const
     case CUDNN_POINTWISE_SWISH_FWD:
       return each([&](int64_t i) { return x[i] * sigmoid(swish_beta * x[i]); });
     case CUDNN_POINTWISE_RELU_BWD:
-      return each([&](int64_t i) {
-        return b[i] * (x[i] > low ? (x[i] < high ? A{1} : A{0}) : slope);
-      });
+      return each(
+          [&](int64_t i) { return b[i] * (x[i] > low ? (x[i] < high ? A{1} : A{0}) : slope); });
     case CUDNN_POINTWISE_TANH_BWD:
       return each([&](int64_t i) {
-        const A y = x_is_result ? x[i] : std::tanh(x[i]);
+        const A y = std::tanh(x[i]);
         return b[i] * (A{1} - y * y);
       });
     case CUDNN_POINTWISE_SIGMOID_BWD:
       return each([&](int64_t i) {
-        const A y = x_is_result ? x[i] : sigmoid(x[i]);
+        const A y = sigmoid(x[i]);
         return b[i] * y * (A{1} - y);
       });
     case CUDNN_POINTWISE_ELU_BWD:
-      return each([&](int64_t i) {
-        if (x[i] > 0) return b[i];
-        return b[i] * (x_is_result ? x[i] + elu_alpha : elu_alpha * std::exp(x[i]));
-      });
+      return each([&](int64_t i) { return x[i] > 0 ? b[i] : b[i] * elu_alpha * std::exp(x[i]); });
     case CUDNN_POINTWISE_GELU_BWD:
       return each([&](int64_t i) {
         const A below = (A{1} + std::erf(x[i] * static_cast<A>(kInverseSqrt2))) / 2;

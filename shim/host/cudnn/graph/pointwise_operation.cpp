@@ -3,15 +3,17 @@
 namespace hostgpu {
 namespace {
 
-// A null descriptor leaves things as they are.
+// A null descriptor takes back what was set.
 template <class D>
 cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
   void* handle = nullptr;
-  if (auto status =
-          attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &handle, CUDNN_STATUS_BAD_PARAM)) {
+  if (auto status = attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &handle, CUDNN_STATUS_BAD_PARAM)) {
     return status;
   }
-  if (handle == nullptr) return CUDNN_STATUS_SUCCESS;
+  if (handle == nullptr) {
+    *operand = D();
+    return CUDNN_STATUS_SUCCESS;
+  }
   return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_BAD_PARAM);
 }
 
@@ -57,9 +59,13 @@ cudnnStatus_t PointwiseOperation::Get(const AttributeRequest&) const {
 cudnnStatus_t PointwiseOperation::Complete() {
   const PointwiseArity arity = ArityOf(pointwise.mode);
   if (arity == PointwiseArity::kUnknown) return CUDNN_STATUS_SUCCESS;
+  const bool clips =
+      pointwise.mode == CUDNN_POINTWISE_RELU_FWD || pointwise.mode == CUDNN_POINTWISE_RELU_BWD;
+  HOSTGPU_REFUSE_IF(clips && pointwise.lower_clip > pointwise.upper_clip, CUDNN_STATUS_BAD_PARAM);
   if (arity == PointwiseArity::kBackward) {
-    HOSTGPU_REFUSE_IF(t.dim_count > 0 && dx.dim_count != t.dim_count, CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(dx.dim_count != x.dim_count, CUDNN_STATUS_BAD_PARAM);
+    const GraphTensor& like = HasMask() ? t : x;
+    HOSTGPU_REFUSE_IF(dx.dim_count != like.dim_count, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(dx.dim_count != dy.dim_count, CUDNN_STATUS_BAD_PARAM);
     return CUDNN_STATUS_SUCCESS;
   }
   HOSTGPU_REFUSE_IF(arity == PointwiseArity::kTernary && !t.finalized(), CUDNN_STATUS_BAD_PARAM);

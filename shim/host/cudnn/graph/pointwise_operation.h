@@ -1,4 +1,5 @@
-// CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: y = f(alpha1*x, alpha2*b, t), or dx = f'(x or y)*dy.
+// CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: y = f(alpha1*x, alpha2*b, t), or dx = f'(x or
+// y)*dy.
 #pragma once
 
 #include "shim/host/cudnn/graph/pointwise.h"
@@ -18,6 +19,10 @@ class PointwiseOperation final : public GraphDescriptor {
   const GraphTensor& output() const {
     return ArityOf(pointwise.mode) == PointwiseArity::kBackward ? dx : y;
   }
+
+  // As the genuine library takes it: of one operand's functions t is a mask they write, and of
+  // their backward functions one read in x's place. Only a finalized tensor in memory counts.
+  bool HasMask() const { return t.finalized() && !t.is_virtual; }
 
   GraphPointwise pointwise;
   GraphTensor x, b, t, y, dx, dy;  // unset: no dimensions

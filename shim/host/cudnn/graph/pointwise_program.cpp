@@ -73,7 +73,7 @@ class Runner {
       const A* t = Read(step.t, 2, index, axis, count, 1);
       const bool in_memory = step.to.place == ProgramValue::Place::kMemory;
       A* to = in_memory ? scratch_.data() + 3 * kRun : Register(step.to.index);
-      ApplyPointwise(step.function, step.x_is_result, x, b, t, to, count);
+      ApplyPointwise(step.function, x, b, t, to, count);
       if (in_memory) {
         Write(program_.operands[step.to.index], addresses_[step.to.index], index, axis, count, to);
       } else {
@@ -176,7 +176,7 @@ bool IsComputable(int pointwise_mode) {
   function.mode = pointwise_mode;
   const float one = 1;
   float result = 0;
-  return ApplyPointwise(function, false, &one, &one, &one, &result, 1);
+  return ApplyPointwise(function, &one, &one, &one, &result, 1);
 }
 
 }  // namespace hostgpu

@@ -28,8 +28,7 @@ struct ProgramValue {
 struct ProgramStep {
   GraphPointwise function;
   double alpha1, alpha2;
-  ProgramValue x, b, t;  // backward functions: b is dy, and x may be y
-  bool x_is_result;      // backward functions: x holds y
+  ProgramValue x, b, t;  // backward functions: b is dy
   ProgramValue to;
   int to_type;  // a virtual result is rounded to its declared type
 };

@@ -32,10 +32,10 @@ std::vector<void*> PartOf(const Computation& computation, const BoundOperands& o
   std::vector<void*> addresses(program.operands.size());
   for (size_t i = 0; i < addresses.size(); ++i) {
     const ProgramOperand& operand = program.operands[i];
-    addresses[i] = operands.program[i] == nullptr
-                       ? result
-                       : Advance(operands.program[i], first * operand.strides[0],
-                                 BytesOf(operand.type));
+    addresses[i] =
+        operands.program[i] == nullptr
+            ? result
+            : Advance(operands.program[i], first * operand.strides[0], BytesOf(operand.type));
   }
   return addresses;
 }
@@ -73,8 +73,8 @@ bool RunParts(const Computation& computation, const EngineSetup& setup,
   std::unique_ptr<char[]> own_result;
   if (convolution.is_virtual && setup.result_bytes == 0) {
     const bool forward = convolution.problem.shape.operation == Operation::kForward;
-    const auto& strides = forward ? convolution.problem.shape.y_strides
-                                  : convolution.problem.shape.x_strides;
+    const auto& strides =
+        forward ? convolution.problem.shape.y_strides : convolution.problem.shape.x_strides;
     own_result = std::make_unique_for_overwrite<char[]>(
         static_cast<size_t>(setup.part * strides[0]) * convolution.problem.element_bytes);
     result = own_result.get();

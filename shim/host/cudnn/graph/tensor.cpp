@@ -107,7 +107,8 @@ cudnnStatus_t GraphTensor::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_TENSOR_IS_BY_VALUE:
       return request.One(CUDNN_TYPE_BOOLEAN, is_by_value);
     case CUDNN_ATTR_TENSOR_REORDERING_MODE:
-      return request.One(CUDNN_TYPE_INT64, int64_t{reordering});
+      // The genuine library wants a wider type named than it writes.
+      return request.One(CUDNN_TYPE_INT64, reordering);
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a tensor");
   }
@@ -117,14 +118,14 @@ cudnnStatus_t GraphTensor::Complete() {
   HOSTGPU_REFUSE_IF(dim_count < 1, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dim_count != stride_count, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dim_count > kMaxDims, CUDNN_STATUS_BAD_PARAM);
-  bool several = false;
+  int long_axes = 0;
   for (int i = 0; i < dim_count; ++i) {
     HOSTGPU_REFUSE_IF(dims[i] < 0, CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(strides[i] < 0, CUDNN_STATUS_BAD_PARAM);
-    several = several || dims[i] > 1;
+    if (dims[i] > 1) ++long_axes;
   }
   HOSTGPU_REFUSE_IF(vector_dim >= 0 && vector_dim > dim_count, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(is_by_value && several, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(is_by_value && long_axes > 1, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(!HasType(*this), CUDNN_STATUS_NOT_SUPPORTED);
   HOSTGPU_REFUSE_IF(type == CUDNN_DATA_FAST_FLOAT_FOR_FP8, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(
