@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace ucudnn {
 namespace {
@@ -47,7 +48,7 @@ class Builder {
       error = "'" + name + "' is there twice";
       return false;
     }
-    open_.back()->members.emplace_back(std::move(name), JsonValue{});
+    open_.back()->members.push_back({std::move(name), {}});
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
@@ -67,7 +68,7 @@ class Builder {
   JsonValue& Place() {
     if (open_.empty()) return root;
     JsonValue& parent = *open_.back();
-    if (parent.is(JsonValue::Kind::kObject)) return parent.members.back().second;
+    if (parent.is(JsonValue::Kind::kObject)) return parent.members.back().value;
     return parent.items.emplace_back();
   }
   bool Add(JsonValue value) {
@@ -96,8 +97,8 @@ class Builder {
 
 const JsonValue* JsonValue::Find(std::string_view name) const {
   const auto found = std::find_if(members.begin(), members.end(),
-                                  [&](const auto& member) { return member.first == name; });
-  return found == members.end() ? nullptr : &found->second;
+                                  [&](const JsonMember& member) { return member.name == name; });
+  return found == members.end() ? nullptr : &found->value;
 }
 
 Result<JsonValue> ParseJson(std::string_view text) {

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
 
 namespace ucudnn {
+
+struct JsonMember;
 
 struct JsonValue {
   enum class Kind { kNull, kBoolean, kInteger, kReal, kText, kArray, kObject };
@@ -21,12 +22,17 @@ struct JsonValue {
   double real = 0;  // of integers, too
   std::string text;
   std::vector<JsonValue> items;
-  std::vector<std::pair<std::string, JsonValue>> members;  // in the order of the text
+  std::vector<JsonMember> members;  // in the order of the text
 
   bool is(Kind other) const { return kind == other; }
   bool is_number() const { return kind == Kind::kInteger || kind == Kind::kReal; }
   // Null when it is no object or has no such member.
   const JsonValue* Find(std::string_view name) const;
+};
+
+struct JsonMember {
+  std::string name;
+  JsonValue value;
 };
 
 // An error for text that is no JSON, nested deeper than 32 levels, or holds a name twice.
