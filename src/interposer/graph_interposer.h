@@ -57,6 +57,9 @@ struct GraphDecision {
 class GraphInterposer {
  public:
   explicit GraphInterposer(Interposer& interposer) : i_(interposer) {}
+  GraphInterposer(const GraphInterposer&) = delete;
+  GraphInterposer& operator=(const GraphInterposer&) = delete;
+  ~GraphInterposer() { delete plans_.load(); }
 
   cudnnStatus_t Create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor);
   cudnnStatus_t Destroy(cudnnBackendDescriptor_t descriptor);

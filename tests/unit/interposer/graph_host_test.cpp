@@ -17,7 +17,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-using cudnn::BackendDescriptor;
 using cudnn::test::GraphOptions;
 using ::testing::HasSubstr;
 using Values = std::vector<float>;
