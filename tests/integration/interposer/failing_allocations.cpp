@@ -28,7 +28,7 @@ void FindLibraryText() {
       nullptr);
 }
 
-// Unused where a sanitizer keeps malloc for itself.
+// Unused in sanitizer builds.
 [[maybe_unused]] bool Fails(void* caller) {
   if (!counting) return false;
   const auto address = reinterpret_cast<uintptr_t>(caller);
@@ -37,8 +37,9 @@ void FindLibraryText() {
 
 }  // namespace
 
-// A sanitizer brings its own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// A sanitizer brings its own malloc, or has libucudnn share libstdc++, which then is the one that
+// calls malloc.
+#if !defined(SANITIZED)
 #define INTERPOSES_MALLOC 1
 extern "C" {
 void* __libc_malloc(size_t);
