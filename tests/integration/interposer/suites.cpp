@@ -67,7 +67,9 @@ int RunHere(const Suite& suite) {
       return 1;
     }
     folder = name;
-    Set(kFolderVariable, folder);  // for processes that this one starts
+    // For processes that this one starts; GNU OpenMP has read its own in this one.
+    Set(kFolderVariable, folder);
+    Set("OMP_WAIT_POLICY", "passive");
     Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);
     Set("UCUDNN_DATABASE", DatabasePath());
     Set("UCUDNN_REPORT", ReportPath());
