@@ -9,6 +9,12 @@ find_package(Threads REQUIRED)
 # Without that interceptor nothing is lost: what the dynamic linker allocates is searched anyway.
 set(UCUDNN_SANITIZER_ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
 
+# Seconds after which a test hangs.
+set(UCUDNN_TEST_TIMEOUT 300)
+if(UCUDNN_SANITIZE)
+  set(UCUDNN_TEST_TIMEOUT 900)
+endif()
+
 function(ucudnn_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -16,6 +22,6 @@ function(ucudnn_test name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main Threads::Threads ucudnn_compiler)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}"
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${UCUDNN_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
     ENVIRONMENT "${ARG_ENVIRONMENT};${UCUDNN_SANITIZER_ENVIRONMENT}")
 endfunction()
