@@ -244,9 +244,10 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
       return PlanUnasked(call, kernel, key, may_measure, record, settled);
     };
     if (!promised) promise = plan_unasked();
-    if (!promise && !any_engine && record.workspace_bytes > key.workspace_bytes) {
-      // The caller's algorithm has no chance in what it was told to pass. Other engines may not
-      // take pointers on less than 16 bytes, but no identity activation for certain.
+    if (!promise && !any_engine && record.workspace_bytes > record.limit_bytes) {
+      // The caller's algorithm has no chance in what it was told to pass, or none in the user's
+      // limit. Other engines may not take pointers on less than 16 bytes, but no identity
+      // activation for certain.
       promise = key.flavour == Flavour::kIdentity
                     ? promises_.FindAlone(promise_key, key.workspace_bytes)
                     : promises_.Find(promise_key, key.workspace_bytes);

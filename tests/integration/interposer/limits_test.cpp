@@ -8,6 +8,7 @@
 
 #include "layer.h"
 #include "libraries.h"
+#include "primed_store.h"
 #include "protocol.h"
 #include "queries.h"
 #include "report_file.h"
@@ -51,6 +52,28 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   const size_t need = ReportedNeed(convolution, 1).value();
   EXPECT_LE(need, kTightBytes);
   EXPECT_GT(*GenuineNeed(convolution, 1), kTightBytes);
+  EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
+}
+
+// Told for another math type than was asked about, of which nothing is measured, and passed more.
+TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
+  ConvolutionProblem problem = LayerProblem(Operation::kForward);
+  problem.type = DataType::kHalf;
+  problem.compute = DataType::kFloat;
+  problem.math = MathType::kTensorOpAllowConversion;
+  PrimedStore store;
+  store.Add(problem, SizesFor(1, problem.n, 1), DividedInto(1, problem.n));
+  store.Write();
+  Convolution convolution(problem, Extra::kIdentity);
+  const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+  const auto told = std::find_if(answer.algorithms.begin(), answer.algorithms.end(),
+                                 [](const auto& line) { return line.algorithm == 1; });
+  ASSERT_TRUE(told != answer.algorithms.end());
+  EXPECT_NE(static_cast<MathType>(told->math), problem.math);
+  UseMath(convolution, told->math);
+  const size_t need = GenuineNeed(convolution, 1).value();
+  EXPECT_LE(told->workspace_bytes, kTightBytes);
+  EXPECT_GT(need, kTightBytes);
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
 }
 
