@@ -15,11 +15,18 @@ if(UCUDNN_SANITIZE)
   set(UCUDNN_TEST_TIMEOUT 900)
 endif()
 
+# Tests are compiled more often than they run: what they test is optimised, they are little or not.
+set(UCUDNN_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
+if(UCUDNN_SANITIZE)
+  set(UCUDNN_TEST_OPTIMISATION -O0)
+endif()
+
 function(ucudnn_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(${name} PRIVATE ${UCUDNN_TEST_OPTIMISATION})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main Threads::Threads ucudnn_compiler)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UCUDNN_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
