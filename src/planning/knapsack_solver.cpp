@@ -1,0 +1,385 @@
+#include "planning/knapsack_solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace ucudnn::planning {
+namespace {
+
+__extension__ using Wide = __int128;
+
+constexpr double kTicksPerMs = 1 << 30;
+constexpr int64_t kMostTicks = int64_t{1} << 61;
+constexpr int64_t kMostBytes = int64_t{1} << 61;
+constexpr size_t kNone = ~size_t{0};
+
+struct Item {
+  int64_t bytes;
+  int64_t ticks;
+  size_t choice;  // position in the kernel's choices
+};
+
+// The kernels' choices without those that another beats: by rising bytes and falling ticks.
+struct Kernels {
+  std::vector<Item> items;
+  std::vector<size_t> first;  // of each kernel's items, and of the end
+
+  size_t count() const { return first.size() - 1; }
+};
+
+// A ratio of ticks to bytes; `bytes` is positive.
+struct Rate {
+  int64_t ticks;
+  int64_t bytes;
+};
+
+bool operator<(const Rate& a, const Rate& b) {
+  return Wide{a.ticks} * b.bytes < Wide{b.ticks} * a.bytes;
+}
+
+Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_bytes) {
+  Kernels all;
+  all.first.push_back(0);
+  int64_t most_ticks = 0;
+  int64_t most_bytes = 0;
+  for (const Choices& choices : kernels) {
+    const auto first = static_cast<std::ptrdiff_t>(all.items.size());
+    int64_t longest = 0;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const Choice& choice = choices[i];
+      if (!(choice.time_ms >= 0) || choice.time_ms > kMostTicks / kTicksPerMs) {
+        return Status::Error("a time of " + std::to_string(choice.time_ms) + " ms");
+      }
+      if (choice.workspace_bytes > budget_bytes) continue;
+      if (choice.workspace_bytes > static_cast<size_t>(kMostBytes)) {
+        return Status::Error("a workspace of " + std::to_string(choice.workspace_bytes) + " bytes");
+      }
+      const int64_t ticks = std::llround(choice.time_ms * kTicksPerMs);
+      all.items.push_back({static_cast<int64_t>(choice.workspace_bytes), ticks, i});
+      longest = std::max(longest, ticks);
+    }
+    const auto begin = all.items.begin() + first;
+    std::sort(begin, all.items.end(), [](const Item& a, const Item& b) {
+      return std::tie(a.bytes, a.ticks, a.choice) < std::tie(b.bytes, b.ticks, b.choice);
+    });
+    auto end = begin;
+    for (auto item = begin; item != all.items.end(); ++item) {
+      if (end == begin || item->ticks < (end - 1)->ticks) *end++ = *item;
+    }
+    all.items.erase(end, all.items.end());
+    if (end == begin) return Status::Error("a kernel has no choice within the budget");
+    all.first.push_back(all.items.size());
+    most_ticks += longest;
+    most_bytes += all.items.back().bytes;
+    if (most_ticks > kMostTicks) return Status::Error("times of more than 2^31 ms in total");
+    if (most_bytes > kMostBytes) return Status::Error("workspaces of more than 2^61 bytes");
+  }
+  return all;
+}
+
+// From one corner of a kernel's lower convex hull to the next.
+struct Step {
+  Rate rate;      // ticks saved, bytes spent
+  size_t kernel;  // whose
+  size_t item;    // it leads to
+};
+
+// By falling rate. Rates fall along each hull, so a kernel's steps come in its own order.
+std::vector<Step> HullSteps(const Kernels& kernels) {
+  std::vector<Step> steps;
+  std::vector<size_t> hull;
+  const auto rate = [&](size_t from, size_t to) {
+    return Rate{kernels.items[from].ticks - kernels.items[to].ticks,
+                kernels.items[to].bytes - kernels.items[from].bytes};
+  };
+  for (size_t kernel = 0; kernel < kernels.count(); ++kernel) {
+    hull.clear();
+    for (size_t item = kernels.first[kernel]; item < kernels.first[kernel + 1]; ++item) {
+      while (hull.size() >= 2 && !(rate(hull.back(), item) < rate(hull.end()[-2], hull.back()))) {
+        hull.pop_back();
+      }
+      hull.push_back(item);
+    }
+    for (size_t i = 1; i < hull.size(); ++i) {
+      steps.push_back({rate(hull[i - 1], hull[i]), kernel, hull[i]});
+    }
+  }
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
+    if (a.rate < b.rate || b.rate < a.rate) return b.rate < a.rate;
+    return std::tie(a.kernel, a.item) < std::tie(b.kernel, b.item);
+  });
+  return steps;
+}
+
+// The linear relaxation's optimum but for the one kernel that it would split: the whole steps, and
+// the rate at which the split one, `price`, would fill the `slack` bytes left. A bound for all:
+// a kernel's choice that differs from its pick by (ticks, bytes) costs
+// ticks + price * bytes >= 0, and no selection saves more than price * slack over the picks.
+struct Relaxation {
+  std::vector<size_t> pick;  // item of each kernel
+  int64_t slack = 0;
+  Rate price = {0, 1};         // 0: every kernel is at its fastest
+  std::vector<size_t> greedy;  // the picks, and every later step that still fits
+};
+
+Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t slack) {
+  Relaxation relaxation;
+  relaxation.pick.assign(kernels.first.begin(), kernels.first.end() - 1);
+  size_t at = 0;
+  for (; at < steps.size() && steps[at].rate.bytes <= slack; ++at) {
+    slack -= steps[at].rate.bytes;
+    relaxation.pick[steps[at].kernel] = steps[at].item;
+  }
+  relaxation.slack = slack;
+  relaxation.greedy = relaxation.pick;
+  if (at == steps.size()) return relaxation;
+  relaxation.price = steps[at].rate;
+  std::vector<bool> stopped(kernels.count(), false);
+  for (; at < steps.size(); ++at) {
+    if (stopped[steps[at].kernel] || steps[at].rate.bytes > slack) {
+      stopped[steps[at].kernel] = true;
+      continue;
+    }
+    slack -= steps[at].rate.bytes;
+    relaxation.greedy[steps[at].kernel] = steps[at].item;
+  }
+  return relaxation;
+}
+
+// What changing one kernel's pick to another item changes.
+struct Change {
+  int64_t bytes;
+  int64_t ticks;
+  size_t item;
+};
+
+// A kernel with changes that the optimum may contain.
+struct Core {
+  double distance;  // of its closest change to the price, in ticks per byte
+  size_t kernel;
+  std::vector<Change> changes;
+};
+
+// What kernels still to come can do: a byte more saves at most, a byte fewer costs at least.
+struct Prospects {
+  Rate saves = {0, 1};
+  Rate costs = {1, 0};  // infinity: none needs less
+};
+
+// A selection that differs from the picks in kernels looked at so far.
+struct State {
+  int64_t bytes;  // more than the picks
+  int64_t ticks;
+  size_t made;          // its last change but for `item`; kNone: none
+  size_t item = kNone;  // this kernel's, if it is changed
+};
+
+struct Made {
+  size_t before;  // the one made before; kNone: none
+  size_t kernel;
+  size_t item;
+};
+
+// Core kernels one after the other, closest to the price first. States that another beats in bytes
+// and ticks, or that the best selection so far beats whatever follows, are dropped; what is left at
+// the end, or nothing, proves the best optimal.
+class Search {
+ public:
+  Search(const Kernels& kernels, const Relaxation& relaxation)
+      : kernels_(kernels), relaxation_(relaxation) {
+    for (size_t kernel = 0; kernel < kernels.count(); ++kernel) {
+      const Item& from = kernels.items[relaxation.pick[kernel]];
+      const Item& to = kernels.items[relaxation.greedy[kernel]];
+      best_.bytes += to.bytes - from.bytes;
+      best_.ticks += to.ticks - from.ticks;
+    }
+  }
+
+  // False: there were too many states.
+  bool Run(size_t most_states) {
+    const std::vector<Core> cores = FindCores();
+    const std::vector<Prospects> prospects = FindProspects(cores);
+    std::vector<State> states = {{0, 0, kNone}};
+    size_t looked_at = 0;
+    for (size_t at = 0; at < cores.size() && !states.empty(); ++at) {
+      looked_at += states.size() * (cores[at].changes.size() + 1);
+      if (looked_at > most_states) return false;
+      Expand(cores[at], prospects[at + 1], states);
+    }
+    return true;
+  }
+
+  std::vector<size_t> Best() const {
+    if (best_is_greedy_) return relaxation_.greedy;
+    std::vector<size_t> items = relaxation_.pick;
+    for (size_t change = best_.made; change != kNone; change = made_[change].before) {
+      items[made_[change].kernel] = made_[change].item;
+    }
+    return items;
+  }
+
+  // Over the relaxation's bound.
+  double GapMs() const {
+    const Rate& price = relaxation_.price;
+    return (static_cast<double>(best_.ticks) + static_cast<double>(price.ticks) *
+                                                   static_cast<double>(relaxation_.slack) /
+                                                   static_cast<double>(price.bytes)) /
+           kTicksPerMs;
+  }
+
+ private:
+  // In ticks times price.bytes: what the change costs at the price.
+  Wide CostOf(int64_t bytes, int64_t ticks) const {
+    return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
+  }
+
+  // No selection with this change comes near the best.
+  bool IsHopeless(const Change& change) const {
+    return CostOf(change.bytes, change.ticks) > CostOf(relaxation_.slack, best_.ticks);
+  }
+
+  std::vector<Core> FindCores() const {
+    std::vector<Core> cores;
+    for (size_t kernel = 0; kernel < kernels_.count(); ++kernel) {
+      const size_t pick = relaxation_.pick[kernel];
+      Core core{0, kernel, {}};
+      for (size_t item = kernels_.first[kernel]; item < kernels_.first[kernel + 1]; ++item) {
+        const Change change{kernels_.items[item].bytes - kernels_.items[pick].bytes,
+                            kernels_.items[item].ticks - kernels_.items[pick].ticks, item};
+        if (item == pick || IsHopeless(change)) continue;
+        const double distance = static_cast<double>(CostOf(change.bytes, change.ticks)) /
+                                static_cast<double>(std::abs(change.bytes));
+        core.distance = core.changes.empty() ? distance : std::min(core.distance, distance);
+        core.changes.push_back(change);
+      }
+      if (!core.changes.empty()) cores.push_back(std::move(core));
+    }
+    std::sort(cores.begin(), cores.end(), [](const Core& a, const Core& b) {
+      return std::tie(a.distance, a.kernel) < std::tie(b.distance, b.kernel);
+    });
+    return cores;
+  }
+
+  // Of the cores from each position on.
+  static std::vector<Prospects> FindProspects(const std::vector<Core>& cores) {
+    std::vector<Prospects> prospects(cores.size() + 1);
+    for (size_t at = cores.size(); at-- > 0;) {
+      Prospects& own = prospects[at];
+      own = prospects[at + 1];
+      for (const Change& change : cores[at].changes) {
+        if (change.bytes > 0) {
+          own.saves = std::max(own.saves, Rate{-change.ticks, change.bytes});
+        } else {
+          own.costs = std::min(own.costs, Rate{change.ticks, -change.bytes});
+        }
+      }
+    }
+    return prospects;
+  }
+
+  // Whether kernels to come could make of it a selection as good as the best.
+  bool MayImprove(const State& state, const Prospects& to_come) const {
+    const int64_t left = relaxation_.slack - state.bytes;
+    const int64_t behind = state.ticks - best_.ticks;
+    if (left >= 0) return Wide{behind} * to_come.saves.bytes <= Wide{left} * to_come.saves.ticks;
+    return Wide{-behind} * to_come.costs.bytes >= Wide{-left} * to_come.costs.ticks;
+  }
+
+  // Both sorted by bytes, without states that another beats.
+  void Merge(const std::vector<State>& a, const std::vector<State>& b,
+             std::vector<State>& merged) const {
+    merged.clear();
+    const auto before = [](const State& left, const State& right) {
+      return std::tie(left.bytes, left.ticks) < std::tie(right.bytes, right.ticks);
+    };
+    auto in_a = a.begin();
+    auto in_b = b.begin();
+    while (in_a != a.end() || in_b != b.end()) {
+      const bool from_b = in_a == a.end() || (in_b != b.end() && before(*in_b, *in_a));
+      const State& next = from_b ? *in_b++ : *in_a++;
+      if (merged.empty() || next.ticks < merged.back().ticks) merged.push_back(next);
+    }
+  }
+
+  void Expand(const Core& core, const Prospects& to_come, std::vector<State>& states) {
+    std::vector<State> all = states;
+    std::vector<State> changed;
+    std::vector<State> merged;
+    for (const Change& change : core.changes) {
+      if (IsHopeless(change)) continue;
+      changed.clear();
+      for (const State& state : states) {
+        const State with{state.bytes + change.bytes, state.ticks + change.ticks, state.made,
+                         change.item};
+        if (MayImprove(with, to_come)) changed.push_back(with);
+      }
+      Merge(all, changed, merged);
+      all.swap(merged);
+    }
+    KeepBest(core.kernel, all);
+    states.clear();
+    for (State& state : all) {
+      if (!MayImprove(state, to_come)) continue;
+      Make(core.kernel, state);
+      states.push_back(state);
+    }
+  }
+
+  void Make(size_t kernel, State& state) {
+    if (state.item == kNone) return;
+    made_.push_back({state.made, kernel, state.item});
+    state.made = made_.size() - 1;
+    state.item = kNone;
+  }
+
+  void KeepBest(size_t kernel, const std::vector<State>& states) {
+    // The last that fits is the fastest of them.
+    const auto past = std::partition_point(states.begin(), states.end(), [&](const State& state) {
+      return state.bytes <= relaxation_.slack;
+    });
+    if (past == states.begin()) return;
+    const State& fastest = *(past - 1);
+    if (std::tie(fastest.ticks, fastest.bytes) >= std::tie(best_.ticks, best_.bytes)) return;
+    best_ = fastest;
+    Make(kernel, best_);
+    best_is_greedy_ = false;
+  }
+
+  const Kernels& kernels_;
+  const Relaxation& relaxation_;
+  State best_ = {0, 0, kNone};
+  bool best_is_greedy_ = true;
+  std::vector<Made> made_;
+};
+
+}  // namespace
+
+Result<Selection> KnapsackSolver::Solve(std::span<const Choices> kernels, size_t budget_bytes) {
+  UCUDNN_ASSIGN_OR_RETURN(const Kernels undominated, Undominated(kernels, budget_bytes));
+  int64_t least = 0;
+  int64_t most = 0;
+  for (size_t kernel = 0; kernel < undominated.count(); ++kernel) {
+    least += undominated.items[undominated.first[kernel]].bytes;
+    most += undominated.items[undominated.first[kernel + 1] - 1].bytes;
+  }
+  if (static_cast<size_t>(least) > budget_bytes) {
+    return Status::Error("the budget is short of " + std::to_string(least - budget_bytes) +
+                         " bytes");
+  }
+  const int64_t budget = static_cast<int64_t>(std::min(budget_bytes, static_cast<size_t>(most)));
+  const Relaxation relaxation = Relax(undominated, HullSteps(undominated), budget - least);
+  Search search(undominated, relaxation);
+  Selection selection;
+  selection.optimal = relaxation.price.ticks == 0 || search.Run(most_states_);
+  if (!selection.optimal) selection.gap_ms = search.GapMs();
+  for (const size_t item : search.Best()) {
+    selection.chosen.push_back(undominated.items[item].choice);
+  }
+  return selection;
+}
+
+}  // namespace ucudnn::planning
