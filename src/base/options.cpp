@@ -57,6 +57,26 @@ Status ApplyWorkspaceLimit(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
+Status ApplyTotalWorkspace(std::string_view text, Options& options) {
+  const Result<size_t> bytes = ParseByteSize(text);
+  if (!bytes.ok()) return Status::Error("not a size");
+  if (*bytes == 0)
+    return Status::Error("no budget; a workspace limit of 0 plans without workspace");
+  options.total_workspace = *bytes;
+  return Status::Ok();
+}
+
+Status ApplyDivision(std::string_view text, Options& options) {
+  return ParseChoice(
+      text, {"disjoint", "shared", "concurrent"},
+      {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent},
+      options.division);
+}
+
+Status ApplySolver(std::string_view text, Options& options) {
+  return ParseChoice(text, {"exact", "glpk"}, {Solver::kExact, Solver::kGlpk}, options.solver);
+}
+
 // A whole number or a decimal fraction that is not negative.
 template <typename T>
 Status ParseNumber(std::string_view text, T& out) {
@@ -158,10 +178,13 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_WORKSPACE_LIMIT", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "workspace-limit", false,
      "caller, auto or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel",
      ApplyWorkspaceLimit},
-    {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false, "",
-     "one workspace budget for all kernels", NotBuilt},
-    {"UCUDNN_DIVISION", nullptr, "division", false, "", "how that budget is divided", NotBuilt},
-    {"UCUDNN_SOLVER", nullptr, "solver", false, "", "who divides that budget", NotBuilt},
+    {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false,
+     "a size above 0: bytes, or with KiB, MiB, GiB", "one workspace budget for all kernels",
+     ApplyTotalWorkspace, true},
+    {"UCUDNN_DIVISION", nullptr, "division", false, "disjoint, shared, concurrent",
+     "how kernels share that budget", ApplyDivision, true},
+    {"UCUDNN_SOLVER", nullptr, "solver", false, "exact, glpk", "who divides that budget",
+     ApplySolver, true},
     {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, both", "engines that may serve a call",
      ApplyEngines},
     {"UCUDNN_TUNE", nullptr, nullptr, false, "first, after:N (calls), off",
@@ -234,12 +257,30 @@ const char* BatchSizePolicyName(BatchSizePolicy policy) {
   return "";
 }
 
-bool Variable::built() const { return apply != NotBuilt; }
+const char* WorkspaceDivisionName(WorkspaceDivision division) {
+  switch (division) {
+    case WorkspaceDivision::kDisjoint:
+      return "disjoint";
+    case WorkspaceDivision::kShared:
+      return "shared";
+    case WorkspaceDivision::kConcurrent:
+      return "concurrent";
+  }
+  return "";
+}
+
+bool Variable::built(Use use) const {
+  return parse != NotBuilt && (!planning_only || use == Use::kPlanning);
+}
+
+Status Variable::Apply(std::string_view value, Use use, Options& options) const {
+  return built(use) ? parse(value, options) : NotBuilt(value, options);
+}
 
 std::span<const Variable> Variables() { return kVariables; }
 
 Options ParseOptions(const std::function<const char*(const char*)>& lookup,
-                     std::vector<std::string>& warnings) {
+                     std::vector<std::string>& warnings, Use use) {
   Options options;
   options.rank = RankOfJob(lookup);
   options.lock_folder = LockFolder(lookup);
@@ -255,11 +296,11 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
     }
     if (value == nullptr || value[0] == '\0') continue;
     Options changed = options;
-    if (Status status = variable.apply(value, changed); status.ok()) {
+    if (Status status = variable.Apply(value, use, changed); status.ok()) {
       options = std::move(changed);
     } else {
       std::string warning = std::string(name) + "='" + value + "' is ignored: " + status.message();
-      if (variable.built()) {
+      if (variable.built(use)) {
         warning += " (accepted: " + std::string(variable.accepted) + ")";
       }
       warnings.push_back(std::move(warning));

@@ -18,6 +18,10 @@ namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
+// How kernels share one workspace budget: each has its own segment; those that run one after the
+// other share one; those seen on different streams have segments of their own.
+enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
+enum class Solver { kExact, kGlpk };
 
 // When kernels are measured, and what measuring may take.
 struct Tuning {
@@ -32,13 +36,17 @@ struct Tuning {
 };
 
 const char* BatchSizePolicyName(BatchSizePolicy policy);
+const char* WorkspaceDivisionName(WorkspaceDivision division);
 
 struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   std::optional<size_t> workspace_limit;  // bytes per kernel; none: `caller` or `auto`
   bool workspace_limit_auto = false;      // the limit comes from free memory
-  bool strict_limit = false;              // a kernel over the limit fails
+  std::optional<size_t> total_workspace;  // bytes for all kernels together; none: each has its own
+  WorkspaceDivision division = WorkspaceDivision::kConcurrent;
+  Solver solver = Solver::kExact;
+  bool strict_limit = false;  // a kernel over the limit fails
   Tuning tuning;
   bool deterministic = false;
   bool graph_engines = true;           // else the graph API is the genuine library's alone
@@ -52,6 +60,9 @@ struct Options {
   int rank = -1;            // of this process in its job, from the launcher's variables; -1: none
 };
 
+// Who reads the variables: a process that runs convolutions, or one that plans offline.
+enum class Use { kRunning, kPlanning };
+
 // One variable: its names, the command-line option that sets it, the values it takes.
 struct Variable {
   const char* name;
@@ -60,10 +71,12 @@ struct Variable {
   bool is_switch;        // the option takes no value and means "1"
   const char* accepted;  // in words, for messages
   const char* help;
-  // Applies `value`; an error says why the value is refused, without naming the variable.
-  Status (*apply)(std::string_view value, Options& options);
+  Status (*parse)(std::string_view value, Options& options);
+  bool planning_only = false;  // this version plans with it offline, and runs nothing so
 
-  bool built() const;  // false: this version refuses every value
+  bool built(Use use) const;  // false: this version refuses every value
+  // Applies `value`; an error says why the value is refused, without naming the variable.
+  Status Apply(std::string_view value, Use use, Options& options) const;
 };
 
 std::span<const Variable> Variables();
@@ -71,7 +84,7 @@ std::span<const Variable> Variables();
 // Reads all variables through `lookup` (null when unset). An unreadable value keeps the default and
 // adds a line to `warnings` that names the variable, the value and what is accepted.
 Options ParseOptions(const std::function<const char*(const char*)>& lookup,
-                     std::vector<std::string>& warnings);
+                     std::vector<std::string>& warnings, Use use = Use::kRunning);
 
 // This process's options: the environment, read at the first call; configures the log.
 const Options& ProcessOptions();

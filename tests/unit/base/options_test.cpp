@@ -21,14 +21,14 @@ struct Parsed {
   std::vector<std::string> warnings;
 };
 
-Parsed Parse(const Environment& environment) {
+Parsed Parse(const Environment& environment, Use use = Use::kRunning) {
   Parsed parsed;
   parsed.options = ParseOptions(
       [&](const char* name) {
         const auto found = environment.find(name);
         return found == environment.end() ? nullptr : found->second.c_str();
       },
-      parsed.warnings);
+      parsed.warnings, use);
   return parsed;
 }
 
@@ -203,6 +203,31 @@ TEST(Options, RankComesFromTheLauncher) {
   EXPECT_EQ(Parse({{"RANK", "two"}}).options.rank, -1);
 }
 
+TEST(Options, BudgetForAllKernelsIsPlannedWithAndNotRunYet) {
+  const Environment variables = {{"UCUDNN_TOTAL_WORKSPACE", "120MiB"},
+                                 {"UCUDNN_DIVISION", "Disjoint"},
+                                 {"UCUDNN_SOLVER", "glpk"}};
+  const Parsed running = Parse(variables);
+  EXPECT_FALSE(running.options.total_workspace);
+  EXPECT_EQ(running.options.division, WorkspaceDivision::kConcurrent);
+  EXPECT_EQ(running.options.solver, Solver::kExact);
+  ASSERT_EQ(running.warnings.size(), 3u);
+  for (const std::string& warning : running.warnings) {
+    EXPECT_THAT(warning, HasSubstr("not available in this version"));
+  }
+  const Parsed planning = Parse(variables, Use::kPlanning);
+  EXPECT_THAT(planning.warnings, IsEmpty());
+  EXPECT_EQ(planning.options.total_workspace, size_t{120} << 20);
+  EXPECT_EQ(planning.options.division, WorkspaceDivision::kDisjoint);
+  EXPECT_EQ(planning.options.solver, Solver::kGlpk);
+}
+
+TEST(Options, BudgetOfNothingIsRefused) {
+  const Parsed parsed = Parse({{"UCUDNN_TOTAL_WORKSPACE", "0"}}, Use::kPlanning);
+  EXPECT_FALSE(parsed.options.total_workspace);
+  EXPECT_THAT(parsed.warnings, ElementsAre(HasSubstr("no budget")));
+}
+
 TEST(Options, EveryVariableHasItsOwnNameAndFlagAndSaysWhatItAccepts) {
   std::set<std::string> names;
   for (const Variable& variable : Variables()) {
@@ -210,7 +235,7 @@ TEST(Options, EveryVariableHasItsOwnNameAndFlagAndSaysWhatItAccepts) {
     for (const char* name : {variable.old_name, variable.flag}) {
       EXPECT_TRUE(name == nullptr || names.insert(name).second) << name;
     }
-    EXPECT_EQ(variable.built(), variable.accepted[0] != '\0') << variable.name;
+    EXPECT_EQ(variable.built(Use::kPlanning), variable.accepted[0] != '\0') << variable.name;
     EXPECT_STRNE(variable.help, "");
   }
 }

@@ -1,0 +1,98 @@
+#include "planning/workspace_division.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace ucudnn::planning {
+namespace {
+
+// Workspaces in files may be anything.
+size_t SaturatingSum(size_t a, size_t b) {
+  return a > std::numeric_limits<size_t>::max() - b ? std::numeric_limits<size_t>::max() : a + b;
+}
+
+bool OwnSegments(WorkspaceDivision division) { return division == WorkspaceDivision::kDisjoint; }
+
+std::vector<size_t> WorkspacesOf(std::span<const DesirableConfigurations> kernels,
+                                 const std::vector<size_t>& chosen) {
+  std::vector<size_t> bytes;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    bytes.push_back(kernels[i][chosen[i]].WorkspaceBytes());
+  }
+  return bytes;
+}
+
+Result<Selection> Solve(std::span<const DesirableConfigurations> kernels, size_t budget_bytes,
+                        DivisionSolver& solver) {
+  std::vector<Choices> choices;
+  for (const DesirableConfigurations& kernel : kernels) {
+    Choices& own = choices.emplace_back();
+    for (const Configuration& configuration : kernel) {
+      own.push_back({configuration.WorkspaceBytes(), configuration.TimeMs()});
+    }
+  }
+  return solver.Solve(choices, budget_bytes);
+}
+
+// One after the other in the same segment, each is as fast as the budget lets it be alone.
+Selection FastestWithin(std::span<const DesirableConfigurations> kernels, size_t budget_bytes) {
+  Selection selection;
+  for (const DesirableConfigurations& kernel : kernels) {
+    const auto past = std::partition_point(
+        kernel.begin(), kernel.end(),
+        [&](const Configuration& one) { return one.WorkspaceBytes() <= budget_bytes; });
+    selection.chosen.push_back(static_cast<size_t>(past - kernel.begin()) - 1);
+  }
+  return selection;
+}
+
+}  // namespace
+
+size_t ReservedBytes(std::span<const size_t> workspace_bytes, WorkspaceDivision division) {
+  size_t reserved = 0;
+  for (const size_t bytes : workspace_bytes) {
+    reserved = OwnSegments(division) ? SaturatingSum(reserved, bytes) : std::max(reserved, bytes);
+  }
+  return reserved;
+}
+
+std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> kernels,
+                                     size_t budget_bytes, WorkspaceDivision division) {
+  const std::vector<size_t> least = WorkspacesOf(kernels, std::vector<size_t>(kernels.size(), 0));
+  const size_t reserved = ReservedBytes(least, division);
+  if (reserved <= budget_bytes) return std::nullopt;
+  Shortage shortage{reserved - budget_bytes, {}};
+  for (size_t i = 0; i < least.size(); ++i) {
+    if (least[i] > (OwnSegments(division) ? 0 : budget_bytes)) shortage.kernels.push_back(i);
+  }
+  std::stable_sort(shortage.kernels.begin(), shortage.kernels.end(),
+                   [&](size_t a, size_t b) { return least[a] > least[b]; });
+  return shortage;
+}
+
+Result<DividedWorkspace> DivideWorkspace(std::span<const DesirableConfigurations> kernels,
+                                         size_t budget_bytes, WorkspaceDivision division,
+                                         DivisionSolver& solver) {
+  for (const DesirableConfigurations& kernel : kernels) {
+    if (kernel.empty()) return Status::Error("a kernel cannot run at all");
+  }
+  if (const auto shortage = FindShortage(kernels, budget_bytes, division)) {
+    return Status::Error("the budget is short of " + std::to_string(shortage->missing_bytes) +
+                         " bytes");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(Selection selection, OwnSegments(division)
+                                                   ? Solve(kernels, budget_bytes, solver)
+                                                   : FastestWithin(kernels, budget_bytes));
+  DividedWorkspace divided;
+  divided.total_bytes = ReservedBytes(WorkspacesOf(kernels, selection.chosen), division);
+  if (divided.total_bytes > budget_bytes) {
+    return Status::Error(std::string("solver ") + solver.Name() + " exceeds the budget");
+  }
+  divided.chosen = std::move(selection.chosen);
+  divided.optimal = selection.optimal;
+  divided.gap_ms = selection.gap_ms;
+  return divided;
+}
+
+}  // namespace ucudnn::planning
