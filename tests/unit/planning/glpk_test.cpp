@@ -1,0 +1,127 @@
+// The built-in solver against GLPK, and the plug-in that GLPK is in.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "measured.h"
+#include "planning/knapsack_solver.h"
+#include "planning/plugin_solver.h"
+#include "random_choices.h"
+
+namespace ucudnn::planning {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+std::unique_ptr<DivisionSolver> Glpk() {
+  auto solver = OpenPluginSolver(GLPK_PLUGIN, "glpk");
+  EXPECT_TRUE(solver.ok()) << solver.message();
+  return std::move(*solver);
+}
+
+double TimeMs(std::span<const Choices> kernels, const std::vector<size_t>& chosen) {
+  double time_ms = 0;
+  for (size_t i = 0; i < kernels.size(); ++i) time_ms += kernels[i].at(chosen[i]).time_ms;
+  return time_ms;
+}
+
+size_t Bytes(std::span<const Choices> kernels, const std::vector<size_t>& chosen) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < kernels.size(); ++i) bytes += kernels[i].at(chosen[i]).workspace_bytes;
+  return bytes;
+}
+
+// Times in 64ths of a millisecond: totals are exact, and unequal ones are further apart than what
+// GLPK takes for equal (1e-7 of them).
+void CoarsenTimes(std::vector<Choices>& network) {
+  for (Choices& choices : network) {
+    for (Choice& choice : choices) choice.time_ms = std::ceil(choice.time_ms * 64) / 64;
+  }
+}
+
+// In whole MiB both solvers are posed the same problem.
+void ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network, size_t budget) {
+  const Result<Selection> exact = KnapsackSolver().Solve(network, budget);
+  const Result<Selection> other = glpk.Solve(network, budget);
+  ASSERT_EQ(exact.ok(), other.ok()) << exact.message() << other.message();
+  if (!exact.ok()) return;
+  EXPECT_TRUE(exact->optimal && other->optimal);
+  EXPECT_LE(Bytes(network, exact->chosen), budget);
+  EXPECT_LE(Bytes(network, other->chosen), budget);
+  EXPECT_EQ(TimeMs(network, exact->chosen), TimeMs(network, other->chosen));
+}
+
+TEST(Glpk, AgreesWithTheExactSolverOnThousandsOfNetworks) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto glpk = Glpk();
+  for (int i = 0; i < 2500 && !::testing::Test::HasFailure(); ++i) {
+    const int kernels = Draw(random, 1, i % 50 == 0 ? 60 : 12);
+    auto network = RandomNetwork(random, kernels, Draw(random, 1, 6), kMiB, 10);
+    CoarsenTimes(network);
+    ExpectEqualTimes(*glpk, network, static_cast<size_t>(Draw(random, 0, 600)) * kMiB);
+  }
+}
+
+TEST(Glpk, AgreesWithTheExactSolverWhereNothingFits) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto glpk = Glpk();
+  int infeasible = 0;
+  for (int i = 0; i < 500 && !::testing::Test::HasFailure(); ++i) {
+    std::vector<Choices> network(static_cast<size_t>(Draw(random, 1, 5)));
+    for (Choices& choices : network) {
+      for (int count = Draw(random, 1, 4); count > 0; --count) {
+        choices.push_back({static_cast<size_t>(Draw(random, 0, 9)) * kMiB,
+                           static_cast<double>(Draw(random, 0, 9))});
+      }
+    }
+    const size_t budget = static_cast<size_t>(Draw(random, 0, 20)) * kMiB;
+    infeasible += KnapsackSolver().Solve(network, budget).ok() ? 0 : 1;
+    ExpectEqualTimes(*glpk, network, budget);
+  }
+  EXPECT_GT(infeasible, 10);
+}
+
+TEST(Glpk, SelectionsFitInBytes) {
+  std::mt19937 random(5);
+  const auto glpk = Glpk();
+  for (int i = 0; i < 200; ++i) {
+    const auto network = RandomNetwork(random, Draw(random, 1, 12), 4, 1, 10);
+    const size_t budget = static_cast<size_t>(Draw(random, 1, 1 << 30));
+    const Result<Selection> selection = glpk->Solve(network, budget);
+    ASSERT_TRUE(selection.ok()) << selection.message();
+    EXPECT_LE(Bytes(network, selection->chosen), budget);
+    EXPECT_GE(TimeMs(network, selection->chosen) + 1e-6,
+              TimeMs(network, KnapsackSolver().Solve(network, budget)->chosen));
+  }
+}
+
+TEST(Glpk, WhatItRefusesIsAnErrorAndNoEnd) {
+  const auto glpk = Glpk();
+  EXPECT_TRUE(glpk->Solve({}, 0).ok());
+  const std::vector<Choices> none = {{}};
+  EXPECT_FALSE(glpk->Solve(none, kMiB).ok());
+  const std::vector<Choices> endless = {{{0, std::numeric_limits<double>::infinity()}}};
+  EXPECT_THAT(glpk->Solve(endless, kMiB).message(), HasSubstr("a time of"));
+  const std::vector<Choices> one = {{{std::numeric_limits<size_t>::max(), 1}, {0, 2}}};
+  const Result<Selection> selection = glpk->Solve(one, kMiB);
+  ASSERT_TRUE(selection.ok()) << selection.message();
+  EXPECT_EQ(selection->chosen[0], 1u);
+}
+
+TEST(Glpk, PluginThatIsMissingOrForeignIsAnError) {
+  EXPECT_THAT(OpenPluginSolver("/nowhere/libucudnn_glpk.so", "glpk").message(),
+              HasSubstr("/nowhere/libucudnn_glpk.so"));
+  EXPECT_THAT(OpenPluginSolver("libm.so.6", "glpk").message(), HasSubstr("ucudnnSolveDivision"));
+}
+
+}  // namespace
+}  // namespace ucudnn::planning
