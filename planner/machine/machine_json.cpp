@@ -1,0 +1,143 @@
+#include "planner/machine/machine_json.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/json_value.h"
+#include "base/text.h"
+
+namespace ucudnn::planner {
+namespace {
+
+constexpr const char* kFormat = "ucudnn-machine";
+constexpr int kVersion = 1;
+
+// The members of one object, each of which must be asked for. The first fault is kept.
+class Members {
+ public:
+  Members(const JsonValue& object, std::string place, Status& fault)
+      : object_(object), place_(std::move(place)), fault_(fault) {
+    if (!object.is(JsonValue::Kind::kObject)) Fault("is no object");
+  }
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+  ~Members() {
+    for (const JsonMember& member : object_.members) {
+      if (NearestName(member.name, known_) != member.name) {
+        Fault("has the unknown member " + Quoted(member.name) + "; expected " + Join(known_, ", "));
+      }
+    }
+  }
+
+  std::string Text(const char* name) {
+    const JsonValue* member = Member(name);
+    if (member == nullptr) return "";
+    if (!member->is(JsonValue::Kind::kText)) Fault(std::string(name) + " is no text");
+    return member->text;
+  }
+  double Real(const char* name) {
+    const JsonValue* member = Member(name);
+    if (member == nullptr) return 0;
+    if (!member->is_number()) Fault(std::string(name) + " is no number");
+    return member->real;
+  }
+  int64_t Integer(const char* name, int64_t most) {
+    const JsonValue* member = Member(name);
+    if (member == nullptr) return 0;
+    if (!member->is(JsonValue::Kind::kInteger) || member->integer < 0 || member->integer > most) {
+      Fault(std::string(name) + " is no whole number from 0 to " + std::to_string(most));
+    }
+    return member->integer;
+  }
+  const JsonValue& Value(const char* name) {
+    static const JsonValue* const kNone = new JsonValue;
+    const JsonValue* member = Member(name);
+    return member == nullptr ? *kNone : *member;
+  }
+  void Fault(const std::string& what) {
+    if (fault_.ok()) fault_ = Status::Error(place_ + " " + what);
+  }
+
+ private:
+  const JsonValue* Member(const char* name) {
+    known_.emplace_back(name);
+    const JsonValue* member = object_.Find(name);
+    if (member == nullptr) Fault(std::string("has no ") + name);
+    return member;
+  }
+
+  const JsonValue& object_;
+  const std::string place_;
+  Status& fault_;
+  std::vector<std::string> known_;
+};
+
+void ReadDevice(const JsonValue& json, Machine& machine, Status& fault) {
+  Members members(json, "device", fault);
+  machine.device.name = members.Text("name");
+  machine.device.memory_bytes = members.Integer("memory_bytes", int64_t{1} << 62);
+  machine.device.tflops = members.Real("tflops");
+  machine.device.memory_gb_per_s = members.Real("memory_gb_per_s");
+}
+
+void ReadLevel(const JsonValue& json, Machine& machine, Status& fault) {
+  Members members(json, "level " + std::to_string(machine.levels.size() + 1), fault);
+  Level level;
+  level.name = members.Text("name");
+  level.count = static_cast<int>(members.Integer("count", std::numeric_limits<int32_t>::max()));
+  level.gb_per_s = members.Real("gb_per_s");
+  level.latency_us = members.Real("latency_us");
+  machine.levels.push_back(std::move(level));
+}
+
+Machine Read(const JsonValue& json, Status& fault) {
+  Machine machine;
+  Members members(json, "machine", fault);
+  const std::string format = members.Text("format");
+  if (format != kFormat) {
+    members.Fault("has format " + Quoted(format) + "; expected " + kFormat);
+  }
+  const int64_t version = members.Integer("version", std::numeric_limits<int32_t>::max());
+  if (version != kVersion) {
+    members.Fault("has version " + std::to_string(version) + "; expected " +
+                  std::to_string(kVersion));
+  }
+  machine.name = members.Text("name");
+  ReadDevice(members.Value("device"), machine, fault);
+  const JsonValue& levels = members.Value("levels");
+  if (!levels.is(JsonValue::Kind::kArray)) members.Fault("has no list of levels");
+  for (const JsonValue& level : levels.items) ReadLevel(level, machine, fault);
+  return machine;
+}
+
+}  // namespace
+
+Result<Machine> ParseMachine(std::string_view json) {
+  UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
+  Status fault;
+  Machine machine = Read(root, fault);
+  UCUDNN_RETURN_IF_ERROR(fault);
+  UCUDNN_RETURN_IF_ERROR(Check(machine));
+  return machine;
+}
+
+std::string FormatMachine(const Machine& machine) {
+  nlohmann::ordered_json json = {{"format", kFormat},
+                                 {"version", kVersion},
+                                 {"name", machine.name},
+                                 {"device",
+                                  {{"name", machine.device.name},
+                                   {"memory_bytes", machine.device.memory_bytes},
+                                   {"tflops", machine.device.tflops},
+                                   {"memory_gb_per_s", machine.device.memory_gb_per_s}}},
+                                 {"levels", nlohmann::ordered_json::array()}};
+  for (const Level& level : machine.levels) {
+    json["levels"].push_back({{"name", level.name},
+                              {"count", level.count},
+                              {"gb_per_s", level.gb_per_s},
+                              {"latency_us", level.latency_us}});
+  }
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ucudnn::planner

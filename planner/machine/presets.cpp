@@ -1,0 +1,85 @@
+#include "planner/machine/presets.h"
+
+#include <charconv>
+#include <optional>
+
+#include "base/text.h"
+
+namespace ucudnn::planner {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+struct Preset {
+  Machine node;
+  std::optional<Level> network;  // between nodes; its count is what `:N` says
+};
+
+std::vector<Preset> MakePresets() {
+  std::vector<Preset> presets;
+  const auto add = [&](const char* name, const Device& device, const std::vector<Level>& levels) {
+    presets.push_back({{name, device, levels}, {}});
+  };
+  // Cards of two dies, each card on 16 lanes of PCI Express 3.
+  add("k80x16", {"Tesla K80", 12 * kGiB, 4.37, 240},
+      {{"card", 2, 12, 10}, {"PCI Express", 8, 12, 10}});
+  add("p100x4x4", {"Tesla P100-SXM2-16GB", 16 * kGiB, 10.6, 732},
+      {{"NVLink", 4, 80, 5}, {"InfiniBand EDR", 4, 12.5, 10}});
+  // Four devices share a PCI Express 2 switch; across, through host memory, all of them at once
+  // have half of its 6 GB/s each.
+  add("k20x8", {"Tesla K20", 5 * kGiB, 2, 208},
+      {{"PCI Express", 4, 6, 10}, {"host memory", 2, 12, 20}});
+  const Level infiniband{"InfiniBand NDR", 1, 400, 5};
+  add("h100x8", {"NVIDIA H100 80GB HBM3", 81559 * kMiB, 66.9, 3350}, {{"NVLink", 8, 450, 3}});
+  presets.back().network = infiniband;
+  add("h200x8", {"NVIDIA H200", 143771 * kMiB, 66.9, 4800}, {{"NVLink", 8, 450, 3}});
+  presets.back().network = infiniband;
+  return presets;
+}
+
+const std::vector<Preset>& Presets() {
+  static const auto* const kPresets = new std::vector<Preset>(MakePresets());
+  return *kPresets;
+}
+
+}  // namespace
+
+const std::vector<std::string>& MachineNames() {
+  static const auto* const kNames = [] {
+    auto* names = new std::vector<std::string>;
+    for (const Preset& preset : Presets()) names->push_back(preset.node.name);
+    return names;
+  }();
+  return *kNames;
+}
+
+Result<Machine> MachineByName(const std::string& name) {
+  const std::string base = name.substr(0, name.find(':'));
+  for (const Preset& preset : Presets()) {
+    if (preset.node.name != base) continue;
+    Machine machine = preset.node;
+    if (base == name) return machine;
+    const char* const first = name.data() + base.size() + 1;
+    const char* const last = name.data() + name.size();
+    int nodes = 0;
+    const auto [end, error] = std::from_chars(first, last, nodes);
+    if (error != std::errc() || end != last || nodes < 1) {
+      return Status::Error(Quoted(name) + ": expected a number of nodes behind the colon");
+    }
+    if (!preset.network) {
+      return Status::Error(Quoted(name) + ": no network between nodes is known; expected " + base);
+    }
+    machine.name = name;
+    if (nodes > 1) {
+      machine.levels.push_back(*preset.network);
+      machine.levels.back().count = nodes;
+    }
+    UCUDNN_RETURN_IF_ERROR(Check(machine));
+    return machine;
+  }
+  return Status::Error(Quoted(name) + " is no machine; expected one of " +
+                       Join(MachineNames(), ", "));
+}
+
+}  // namespace ucudnn::planner
