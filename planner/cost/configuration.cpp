@@ -1,0 +1,137 @@
+#include "planner/cost/configuration.h"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
+#include "base/text.h"
+
+namespace ucudnn::planner {
+namespace {
+
+bool Divides(int parts, int64_t extent, bool uneven) {
+  return uneven ? parts <= extent : extent % parts == 0;
+}
+
+// Channels that may be divided: a softmax needs all of them, flat features are divided between
+// channels of the image they were.
+int64_t DivisibleChannels(const PlannedLayer& layer) {
+  if (std::holds_alternative<Softmax>(layer.op)) return 1;
+  if (std::holds_alternative<Flatten>(layer.op)) return layer.inputs.front().shape.c;
+  return layer.output.c;
+}
+
+bool IsLegal(const PlannedLayer& layer, const Degrees& degrees, bool uneven) {
+  const bool whole_channels = std::holds_alternative<Flatten>(layer.op);
+  return Divides(degrees.n, layer.output.n, uneven) &&
+         Divides(degrees.c, DivisibleChannels(layer), uneven && !whole_channels) &&
+         Divides(degrees.h, layer.output.extents[1], uneven) &&
+         Divides(degrees.w, layer.output.extents[2], uneven);
+}
+
+std::vector<Degrees> LegalDegrees(const PlannedLayer& layer, int devices, bool uneven) {
+  std::vector<Degrees> all;
+  const auto divisors = [](int of) {
+    std::vector<int> found;
+    for (int d = 1; d <= of; ++d) {
+      if (of % d == 0) found.push_back(d);
+    }
+    return found;
+  };
+  for (const int n : divisors(devices)) {
+    for (const int c : divisors(devices / n)) {
+      for (const int h : divisors(devices / n / c)) {
+        for (const int w : divisors(devices / n / c / h)) {
+          const Degrees degrees{n, c, h, w};
+          if (IsLegal(layer, degrees, uneven)) all.push_back(degrees);
+        }
+      }
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Degrees& a, const Degrees& b) {
+    return std::tuple(a.Workers(), a.n, a.c, a.h) > std::tuple(b.Workers(), b.n, b.c, b.h);
+  });
+  return all;
+}
+
+}  // namespace
+
+std::string Describe(const Degrees& degrees) {
+  return "{n=" + std::to_string(degrees.n) + ", c=" + std::to_string(degrees.c) +
+         ", h=" + std::to_string(degrees.h) + ", w=" + std::to_string(degrees.w) + "}";
+}
+
+Result<Pin> ParsePin(std::string_view text) {
+  const Status fault = Status::Error("pin " + Quoted(text) +
+                                     "; expected a layer and its degrees, as fc6=c4 or "
+                                     "conv1=n4h2w2");
+  const size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) return fault;
+  Pin pin{std::string(text.substr(0, equals)), {1, 1, 1, 1}};
+  std::string seen;
+  const char* at = text.data() + equals + 1;
+  const char* const end = text.data() + text.size();
+  while (at != end) {
+    const char axis = *at++;
+    int parts = 0;
+    const auto [after, error] = std::from_chars(at, end, parts);
+    if (error != std::errc() || parts < 1 || seen.find(axis) != std::string::npos) return fault;
+    switch (axis) {
+      case 'n':
+        pin.degrees.n = parts;
+        break;
+      case 'c':
+        pin.degrees.c = parts;
+        break;
+      case 'h':
+        pin.degrees.h = parts;
+        break;
+      case 'w':
+        pin.degrees.w = parts;
+        break;
+      default:
+        return fault;
+    }
+    seen.push_back(axis);
+    at = after;
+  }
+  return pin;
+}
+
+std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
+                                                       const ConfigurationOptions& options) {
+  std::vector<ParallelConfiguration> all;
+  for (const Degrees& degrees : LegalDegrees(layer, devices, options.uneven)) {
+    const int workers = degrees.Workers();
+    const int groups = options.placements ? devices / workers : 1;
+    for (int group = 0; group < groups; ++group) all.push_back({degrees, group * workers});
+  }
+  return all;
+}
+
+Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
+    const LayerGraph& graph, int devices, const ConfigurationOptions& options) {
+  std::vector<std::vector<ParallelConfiguration>> all;
+  for (const PlannedLayer& layer : graph.layers) {
+    all.push_back(LegalConfigurations(layer, devices, options));
+  }
+  for (const Pin& pin : options.pins) {
+    const std::string what = "pin " + Quoted(pin.layer) + " " + Describe(pin.degrees);
+    const int position = graph.Find(pin.layer);
+    if (position < 0) {
+      return Status::Error(what + ": " + Quoted(graph.name) + " has no such layer");
+    }
+    auto& configurations = all[static_cast<size_t>(position)];
+    std::erase_if(configurations, [&](const ParallelConfiguration& configuration) {
+      return !(configuration.degrees == pin.degrees);
+    });
+    if (configurations.empty()) {
+      return Status::Error(what + ": its output " +
+                           Describe(graph.layers[static_cast<size_t>(position)].output) +
+                           " cannot be divided so on " + std::to_string(devices) + " devices");
+    }
+  }
+  return all;
+}
+
+}  // namespace ucudnn::planner

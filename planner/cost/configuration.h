@@ -1,0 +1,64 @@
+// Parallel configurations of a layer: into how many parts each axis of its output is divided, and
+// which devices compute them. Plain values and pure functions. Source: DeePa, section 3.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/cost/layer_graph.h"
+
+namespace ucudnn::planner {
+
+// Parts along images, channels, height and width. Depth is never divided.
+struct Degrees {
+  int n = 1;
+  int c = 1;
+  int h = 1;
+  int w = 1;
+
+  bool operator==(const Degrees&) const = default;
+  int Workers() const { return n * c * h * w; }
+};
+
+std::string Describe(const Degrees& degrees);  // "{n=16, c=1, h=1, w=1}"
+
+// Part (i, j, k, l) is on device first_device + ((i * c + j) * h + k) * w + l.
+struct ParallelConfiguration {
+  Degrees degrees;
+  int first_device = 0;
+
+  bool operator==(const ParallelConfiguration&) const = default;
+};
+
+// A layer that is given these degrees and no others.
+struct Pin {
+  std::string layer;
+  Degrees degrees;
+};
+
+// "fc6=c4", "conv1=n4h2w2": axes that are not named are not divided.
+Result<Pin> ParsePin(std::string_view text);
+
+struct ConfigurationOptions {
+  // Parts may differ by one element (55 rows in 4 parts); the paper divides evenly only.
+  bool uneven = false;
+  // All aligned groups of devices rather than the one that begins at device 0: independent branches
+  // may sit on different devices.
+  bool placements = false;
+  std::vector<Pin> pins;
+};
+
+// The configurations of one layer on `devices` devices: the number of workers divides that of the
+// devices, so that groups of devices tile the machine. Most workers first, then images before
+// channels before height. Pins are not looked at.
+std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
+                                                       const ConfigurationOptions& options);
+
+// Those of every layer, pins obeyed. An error names the pin whose layer does not exist or whose
+// degrees the layer cannot have.
+Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
+    const LayerGraph& graph, int devices, const ConfigurationOptions& options);
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,132 @@
+#include "planner/cost/layer_graph.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace ucudnn::planner {
+namespace {
+
+bool Follows(const Operator& op) {
+  return std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op) ||
+         std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Softmax>(op);
+}
+
+int64_t Biases(const Operator& op) {
+  if (const auto* convolution = std::get_if<Convolution>(&op)) {
+    return convolution->bias ? convolution->filters : 0;
+  }
+  if (const auto* connected = std::get_if<FullyConnected>(&op)) {
+    return connected->bias ? connected->outputs : 0;
+  }
+  return 0;
+}
+
+PlannedLayer MakeLayer(const Node& node, const Shape& output, std::vector<LayerInput> inputs) {
+  PlannedLayer layer;
+  layer.name = node.name;
+  layer.op = node.op;
+  layer.output = output;
+  layer.parameters = ParameterCount(node, inputs.front().shape);
+  layer.weights = layer.parameters - Biases(node.op);
+  layer.inputs = std::move(inputs);
+  return layer;
+}
+
+// The longest proper prefix of `inputs` that is the whole of an earlier Concat's; -1: none.
+int PrefixConcat(const LayerGraph& graph, int concat) {
+  const std::vector<LayerInput>& inputs = graph.layers[static_cast<size_t>(concat)].inputs;
+  int longest = -1;
+  size_t length = 1;
+  for (int other = 0; other < concat; ++other) {
+    const PlannedLayer& candidate = graph.layers[static_cast<size_t>(other)];
+    const size_t count = candidate.inputs.size();
+    const auto same = [](const LayerInput& a, const LayerInput& b) {
+      return a.producer == b.producer && a.producer != kData;
+    };
+    if (std::holds_alternative<Concat>(candidate.op) && count > length && count < inputs.size() &&
+        std::equal(candidate.inputs.begin(), candidate.inputs.end(), inputs.begin(), same)) {
+      longest = other;
+      length = count;
+    }
+  }
+  return longest;
+}
+
+}  // namespace
+
+int LayerGraph::Find(const std::string& layer) const {
+  const auto found = std::find_if(layers.begin(), layers.end(), [&](const PlannedLayer& candidate) {
+    return candidate.name == layer;
+  });
+  return found == layers.end() ? -1 : static_cast<int>(found - layers.begin());
+}
+
+Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch));
+  LayerGraph out;
+  out.name = graph.name;
+  out.batch = batch;
+  std::vector<int> layer_of;  // by NodeId
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    if (node.inputs.empty()) {
+      layer_of.push_back(kData);
+      continue;
+    }
+    std::vector<LayerInput> inputs;
+    for (const NodeId input : node.inputs) {
+      const auto at = static_cast<size_t>(input);
+      inputs.push_back({layer_of[at], shapes[at]});
+    }
+    const int producer = inputs.front().producer;
+    if (Follows(node.op) && producer != kData) {
+      PlannedLayer& layer = out.layers[static_cast<size_t>(producer)];
+      layer.parameters += ParameterCount(node, inputs.front().shape);
+      layer.followers.push_back(node.name);
+      layer_of.push_back(producer);
+      continue;
+    }
+    layer_of.push_back(static_cast<int>(out.layers.size()));
+    out.layers.push_back(MakeLayer(node, shapes[id], std::move(inputs)));
+  }
+  if (out.layers.empty()) {
+    return Status::Error(Quoted(graph.name) + " has no layers; expected at least one");
+  }
+  return out;
+}
+
+int ChainConcats(LayerGraph& graph) {
+  std::vector<int> prefix(graph.layers.size(), -1);
+  for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
+    if (std::holds_alternative<Concat>(graph.layers[layer].op)) {
+      prefix[layer] = PrefixConcat(graph, static_cast<int>(layer));
+    }
+  }
+  int rewritten = 0;
+  for (size_t layer = graph.layers.size(); layer-- > 0;) {  // prefixes stay whole until used
+    if (prefix[layer] < 0) continue;
+    const PlannedLayer& first = graph.layers[static_cast<size_t>(prefix[layer])];
+    std::vector<LayerInput>& inputs = graph.layers[layer].inputs;
+    inputs.erase(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(first.inputs.size()));
+    inputs.insert(inputs.begin(), {prefix[layer], first.output});
+    ++rewritten;
+  }
+  return rewritten;
+}
+
+double ForwardOperations(const PlannedLayer& layer) {
+  const Shape& in = layer.inputs.front().shape;
+  const double outputs = static_cast<double>(layer.output.n) * layer.output.Features();
+  if (const auto* convolution = std::get_if<Convolution>(&layer.op)) {
+    double window = static_cast<double>(in.c) / convolution->groups;
+    for (const int32_t extent : convolution->window) window *= extent;
+    return 2 * outputs * window;
+  }
+  if (std::holds_alternative<FullyConnected>(layer.op)) {
+    return 2 * outputs * static_cast<double>(in.Features());
+  }
+  return 0;
+}
+
+}  // namespace ucudnn::planner
