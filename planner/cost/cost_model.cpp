@@ -1,0 +1,46 @@
+#include "planner/cost/cost_model.h"
+
+#include "planner/cost/transfer.h"
+
+namespace ucudnn::planner {
+
+double MachineCostModel::UpdateMs(const PlannedLayer& layer,
+                                  const ParallelConfiguration& configuration) const {
+  return planner::UpdateMs(machine_, update_, configuration, layer.parameters * kElementBytes);
+}
+
+TransferTables MachineCostModel::Transfer(const PlannedLayer& consumer, int input,
+                                          std::span<const ParallelConfiguration> from,
+                                          std::span<const ParallelConfiguration> to) const {
+  const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
+  std::vector<Parts> held;
+  std::vector<Parts> needed;
+  for (const auto& configuration : from) {
+    held.push_back(OutputParts(tensor, configuration.degrees));
+  }
+  for (const auto& configuration : to) {
+    needed.push_back(NeededParts(consumer, input, configuration.degrees));
+  }
+  TransferTables tables;
+  tables.ms.reserve(from.size() * to.size());
+  tables.copied_bytes.reserve(from.size() * to.size());
+  TrafficCounter counter(machine_);
+  for (size_t u = 0; u < from.size(); ++u) {
+    for (size_t v = 0; v < to.size(); ++v) {
+      const Traffic& traffic =
+          counter.Count(held[u], from[u].first_device, needed[v], to[v].first_device);
+      tables.ms.push_back(2 * TransferMs(machine_, traffic, kElementBytes));
+      tables.copied_bytes.push_back(traffic.most_received * kElementBytes);
+    }
+  }
+  return tables;
+}
+
+int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
+                         int64_t workspace_bytes) {
+  const int64_t parameters = (layer.parameters + degrees.c - 1) / degrees.c;
+  const int64_t output = Elements(OutputParts(layer.output, degrees).Of(0));
+  return (parameters * (2 + optimizer_states) + output) * kElementBytes + workspace_bytes;
+}
+
+}  // namespace ucudnn::planner

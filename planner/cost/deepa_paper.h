@@ -1,0 +1,37 @@
+// The cost model behind DeePa's Tables 2 and 3, found by fitting their printed values. Pure.
+//
+// transfer: every worker receives all that it needs (no credit for what it holds, no halos), one
+// after the other; nothing where each worker holds all it needs. update: every replica pushes its
+// gradients in turn. The paper gives no bandwidths, and no single one explains both tables; these
+// do, to every printed digit (MiB per ms, one direction):
+//
+//   fully connected, transfer and update   15/7    (2.247 GB/s)
+//   convolution, transfer                  5       (5.243 GB/s)
+//   convolution, update                    45/14   (3.370 GB/s)
+//
+// compute: as measured in the paper for the two layers it prints (9216 -> 4096 fully connected; 3x3
+// convolution 512 -> 512 on 14 x 14), in proportion to the largest worker's share of any batch,
+// with the gain the paper saw in dividing height and width; a roofline of its device elsewhere.
+#pragma once
+
+#include "planner/cost/cost_model.h"
+
+namespace ucudnn::planner {
+
+class DeePaPaperModel : public CostModel {
+ public:
+  DeePaPaperModel();  // on the devices of k80x16
+
+  ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override;
+  double UpdateMs(const PlannedLayer& layer,
+                  const ParallelConfiguration& configuration) const override;
+  TransferTables Transfer(const PlannedLayer& consumer, int input,
+                          std::span<const ParallelConfiguration> from,
+                          std::span<const ParallelConfiguration> to) const override;
+
+ private:
+  const Machine machine_;
+  const Roofline roofline_;
+};
+
+}  // namespace ucudnn::planner
