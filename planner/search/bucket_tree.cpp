@@ -1,0 +1,428 @@
+#include "planner/search/bucket_tree.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <set>
+
+namespace ucudnn::planner {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double Entries(const std::set<int>& scope, const std::vector<int>& counts) {
+  double entries = 1;
+  for (const int layer : scope) entries *= counts[static_cast<size_t>(layer)];
+  return entries;
+}
+
+// A factor that is known by its scope only: costs of a layer, of an edge or a message.
+struct Symbol {
+  enum class Kind { kLayer, kEdge, kMessage };
+  std::set<int> scope;
+  Kind kind;
+  int source;
+};
+
+// Deals the factors of one layer to groups whose messages have at most `most_entries`.
+std::vector<std::vector<Symbol>> Deal(std::vector<Symbol> symbols, int layer,
+                                      const std::vector<int>& counts, double most_entries) {
+  std::stable_sort(symbols.begin(), symbols.end(), [&](const Symbol& a, const Symbol& b) {
+    return Entries(a.scope, counts) > Entries(b.scope, counts);
+  });
+  std::vector<std::vector<Symbol>> groups;
+  std::vector<std::set<int>> scopes;
+  for (Symbol& symbol : symbols) {
+    size_t group = 0;
+    std::set<int> joined;
+    for (; group < groups.size(); ++group) {
+      joined = scopes[group];
+      joined.insert(symbol.scope.begin(), symbol.scope.end());
+      if (Entries(joined, counts) / counts[static_cast<size_t>(layer)] <= most_entries) break;
+    }
+    if (group == groups.size()) {
+      groups.emplace_back();
+      scopes.push_back(symbol.scope);
+    } else {
+      scopes[group] = joined;
+    }
+    groups[group].push_back(std::move(symbol));
+  }
+  return groups;
+}
+
+// Where the digits of a bucket's scope lead in one of its tables.
+struct Strides {
+  std::vector<size_t> others;
+  size_t layer = 0;
+  size_t row = 0;
+};
+
+Strides StridesOf(const Bucket& bucket, const CostTable& table, const std::vector<int>& counts) {
+  Strides strides;
+  const size_t others = bucket.scope.size() - (bucket.has_row ? 2 : 1);
+  strides.others.assign(others, 0);
+  size_t stride = 1;
+  for (size_t at = table.scope.size(); at-- > 0;) {
+    const int layer = table.scope[at];
+    const auto place = static_cast<size_t>(
+        std::find(bucket.scope.begin(), bucket.scope.end(), layer) - bucket.scope.begin());
+    if (place < others) {
+      strides.others[place] = stride;
+    } else if (layer == bucket.layer) {
+      strides.layer = stride;
+    } else {
+      strides.row = stride;
+    }
+    stride *= static_cast<size_t>(counts[static_cast<size_t>(layer)]);
+  }
+  return strides;
+}
+
+// A bucket's costs, one combination of its other layers after the other.
+class Slices {
+ public:
+  Slices(const Bucket& bucket, const std::vector<int>& counts)
+      : layers_(static_cast<size_t>(counts[static_cast<size_t>(bucket.layer)])),
+        rows_(bucket.has_row ? static_cast<size_t>(counts[static_cast<size_t>(bucket.scope.back())])
+                             : 0),
+        base_(layers_) {
+    MergeParallel(bucket);
+    for (const Source& source : sources_) {
+      strides_.push_back(StridesOf(bucket, {*source.scope, {}, -1}, counts));
+    }
+    const size_t others = bucket.scope.size() - (bucket.has_row ? 2 : 1);
+    for (size_t at = 0; at < others; ++at) {
+      counts_.push_back(static_cast<size_t>(counts[static_cast<size_t>(bucket.scope[at])]));
+    }
+    digits_.assign(others, 0);
+    Load();
+  }
+
+  const std::vector<double>& base() const { return base_; }  // by configuration
+  const double* matrix() const { return matrix_; }           // [configuration][row]
+  size_t layers() const { return layers_; }
+  size_t rows() const { return rows_; }  // 0: none
+  const std::vector<size_t>& digits() const { return digits_; }
+
+  bool Next() {
+    for (size_t at = digits_.size(); at-- > 0;) {
+      if (++digits_[at] < counts_[at]) {
+        Load();
+        return true;
+      }
+      digits_[at] = 0;
+    }
+    return false;
+  }
+
+ private:
+  struct Source {
+    const std::vector<int>* scope;
+    const double* costs;
+  };
+
+  // Adds up tables over the same layers: edge elimination.
+  void MergeParallel(const Bucket& bucket) {
+    sums_.reserve(bucket.tables.size());
+    std::vector<bool> merged(bucket.tables.size(), false);
+    for (size_t first = 0; first < bucket.tables.size(); ++first) {
+      if (merged[first]) continue;
+      const CostTable& table = bucket.tables[first];
+      const double* costs = table.costs.data();
+      for (size_t other = first + 1; other < bucket.tables.size(); ++other) {
+        if (bucket.tables[other].scope != table.scope) continue;
+        merged[other] = true;
+        if (costs == table.costs.data()) costs = sums_.emplace_back(table.costs).data();
+        std::transform(sums_.back().begin(), sums_.back().end(), bucket.tables[other].costs.begin(),
+                       sums_.back().begin(), std::plus<>());
+      }
+      sources_.push_back({&table.scope, costs});
+    }
+  }
+
+  void Load() {
+    std::fill(base_.begin(), base_.end(), 0.0);
+    matrix_ = nullptr;
+    for (size_t source = 0; source < sources_.size(); ++source) {
+      const Strides& strides = strides_[source];
+      const double* const costs =
+          std::inner_product(digits_.begin(), digits_.end(), strides.others.begin(), size_t{0}) +
+          sources_[source].costs;
+      if (strides.row == 0) {
+        for (size_t at = 0; at < layers_; ++at) base_[at] += costs[at];
+      } else if (matrix_ == nullptr) {
+        matrix_ = costs;
+      } else {
+        if (matrix_ != sum_.data()) {
+          sum_.assign(matrix_, matrix_ + layers_ * rows_);
+          matrix_ = sum_.data();
+        }
+        for (size_t at = 0; at < layers_ * rows_; ++at) sum_[at] += costs[at];
+      }
+    }
+  }
+
+  const size_t layers_;
+  const size_t rows_;
+  std::vector<double> base_;
+  std::vector<double> sum_;
+  const double* matrix_ = nullptr;
+  std::vector<std::vector<double>> sums_;
+  std::vector<Source> sources_;
+  std::vector<Strides> strides_;
+  std::vector<size_t> counts_;
+  std::vector<size_t> digits_;
+};
+
+// out[row] = min over configurations of base + matrix. Blocks of rows stay in registers.
+void MinimizeRows(const Slices& slices, double* out) {
+  constexpr size_t kBlock = 8;
+  const size_t rows = slices.rows();
+  const std::vector<double>& base = slices.base();
+  size_t row = 0;
+  for (; row + kBlock <= rows; row += kBlock) {
+    double least[kBlock];
+    std::fill(least, least + kBlock, kInfinity);
+    const double* costs = slices.matrix() + row;
+    for (size_t at = 0; at < base.size(); ++at, costs += rows) {
+      for (size_t i = 0; i < kBlock; ++i) {
+        const double cost = base[at] + costs[i];
+        least[i] = cost < least[i] ? cost : least[i];
+      }
+    }
+    std::copy(least, least + kBlock, out + row);
+  }
+  for (; row < rows; ++row) {
+    double least = kInfinity;
+    for (size_t at = 0; at < base.size(); ++at) {
+      least = std::min(least, base[at] + slices.matrix()[at * rows + row]);
+    }
+    out[row] = least;
+  }
+}
+
+}  // namespace
+
+size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
+                  const Assignment& assignment) {
+  size_t position = 0;
+  for (const int layer : scope) {
+    const auto at = static_cast<size_t>(layer);
+    position = position * static_cast<size_t>(counts[at]) + static_cast<size_t>(assignment[at]);
+  }
+  return position;
+}
+
+BucketTree::BucketTree(const SearchProblem& problem, const EliminationOrder& order,
+                       double most_entries)
+    : order_(order.layers) {
+  for (const auto& layer : problem.layers) counts_.push_back(static_cast<int>(layer.ms.size()));
+  Plan(problem, order, most_entries);
+  OrderScopes();
+  PlaceProblem(problem);
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) Minimize(bucket);
+}
+
+void BucketTree::Plan(const SearchProblem& problem, const EliminationOrder& order,
+                      double most_entries) {
+  bucket_of_layer_.resize(problem.layers.size());
+  bucket_of_edge_.resize(problem.edges.size());
+  std::vector<Symbol> symbols;
+  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+    symbols.push_back({{static_cast<int>(layer)}, Symbol::Kind::kLayer, static_cast<int>(layer)});
+  }
+  for (size_t edge = 0; edge < problem.edges.size(); ++edge) {
+    symbols.push_back({{problem.edges[edge].from, problem.edges[edge].to},
+                       Symbol::Kind::kEdge,
+                       static_cast<int>(edge)});
+  }
+  for (const int layer : order.layers) {
+    std::vector<Symbol> mine;
+    std::erase_if(symbols, [&](Symbol& symbol) {
+      if (symbol.scope.count(layer) == 0) return false;
+      mine.push_back(std::move(symbol));
+      return true;
+    });
+    const auto groups = Deal(std::move(mine), layer, counts_, most_entries);
+    exact_ = exact_ && groups.size() == 1;
+    for (const std::vector<Symbol>& group : groups) {
+      const auto id = static_cast<int>(buckets_.size());
+      std::set<int> scope;
+      for (const Symbol& symbol : group) {
+        scope.insert(symbol.scope.begin(), symbol.scope.end());
+        const auto source = static_cast<size_t>(symbol.source);
+        switch (symbol.kind) {
+          case Symbol::Kind::kLayer:
+            bucket_of_layer_[source] = id;
+            break;
+          case Symbol::Kind::kEdge:
+            bucket_of_edge_[source] = id;
+            break;
+          case Symbol::Kind::kMessage:
+            buckets_[source].parent = id;
+            break;
+        }
+      }
+      Bucket bucket;
+      bucket.layer = layer;
+      bucket.scope.assign(scope.begin(), scope.end());
+      bucket.has_row = scope.size() > 1;
+      scope.erase(layer);
+      if (!scope.empty()) symbols.push_back({scope, Symbol::Kind::kMessage, id});
+      buckets_.push_back(std::move(bucket));
+    }
+  }
+}
+
+// A message is written in the order in which its reader wants it.
+void BucketTree::OrderScopes() {
+  for (size_t at = buckets_.size(); at-- > 0;) {
+    Bucket& bucket = buckets_[at];
+    if (bucket.parent < 0) continue;
+    const std::vector<int>& reader = buckets_[static_cast<size_t>(bucket.parent)].scope;
+    std::vector<int> scope;
+    for (const int layer : reader) {
+      if (std::find(bucket.scope.begin(), bucket.scope.end(), layer) != bucket.scope.end()) {
+        scope.push_back(layer);
+      }
+    }
+    scope.insert(scope.end() - 1, bucket.layer);
+    bucket.scope = std::move(scope);
+  }
+}
+
+void BucketTree::PlaceProblem(const SearchProblem& problem) {
+  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+    buckets_[static_cast<size_t>(bucket_of_layer_[layer])].tables.push_back(
+        {{static_cast<int>(layer)}, problem.layers[layer].ms, -1});
+  }
+  for (size_t at = 0; at < problem.edges.size(); ++at) {
+    const auto& edge = problem.edges[at];
+    Bucket& bucket = buckets_[static_cast<size_t>(bucket_of_edge_[at])];
+    const auto from = std::find(bucket.scope.begin(), bucket.scope.end(), edge.from);
+    const auto to = std::find(bucket.scope.begin(), bucket.scope.end(), edge.to);
+    if (from < to) {
+      bucket.tables.push_back({{edge.from, edge.to}, edge.ms, -1});
+      continue;
+    }
+    const auto rows = static_cast<size_t>(problem.Configurations(edge.from));
+    const auto columns = static_cast<size_t>(problem.Configurations(edge.to));
+    std::vector<double> turned(edge.ms.size());
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t column = 0; column < columns; ++column) {
+        turned[column * rows + row] = edge.ms[row * columns + column];
+      }
+    }
+    bucket.tables.push_back({{edge.to, edge.from}, std::move(turned), -1});
+  }
+}
+
+void BucketTree::Minimize(size_t at) {
+  Bucket& bucket = buckets_[at];
+  Slices slices(bucket, counts_);
+  if (!bucket.has_row) {
+    bucket.least = *std::min_element(slices.base().begin(), slices.base().end());
+    return;
+  }
+  CostTable message;
+  message.bucket = static_cast<int>(at);
+  size_t entries = 1;
+  for (const int layer : bucket.scope) {
+    if (layer == bucket.layer) continue;
+    message.scope.push_back(layer);
+    entries *= static_cast<size_t>(counts_[static_cast<size_t>(layer)]);
+  }
+  message.costs.resize(entries);
+  double* out = message.costs.data();
+  do {
+    MinimizeRows(slices, out);
+    out += slices.rows();
+  } while (slices.Next());
+  buckets_[static_cast<size_t>(bucket.parent)].tables.push_back(std::move(message));
+}
+
+double BucketTree::LeastMs() const {
+  double total = 0;
+  for (const Bucket& bucket : buckets_) total += bucket.least;
+  return total;
+}
+
+Assignment BucketTree::Decode() const {
+  Assignment assignment(counts_.size(), 0);
+  std::vector<double> costs;
+  for (size_t at = buckets_.size(); at > 0;) {
+    const int layer = buckets_[at - 1].layer;
+    const auto place = static_cast<size_t>(layer);
+    costs.assign(static_cast<size_t>(counts_[place]), 0);
+    for (; at > 0 && buckets_[at - 1].layer == layer; --at) {
+      for (const CostTable& table : buckets_[at - 1].tables) {
+        for (size_t choice = 0; choice < costs.size(); ++choice) {
+          assignment[place] = static_cast<int>(choice);
+          costs[choice] += table.costs[PositionOf(table.scope, counts_, assignment)];
+        }
+      }
+    }
+    assignment[place] =
+        static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
+  }
+  return assignment;
+}
+
+std::vector<std::vector<double>> BucketTree::MinMarginals() const {
+  std::vector<std::vector<double>> best(counts_.size());
+  // By bucket: the least cost of all that is not below it, over what its message is over.
+  std::vector<std::vector<double>> above(buckets_.size());
+  const double total = LeastMs();
+  for (size_t at = buckets_.size(); at-- > 0;) {
+    const Bucket& bucket = buckets_[at];
+    if (bucket.parent < 0) above[at] = {total - bucket.least};
+    std::vector<double>& own = best[static_cast<size_t>(bucket.layer)];
+    own.assign(static_cast<size_t>(Configurations(bucket.layer)), kInfinity);
+    std::vector<const CostTable*> messages;
+    std::vector<Strides> strides;
+    for (const CostTable& table : bucket.tables) {
+      if (table.bucket < 0) continue;
+      messages.push_back(&table);
+      strides.push_back(StridesOf(bucket, table, counts_));
+      above[static_cast<size_t>(table.bucket)].assign(table.costs.size(), kInfinity);
+    }
+    Slices slices(bucket, counts_);
+    const size_t rows = std::max<size_t>(1, slices.rows());
+    const double* outside = above[at].data();
+    std::vector<double> costs(slices.layers() * rows);
+    do {
+      for (size_t choice = 0; choice < slices.layers(); ++choice) {
+        for (size_t row = 0; row < rows; ++row) {
+          const size_t entry = choice * rows + row;
+          const double pair = slices.matrix() == nullptr ? 0 : slices.matrix()[entry];
+          costs[entry] = slices.base()[choice] + pair + outside[row];
+          own[choice] = std::min(own[choice], costs[entry]);
+        }
+      }
+      for (size_t message = 0; message < messages.size(); ++message) {
+        const Strides& step = strides[message];
+        double* const out = above[static_cast<size_t>(messages[message]->bucket)].data() +
+                            std::inner_product(slices.digits().begin(), slices.digits().end(),
+                                               step.others.begin(), size_t{0});
+        for (size_t choice = 0; choice < slices.layers(); ++choice) {
+          for (size_t row = 0; row < rows; ++row) {
+            double& least = out[choice * step.layer + row * step.row];
+            least = std::min(least, costs[choice * rows + row]);
+          }
+        }
+      }
+      outside += rows;
+    } while (slices.Next());
+    for (const CostTable* message : messages) {
+      std::vector<double>& rest = above[static_cast<size_t>(message->bucket)];
+      std::transform(rest.begin(), rest.end(), message->costs.begin(), rest.begin(),
+                     std::minus<>());
+    }
+    above[at].clear();
+  }
+  return best;
+}
+
+}  // namespace ucudnn::planner

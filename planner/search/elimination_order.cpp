@@ -1,0 +1,124 @@
+#include "planner/search/elimination_order.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace ucudnn::planner {
+namespace {
+
+using Neighbours = std::vector<std::set<int>>;
+
+// The cost of eliminating one layer now.
+struct Weight {
+  double fill = 0;
+  double entries = 1;
+};
+
+Weight WeightOf(const SearchProblem& problem, const Neighbours& adjacent, int layer) {
+  Weight weight;
+  const std::set<int>& around = adjacent[static_cast<size_t>(layer)];
+  for (const int a : around) {
+    weight.entries *= problem.Configurations(a);
+    const std::set<int>& joined = adjacent[static_cast<size_t>(a)];
+    for (auto b = around.upper_bound(a); b != around.end(); ++b) {
+      if (joined.count(*b) == 0) {
+        weight.fill += static_cast<double>(problem.Configurations(a)) * problem.Configurations(*b);
+      }
+    }
+  }
+  return weight;
+}
+
+}  // namespace
+
+EliminationOrder OrderElimination(const SearchProblem& problem) {
+  const auto count = static_cast<int>(problem.layers.size());
+  EliminationOrder order;
+  Neighbours adjacent(problem.layers.size());
+  const auto join = [&](int a, int b) {
+    if (!adjacent[static_cast<size_t>(a)].insert(b).second) {
+      order.log.push_back({EliminationKind::kEdge, -1, {std::min(a, b), std::max(a, b)}});
+    }
+    adjacent[static_cast<size_t>(b)].insert(a);
+  };
+  for (const auto& edge : problem.edges) join(edge.from, edge.to);
+  std::vector<Weight> weights;
+  for (int layer = 0; layer < count; ++layer) {
+    weights.push_back(WeightOf(problem, adjacent, layer));
+  }
+  std::set<int> left;
+  for (int layer = 0; layer < count; ++layer) left.insert(left.end(), layer);
+  while (!left.empty()) {
+    const int next = *std::min_element(left.begin(), left.end(), [&](int a, int b) {
+      const Weight& first = weights[static_cast<size_t>(a)];
+      const Weight& second = weights[static_cast<size_t>(b)];
+      return std::tie(first.fill, first.entries, a) < std::tie(second.fill, second.entries, b);
+    });
+    const std::set<int> around = adjacent[static_cast<size_t>(next)];
+    const double entries = weights[static_cast<size_t>(next)].entries;
+    order.layers.push_back(next);
+    order.width = std::max(order.width, static_cast<int>(around.size()));
+    order.entries += entries;
+    order.operations += entries * problem.Configurations(next);
+    const bool between = around.size() == 2 && *around.begin() < next && next < *around.rbegin();
+    order.log.push_back({between ? EliminationKind::kNode : EliminationKind::kLayer,
+                         next,
+                         {around.begin(), around.end()}});
+    left.erase(next);
+    for (const int neighbour : around) adjacent[static_cast<size_t>(neighbour)].erase(next);
+    if (around.size() == 2) {
+      join(*around.begin(), *around.rbegin());
+    } else {
+      for (const int a : around) {
+        for (const int b : around) {
+          if (a != b) adjacent[static_cast<size_t>(a)].insert(b);
+        }
+      }
+    }
+    std::set<int> touched = around;  // and whoever has two of them as neighbours
+    for (const int neighbour : around) {
+      touched.insert(adjacent[static_cast<size_t>(neighbour)].begin(),
+                     adjacent[static_cast<size_t>(neighbour)].end());
+    }
+    for (const int layer : touched) {
+      weights[static_cast<size_t>(layer)] = WeightOf(problem, adjacent, layer);
+    }
+  }
+  return order;
+}
+
+Kernel DeePaKernel(const SearchProblem& problem) {
+  const size_t count = problem.layers.size();
+  // A set merges parallel edges at once: edge elimination.
+  std::vector<std::set<int>> before(count);
+  std::vector<std::set<int>> behind(count);
+  for (const auto& edge : problem.edges) {
+    behind[static_cast<size_t>(edge.from)].insert(edge.to);
+    before[static_cast<size_t>(edge.to)].insert(edge.from);
+  }
+  std::vector<bool> gone(count, false);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t node = 0; node < count; ++node) {
+      if (gone[node] || before[node].size() != 1 || behind[node].size() != 1) continue;
+      const int from = *before[node].begin();
+      const int to = *behind[node].begin();
+      behind[static_cast<size_t>(from)].erase(static_cast<int>(node));
+      before[static_cast<size_t>(to)].erase(static_cast<int>(node));
+      behind[static_cast<size_t>(from)].insert(to);
+      before[static_cast<size_t>(to)].insert(from);
+      gone[node] = changed = true;
+    }
+  }
+  Kernel kernel;
+  for (size_t node = 0; node < count; ++node) {
+    if (gone[node]) continue;
+    ++kernel.nodes;
+    kernel.edges += static_cast<int>(behind[node].size());
+  }
+  return kernel;
+}
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,150 @@
+#include "planner/search/k_best.h"
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace ucudnn::planner {
+
+// For every bucket and configurations of its scope that is asked for: its layer's and its
+// children's best choices, as far as asked.
+class KBest::Lists {
+ public:
+  explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {
+    size_t layers = 0;
+    for (size_t at = 0; at < tree.buckets().size(); ++at) {
+      const Bucket& bucket = tree.buckets()[at];
+      layers = std::max(layers, static_cast<size_t>(bucket.layer) + 1);
+      if (bucket.parent < 0) roots_.push_back(static_cast<int>(at));
+    }
+    for (size_t layer = 0; layer < layers; ++layer) {
+      counts_.push_back(tree.Configurations(static_cast<int>(layer)));
+    }
+    // All components together: a choice of none, with every component's best as a child.
+    Derivation first;
+    first.ranks.assign(roots_.size(), 0);
+    Offer(whole_, std::move(first), roots_, Assignment(layers, 0));
+  }
+
+  // The `rank`-th best assignment.
+  std::optional<Assignment> Get(int rank) {
+    Assignment assignment(counts_.size(), 0);
+    if (!Reach(whole_, rank, roots_, assignment)) return std::nullopt;
+    Write(whole_, rank, roots_, assignment);
+    return assignment;
+  }
+
+ private:
+  struct Derivation {
+    double cost = 0;
+    int choice = 0;          // of the bucket's layer
+    size_t last = 0;         // the child whose rank was raised last
+    std::vector<int> ranks;  // by child
+
+    bool operator<(const Derivation& other) const { return cost > other.cost; }  // least on top
+  };
+  struct Node {
+    std::vector<Derivation> best;
+    std::priority_queue<Derivation> candidates;
+  };
+
+  static std::vector<int> Children(const Bucket& bucket) {
+    std::vector<int> children;
+    for (const CostTable& table : bucket.tables) {
+      if (table.bucket >= 0) children.push_back(table.bucket);
+    }
+    return children;
+  }
+
+  // The node of `bucket` under the configurations of `assignment`.
+  Node& At(int bucket, Assignment assignment) {
+    const Bucket& of = tree_.buckets()[static_cast<size_t>(bucket)];
+    std::vector<int> scope = of.scope;
+    std::erase(scope, of.layer);
+    const size_t key = PositionOf(scope, counts_, assignment);
+    const auto [found, added] = nodes_[static_cast<size_t>(bucket)].try_emplace(key);
+    Node& node = found->second;
+    if (!added) return node;
+    const std::vector<int> children = Children(of);
+    for (int choice = 0; choice < tree_.Configurations(of.layer); ++choice) {
+      assignment[static_cast<size_t>(of.layer)] = choice;
+      Derivation derivation;
+      derivation.choice = choice;
+      derivation.ranks.assign(children.size(), 0);
+      for (const CostTable& table : of.tables) {
+        derivation.cost += table.costs[PositionOf(table.scope, counts_, assignment)];
+      }
+      node.candidates.push(std::move(derivation));
+    }
+    return node;
+  }
+
+  // Puts `derivation` among the candidates, with its cost; not where a child has no such rank.
+  void Offer(Node& node, Derivation derivation, const std::vector<int>& children,
+             const Assignment& assignment) {
+    double cost = 0;
+    for (size_t child = 0; child < children.size(); ++child) {
+      Node& below = At(children[child], assignment);
+      if (!Reach(below, derivation.ranks[child], children[child], assignment)) return;
+      cost += below.best[static_cast<size_t>(derivation.ranks[child])].cost;
+    }
+    derivation.cost = cost;
+    node.candidates.push(std::move(derivation));
+  }
+
+  bool Reach(Node& node, int rank, int bucket, Assignment assignment) {
+    const Bucket& of = tree_.buckets()[static_cast<size_t>(bucket)];
+    return Reach(node, rank, Children(of), assignment, &of);
+  }
+  bool Reach(Node& node, int rank, const std::vector<int>& children, Assignment& assignment,
+             const Bucket* bucket = nullptr) {
+    while (static_cast<int>(node.best.size()) <= rank) {
+      if (node.candidates.empty()) return false;
+      node.best.push_back(node.candidates.top());
+      node.candidates.pop();
+      const Derivation taken = node.best.back();
+      if (bucket != nullptr) assignment[static_cast<size_t>(bucket->layer)] = taken.choice;
+      // Every combination of ranks is reached once: from the one with its last raised rank lower.
+      for (size_t child = taken.last; child < children.size(); ++child) {
+        Node& below = At(children[child], assignment);
+        const int next = taken.ranks[child] + 1;
+        if (!Reach(below, next, children[child], assignment)) continue;
+        Derivation raised = taken;
+        raised.ranks[child] = next;
+        raised.last = child;
+        raised.cost += below.best[static_cast<size_t>(next)].cost -
+                       below.best[static_cast<size_t>(next) - 1].cost;
+        node.candidates.push(std::move(raised));
+      }
+    }
+    return true;
+  }
+
+  void Write(Node& node, int rank, const std::vector<int>& children, Assignment& assignment) {
+    const Derivation& derivation = node.best[static_cast<size_t>(rank)];
+    for (size_t child = 0; child < children.size(); ++child) {
+      const int bucket = children[child];
+      const Bucket& of = tree_.buckets()[static_cast<size_t>(bucket)];
+      Node& below = At(bucket, assignment);
+      Reach(below, derivation.ranks[child], bucket, assignment);
+      assignment[static_cast<size_t>(of.layer)] =
+          below.best[static_cast<size_t>(derivation.ranks[child])].choice;
+      Write(below, derivation.ranks[child], Children(of), assignment);
+    }
+  }
+
+  const BucketTree& tree_;
+  std::vector<int> counts_;
+  std::vector<int> roots_;
+  std::vector<std::unordered_map<size_t, Node>> nodes_;  // by bucket and position in its message
+  Node whole_;
+};
+
+KBest::KBest(const BucketTree& tree) : lists_(std::make_unique<Lists>(tree)) {}
+KBest::~KBest() = default;
+
+std::optional<Assignment> KBest::Next() { return lists_->Get(given_++); }
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,28 @@
+// Assignments by rising cost, the best one first. Source: Huang and Chiang, "Better k-best parsing"
+// (2005), algorithm 3, on the tables of an elimination. Thread-compatible.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "planner/search/bucket_tree.h"
+
+namespace ucudnn::planner {
+
+class KBest {
+ public:
+  // `tree` is exact and outlives this.
+  explicit KBest(const BucketTree& tree);
+  ~KBest();
+
+  // The next assignment; none when all were given. Equal costs come in any order, no assignment
+  // twice.
+  std::optional<Assignment> Next();
+
+ private:
+  class Lists;
+  std::unique_ptr<Lists> lists_;
+  int given_ = 0;
+};
+
+}  // namespace ucudnn::planner

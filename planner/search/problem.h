@@ -1,0 +1,49 @@
+// DeePa's equation 1 as numbers: what every configuration of every layer costs, and every pair of
+// configurations at the two ends of every edge. Plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn::planner {
+
+struct SearchProblem {
+  struct Layer {
+    std::string name;
+    std::vector<double> ms;  // compute + update, by configuration
+    std::vector<int64_t>
+        bytes;  // of one device; empty in all layers and edges: memory is no matter
+  };
+  struct Edge {
+    int from = 0;  // positions in `layers`, from < to
+    int to = 0;
+    std::vector<double> ms;  // [configuration of from * configurations of to + configuration of to]
+    std::vector<int64_t> bytes;
+  };
+  std::vector<Layer> layers;
+  std::vector<Edge> edges;
+
+  int Configurations(int layer) const {
+    return static_cast<int>(layers[static_cast<size_t>(layer)].ms.size());
+  }
+};
+
+// The configuration of each layer: a position in its lists.
+using Assignment = std::vector<int>;
+
+// An error names the layer or edge whose lists are empty, differ in length or hold a number that is
+// negative or not finite.
+Status Check(const SearchProblem& problem);
+
+// Equation 1, summed from scratch.
+double TotalMs(const SearchProblem& problem, const Assignment& assignment);
+// Bytes of the layers and edges together: no device needs more where all groups begin at one.
+int64_t TotalBytes(const SearchProblem& problem, const Assignment& assignment);
+
+// The problem with `layer` held to one configuration.
+SearchProblem Restricted(SearchProblem problem, int layer, int configuration);
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,72 @@
+// The assignment of least cost, with its proof. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/search/elimination_order.h"
+#include "planner/search/problem.h"
+
+namespace ucudnn::planner {
+
+struct SearchOptions {
+  int plans = 1;           // how many of the best
+  bool marginals = false;  // best_total_ms, too
+  // What one elimination may take; predicted before it runs. Beyond, layers are conditioned on
+  // (every configuration of theirs tried in turn); beyond that, only a bound is proved.
+  double most_entries = 1 << 26;  // of 8 bytes, in all tables together
+  double most_operations = 1e11;
+  // Where only a bound is proved: entries of one table.
+  double most_entries_of_bound = 1 << 20;
+};
+
+struct Plan {
+  Assignment assignment;
+  double total_ms = 0;  // equation 1, summed from scratch
+
+  bool operator==(const Plan&) const = default;
+};
+
+struct SearchResult {
+  std::vector<Plan> plans;  // rising; fewer than asked where there are no more
+  // No assignment takes less. Equal to plans[0].total_ms but for rounding where `optimal`.
+  double lower_bound_ms = 0;
+  bool optimal = false;
+  // best_total_ms[v][c]: of the best plan with layer v in configuration c. Empty unless asked for
+  // and optimal.
+  std::vector<std::vector<double>> best_total_ms;
+  EliminationOrder elimination;  // predicted, and what was done
+  std::vector<int> conditioned;  // layers
+};
+
+// An error for a problem that Check refuses. Without `optimal` there is one plan, improved until
+// no change of one layer helps.
+Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options = {});
+
+struct LimitedResult {
+  Plan plan;
+  int64_t bytes = 0;          // of the plan
+  double lower_bound_ms = 0;  // no plan within the limit takes less
+  bool optimal = false;
+};
+
+// The fastest plan whose TotalBytes is at most `limit_bytes`: the minimum of time plus a price per
+// byte for the price that makes the strictest bound, then plans by rising such cost until the bound
+// meets the best one that fits, or `most_plans` were looked at. Errors: Search's, and a limit below
+// what the smallest plan needs, which is named.
+Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
+                                   const SearchOptions& options = {}, int most_plans = 20'000);
+
+struct ParetoPoint {
+  Plan plan;
+  int64_t bytes = 0;
+  bool optimal = false;
+};
+
+// Plans that no other found beats in both time and memory, by rising time: SearchWithin at `points`
+// limits from what the fastest plan needs down to the least that any does.
+Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
+                                                    const SearchOptions& options = {});
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,440 @@
+// The search against the enumeration of every assignment.
+#include "planner/search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "planner/search/bucket_tree.h"
+#include "planner/search/k_best.h"
+#include "tests/unit/planner/network_shapes.h"
+
+namespace ucudnn::planner {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kGraphs = 2'500;
+const char* const kFamilies[] = {"residual", "concat", "several inputs", "disconnected",
+                                 "irreducible"};
+
+// Small graphs of one family, up to 3 configurations a layer, sometimes with two edges between the
+// same layers; costs are whole numbers, so that sums are exact and ties happen.
+class RandomProblems {
+ public:
+  explicit RandomProblems(unsigned seed) : random_(seed) {}
+
+  int Draw(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
+
+  SearchProblem Next(int family) {
+    NetworkShape net;
+    switch (family) {
+      case 0:
+        Residual(net);
+        break;
+      case 1:
+        Joined(net);
+        break;
+      case 2:
+        SeveralInputs(net);
+        break;
+      case 3:
+        Residual(net);
+        net.AddChain(net.Add({}), Draw(0, 2));
+        break;
+      default:
+        Dense(net);
+        break;
+    }
+    return WithCosts(net);
+  }
+
+ private:
+  void Residual(NetworkShape& net) {
+    int last = net.Add({});
+    while (net.layers < 5) last = net.Add({net.AddChain(last, Draw(1, 2)), last});
+  }
+  void Joined(NetworkShape& net) {
+    const int input = net.Add({});
+    std::vector<int> ends;
+    while (net.layers < 6) ends.push_back(net.AddChain(input, Draw(1, 2)));
+    net.Add(ends);
+  }
+  void SeveralInputs(NetworkShape& net) {
+    std::vector<int> inputs;
+    for (int i = Draw(2, 4); i > 0; --i) inputs.push_back(net.Add({}));
+    const int first = net.Add({inputs[0], inputs[1]});
+    inputs.push_back(first);
+    net.Add(inputs);
+    net.Add({first});
+  }
+  // Every pair of layers may be joined: beyond what node and edge elimination reduce.
+  void Dense(NetworkShape& net) {
+    const int layers = Draw(4, 7);
+    for (int layer = 0; layer < layers; ++layer) {
+      std::vector<int> inputs;
+      for (int before = 0; before < layer; ++before) {
+        if (Draw(0, 9) < 7) inputs.push_back(before);
+      }
+      net.Add(inputs);
+    }
+  }
+  SearchProblem WithCosts(const NetworkShape& net) {
+    SearchProblem problem;
+    const auto fill = [&](auto& values, int count, int most) {
+      for (int i = 0; i < count; ++i) values.push_back(Draw(0, most));
+    };
+    for (int layer = 0; layer < net.layers; ++layer) {
+      SearchProblem::Layer added;
+      added.name = "layer" + std::to_string(layer);
+      const int configurations = Draw(1, 3);
+      fill(added.ms, configurations, 20);
+      fill(added.bytes, configurations, 50);
+      problem.layers.push_back(std::move(added));
+    }
+    for (const auto& [from, to] : net.edges) {
+      for (int copies = Draw(0, 9) == 0 ? 2 : 1; copies > 0; --copies) {
+        SearchProblem::Edge edge;
+        edge.from = from;
+        edge.to = to;
+        const int pairs = problem.Configurations(from) * problem.Configurations(to);
+        fill(edge.ms, pairs, 20);
+        fill(edge.bytes, pairs, 20);
+        problem.edges.push_back(std::move(edge));
+      }
+    }
+    return problem;
+  }
+
+  std::mt19937 random_;
+};
+
+std::vector<Assignment> Enumerate(const SearchProblem& problem) {
+  std::vector<Assignment> all = {{}};
+  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+    std::vector<Assignment> longer;
+    for (const Assignment& assignment : all) {
+      for (int choice = 0; choice < problem.Configurations(static_cast<int>(layer)); ++choice) {
+        longer.push_back(assignment);
+        longer.back().push_back(choice);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// Calls `check` for every random problem with all its assignments.
+void ForRandomProblems(
+    const std::function<void(const SearchProblem&, const std::vector<Assignment>&,
+                             RandomProblems&)>& check) {
+  constexpr unsigned kSeed = 6;
+  RandomProblems random(kSeed);
+  for (int graph = 0; graph < kGraphs; ++graph) {
+    const int family = graph % static_cast<int>(std::size(kFamilies));
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", graph " + std::to_string(graph) + ", " +
+                 kFamilies[family]);
+    const SearchProblem problem = random.Next(family);
+    ASSERT_TRUE(Check(problem).ok()) << Check(problem).message();
+    check(problem, Enumerate(problem), random);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+double Least(const SearchProblem& problem, const std::vector<Assignment>& all) {
+  double least = kInfinity;
+  for (const Assignment& assignment : all) least = std::min(least, TotalMs(problem, assignment));
+  return least;
+}
+
+TEST(Search, FindsTheLeastOfAllAssignments) {
+  ForRandomProblems([](const SearchProblem& problem, const std::vector<Assignment>& all, auto&) {
+    const auto result = Search(problem);
+    ASSERT_TRUE(result.ok()) << result.message();
+    ASSERT_EQ(result->plans.size(), 1u);
+    EXPECT_TRUE(result->optimal);
+    EXPECT_EQ(result->plans[0].total_ms, Least(problem, all));
+    EXPECT_EQ(result->lower_bound_ms, result->plans[0].total_ms);
+    EXPECT_EQ(TotalMs(problem, result->plans[0].assignment), result->plans[0].total_ms);
+  });
+}
+
+TEST(Search, MinMarginalsAreTheBestWithOneLayerHeld) {
+  ForRandomProblems([](const SearchProblem& problem, const std::vector<Assignment>& all, auto&) {
+    SearchOptions options;
+    options.marginals = true;
+    const auto result = Search(problem, options);
+    ASSERT_TRUE(result.ok()) << result.message();
+    std::vector<std::vector<double>> best;
+    for (const auto& layer : problem.layers) best.emplace_back(layer.ms.size(), kInfinity);
+    for (const Assignment& assignment : all) {
+      for (size_t layer = 0; layer < assignment.size(); ++layer) {
+        double& least = best[layer][static_cast<size_t>(assignment[layer])];
+        least = std::min(least, TotalMs(problem, assignment));
+      }
+    }
+    EXPECT_EQ(result->best_total_ms, best);
+  });
+}
+
+TEST(Search, TheBestPlansComeInOrderAndOnce) {
+  ForRandomProblems(
+      [](const SearchProblem& problem, const std::vector<Assignment>& all, RandomProblems& random) {
+        SearchOptions options;
+        options.plans = random.Draw(0, 3) == 0 ? static_cast<int>(all.size()) + 1 : 12;
+        const auto result = Search(problem, options);
+        ASSERT_TRUE(result.ok()) << result.message();
+        std::vector<double> totals;
+        for (const Assignment& assignment : all) totals.push_back(TotalMs(problem, assignment));
+        std::sort(totals.begin(), totals.end());
+        totals.resize(std::min(totals.size(), static_cast<size_t>(options.plans)));
+        std::vector<double> found;
+        std::set<Assignment> different;
+        for (const Plan& plan : result->plans) {
+          found.push_back(plan.total_ms);
+          different.insert(plan.assignment);
+        }
+        EXPECT_EQ(found, totals);
+        EXPECT_EQ(different.size(), found.size());
+      });
+}
+
+// Tables too large for the options: conditioned where that is enough, else bounded.
+TEST(Search, WithoutRoomItConditionsOrBounds) {
+  int conditioned = 0;
+  int bounded = 0;
+  ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
+                        RandomProblems& random) {
+    SearchOptions options;
+    options.marginals = true;
+    options.plans = 3;
+    const EliminationOrder order = OrderElimination(problem);
+    options.most_entries = order.entries - random.Draw(1, 12);
+    options.most_entries_of_bound = random.Draw(1, 4);
+    const auto result = Search(problem, options);
+    ASSERT_TRUE(result.ok()) << result.message();
+    const double least = Least(problem, all);
+    EXPECT_LE(result->lower_bound_ms, least);
+    EXPECT_GE(result->plans[0].total_ms, least);
+    if (result->optimal) {
+      EXPECT_EQ(result->plans[0].total_ms, least);
+    }
+    if (!result->conditioned.empty()) {
+      ++conditioned;
+      EXPECT_TRUE(result->optimal);
+      SearchOptions roomy = options;
+      roomy.most_entries = kInfinity;
+      const auto direct = Search(problem, roomy);
+      EXPECT_EQ(result->best_total_ms, direct->best_total_ms);
+      ASSERT_EQ(result->plans.size(), direct->plans.size());
+      for (size_t plan = 0; plan < result->plans.size(); ++plan) {
+        EXPECT_EQ(result->plans[plan].total_ms, direct->plans[plan].total_ms);
+      }
+    } else {
+      bounded += !result->optimal;
+    }
+  });
+  EXPECT_GT(conditioned, kGraphs / 20);
+  EXPECT_GT(bounded, kGraphs / 50);
+}
+
+TEST(SearchWithin, FindsTheFastestThatFits) {
+  int limited = 0;
+  ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
+                        RandomProblems& random) {
+    int64_t smallest = std::numeric_limits<int64_t>::max();
+    int64_t largest = 0;
+    for (const Assignment& assignment : all) {
+      smallest = std::min(smallest, TotalBytes(problem, assignment));
+      largest = std::max(largest, TotalBytes(problem, assignment));
+    }
+    const int64_t limit = random.Draw(static_cast<int>(smallest) - 1, static_cast<int>(largest));
+    const auto result = SearchWithin(problem, limit);
+    ASSERT_EQ(result.ok(), limit >= smallest) << result.message();
+    if (!result.ok()) return;
+    double least = kInfinity;
+    for (const Assignment& assignment : all) {
+      if (TotalBytes(problem, assignment) <= limit) {
+        least = std::min(least, TotalMs(problem, assignment));
+      }
+    }
+    EXPECT_TRUE(result->optimal);
+    EXPECT_EQ(result->plan.total_ms, least);
+    EXPECT_LE(result->bytes, limit);
+    EXPECT_EQ(result->bytes, TotalBytes(problem, result->plan.assignment));
+    EXPECT_LE(result->lower_bound_ms, least + 1e-9);
+    limited += least > Least(problem, all);
+  });
+  EXPECT_GT(limited, kGraphs / 10);
+}
+
+TEST(SearchWithin, WithFewPlansItSaysTheGap) {
+  int gaps = 0;
+  ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
+                        RandomProblems& random) {
+    const Assignment& any =
+        all[static_cast<size_t>(random.Draw(0, static_cast<int>(all.size()) - 1))];
+    const int64_t limit = TotalBytes(problem, any);
+    const auto result = SearchWithin(problem, limit, {}, 1);
+    ASSERT_TRUE(result.ok()) << result.message();
+    double least = kInfinity;
+    for (const Assignment& assignment : all) {
+      if (TotalBytes(problem, assignment) <= limit) {
+        least = std::min(least, TotalMs(problem, assignment));
+      }
+    }
+    EXPECT_LE(result->bytes, limit);
+    EXPECT_LE(result->lower_bound_ms, least + 1e-9);
+    EXPECT_GE(result->plan.total_ms, least);
+    if (result->optimal) {
+      EXPECT_EQ(result->plan.total_ms, least);
+    }
+    gaps += !result->optimal;
+  });
+  EXPECT_GT(gaps, 10);
+}
+
+TEST(SearchWithin, AnImpossibleLimitIsNamed) {
+  SearchProblem problem;
+  problem.layers.push_back({"a", {1, 2}, {int64_t{3} << 30, int64_t{2} << 30}});
+  EXPECT_EQ(SearchWithin(problem, 1 << 30).message(),
+            "no plan fits 1 GiB on a device; the smallest found needs 2 GiB");
+}
+
+TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
+  ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
+                        RandomProblems& random) {
+    if (random.Draw(0, 9) > 0) return;  // one in ten: it searches often
+    const auto frontier = TimeMemoryFrontier(problem, 1'000);
+    ASSERT_TRUE(frontier.ok()) << frontier.message();
+    std::set<std::pair<double, int64_t>> points;
+    for (const Assignment& assignment : all) {
+      points.emplace(TotalMs(problem, assignment), TotalBytes(problem, assignment));
+    }
+    std::vector<std::pair<double, int64_t>> expected;
+    for (const auto& point : points) {
+      if (expected.empty() || point.second < expected.back().second) expected.push_back(point);
+    }
+    std::vector<std::pair<double, int64_t>> found;
+    for (const ParetoPoint& point : *frontier) {
+      found.emplace_back(point.plan.total_ms, point.bytes);
+    }
+    EXPECT_EQ(found, expected);
+  });
+}
+
+// Values that an independent program found for these graphs with 70 configurations of each layer.
+struct KnownGraph {
+  NetworkShape shape;
+  int layers, edges, kernel_nodes, kernel_edges, width;
+  double operations;
+};
+
+TEST(EliminationOrder, OfWellKnownNetworks) {
+  const std::vector<KnownGraph> graphs = {
+      {AlexNetShape(), 12, 11, 2, 1, 1, 5.40e4},
+      {Vgg16Shape(), 22, 21, 2, 1, 1, 1.03e5},
+      {InceptionV3Shape(), 120, 154, 2, 1, 2, 3.44e7},
+      {ResNetShape({2, 2, 2, 2}, false), 31, 38, 2, 1, 2, 6.57e6},
+      {ResNetShape({3, 4, 6, 3}, true), 72, 87, 2, 1, 2, 1.79e7},
+      {ResNetShape({3, 8, 36, 3}, true), 208, 257, 2, 1, 2, 5.31e7},
+      {DenseNetShape({12, 12, 12}, true, false), 79, 114, 2, 1, 2, 1.26e7},
+      {DenseNetShape({12, 12, 12}, false, false), 79, 312, 73, 306, 13, 2.06e26},
+      {DenseNetShape({6, 12, 24, 16}, true, true), 183, 240, 2, 1, 2, 4.01e7},
+      {DenseNetShape({6, 12, 24, 16}, false, true), 183, 717, 117, 651, 25, 9.52e47},
+      {NasNetShape(4), 229, 364, 78, 153, 4, 4.50e9},
+      {NasNetShape(6), 325, 520, 108, 213, 4, 4.96e9},
+      {EfficientNetB0Shape(), 125, 149, 2, 1, 2, 2.90e7},
+      {UNetShape(), 30, 33, 2, 1, 2, 8.59e6},
+  };
+  for (const KnownGraph& graph : graphs) {
+    SCOPED_TRACE(graph.shape.name);
+    SearchProblem problem;
+    for (int layer = 0; layer < graph.shape.layers; ++layer) {
+      problem.layers.push_back({"", std::vector<double>(70, 0), {}});
+    }
+    for (const auto& [from, to] : graph.shape.edges) problem.edges.push_back({from, to, {}, {}});
+    EXPECT_EQ(graph.shape.layers, graph.layers);
+    EXPECT_EQ(static_cast<int>(graph.shape.edges.size()), graph.edges);
+    const Kernel kernel = DeePaKernel(problem);
+    EXPECT_EQ(kernel.nodes, graph.kernel_nodes);
+    EXPECT_EQ(kernel.edges, graph.kernel_edges);
+    const EliminationOrder order = OrderElimination(problem);
+    EXPECT_EQ(order.width, graph.width);
+    EXPECT_NEAR(order.operations / graph.operations, 1, 0.005);
+  }
+}
+
+TEST(EliminationOrder, LogsDeePasNames) {
+  // 0 -> 1 -> 3, 0 -> 2 -> 3, 0 -> 3: a residual block with a projection.
+  SearchProblem problem;
+  for (int layer = 0; layer < 4; ++layer) problem.layers.push_back({"", {0, 0}, {}});
+  for (const auto& [from, to] : {std::pair(0, 1), {1, 3}, {0, 2}, {2, 3}, {0, 3}}) {
+    problem.edges.push_back({from, to, std::vector<double>(4, 0), {}});
+  }
+  const EliminationOrder order = OrderElimination(problem);
+  std::vector<std::pair<EliminationKind, int>> log;
+  for (const Elimination& step : order.log) log.emplace_back(step.kind, step.layer);
+  using enum EliminationKind;
+  EXPECT_EQ(log, (std::vector<std::pair<EliminationKind, int>>{
+                     {kNode, 1}, {kEdge, -1}, {kLayer, 0}, {kEdge, -1}, {kLayer, 2}, {kLayer, 3}}));
+  EXPECT_EQ(order.log[1].neighbours, (std::vector<int>{0, 3}));
+}
+
+TEST(Search, IrreducibleNetworksAreExact) {
+  const SearchProblem problem = WithRandomCosts(NasNetShape(2), 8, 1);
+  SearchOptions options;
+  options.marginals = true;
+  options.plans = 5;
+  const auto result = Search(problem, options);
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_TRUE(result->optimal);
+  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
+    const std::vector<double>& best = result->best_total_ms[layer];
+    EXPECT_NEAR(*std::min_element(best.begin(), best.end()), result->plans[0].total_ms, 1e-9);
+  }
+  EXPECT_TRUE(
+      std::is_sorted(result->plans.begin(), result->plans.end(),
+                     [](const Plan& a, const Plan& b) { return a.total_ms < b.total_ms - 1e-9; }));
+}
+
+TEST(Search, ADenseBlockIsBoundedWithItsGap) {
+  const SearchProblem problem = WithRandomCosts(DenseNetShape({12}, false, false), 12, 1);
+  SearchOptions options;
+  options.most_entries = 1e6;
+  options.most_operations = 1e8;
+  options.most_entries_of_bound = 2e4;
+  const auto result = Search(problem, options);
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_FALSE(result->optimal);
+  EXPECT_GT(result->lower_bound_ms, 0);
+  EXPECT_LT(result->lower_bound_ms, result->plans[0].total_ms);
+}
+
+TEST(Search, WrongProblemsAreNamed) {
+  SearchProblem problem;
+  EXPECT_EQ(Search(problem).message(), "no layers; expected at least one");
+  problem.layers.push_back({"a", {1, 2}, {}});
+  problem.layers.push_back({"b", {}, {}});
+  EXPECT_EQ(Search(problem).message(), "layer 'b' has 0 times and 0 sizes; expected 1");
+  problem.layers[1].ms = {1, -1};
+  EXPECT_EQ(Search(problem).message(), "layer 'b' takes -1.000000 ms; expected 0 or more");
+  problem.layers[1].ms = {1, kInfinity};
+  EXPECT_EQ(Search(problem).message(), "layer 'b' takes inf ms; expected 0 or more");
+  problem.layers[1].ms = {1, 2};
+  problem.edges.push_back({0, 1, {1, 2, 3}, {}});
+  EXPECT_EQ(Search(problem).message(), "edge 0 -> 1 has 3 times and 0 sizes; expected 4");
+  problem.edges[0] = {1, 1, {1, 2, 3, 4}, {}};
+  EXPECT_EQ(Search(problem).message(), "edge 1 -> 1; expected rising positions below 2");
+  problem.edges.clear();
+  SearchOptions options;
+  options.plans = 0;
+  EXPECT_EQ(Search(problem, options).message(), "0 plans; expected 1 or more");
+}
+
+}  // namespace
+}  // namespace ucudnn::planner
