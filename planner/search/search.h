@@ -15,7 +15,7 @@ struct SearchOptions {
   bool marginals = false;  // best_total_ms, too
   // What one elimination may take; predicted before it runs. Beyond, layers are conditioned on
   // (every configuration of theirs tried in turn); beyond that, only a bound is proved.
-  double most_entries = 1 << 26;  // of 8 bytes, in all tables together
+  double most_entries = 1 << 27;  // of 8 bytes, in all tables together
   double most_operations = 1e11;
   // Where only a bound is proved: entries of one table.
   double most_entries_of_bound = 1 << 20;
