@@ -28,6 +28,7 @@ struct Command {
 Command AddRun(CLI::App& ucudnn);
 Command AddBench(CLI::App& ucudnn);
 Command AddCache(CLI::App& ucudnn);
+Command AddWorkspace(CLI::App& ucudnn);
 Command AddDoctor(CLI::App& ucudnn);
 
 // A command of a later version: hidden, and refused whatever its arguments.

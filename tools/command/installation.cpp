@@ -12,8 +12,9 @@ Installation FindInstallation() {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path folder = self.parent_path().parent_path() / "lib" / "ucudnn";
   const std::filesystem::path host = folder / "host";
-  return {folder / "libcudnn.so.9", folder / "libucudnn_dlsym.so", host,
-          host / "libcuda.so.1",    host / "libcudart.so.13",      host / "libcudnn.so.9"};
+  return {
+      folder / "libcudnn.so.9", folder / "libucudnn_dlsym.so", folder / "libucudnn_glpk.so", host,
+      host / "libcuda.so.1",    host / "libcudart.so.13",      host / "libcudnn.so.9"};
 }
 
 bool FileExists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }

@@ -56,8 +56,9 @@ int Main(int argc, char** argv) {
   app.get_help_ptr()->description("print this text");
   app.set_version_flag("--version", std::string("ucudnn ") + kVersion)
       ->description("print the version");
-  std::vector<Command> commands = {AddRun(app), AddBench(app), AddCache(app), AddDoctor(app)};
-  for (const char* name : {"workspace", "plan", "report"}) {
+  std::vector<Command> commands = {AddRun(app), AddBench(app), AddCache(app), AddWorkspace(app),
+                                   AddDoctor(app)};
+  for (const char* name : {"plan", "report"}) {
     commands.push_back(AddNotBuilt(app, name));
   }
 
@@ -69,8 +70,9 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty() && !app.remaining().empty() &&
         !app.remaining().front().starts_with("-")) {
-      return Refuse(app, "'" + app.remaining().front() +
-                             "' is not a command; the commands are run, bench, cache and doctor");
+      return Refuse(
+          app, "'" + app.remaining().front() +
+                   "' is not a command; the commands are run, bench, cache, workspace and doctor");
     }
     const CLI::App& inner = Innermost(app);
     return Refuse(inner, Explain(inner, error));
@@ -82,7 +84,7 @@ int Main(int argc, char** argv) {
     }
     return command.run(program);
   }
-  return Refuse(app, "which command? One of run, bench, cache and doctor; see --help");
+  return Refuse(app, "which command? One of run, bench, cache, workspace and doctor; see --help");
 }
 
 }  // namespace

@@ -1,0 +1,274 @@
+"""`ucudnn workspace`: what it plans from measurements alone, and what it refuses. Nothing here finds a device."""
+
+import itertools
+import json
+import os
+import shutil
+import unittest
+
+import command
+from command import CommandTest
+
+MIB = 1 << 20
+LAYERS = "name,n,c,h,w,k,r,s,pad_h,pad_w\na,4,4,9,9,8,3,3,1,1\nb,4,4,15,15,8,5,5,2,2\n"
+# layer: (engine, micro_batch, time_ms, workspace): whole numbers, so that sums are exact
+ROWS = {
+    "a": [("legacy:0", 4, 40, 0), ("legacy:0", 1, 11, 0), ("legacy:1", 4, 10, 8 * MIB), ("legacy:1", 2, 6, 4 * MIB),
+          ("legacy:1", 1, 5, 2 * MIB)],
+    "b": [("legacy:0", 4, 90, 0), ("legacy:6", 4, 30, 6 * MIB), ("legacy:6", 2, 20, 3 * MIB)],
+}
+SHAPES = {"a": "4,9,9,8,3,3,1,1", "b": "4,15,15,8,5,5,2,2"}
+
+
+def csv(rows, device="Toy", align="16", cudnn=91900, op="forward"):
+    lines = ["name,c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"]
+    for layer, measured in rows.items():
+        lines += [f"{layer},{SHAPES[layer]},{op},{engine},{size},{time},{bytes_},{int(engine != 'legacy:1')},{align},"
+                  f"{cudnn},13000,{device}" for engine, size, time, bytes_ in measured]
+    return "\n".join(lines) + "\n"
+
+
+def front(measured, n=4):
+    """(workspace, time) of every composition that no other beats, by enumeration."""
+    points = set()
+    for pieces in range(1, n + 1):
+        for chosen in itertools.combinations_with_replacement(measured, pieces):
+            if sum(size for _, size, _, _ in chosen) == n:
+                points.add((max(row[3] for row in chosen), sum(row[2] for row in chosen)))
+    return sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
+
+
+class Workspace(CommandTest):
+    def setUp(self):
+        self.layers = self.write("layers.csv", LAYERS)
+        self.store = f"{self.folder}/{self.id()}.db"
+
+    def write(self, name, text):
+        path = f"{self.folder}/{name}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def measure(self, text, store=None):
+        result = self.run_command("cache", "import", self.write("rows.csv", text), "--db", store or self.store)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+
+    def words(self, *words, ops="forward"):
+        return ["workspace", "--layers", self.layers, "--ops", ops, "--db", self.store, *words]
+
+    def plan(self, *words, ops="forward", **variables):
+        result = self.run_command(*self.words("--json", *words, ops=ops), **variables)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return json.loads(result.stdout)
+
+    def chosen(self, report):
+        return [(kernel["chosen"]["workspace_bytes"], kernel["chosen"]["time_ms"]) for kernel in report["kernels"]]
+
+    def test_desirable_sets_are_what_no_composition_beats(self):
+        self.measure(csv(ROWS))
+        report = self.plan()
+        self.assertEqual(("ucudnn-workspace", 1, "Toy", 91900), tuple(report[k] for k in ("format", "version", "device", "cudnn")))
+        for kernel in report["kernels"]:
+            points = [(one["workspace_bytes"], one["time_ms"]) for one in kernel["desirable_set"]]
+            self.assertEqual(front(ROWS[kernel["name"]]), points)
+            for one in kernel["desirable_set"]:
+                self.assertEqual(4, sum(piece["micro_batch"] * piece["count"] for piece in one["plan"]))
+                self.assertEqual(one["time_ms"], sum(piece["time_ms"] * piece["count"] for piece in one["plan"]))
+
+    def test_without_a_budget_each_kernel_is_the_fastest_within_its_own_limit(self):
+        self.measure(csv(ROWS))
+        report = self.plan("--workspace-limit", "5MiB")
+        self.assertEqual([(4 * MIB, 12), (3 * MIB, 40)], self.chosen(report))
+        self.assertEqual((5 * MIB, 52, 4 * MIB, True, None), tuple(
+            report[k] for k in ("limit_bytes", "total_time_ms", "total_workspace_bytes", "optimal", "solver")))
+        self.assertEqual(7 * MIB, self.plan("--workspace-limit", "5MiB", "--division", "disjoint")["total_workspace_bytes"])
+        self.assertEqual([(0, 40), (0, 90)], self.chosen(self.plan("--workspace-limit", "0")))
+        self.assertIsNone(self.plan()["limit_bytes"])
+
+    def test_budget_is_spent_where_it_saves_most(self):
+        self.measure(csv(ROWS))
+        for budget in (*range(1, 16), 100):
+            report = self.plan("--total-workspace", f"{budget}MiB", "--division", "disjoint")
+            best = min((one[1] + other[1], one[0] + other[0]) for one in front(ROWS["a"]) for other in front(ROWS["b"])
+                       if one[0] + other[0] <= budget * MIB)
+            self.assertEqual(best, (report["total_time_ms"], report["total_workspace_bytes"]))
+            self.assertEqual((budget * MIB, "disjoint", "exact", True),
+                             tuple(report[k] for k in ("total_bytes", "division", "solver", "optimal")))
+            self.assertNotIn("limit_bytes", report)
+
+    def test_shared_budget_serves_each_kernel_alone_and_is_the_default_offline(self):
+        self.measure(csv(ROWS))
+        shared = self.plan("--total-workspace", "6MiB", "--division", "shared")
+        self.assertEqual(([(4 * MIB, 12), (6 * MIB, 30)], 6 * MIB), (self.chosen(shared), shared["total_workspace_bytes"]))
+        concurrent = self.plan("--total-workspace", "6MiB")
+        self.assertEqual("concurrent", concurrent["division"])
+        self.assertEqual(shared["kernels"], concurrent["kernels"])
+
+    def test_variables_mean_what_the_options_mean(self):
+        self.measure(csv(ROWS))
+        self.assertEqual(self.plan("--total-workspace", "6MiB", "--division", "disjoint"),
+                         self.plan(UCUDNN_TOTAL_WORKSPACE="6MiB", UCUDNN_DIVISION="disjoint"))
+
+    def test_a_budget_and_a_limit_hold_both(self):
+        self.measure(csv(ROWS))
+        report = self.plan("--total-workspace", "12MiB", "--workspace-limit", "4MiB", "--division", "disjoint")
+        self.assertEqual([(4 * MIB, 12), (3 * MIB, 40)], self.chosen(report))
+        self.assertEqual((12 * MIB, 4 * MIB), (report["total_bytes"], report["limit_bytes"]))
+
+    def test_policy_says_which_sizes_count(self):
+        self.measure(csv({"a": ROWS["a"] + [("legacy:1", 3, 1, 0)], "b": ROWS["b"]}))
+        times = {policy: self.plan("--policy", policy)["kernels"][0]["chosen"]["time_ms"]
+                 for policy in ("auto", "all", "powerOfTwo", "undivided")}
+        self.assertEqual({"auto": 6, "all": 6, "powerOfTwo": 10, "undivided": 10}, times)
+
+    def test_deterministic_engines_alone_where_asked(self):
+        self.measure(csv(ROWS))
+        self.assertEqual([(0, 40), (6 * MIB, 30)], self.chosen(self.plan("--deterministic")))
+
+    def test_16_bit_filter_gradients_stay_undivided(self):
+        rows = csv(ROWS, op="backward_filter").replace(",op,", ",dtype,op,").replace(",backward_filter,", ",fp16,backward_filter,")
+        self.measure(rows)
+        self.layers = self.write("half.csv", LAYERS.replace("pad_w\n", "pad_w,dtype\n").replace("1,1\n", "1,1,fp16\n")
+                                 .replace("2,2\n", "2,2,fp16\n"))
+        report = self.plan("--workspace-limit", "5MiB", ops="backward_filter")
+        self.assertEqual([[4], [4]], [[p["micro_batch"] for p in k["chosen"]["plan"]] for k in report["kernels"]])
+
+    def test_rows_without_alignment_are_used_and_a_runs_own_rows_come_first(self):
+        self.measure(csv(ROWS, align=""))
+        self.assertEqual([10, 30], [time for _, time in self.chosen(self.plan())])
+        self.measure(csv({"a": [("legacy:1", 4, 77, 0)]}))
+        self.assertEqual([77, 30], [time for _, time in self.chosen(self.plan())])
+
+    def test_engines_of_the_graph_api_make_a_plan_of_their_own(self):
+        graph = [("graph:38[k2=1]", 4, 3, 0), ("graph:38[k2=1]", 2, 1, 0)]
+        self.measure(csv({"a": ROWS["a"], "b": graph}))
+        self.measure(csv({"a": graph}))
+        self.assertEqual([("legacy", 10), ("graph", 2)],
+                         [(kernel["api"], kernel["chosen"]["time_ms"]) for kernel in self.plan()["kernels"]])
+
+    def test_newest_platform_that_has_all_kernels_counts(self):
+        self.measure(csv(ROWS, cudnn=91000))
+        self.measure(csv({"a": [("legacy:0", 4, 1, 0)]}, cudnn=92000))
+        self.assertEqual((91000, [10, 30]), (self.plan()["cudnn"], [time for _, time in self.chosen(self.plan())]))
+
+    def test_device_is_named_where_there_are_several(self):
+        self.measure(csv(ROWS))
+        self.measure(csv({"a": [("legacy:0", 4, 1, 0)], "b": [("legacy:0", 4, 2, 0)]}, device="Other"))
+        self.assert_refused(self.words(), "--device NAME", "'Other', 'Toy'")
+        self.assert_refused(self.words("--device", "Third"), "--device 'Third'", "'Other', 'Toy'")
+        self.assertEqual([1, 2], [time for _, time in self.chosen(self.plan("--device", "Other"))])
+
+    def test_plan_file_holds_what_was_chosen(self):
+        self.measure(csv(ROWS))
+        for division, segments in (("disjoint", [0, 1]), ("shared", [0, 0])):
+            report = self.plan("--total-workspace", "9MiB", "--division", division, "-o", "plan.json")
+            with open(f"{self.folder}/plan.json", encoding="utf-8") as file:
+                plan = json.load(file)
+            self.assertEqual(("ucudnn-plan", 1, 91900, "Toy", 9 * MIB, division),
+                             tuple(plan[k] for k in ("format", "version", "cudnn", "device", "total_bytes", "division")))
+            self.assertEqual([kernel["chosen"]["plan"] for kernel in report["kernels"]], [k["plan"] for k in plan["kernels"]])
+            self.assertEqual(segments, [kernel["segment"] for kernel in plan["kernels"]])
+            self.assertEqual([("forward", "legacy", [], 4, 16)] * 2, [
+                (k["op"], k["api"], k["order_after"], k["problem"]["n"], k["problem"]["align"]) for k in plan["kernels"]])
+        self.plan("--workspace-limit", "5MiB", "-o", "plan.json")
+        with open(f"{self.folder}/plan.json", encoding="utf-8") as file:
+            plan = json.load(file)
+        self.assertEqual((5 * MIB, [None, None]), (plan["limit_bytes"], [k["segment"] for k in plan["kernels"]]))
+
+    def test_plan_file_that_cannot_be_written_is_a_failure(self):
+        self.measure(csv(ROWS))
+        result = self.run_command(*self.words("-o", "/proc/none/plan.json"))
+        self.assertEqual((1, "", 1), (result.returncode, result.stdout, result.stderr.count("\n")))
+        self.assertIn("'/proc/none/plan.json' cannot be written", result.stderr)
+
+    def test_table_names_kernels_choices_and_totals(self):
+        self.measure(csv(ROWS))
+        result = self.run_command(*self.words("--total-workspace", "9MiB", "--division", "disjoint", "--desirable-set"))
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertIn("Toy, cuDNN 9.19.0, policy auto, workspace limit none, 9 MiB for all, disjoint, solver exact\n",
+                      result.stdout)
+        lines = [line.split() for line in result.stdout.splitlines()]
+        self.assertIn(["a", "forward", "20", "2", "MiB", "4", "x", "1"], lines)
+        self.assertIn(["b", "forward", "30", "6", "MiB", "4"], lines)
+        self.assertIn([">", "desirable", "30", "6", "MiB", "4"], lines)
+        self.assertEqual(["total", "50", "8", "MiB"], lines[-1])
+
+    def test_budget_that_cannot_be_is_one_line(self):
+        self.measure(csv({"a": [("legacy:1", 4, 10, 8 * MIB)], "b": ROWS["b"]}))
+        self.assert_refused(self.words("--total-workspace", "0"), "--total-workspace '0': no budget")
+        self.assert_refused(self.words("--total-workspace=-1"), "--total-workspace")
+        self.assert_refused(self.words("--total-workspace", "7MiB"), f"'7 MiB': {MIB} bytes are missing, for a forward")
+        self.assert_refused(self.words("--total-workspace", "7MiB", "--division", "disjoint"), "for a forward")
+        self.assert_refused(self.words("--workspace-limit", "7MiB"), "'7 MiB': too little for a forward", str(8 * MIB))
+        self.assert_refused(self.words("--workspace-limit", "auto"), "--workspace-limit 'auto'", "offline")
+
+    def test_value_that_is_none_is_one_line(self):
+        self.assert_refused(self.words("--division", "fair"), "--division 'fair'", "disjoint, shared, concurrent")
+        self.assert_refused(self.words("--solver", "gurobi"), "--solver 'gurobi'", "exact, glpk")
+        self.measure(csv(ROWS))
+        self.assert_refused(self.words("--solver", "glpk"), "--total-workspace SIZE")
+
+    def test_kernels_without_measurements_are_named(self):
+        self.measure(csv({"a": ROWS["a"], "b": [("legacy:0", 3, 1, 0)]}))
+        self.assert_refused(self.words(), "b forward", "on Toy with cuDNN 9.19.0", "`ucudnn bench`")
+        self.assert_refused(self.words(ops="forward,backward_data,backward_filter"),
+                            "b forward", "a backward_data", "and 2 more")
+
+    def test_store_that_is_missing_or_empty_is_one_line(self):
+        self.assert_refused(self.words(), "there is no such store (yet)")
+        self.assert_refused(["workspace", "--layers", self.layers, "--db", "none"], "there is no store")
+        open(self.store, "wb").close()
+        self.assert_refused(self.words(), "the store holds no measurements")
+
+    def test_glpk_missing_is_one_line_and_the_exact_solver(self):
+        self.measure(csv(ROWS))
+        words = self.words("--json", "--total-workspace", "9MiB", "--division", "disjoint")
+        exact, glpk = self.run_command(*words), self.run_command(*words, "--solver", "glpk")
+        self.assertEqual((0, 1), (glpk.returncode, glpk.stderr.count("\n")), glpk.stderr)
+        self.assertIn("the exact solver takes the place of glpk", glpk.stderr)
+        self.assertEqual(exact.stdout, glpk.stdout)
+
+    @unittest.skipUnless("UCUDNN_TEST_GLPK" in os.environ, "built without GLPK")
+    def test_glpk_finds_the_same_total(self):
+        self.measure(csv(ROWS))
+        plugin = f"{os.path.dirname(self.drop_in)}/libucudnn_glpk.so"
+        shutil.copy(os.environ["UCUDNN_TEST_GLPK"], plugin)
+        self.addCleanup(os.remove, plugin)
+        for budget in range(1, 16):
+            words = ("--total-workspace", f"{budget}MiB", "--division", "disjoint")
+            exact, glpk = self.plan(*words), self.plan(*words, "--solver", "glpk")
+            self.assertEqual(("exact", "glpk"), (exact["solver"], glpk["solver"]))
+            self.assertEqual(exact["total_time_ms"], glpk["total_time_ms"])
+            self.assertLessEqual(glpk["total_workspace_bytes"], budget * MIB)
+
+
+class FromARecordedStore(CommandTest):
+    """Measured once on the stand-in, planned elsewhere from what was exported."""
+
+    def test_plans_are_the_same_bit_for_bit(self):
+        with open(f"{self.folder}/layers.csv", "w", encoding="utf-8") as file:
+            file.write(LAYERS)
+        bare, self.command = self.command, command.COMMAND
+        recorded = self.run_command("bench", "--layers", "layers.csv", "--host", "--policy", "all", "--db", "recorded.db",
+                                    "--json")
+        self.assertEqual(0, recorded.returncode, recorded.stderr)
+        self.command = bare
+        for words in (["export", "rows.csv", "--db", "recorded.db"], ["import", "rows.csv", "--db", "elsewhere.db"]):
+            result = self.run_command("cache", *words)
+            self.assertEqual(0, result.returncode, result.stderr)
+        for budget in ([], ["--workspace-limit", "16KiB"], ["--total-workspace", "100KiB"],
+                       ["--total-workspace", "100KiB", "--division", "disjoint"]):
+            for form in (["--json", "-o", "plan.json"], ["--desirable-set"]):
+                outputs = []
+                for store in ("recorded.db", "elsewhere.db"):
+                    result = self.run_command("workspace", "--layers", "layers.csv", "--db", store, *budget, *form)
+                    self.assertEqual((0, ""), (result.returncode, result.stderr))
+                    outputs.append(result.stdout)
+                    if "-o" in form:
+                        with open(f"{self.folder}/plan.json", encoding="utf-8") as file:
+                            outputs[-1] += file.read()
+                self.assertEqual(outputs[0], outputs[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

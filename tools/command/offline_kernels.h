@@ -1,0 +1,39 @@
+// What measurement stores know about a network's kernels: planning without a device. Reads store
+// files only. Thread-compatible.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/layer.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::command {
+
+struct OfflineKernel {
+  Layer layer;  // with the alignment that its measurements were made under
+  const char* api = "legacy";
+  std::vector<Configuration> desirable_set;  // without any limit; not empty
+};
+
+struct OfflineKernels {
+  planning::Platform platform;
+  std::vector<OfflineKernel> kernels;  // in the order of the layers
+};
+
+// The layers' desirable sets from the stores of `options`, out of the sizes its policy considers
+// (auto: all that were measured) and, if it asks for them, deterministic engines alone. They are
+// those of `device` (empty: the only one there is) on its newest platform that has rows of all.
+// Rows made under a run's alignment count before rows that demand none, and rows of the legacy
+// API's engines before those of the graph API's. The error is bad usage, or names the kernels that
+// lack measurements.
+Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
+                                          const std::string& device);
+
+// "conv1 forward, conv2 forward and 3 more".
+std::string KernelNames(const std::vector<const Layer*>& layers);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,193 @@
+// `ucudnn workspace`: Workspace Reuse and Workspace Division planned offline, from measurements
+// alone: no device, driver or cuDNN is looked for.
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/byte_size.h"
+#include "base/options.h"
+#include "command/command.h"
+#include "command/installation.h"
+#include "command/layer_list.h"
+#include "command/offline_kernels.h"
+#include "command/workspace_plan.h"
+#include "planning/knapsack_solver.h"
+#include "planning/plugin_solver.h"
+#include "planning/workspace_division.h"
+
+namespace ucudnn::command {
+namespace {
+
+struct WorkspaceOptions {
+  LayerSource source;
+  std::string device;
+  std::string plan_file;
+  bool desirable_set = false;
+  bool json = false;
+  VariableOptions variables{Use::kPlanning};
+};
+
+// Options that contradict each other or mean nothing offline.
+Status CheckMeaning(const WorkspaceOptions& words, const Options& options) {
+  if (options.workspace_limit_auto) {
+    return Status::Error(
+        "--workspace-limit 'auto': comes from a device's free memory, and there is none offline "
+        "(accepted: caller or a size)");
+  }
+  if (!options.total_workspace && words.variables.Given("UCUDNN_SOLVER")) {
+    return Status::Error(
+        "--solver: solves the division of --total-workspace SIZE, which is missing");
+  }
+  return Status::Ok();
+}
+
+size_t LeastBytes(const OfflineKernel& kernel) {
+  return kernel.desirable_set.front().WorkspaceBytes();
+}
+
+// Takes what exceeds the limit out of the desirable sets.
+Status KeepWithin(size_t limit_bytes, OfflineKernels& network) {
+  std::vector<const Layer*> over;
+  size_t least_limit = 0;
+  for (OfflineKernel& kernel : network.kernels) {
+    if (LeastBytes(kernel) > limit_bytes) {
+      over.push_back(&kernel.layer);
+      least_limit = std::max(least_limit, LeastBytes(kernel));
+    }
+  }
+  if (!over.empty()) {
+    return Status::Error("--workspace-limit '" + FormatByteSize(limit_bytes) +
+                         "': too little for " + KernelNames(over) + "; " +
+                         std::to_string(least_limit) + " bytes are enough");
+  }
+  for (OfflineKernel& kernel : network.kernels) {
+    std::erase_if(kernel.desirable_set, [&](const Configuration& configuration) {
+      return configuration.WorkspaceBytes() > limit_bytes;
+    });
+  }
+  return Status::Ok();
+}
+
+Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
+               const OfflineKernels& network) {
+  std::vector<const Layer*> layers;
+  for (const size_t kernel : shortage.kernels) layers.push_back(&network.kernels[kernel].layer);
+  return Status::Error("--total-workspace '" + FormatByteSize(budget_bytes) +
+                       "': " + std::to_string(shortage.missing_bytes) + " bytes are missing, for " +
+                       KernelNames(layers));
+}
+
+// WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
+Result<planning::DividedWorkspace> Divide(
+    const CLI::App& app, const std::vector<planning::DesirableConfigurations>& sets,
+    const Options& options, std::string& solver) {
+  const size_t budget = *options.total_workspace;
+  planning::KnapsackSolver exact;
+  solver = exact.Name();
+  if (options.solver == Solver::kGlpk) {
+    Result<std::unique_ptr<planning::DivisionSolver>> glpk =
+        planning::OpenPluginSolver(FindInstallation().glpk_solver, "glpk");
+    std::string why = glpk.message();
+    if (glpk.ok()) {
+      Result<planning::DividedWorkspace> divided =
+          planning::DivideWorkspace(sets, budget, options.division, **glpk);
+      if (divided.ok()) {
+        solver = (*glpk)->Name();
+        return divided;
+      }
+      why = divided.message();
+    }
+    Refuse(app, "the exact solver takes the place of glpk: " + why);
+  }
+  return planning::DivideWorkspace(sets, budget, options.division, exact);
+}
+
+Result<WorkspacePlan> MakePlan(const CLI::App& app, OfflineKernels network,
+                               const Options& options) {
+  if (options.workspace_limit) {
+    UCUDNN_RETURN_IF_ERROR(KeepWithin(*options.workspace_limit, network));
+  }
+  std::vector<planning::DesirableConfigurations> sets;
+  for (const OfflineKernel& kernel : network.kernels) sets.push_back(kernel.desirable_set);
+  WorkspacePlan plan;
+  if (options.total_workspace) {
+    const size_t budget = *options.total_workspace;
+    if (const auto shortage = planning::FindShortage(sets, budget, options.division)) {
+      return ShortOf(*shortage, budget, network);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(planning::DividedWorkspace divided,
+                            Divide(app, sets, options, plan.solver));
+    plan.chosen = std::move(divided.chosen);
+    plan.optimal = divided.optimal;
+    plan.gap_ms = divided.gap_ms;
+  } else {
+    for (const auto& set : sets) plan.chosen.push_back(set.size() - 1);
+  }
+  std::vector<size_t> workspaces;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    plan.total_time_ms += sets[i][plan.chosen[i]].TimeMs();
+    workspaces.push_back(sets[i][plan.chosen[i]].WorkspaceBytes());
+  }
+  plan.total_workspace_bytes = planning::ReservedBytes(workspaces, options.division);
+  plan.network = std::move(network);
+  return plan;
+}
+
+int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
+  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
+  if (Status status = words.variables.Check(); !status.ok()) return refuse(status);
+  const Result<std::vector<Layer>> layers = ListLayers(words.source);
+  if (!layers.ok()) return refuse(layers.status());
+  words.variables.Export();
+  std::vector<std::string> warnings;
+  const Options options =
+      ParseOptions([](const char* name) { return std::getenv(name); }, warnings, Use::kPlanning);
+  for (const std::string& warning : warnings) Refuse(app, warning);
+  if (Status status = CheckMeaning(words, options); !status.ok()) return refuse(status);
+  Result<OfflineKernels> network = ReadOfflineKernels(*layers, options, words.device);
+  if (!network.ok()) return refuse(network.status());
+  const Result<WorkspacePlan> plan = MakePlan(app, std::move(*network), options);
+  if (!plan.ok()) return refuse(plan.status());
+  if (!words.plan_file.empty()) {
+    std::ofstream file(words.plan_file, std::ios::binary);
+    file << JsonText(PinnedPlanJson(*plan, options)) << std::flush;
+    if (!file) {
+      Refuse(app, "'" + words.plan_file + "' cannot be written: " + std::strerror(errno));
+      return 1;
+    }
+  }
+  if (words.json) {
+    std::cout << JsonText(WorkspaceJson(*plan, options));
+  } else {
+    PrintWorkspaceTable(*plan, options, words.desirable_set);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command AddWorkspace(CLI::App& ucudnn) {
+  auto options = std::make_shared<WorkspaceOptions>();
+  CLI::App* app = AddSubcommand(
+      ucudnn, "workspace", "workspace (--layers FILE.csv | --net NAME --batch N) [OPTIONS]",
+      "plan each kernel's workspace, or one for all, from measurements alone");
+  options->source.AddTo(*app);
+  app->add_option("--device", options->device,
+                  "whose measurements, where the stores hold several devices'")
+      ->type_name("NAME");
+  app->add_flag("--desirable-set", options->desirable_set,
+                "show each kernel's choices, too: none is beaten in both time and workspace");
+  app->add_flag("--json", options->json, "print JSON instead of a table");
+  app->add_option("-o", options->plan_file, "write the plan to a file")->type_name("plan.json");
+  options->variables.AddTo(*app, {"UCUDNN_REPORT"});
+  return {app, [app, options](const ProgramWords&) { return Workspace(*app, *options); }};
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,119 @@
+#include "command/workspace_plan.h"
+
+#include <cstdio>
+#include <iostream>
+
+#include "base/byte_size.h"
+#include "command/versions.h"
+
+namespace ucudnn::command {
+namespace {
+
+Json ConfigurationJson(const Configuration& configuration) {
+  return {{"time_ms", configuration.TimeMs()},
+          {"workspace_bytes", configuration.WorkspaceBytes()},
+          {"plan", PlanJson(configuration)}};
+}
+
+// The budget of all, or the limit of each (null: none).
+void AddBudget(const Options& options, Json& json) {
+  if (options.total_workspace) {
+    json["total_bytes"] = *options.total_workspace;
+    if (options.workspace_limit) json["limit_bytes"] = *options.workspace_limit;
+  } else {
+    json["limit_bytes"] = options.workspace_limit ? Json(*options.workspace_limit) : Json();
+  }
+  json["division"] = WorkspaceDivisionName(options.division);
+}
+
+Json SegmentJson(const Options& options, size_t kernel) {
+  if (!options.total_workspace) return {};
+  return options.division == WorkspaceDivision::kDisjoint ? Json(kernel) : Json(0);
+}
+
+void PrintRow(const char* layer, const char* operation, const Configuration& configuration) {
+  std::printf("%-20.20s %-16s %12.4g  %-12s %s\n", layer, operation, configuration.TimeMs(),
+              FormatByteSize(configuration.WorkspaceBytes()).c_str(),
+              DivisionText(configuration).c_str());
+}
+
+}  // namespace
+
+Json WorkspaceJson(const WorkspacePlan& plan, const Options& options) {
+  const planning::Platform& platform = plan.network.platform;
+  Json json = {{"format", "ucudnn-workspace"}, {"version", 1},
+               {"device", platform.device},    {"cudnn", platform.cudnn},
+               {"driver", platform.driver},    {"policy", BatchSizePolicyName(options.policy)}};
+  AddBudget(options, json);
+  json["solver"] = plan.solver.empty() ? Json() : Json(plan.solver);
+  json["optimal"] = plan.optimal;
+  if (!plan.optimal) json["gap_ms"] = plan.gap_ms;
+  json["total_time_ms"] = plan.total_time_ms;
+  json["total_workspace_bytes"] = plan.total_workspace_bytes;
+  json["kernels"] = Json::array();
+  for (size_t i = 0; i < plan.chosen.size(); ++i) {
+    const OfflineKernel& kernel = plan.network.kernels[i];
+    Json desirable = Json::array();
+    for (const Configuration& one : kernel.desirable_set) {
+      desirable.push_back(ConfigurationJson(one));
+    }
+    json["kernels"].push_back({{"name", kernel.layer.name},
+                               {"op", OperationName(kernel.layer.problem.operation)},
+                               {"problem", ProblemJson(kernel.layer.problem)},
+                               {"api", kernel.api},
+                               {"chosen", desirable[plan.chosen[i]]},
+                               {"desirable_set", desirable}});
+  }
+  return json;
+}
+
+Json PinnedPlanJson(const WorkspacePlan& plan, const Options& options) {
+  Json json = {{"format", "ucudnn-plan"},
+               {"version", 1},
+               {"cudnn", plan.network.platform.cudnn},
+               {"device", plan.network.platform.device}};
+  AddBudget(options, json);
+  json["kernels"] = Json::array();
+  for (size_t i = 0; i < plan.chosen.size(); ++i) {
+    const OfflineKernel& kernel = plan.network.kernels[i];
+    json["kernels"].push_back({{"op", OperationName(kernel.layer.problem.operation)},
+                               {"problem", ProblemJson(kernel.layer.problem)},
+                               {"api", kernel.api},
+                               {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
+                               {"segment", SegmentJson(options, i)},
+                               {"order_after", Json::array()}});
+  }
+  return json;
+}
+
+void PrintWorkspaceTable(const WorkspacePlan& plan, const Options& options, bool desirable_sets) {
+  const planning::Platform& platform = plan.network.platform;
+  std::cout << platform.device;
+  if (platform.cudnn != 0) {
+    std::cout << ", cuDNN " << CudnnVersion(static_cast<size_t>(platform.cudnn));
+  }
+  std::cout << ", policy " << BatchSizePolicyName(options.policy) << ", workspace limit "
+            << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "none");
+  if (options.total_workspace) {
+    std::cout << ", " << FormatByteSize(*options.total_workspace) << " for all, "
+              << WorkspaceDivisionName(options.division) << ", solver " << plan.solver;
+  }
+  std::cout << "\n" << std::flush;
+  std::printf("%-20s %-16s %12s  %-12s %s\n", "layer", "operation", "ms", "workspace",
+              "micro-batches");
+  for (size_t i = 0; i < plan.chosen.size(); ++i) {
+    const OfflineKernel& kernel = plan.network.kernels[i];
+    PrintRow(kernel.layer.name.c_str(), OperationName(kernel.layer.problem.operation),
+             kernel.desirable_set[plan.chosen[i]]);
+    if (!desirable_sets) continue;
+    for (size_t one = 0; one < kernel.desirable_set.size(); ++one) {
+      PrintRow("", one == plan.chosen[i] ? "> desirable" : "  desirable",
+               kernel.desirable_set[one]);
+    }
+  }
+  std::printf("%-20s %-16s %12.4g  %s\n", "total", "", plan.total_time_ms,
+              FormatByteSize(plan.total_workspace_bytes).c_str());
+  if (!plan.optimal) std::printf("not proven optimal: at most %.4g ms from it\n", plan.gap_ms);
+}
+
+}  // namespace ucudnn::command

@@ -1,0 +1,34 @@
+// The plan that `ucudnn workspace` makes, and how it shows it. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "command/offline_kernels.h"
+#include "command/plan_output.h"
+
+namespace ucudnn::command {
+
+// One configuration of each kernel: the fastest within its own limit (WR), or within one budget for
+// all (WD).
+struct WorkspacePlan {
+  OfflineKernels network;      // desirable sets within the limit
+  std::vector<size_t> chosen;  // of each kernel, the position in its desirable set
+  std::string solver;          // empty: nothing was to be solved
+  bool optimal = true;
+  double gap_ms = 0;
+  double total_time_ms = 0;
+  size_t total_workspace_bytes = 0;  // reserved, as the division reserves
+};
+
+// `ucudnn-workspace`: everything.
+Json WorkspaceJson(const WorkspacePlan& plan, const Options& options);
+
+// `ucudnn-plan`: what a run is pinned to. Kernels with the same segment number share workspace;
+// null is the caller's own. order_after is empty: all are ordered by their stream.
+Json PinnedPlanJson(const WorkspacePlan& plan, const Options& options);
+
+void PrintWorkspaceTable(const WorkspacePlan& plan, const Options& options, bool desirable_sets);
+
+}  // namespace ucudnn::command
