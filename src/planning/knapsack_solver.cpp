@@ -10,7 +10,7 @@
 namespace ucudnn::planning {
 namespace {
 
-__extension__ using Wide = __int128;
+using Wide = __int128;
 
 constexpr double kTicksPerMs = 1 << 30;
 constexpr int64_t kMostTicks = int64_t{1} << 61;
@@ -281,12 +281,19 @@ class Search {
     return prospects;
   }
 
-  // Whether kernels to come could make of it a selection as good as the best.
+  // Whether kernels to come can save the `ticks` (negative: spare them) with the `bytes` left
+  // (negative: missing).
+  static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
+    if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
+    return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;
+  }
+
+  // Whether kernels to come could make of it a selection faster than the best, or as fast with
+  // fewer bytes.
   bool MayImprove(const State& state, const Prospects& to_come) const {
-    const int64_t left = relaxation_.slack - state.bytes;
     const int64_t behind = state.ticks - best_.ticks;
-    if (left >= 0) return Wide{behind} * to_come.saves.bytes <= Wide{left} * to_come.saves.ticks;
-    return Wide{-behind} * to_come.costs.bytes >= Wide{-left} * to_come.costs.ticks;
+    return MayReach(behind + 1, relaxation_.slack - state.bytes, to_come) ||
+           MayReach(behind, best_.bytes - 1 - state.bytes, to_come);
   }
 
   // Both sorted by bytes, without states that another beats.

@@ -18,17 +18,19 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr int kEngines = 10;
+constexpr int kEngines = 8;
 constexpr size_t kGranule = 512;
 constexpr int64_t kMiB = 1 << 20;
 
 // Every kernel has as many choices as the next, or one more.
 std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
   std::mt19937 random(seed);
-  const int more = choices % kernels;
-  const size_t each = static_cast<size_t>(choices / kernels);
-  std::vector<Choices> network = RandomNetwork(random, more, kEngines, kGranule, each + 1);
-  for (Choices& kernel : RandomNetwork(random, kernels - more, kEngines, kGranule, each)) {
+  std::vector<Choices> network;
+  for (int i = 0; i < kernels; ++i) {
+    const auto count = static_cast<size_t>(choices / kernels + (i < choices % kernels ? 1 : 0));
+    Choices kernel;
+    while (kernel.size() < count) kernel = KernelChoices(random, kEngines, kGranule);
+    Thin(random, count, kernel);
     network.push_back(std::move(kernel));
   }
   return network;

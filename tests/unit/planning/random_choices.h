@@ -40,18 +40,20 @@ inline Choices KernelChoices(std::mt19937& random, int engines, size_t granule) 
   return front;
 }
 
-// A network of `kernels`. Every choice counts `most` at most per kernel: some are dropped, never
-// the first or the last.
+// Drops choices, never the first or the last, until there are `most`.
+inline void Thin(std::mt19937& random, size_t most, Choices& choices) {
+  while (choices.size() > most) {
+    const size_t inner = choices.size() - 2;
+    choices.erase(choices.begin() + 1 + static_cast<std::ptrdiff_t>(random() % inner));
+  }
+}
+
+// A network of `kernels` with at most `most` choices each.
 inline std::vector<Choices> RandomNetwork(std::mt19937& random, int kernels, int engines,
                                           size_t granule, size_t most) {
   std::vector<Choices> network;
   for (int i = 0; i < kernels; ++i) {
-    Choices choices = KernelChoices(random, engines, granule);
-    while (choices.size() > most) {
-      const size_t inner = choices.size() - 2;
-      choices.erase(choices.begin() + 1 + static_cast<std::ptrdiff_t>(random() % inner));
-    }
-    network.push_back(std::move(choices));
+    Thin(random, most, network.emplace_back(KernelChoices(random, engines, granule)));
   }
   return network;
 }
