@@ -12,6 +12,7 @@ namespace {
 std::string WrongInputCount(const Operator& op, size_t count) {
   if (std::holds_alternative<Input>(op)) return count == 0 ? "" : "no input";
   if (std::holds_alternative<struct Add>(op)) return count >= 2 ? "" : "two or more inputs";
+  if (std::holds_alternative<Multiply>(op)) return count == 2 ? "" : "two inputs";
   if (std::holds_alternative<Concat>(op)) return count >= 1 ? "" : "one or more inputs";
   return count == 1 ? "" : "one input";
 }
@@ -31,7 +32,7 @@ NodeId GraphBuilder::Add(const std::string& name, Operator op, const std::vector
     return id;
   };
   if (name.empty()) return refuse("no name; expected one");
-  if (graph_.Find(name) != nullptr) return refuse("occurs twice; expected a name of its own");
+  if (!names_.insert(name).second) return refuse("occurs twice; expected a name of its own");
   if (const std::string expected = WrongInputCount(op, inputs.size()); !expected.empty()) {
     return refuse(std::to_string(inputs.size()) + " inputs; expected " + expected);
   }

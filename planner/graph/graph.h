@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -27,6 +28,18 @@ struct Convolution {
   Spatial dilation = {1, 1, 1};
   int32_t groups = 1;
   bool bias = true;
+  Spatial extra_pad = {0, 0, 0};  // at the end of each axis, beyond `pad`; may be negative
+};
+// The gradient of a convolution as a layer: one input pixel puts a window into the output.
+struct TransposedConvolution {
+  int32_t filters = 1;  // output channels
+  Spatial window = {1, 1, 1};
+  Spatial stride = {1, 1, 1};
+  Spatial pad = {0, 0, 0};  // what is cut off both ends of the output
+  Spatial dilation = {1, 1, 1};
+  int32_t groups = 1;
+  bool bias = true;
+  Spatial extra_extent = {0, 0, 0};  // of the output, at its end; may be negative
 };
 enum class PoolingKind { kMaximum, kAverage };
 struct Pooling {
@@ -36,6 +49,7 @@ struct Pooling {
   Spatial pad = {0, 0, 0};
   // A last window that hangs over the padded image counts, as in Caffe, if it starts inside.
   bool round_up = false;
+  Spatial extra_pad = {0, 0, 0};  // as a convolution's
 };
 struct GlobalPooling {
   PoolingKind kind = PoolingKind::kAverage;
@@ -44,11 +58,28 @@ struct FullyConnected {  // flattens its input
   int32_t outputs = 1;
   bool bias = true;
 };
-enum class ActivationKind { kRelu, kSigmoid, kTanh };
+enum class ActivationKind {
+  kRelu,
+  kSigmoid,
+  kTanh,
+  kRelu6,
+  kLeakyRelu,
+  kElu,
+  kGelu,
+  kSwish,
+  kHardSigmoid,
+  kHardSwish
+};
 struct Activation {
   ActivationKind kind = ActivationKind::kRelu;
 };
-struct BatchNormalization {};  // with scale and shift
+struct BatchNormalization {
+  bool scale_and_shift = true;
+};
+struct Scale {  // by trainable numbers, one a channel
+  bool scale = true;
+  bool shift = true;
+};
 struct LocalResponseNormalization {
   int32_t size = 5;
   double alpha = 1e-4;
@@ -58,14 +89,23 @@ struct LocalResponseNormalization {
 struct Dropout {
   double rate = 0.5;
 };
-struct Add {};     // of two or more inputs of one shape
-struct Concat {};  // along the channels
+struct Add {};       // of two or more inputs of one shape
+struct Multiply {};  // of two inputs of one shape; extents of 1 (a gate) are repeated
+struct Concat {};    // along the channels
+struct Upsampling {
+  Spatial factor = {1, 1, 1};
+};
+struct Padding {  // with zeros; negative numbers cut off
+  Spatial before = {0, 0, 0};
+  Spatial after = {0, 0, 0};
+};
 struct Flatten {};
 struct Softmax {};
 
-using Operator = std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected,
-                              Activation, BatchNormalization, LocalResponseNormalization, Dropout,
-                              Add, Concat, Flatten, Softmax>;
+using Operator =
+    std::variant<Input, Convolution, Pooling, GlobalPooling, FullyConnected, Activation,
+                 BatchNormalization, LocalResponseNormalization, Dropout, Add, Concat, Flatten,
+                 Softmax, TransposedConvolution, Multiply, Upsampling, Padding, Scale>;
 
 using NodeId = int;  // position in Graph::nodes
 
@@ -97,6 +137,7 @@ class GraphBuilder {
 
  private:
   Graph graph_;
+  std::unordered_set<std::string> names_;
   Status fault_;
 };
 

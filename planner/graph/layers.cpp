@@ -1,36 +1,112 @@
 #include "planner/graph/layers.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <limits>
+
+#include "base/text.h"
 #include "planner/graph/shapes.h"
 
 namespace ucudnn::planner {
+namespace {
+
+// Which convolution runs, with an image of other extents than the layer's own where cuDNN cannot do
+// all the layer does. 64 bits, as an imported graph's padding comes unchecked.
+struct Problem {
+  ConvolutionProblem problem;
+  std::array<int64_t, kMaxSpatial> image = {};
+};
+
+template <typename AnyConvolution>
+ConvolutionProblem WindowOf(const AnyConvolution& layer) {
+  ConvolutionProblem problem;
+  problem.groups = layer.groups;
+  problem.w = layer.window;
+  problem.pad = layer.pad;
+  problem.stride = layer.stride;
+  problem.dilation = layer.dilation;
+  return problem;
+}
+
+// cuDNN pads both ends alike: frameworks pad the difference themselves, and the convolution sees a
+// larger image.
+Problem ProblemOf(const Convolution& layer, const Shape& input) {
+  Problem result{WindowOf(layer)};
+  result.problem.c = input.c;
+  result.problem.k = layer.filters;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t extra = layer.extra_pad[axis];
+    result.image[axis] = input.extents[axis] + std::abs(extra);
+    result.problem.pad[axis] += std::min(layer.extra_pad[axis], 0);
+  }
+  return result;
+}
+
+// The convolution whose data gradient the layer is: from the layer's output to its input. What
+// cannot come from rounding its output down is added or cut off by the framework.
+Problem ProblemOf(const TransposedConvolution& layer, const Shape& input, const Shape& output) {
+  Problem result{WindowOf(layer)};
+  result.problem.c = layer.filters;
+  result.problem.k = input.c;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t extra = layer.extra_extent[axis];
+    const bool rounds = extra >= 0 && extra < layer.stride[axis];
+    result.image[axis] = output.extents[axis] - (rounds ? 0 : extra);
+  }
+  return result;
+}
+
+// What cuDNN is asked for when a transposed convolution runs.
+Operation Transposed(Operation operation) {
+  switch (operation) {
+    case Operation::kForward:
+      return Operation::kBackwardData;
+    case Operation::kBackwardData:
+      return Operation::kForward;
+    case Operation::kBackwardFilter:
+      break;
+  }
+  return Operation::kBackwardFilter;
+}
+
+}  // namespace
 
 Result<std::vector<Layer>> ConvolutionLayers(const Graph& graph, int batch,
                                              const std::vector<Operation>& operations,
                                              DataType type, Layout layout) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch));
   std::vector<Layer> layers;
-  for (const Node& node : graph.nodes) {
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
     const auto* convolution = std::get_if<Convolution>(&node.op);
-    if (convolution == nullptr) continue;
+    const auto* transposed = std::get_if<TransposedConvolution>(&node.op);
+    if (convolution == nullptr && transposed == nullptr) continue;
     const Shape& input = shapes[static_cast<size_t>(node.inputs.front())];
-    ConvolutionProblem problem;
+    const auto [window, image] = convolution != nullptr ? ProblemOf(*convolution, input)
+                                                        : ProblemOf(*transposed, input, shapes[id]);
+    ConvolutionProblem problem = window;
     problem.spatial_rank = input.spatial_rank;
     problem.n = input.n;
-    problem.c = input.c;
-    problem.k = convolution->filters;
-    problem.groups = convolution->groups;
-    problem.x = input.extents;
-    problem.w = convolution->window;
-    problem.pad = convolution->pad;
-    problem.stride = convolution->stride;
-    problem.dilation = convolution->dilation;
+    Status fits;
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      if (image[axis] < 1 || image[axis] > std::numeric_limits<int32_t>::max()) {
+        fits = Status::Error("an image of " + std::to_string(image[axis]) +
+                             " pixels along an axis; expected 1 to 2147483647");
+      }
+      problem.x[axis] = static_cast<int32_t>(image[axis]);
+    }
+    if (fits.ok()) fits = CheckShape({problem.n, problem.c, problem.x, problem.spatial_rank});
+    if (!fits.ok()) {
+      return Status::Error(graph.name + ": node " + Quoted(node.name) + ": " + fits.message());
+    }
     problem.type = type;
     problem.compute = type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
     problem.layout = layout;
     SetPackedStrides(problem);
     for (const Operation operation : operations) {
       layers.push_back({node.name, problem});
-      layers.back().problem.operation = operation;
+      layers.back().problem.operation = transposed != nullptr ? Transposed(operation) : operation;
     }
   }
   return layers;

@@ -9,8 +9,10 @@
 
 namespace ucudnn::planner {
 
-// alexnet (one tower, Krizhevsky 2014), alexnet-caffe (two groups, Krizhevsky 2012), vgg16
-// (Simonyan and Zisserman 2014, configuration D), resnet18 (He 2015).
+// alexnet, alexnet-footnote (the filters of its paper's footnote), alexnet-caffe, vgg16, resnet18,
+// resnet50, resnet152, inception-v3, densenet40 (k = 40), densenet121, nasnet-a (4 @ 1056),
+// nasnet-a-large (6 @ 4032), efficientnet-b0, unet; -22k have the 21,841 classes of ImageNet-22K,
+// -nary densenets join all earlier outputs at once. Sources: networks/families.h.
 const std::vector<std::string>& NetworkNames();
 
 // An unknown name is an error that lists the known ones.

@@ -1,5 +1,6 @@
 #include "planner/graph/shapes.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/text.h"
@@ -8,7 +9,9 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node, so that sums fit 63 bits
+constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node
+
+using Count = __int128;
 
 template <typename... Cases>
 struct Overloaded : Cases... {
@@ -31,8 +34,22 @@ struct Window {
   Spatial stride;
   Spatial pad;
   Spatial dilation;
-  bool round_up;
+  Spatial extra_pad;  // at the end
+  bool round_up = false;
 };
+
+Status NoWindow(const Window& window) {
+  Spatial end_pad = {};
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t end = int64_t{window.pad[axis]} + window.extra_pad[axis];
+    end_pad[axis] = static_cast<int32_t>(std::clamp<int64_t>(end, -kLargest, kLargest));
+  }
+  return Status::Error(
+      "window " + Extents(window.extents, kMaxSpatial) + ", stride " +
+      Extents(window.stride, kMaxSpatial) + ", pad " + Extents(window.pad, kMaxSpatial) +
+      (end_pad == window.pad ? "" : " and " + Extents(end_pad, kMaxSpatial)) + ", dilation " +
+      Extents(window.dilation, kMaxSpatial) + "; expected positive numbers and a pad of 0 or more");
+}
 
 // The output extents; computed in 64 bits, as nothing bounds the values of an imported graph.
 Result<Spatial> Slide(const Window& window, const Shape& input) {
@@ -43,18 +60,15 @@ Result<Spatial> Slide(const Window& window, const Shape& input) {
     const int64_t stride = window.stride[axis];
     const int64_t pad = window.pad[axis];
     const int64_t dilation = window.dilation[axis];
-    if (w < 1 || stride < 1 || pad < 0 || dilation < 1) {
-      return Status::Error("window " + Extents(window.extents, kMaxSpatial) + ", stride " +
-                           Extents(window.stride, kMaxSpatial) + ", pad " +
-                           Extents(window.pad, kMaxSpatial) + ", dilation " +
-                           Extents(window.dilation, kMaxSpatial) +
-                           "; expected positive numbers and a pad of 0 or more");
-    }
-    const int64_t room = x + 2 * pad - ((w - 1) * dilation + 1);
+    const int64_t end_pad = pad + window.extra_pad[axis];
+    if (w < 1 || stride < 1 || pad < 0 || end_pad < 0 || dilation < 1) return NoWindow(window);
+    const int64_t room = x + pad + end_pad - ((w - 1) * dilation + 1);
     if (room < 0 || room + 1 > kLargest) {
       return Status::Error("a window of " + std::to_string((w - 1) * dilation + 1) +
                            " over an image of " + std::to_string(x) + " padded by " +
-                           std::to_string(pad) + "; expected one that fits inside");
+                           std::to_string(pad) +
+                           (end_pad == pad ? "" : " and " + std::to_string(end_pad)) +
+                           "; expected one that fits inside");
     }
     int64_t steps = room / stride;
     if (window.round_up && room % stride != 0 && (steps + 1) * stride < x + pad) ++steps;
@@ -63,21 +77,61 @@ Result<Spatial> Slide(const Window& window, const Shape& input) {
   return out;
 }
 
-Result<Shape> Checked(Shape shape) {
-  bool fits = shape.c >= 1 && (shape.spatial_rank == 2 || shape.spatial_rank == 3) &&
-              (shape.spatial_rank == 3 || shape.extents[0] == 1);
-  // With the batch and 8 bytes an element the product must fit 63 bits.
-  __int128 elements = shape.c;
-  for (const int32_t extent : shape.extents) {
-    fits = fits && extent >= 1;
-    elements *= extent;
+// The image whose convolution with `window` has the extents of `input`; `window.extra_pad` is what
+// it has more at its end.
+Result<Spatial> SlideBack(const Window& window, const Shape& input) {
+  Spatial out;
+  for (int axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t w = window.extents[axis];
+    const int64_t stride = window.stride[axis];
+    const int64_t pad = window.pad[axis];
+    const int64_t dilation = window.dilation[axis];
+    if (w < 1 || stride < 1 || pad < 0 || dilation < 1) {
+      return NoWindow({window.extents, window.stride, window.pad, window.dilation, {}});
+    }
+    const __int128 extent = __int128{input.extents[axis] - int64_t{1}} * stride +
+                            (w - 1) * dilation + 1 - 2 * pad + window.extra_pad[axis];
+    if (extent < 1 || extent > kLargest) {
+      return Status::Error("an output of " + std::string(extent < 1 ? "no" : "more than 2^31 - 1") +
+                           " pixels along an axis; expected 1 to 2147483647");
+    }
+    out[axis] = static_cast<int32_t>(extent);
   }
-  if (!fits || elements * shape.n * 8 > std::numeric_limits<int64_t>::max()) {
-    return Status::Error("shape " + Describe(shape) +
-                         "; expected positive extents whose product "
-                         "fits 63 bits of bytes");
+  return out;
+}
+
+Result<Spatial> Scaled(const Spatial& extents, const Spatial& factor) {
+  Spatial out;
+  for (int axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t extent = int64_t{extents[axis]} * factor[axis];
+    if (factor[axis] < 1 || extent > kLargest) {
+      return Status::Error("upsampling by " + Extents(factor, kMaxSpatial) +
+                           "; expected positive factors and extents to 2147483647");
+    }
+    out[axis] = static_cast<int32_t>(extent);
   }
-  return shape;
+  return out;
+}
+
+Result<Spatial> Padded(const Spatial& extents, const Padding& padding) {
+  Spatial out;
+  for (int axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t extent = int64_t{extents[axis]} + padding.before[axis] + padding.after[axis];
+    if (extent < 1 || extent > kLargest) {
+      return Status::Error("padding by " + Extents(padding.before, kMaxSpatial) + " and " +
+                           Extents(padding.after, kMaxSpatial) + "; expected 1 to 2147483647 " +
+                           "pixels along each axis");
+    }
+    out[axis] = static_cast<int32_t>(extent);
+  }
+  return out;
+}
+
+Status CheckGroups(int32_t groups, int32_t channels, int32_t filters) {
+  if (groups >= 1 && channels % groups == 0 && filters % groups == 0) return Status::Ok();
+  return Status::Error(std::to_string(groups) + " groups; expected a divisor of " +
+                       std::to_string(channels) + " channels and " + std::to_string(filters) +
+                       " filters");
 }
 
 Result<Shape> Flat(const Shape& input, int64_t features) {
@@ -98,6 +152,16 @@ Result<Shape> Sum(const std::vector<Shape>& inputs) {
     }
   }
   return inputs.front();
+}
+
+Result<Shape> Product(const Shape& a, const Shape& b) {
+  const bool gate = b.extents == Spatial{1, 1, 1};
+  const bool gated = a.extents == Spatial{1, 1, 1};
+  if (a.c != b.c || !(a.extents == b.extents || gate || gated)) {
+    return Status::Error("multiplies " + Describe(a) + " and " + Describe(b) +
+                         "; expected equal shapes, or one of a pixel");
+  }
+  return gate ? a : b;
 }
 
 Result<Shape> Joined(const std::vector<Shape>& inputs) {
@@ -123,26 +187,33 @@ Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, 
             return Shape{batch, input.channels, input.extents, input.spatial_rank};
           },
           [&](const Convolution& convolution) -> Result<Shape> {
-            const int32_t groups = convolution.groups;
-            if (groups < 1 || first.c % groups != 0 || convolution.filters % groups != 0) {
-              return Status::Error(std::to_string(groups) + " groups; expected a divisor of " +
-                                   std::to_string(first.c) + " channels and " +
-                                   std::to_string(convolution.filters) + " filters");
-            }
+            UCUDNN_RETURN_IF_ERROR(CheckGroups(convolution.groups, first.c, convolution.filters));
             Shape out = first;
             out.c = convolution.filters;
             UCUDNN_ASSIGN_OR_RETURN(out.extents,
                                     Slide({convolution.window, convolution.stride, convolution.pad,
-                                           convolution.dilation, false},
+                                           convolution.dilation, convolution.extra_pad},
                                           first));
+            return out;
+          },
+          [&](const TransposedConvolution& layer) -> Result<Shape> {
+            UCUDNN_RETURN_IF_ERROR(CheckGroups(layer.groups, first.c, layer.filters));
+            Shape out = first;
+            out.c = layer.filters;
+            UCUDNN_ASSIGN_OR_RETURN(out.extents, SlideBack({layer.window, layer.stride, layer.pad,
+                                                            layer.dilation, layer.extra_extent},
+                                                           first));
             return out;
           },
           [&](const Pooling& pooling) -> Result<Shape> {
             Shape out = first;
-            UCUDNN_ASSIGN_OR_RETURN(
-                out.extents,
-                Slide({pooling.window, pooling.stride, pooling.pad, {1, 1, 1}, pooling.round_up},
-                      first));
+            UCUDNN_ASSIGN_OR_RETURN(out.extents, Slide({pooling.window,
+                                                        pooling.stride,
+                                                        pooling.pad,
+                                                        {1, 1, 1},
+                                                        pooling.extra_pad,
+                                                        pooling.round_up},
+                                                       first));
             return out;
           },
           [&](const GlobalPooling&) -> Result<Shape> {
@@ -152,26 +223,52 @@ Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, 
           },
           [&](const FullyConnected& layer) { return Flat(first, layer.outputs); },
           [&](const Flatten&) { return Flat(first, first.Features()); },
+          [&](const Upsampling& upsampling) -> Result<Shape> {
+            Shape out = first;
+            UCUDNN_ASSIGN_OR_RETURN(out.extents, Scaled(first.extents, upsampling.factor));
+            return out;
+          },
+          [&](const Padding& padding) -> Result<Shape> {
+            Shape out = first;
+            UCUDNN_ASSIGN_OR_RETURN(out.extents, Padded(first.extents, padding));
+            return out;
+          },
+          [&](const Multiply&) { return Product(inputs[0], inputs[1]); },
           [&](const Add&) { return Sum(inputs); }, [&](const Concat&) { return Joined(inputs); },
           [&](const auto&) -> Result<Shape> { return first; }},  // keeps the shape
       op);
 }
 
-// In 128 bits: three factors of 31 bits and more come from an imported graph unchecked.
-__int128 CountParameters(const Operator& op, const Shape& input) {
-  using Count = __int128;
-  return std::visit(Overloaded{[&](const Convolution& layer) {
-                                 Count weights = input.c / layer.groups;
-                                 for (const int32_t extent : layer.window) weights *= extent;
-                                 return layer.filters * (weights + (layer.bias ? 1 : 0));
-                               },
-                               [&](const FullyConnected& layer) {
-                                 return Count{layer.outputs} *
-                                        (input.Features() + (layer.bias ? 1 : 0));
-                               },
-                               [&](const BatchNormalization&) { return Count{2} * input.c; },
-                               [](const auto&) { return Count{0}; }},
-                    op);
+// Never more than the limit and one: the factors of an imported graph are unchecked.
+Count Times(Count a, int64_t b) { return std::min(a * b, Count{kMostParameters + 1}); }
+
+template <typename AnyConvolution>
+Count FilterWeights(const AnyConvolution& layer, int32_t channels) {
+  Count weights = Times(channels / layer.groups, layer.filters);
+  for (const int32_t extent : layer.window) weights = Times(weights, extent);
+  return weights;
+}
+
+Count CountParameters(const Operator& op, const Shape& input) {
+  const auto times_channels = [&](bool scale, bool shift) {
+    return Count{input.c} * ((scale ? 1 : 0) + (shift ? 1 : 0));
+  };
+  return std::visit(
+      Overloaded{[&](const Convolution& layer) {
+                   return FilterWeights(layer, input.c) + (layer.bias ? layer.filters : 0);
+                 },
+                 [&](const TransposedConvolution& layer) {
+                   return FilterWeights(layer, input.c) + (layer.bias ? layer.filters : 0);
+                 },
+                 [&](const FullyConnected& layer) {
+                   return Times(layer.outputs, input.Features()) + (layer.bias ? layer.outputs : 0);
+                 },
+                 [&](const BatchNormalization& layer) {
+                   return times_channels(layer.scale_and_shift, layer.scale_and_shift);
+                 },
+                 [&](const Scale& layer) { return times_channels(layer.scale, layer.shift); },
+                 [](const auto&) { return Count{0}; }},
+      op);
 }
 
 }  // namespace
@@ -183,6 +280,23 @@ std::string Describe(const Shape& shape) {
          Extents(shape.extents, shape.spatial_rank);
 }
 
+Status CheckShape(const Shape& shape) {
+  bool fits = shape.c >= 1 && (shape.spatial_rank == 2 || shape.spatial_rank == 3) &&
+              (shape.spatial_rank == 3 || shape.extents[0] == 1);
+  constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();
+  Count bytes = 8 * Count{shape.c};  // an element has 8 at most
+  for (const int32_t extent : {shape.extents[0], shape.extents[1], shape.extents[2], shape.n}) {
+    fits = fits && extent >= 1;
+    bytes = std::min(bytes, Count{kMostBytes}) * extent;
+  }
+  if (!fits || bytes > kMostBytes) {
+    return Status::Error("shape " + Describe(shape) +
+                         "; expected positive extents whose product "
+                         "fits 63 bits of bytes");
+  }
+  return Status::Ok();
+}
+
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch) {
   if (batch < 1) {
     return Status::Error(graph.name + ": batch " + std::to_string(batch) + "; expected 1 or more");
@@ -192,7 +306,9 @@ Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch) {
     std::vector<Shape> inputs;
     for (const NodeId input : node.inputs) inputs.push_back(shapes[static_cast<size_t>(input)]);
     Result<Shape> shape = OutputShape(node.op, inputs, batch);
-    if (shape.ok()) shape = Checked(*shape);
+    if (shape.ok()) {
+      if (const Status fits = CheckShape(*shape); !fits.ok()) shape = fits;
+    }
     if (shape.ok() && !inputs.empty() &&
         CountParameters(node.op, inputs.front()) > kMostParameters) {
       shape = Status::Error("more parameters than expected of any node (2^48)");
@@ -215,6 +331,9 @@ Result<int64_t> ParameterCount(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.inputs.empty()) continue;
     count += ParameterCount(node, shapes[static_cast<size_t>(node.inputs.front())]);
+    if (count > std::numeric_limits<int64_t>::max() - 2 * kMostParameters) {
+      return Status::Error(graph.name + ": more parameters than 63 bits count");
+    }
   }
   return count;
 }

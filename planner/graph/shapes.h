@@ -23,6 +23,10 @@ struct Shape {
 
 std::string Describe(const Shape& shape);  // "64x3x224x224"
 
+// An error unless all is positive, d is 1 in two dimensions, and a tensor of it fits 63 bits of
+// bytes.
+Status CheckShape(const Shape& shape);
+
 // The output shape of every node for a mini-batch of `batch` images, by NodeId. An error names the
 // node and what of it does not fit.
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);

@@ -47,6 +47,62 @@ TEST(Graph, OperatorsGiveTheirShapes) {
   }
 }
 
+TEST(Graph, OtherOperatorsGiveTheirShapes) {
+  EXPECT_EQ(Describe(*After(Upsampling{{1, 2, 3}}, 9)), "3x8x18x27");
+  EXPECT_EQ(Describe(*After(Padding{{0, 1, -2}, {0, 0, 5}}, 9)), "3x8x10x12");
+  EXPECT_EQ(Describe(*After(Scale{}, 9)), "3x8x9x9");
+  Convolution convolution = Conv(16, 3, 2, 0);
+  convolution.extra_pad = {0, 1, 0};
+  EXPECT_EQ(Describe(*After(convolution, 8)), "3x16x4x3");
+  Pooling pooling = Pool(2, 2, 1, false);
+  pooling.extra_pad = {0, -1, 0};
+  EXPECT_EQ(Describe(*After(pooling, 7)), "3x8x4x4");
+  TransposedConvolution transposed;
+  transposed.filters = 4;
+  transposed.window = {1, 3, 4};
+  transposed.stride = {1, 2, 2};
+  transposed.pad = {0, 1, 1};
+  EXPECT_EQ(Describe(*After(transposed, 9)), "3x4x17x18");
+  transposed.extra_extent = {0, 1, -2};
+  EXPECT_EQ(Describe(*After(transposed, 9)), "3x4x18x16");
+}
+
+// A convolution takes what the transposed one gives back to where it came from.
+TEST(Graph, ATransposedConvolutionUndoesTheShapeOfAConvolution) {
+  for (int32_t window = 1; window <= 4; ++window) {
+    for (int32_t stride = 1; stride <= 3; ++stride) {
+      for (int32_t extra = 0; extra < stride; ++extra) {
+        TransposedConvolution up;
+        up.window = {1, window, window};
+        up.stride = {1, stride, stride};
+        up.extra_extent = {0, extra, extra};
+        const int32_t extent = After(up, 7)->extents[1];
+        EXPECT_EQ(After(Conv(8, window, stride, 0), extent)->extents[1], 7)
+            << window << " stride " << stride << " extra " << extra;
+      }
+    }
+  }
+}
+
+Result<Shape> Multiplied(const Spatial& a, const Spatial& b) {
+  GraphBuilder builder("net");
+  const std::vector<NodeId> inputs = {builder.Add("a", Input{3, a, 2}, {}),
+                                      builder.Add("b", Input{3, b, 2}, {})};
+  builder.Add("product", Multiply{}, inputs);
+  UCUDNN_ASSIGN_OR_RETURN(const Graph graph, builder.Build());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, 3));
+  return shapes.back();
+}
+
+TEST(Graph, AGateMultipliesEveryPixel) {
+  EXPECT_EQ(Describe(*Multiplied({1, 8, 8}, {1, 1, 1})), "3x3x8x8");
+  EXPECT_EQ(Describe(*Multiplied({1, 1, 1}, {1, 8, 8})), "3x3x8x8");
+  EXPECT_EQ(Describe(*Multiplied({1, 8, 8}, {1, 8, 8})), "3x3x8x8");
+  EXPECT_EQ(Multiplied({1, 8, 8}, {1, 8, 1}).message(),
+            "net: node 'product': multiplies 1x3x8x8 and 1x3x8x1; expected equal shapes, or one of "
+            "a pixel");
+}
+
 // As Caffe and PyTorch define it: the last window must start inside the image or its left padding.
 int PooledRoundingUp(int x, int window, int stride, int pad) {
   int count = 0;
@@ -97,6 +153,13 @@ TEST(Graph, ParametersAreWeightsBiasesScalesAndShifts) {
   EXPECT_EQ(ParameterCount(Node{"a", FullyConnected{10, true}, {}}, input), 10 * (200 + 1));
   EXPECT_EQ(ParameterCount(Node{"a", FullyConnected{10, false}, {}}, input), 10 * 200);
   EXPECT_EQ(ParameterCount(Node{"a", BatchNormalization{}, {}}, input), 16);
+  EXPECT_EQ(ParameterCount(Node{"a", BatchNormalization{false}, {}}, input), 0);
+  EXPECT_EQ(ParameterCount(Node{"a", Scale{true, false}, {}}, input), 8);
+  TransposedConvolution transposed;
+  transposed.filters = 6;
+  transposed.window = {1, 3, 3};
+  transposed.groups = 2;
+  EXPECT_EQ(ParameterCount(Node{"a", transposed, {}}, input), 8 * 3 * 9 + 6);
   EXPECT_EQ(ParameterCount(Node{"a", Pooling{}, {}}, input), 0);
 }
 
@@ -133,6 +196,41 @@ TEST(Graph, LayersTakeTypeAndLayout) {
   EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
 }
 
+// Of which the legacy API pads both ends alike: the image is padded before.
+TEST(Graph, LayersPadTheirImageWhereEndsDiffer) {
+  const auto problem = [](const Operator& op) {
+    GraphBuilder builder("net");
+    builder.Add("conv", op, {builder.Add("data", Input{2, {1, 8, 8}, 2}, {})});
+    return (*ConvolutionLayers(*builder.Build(), 5, {Operation::kForward}))[0].problem;
+  };
+  Convolution convolution = Conv(4, 3, 2, 1);
+  convolution.extra_pad = {0, -1, 1};
+  EXPECT_EQ(Describe(problem(convolution)),
+            "forward 5x2x9x9 -> 4, 3x3 pad 0x1 stride 2x2 fp32 nchw");
+  EXPECT_EQ(OutputExtents(problem(convolution)), After(convolution, 8)->extents);
+  TransposedConvolution transposed;
+  transposed.filters = 4;
+  transposed.window = {1, 3, 3};
+  transposed.stride = {1, 2, 2};
+  transposed.extra_extent = {0, 1, -1};
+  EXPECT_EQ(Describe(problem(transposed)),
+            "backward_data 5x4x18x17 -> 2, 3x3 pad 0x0 stride 2x2 fp32 nchw");
+  EXPECT_EQ(OutputExtents(problem(transposed)), (Spatial{1, 8, 8}));
+}
+
+TEST(GraphRefusal, AnImageThatIsPaddedBeforeMustFit) {
+  GraphBuilder builder("net");
+  Convolution convolution = Conv(1, 2147483647, 1, 0);
+  convolution.extra_pad = {0, 2147483647, 2147483647};
+  builder.Add("conv", convolution, {builder.Add("data", Input{1, {1, 2, 2}, 2}, {})});
+  const auto graph = builder.Build();
+  ASSERT_TRUE(graph.ok() || !graph.message().empty());
+  if (graph.ok()) {
+    EXPECT_THAT(ConvolutionLayers(*graph, 1, {Operation::kForward}).message(),
+                HasSubstr("node 'conv': an image of 2147483649 pixels"));
+  }
+}
+
 TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_EQ(
       After(Conv(4, 12, 1, 1), 9).message(),
@@ -148,6 +246,15 @@ TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_THAT(After(FullyConnected{2147483647, true}, 2000).message(),
               HasSubstr("expected of any"));
   EXPECT_THAT(After(Conv(4, 3, 1, 2147483647), 9).message(), HasSubstr("padded by 2147483647"));
+  Convolution odd = Conv(4, 3, 1, 1);
+  odd.extra_pad = {0, -2, 0};
+  EXPECT_THAT(After(odd, 9).message(), HasSubstr("pad 0x1x1 and 0x-1x1, dilation"));
+  EXPECT_THAT(After(Upsampling{{1, 0, 1}}, 9).message(), HasSubstr("expected positive factors"));
+  EXPECT_THAT(After(Padding{{0, -9, 0}, {0, 0, 0}}, 9).message(),
+              HasSubstr("padding by 0x-9x0 and 0x0x0; expected 1 to"));
+  TransposedConvolution up;
+  up.pad = {0, 5, 5};
+  EXPECT_THAT(After(up, 9).message(), HasSubstr("an output of no pixels along an axis"));
 }
 
 TEST(GraphRefusal, TheFirstFaultIsReported) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "planner/graph/layers.h"
+#include "planner/graph/networks/families.h"
 #include "planner/graph/shapes.h"
 
 namespace ucudnn::planner {
@@ -44,11 +47,72 @@ TEST_P(NetworkParameters, AreAsPublished) {
   EXPECT_EQ(*ParameterCount(*graph), GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, NetworkParameters,
-                         ::testing::Values(Published{"alexnet", 61'100'840},
-                                           Published{"alexnet-caffe", 60'965'224},
-                                           Published{"vgg16", 138'357'544},
-                                           Published{"resnet18", 11'689'512}));
+// Trained numbers as torchvision and Caffe count them; nasnet-a as pretrained-models and Keras do;
+// U-Net as its re-implementations in torch and Keras do.
+INSTANTIATE_TEST_SUITE_P(
+    Networks, NetworkParameters,
+    ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},
+                      Published{"alexnet-caffe", 60'965'224}, Published{"vgg16", 138'357'544},
+                      Published{"resnet18", 11'689'512}, Published{"resnet50", 25'557'032},
+                      Published{"resnet152", 60'192'808}, Published{"inception-v3", 23'834'568},
+                      Published{"densenet121", 7'978'856}, Published{"densenet121-nary", 7'978'856},
+                      Published{"nasnet-a", 5'289'978}, Published{"nasnet-a-large", 88'753'150},
+                      Published{"efficientnet-b0", 5'288'548}, Published{"unet", 31'030'658},
+                      // A class has a weight for each input of the last layer, and a bias.
+                      Published{"alexnet-22k", 61'100'840 + 20'841 * 4097},
+                      Published{"vgg16-22k", 138'357'544 + 20'841 * 4097},
+                      Published{"inception-v3-22k", 23'834'568 + 20'841 * 2049}));
+
+// The paper (Huang 2016, table 2) gives 1.0 M for 12 filters a layer; for 40 the sum is written
+// out.
+TEST(Networks, DenseNet40Parameters) {
+  const auto published = DenseNet40("densenet40", 12, DenseJoin::kChain);
+  EXPECT_EQ(*ParameterCount(*published), 1'019'722);
+  int64_t expected = 3 * 9 * 16;
+  int64_t channels = 16;
+  for (int block = 0; block < 3; ++block) {
+    for (int layer = 0; layer < 12; ++layer, channels += 40) {
+      expected += 2 * channels + channels * 9 * 40;
+    }
+    expected += 2 * channels + (block < 2 ? channels * channels : (channels + 1) * 10);
+  }
+  for (const char* name : {"densenet40", "densenet40-nary"}) {
+    EXPECT_EQ(*ParameterCount(*BuildNetwork(name)), expected);
+  }
+}
+
+// Nodes as DeePa counts them: convolutions, pooling, fully connected layers and where branches
+// meet.
+struct Counted {
+  const char* network;
+  int nodes;
+};
+
+class NetworkNodes : public ::testing::TestWithParam<Counted> {};
+
+TEST_P(NetworkNodes, AreAsDeePaCounts) {
+  const auto graph = BuildNetwork(GetParam().network);
+  const auto counts = [](const Node& node) {
+    return std::holds_alternative<Convolution>(node.op) ||
+           std::holds_alternative<TransposedConvolution>(node.op) ||
+           std::holds_alternative<Pooling>(node.op) ||
+           std::holds_alternative<GlobalPooling>(node.op) ||
+           std::holds_alternative<FullyConnected>(node.op) ||
+           std::holds_alternative<Concat>(node.op) || std::holds_alternative<Add>(node.op) ||
+           std::holds_alternative<Multiply>(node.op);
+  };
+  EXPECT_EQ(std::count_if(graph->nodes.begin(), graph->nodes.end(), counts), GetParam().nodes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, NetworkNodes,
+                         ::testing::Values(Counted{"alexnet", 11}, Counted{"vgg16", 21},
+                                           Counted{"resnet18", 31}, Counted{"resnet50", 72},
+                                           Counted{"resnet152", 208}, Counted{"inception-v3", 120},
+                                           Counted{"densenet40", 79},
+                                           Counted{"densenet40-nary", 79},
+                                           Counted{"densenet121", 184},
+                                           Counted{"densenet121-nary", 184},
+                                           Counted{"efficientnet-b0", 124}, Counted{"unet", 31}));
 
 TEST(Networks, AlexNet) {
   EXPECT_THAT(Convolutions("alexnet", 256),
@@ -94,6 +158,62 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
+struct NodeShape {
+  const char* network;
+  const char* node;
+  const char* shape;  // at batch 2
+};
+
+class NetworkShapes : public ::testing::TestWithParam<NodeShape> {};
+
+TEST_P(NetworkShapes, AreThePapers) {
+  EXPECT_EQ(ShapeOf(GetParam().network, GetParam().node), GetParam().shape);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Networks, NetworkShapes,
+    ::testing::Values(NodeShape{"resnet50", "layer1.2.add", "2x256x56x56"},
+                      NodeShape{"resnet50", "layer2.0.relu3", "2x512x28x28"},
+                      NodeShape{"resnet50", "layer4.2.relu3", "2x2048x7x7"},
+                      NodeShape{"resnet152", "layer3.35.add", "2x1024x14x14"},
+                      NodeShape{"inception-v3", "pool2", "2x192x35x35"},
+                      NodeShape{"inception-v3", "a1.concat", "2x256x35x35"},
+                      NodeShape{"inception-v3", "a3.concat", "2x288x35x35"},
+                      NodeShape{"inception-v3", "b.concat", "2x768x17x17"},
+                      NodeShape{"inception-v3", "c4.concat", "2x768x17x17"},
+                      NodeShape{"inception-v3", "d.concat", "2x1280x8x8"},
+                      NodeShape{"inception-v3", "e2.concat", "2x2048x8x8"},
+                      NodeShape{"densenet40", "block1.12.concat", "2x496x32x32"},
+                      NodeShape{"densenet40", "block2.12.concat", "2x976x16x16"},
+                      NodeShape{"densenet40-nary", "block3.12.concat", "2x1456x8x8"},
+                      NodeShape{"densenet121", "transition1.pool", "2x128x28x28"},
+                      NodeShape{"densenet121", "block4.16.concat", "2x1024x7x7"},
+                      NodeShape{"nasnet-a", "cell3.concat", "2x264x28x28"},
+                      NodeShape{"nasnet-a", "cell7.concat", "2x528x14x14"},
+                      NodeShape{"nasnet-a", "cell11.concat", "2x1056x7x7"},
+                      NodeShape{"nasnet-a-large", "cell17.concat", "2x4032x11x11"},
+                      NodeShape{"efficientnet-b0", "stage1.0.project", "2x16x112x112"},
+                      NodeShape{"efficientnet-b0", "stage3.1.se.reduce", "2x10x1x1"},
+                      NodeShape{"efficientnet-b0", "stage5.2.add", "2x112x14x14"},
+                      NodeShape{"efficientnet-b0", "head", "2x1280x7x7"},
+                      NodeShape{"unet", "bottom.conv2", "2x1024x28x28"},
+                      NodeShape{"unet", "up4.concat", "2x1024x56x56"},
+                      NodeShape{"unet", "classes", "2x2x388x388"}));
+
+TEST(Networks, InputsOfANaryDenseLayerAreAllBefore) {
+  const auto graph = BuildNetwork("densenet40-nary");
+  EXPECT_EQ(graph->Find("block2.5.concat")->inputs.size(), 6u);
+  EXPECT_EQ(BuildNetwork("densenet40")->Find("block2.5.concat")->inputs.size(), 2u);
+}
+
+TEST(Networks, ATransposedConvolutionIsAskedForAsAGradient) {
+  const std::vector<std::string> layers = Convolutions("unet", 4);
+  ASSERT_EQ(layers.size(), 23u);
+  EXPECT_EQ(layers[10],
+            "up4.up backward_data 4x512x56x56 -> 1024, 2x2 pad 0x0 stride 2x2 fp32 nchw");
+  EXPECT_EQ(layers[11], "up4.conv1 forward 4x1024x56x56 -> 512, 3x3 pad 0x0 fp32 nchw");
+}
+
 TEST(Networks, EachOperationIsALayer) {
   const auto layers = ConvolutionLayers(
       *BuildNetwork("alexnet"), 32,
@@ -114,7 +234,10 @@ TEST(Networks, EveryListedNetworkBuilds) {
 
 TEST(Networks, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(BuildNetwork("lenet").message(),
-            "'lenet' is no network; expected one of alexnet, alexnet-caffe, vgg16, resnet18");
+            "'lenet' is no network; expected one of alexnet, alexnet-footnote, alexnet-caffe, "
+            "alexnet-22k, vgg16, vgg16-22k, resnet18, resnet50, resnet152, inception-v3, "
+            "inception-v3-22k, densenet40, densenet40-nary, densenet121, densenet121-nary, "
+            "nasnet-a, nasnet-a-large, efficientnet-b0, unet");
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+// What the descriptions of the built-in networks share: a chain of two-dimensional layers. Every
+// call adds a node behind the last one. Names are the caller's. Thread-compatible.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/graph/graph.h"
+
+namespace ucudnn::planner {
+
+// A convolution of a square window; `bias` is false where a normalisation follows.
+Convolution Square(int32_t filters, int32_t window, int32_t stride = 1, int32_t pad = 0,
+                   bool bias = false);
+// With as many groups as channels.
+Convolution Depthwise(int32_t channels, int32_t window, int32_t stride, int32_t pad);
+Pooling SquarePooling(PoolingKind kind, int32_t window, int32_t stride, int32_t pad = 0,
+                      bool round_up = false);
+
+class Chain {
+ public:
+  // Images of `extent` x `extent` pixels.
+  Chain(const std::string& network, int32_t channels, int32_t extent);
+
+  NodeId last() const { return last_; }
+  void ContinueFrom(NodeId node) { last_ = node; }
+
+  void Append(const std::string& name, const Operator& op);
+  void Join(const std::string& name, const Operator& op, const std::vector<NodeId>& inputs);
+
+  void Relu(const std::string& name) { Append(name, Activation{ActivationKind::kRelu}); }
+  void MaxPool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0,
+               bool round_up = false);
+  void AveragePool(const std::string& name, int32_t window, int32_t stride, int32_t pad = 0);
+  // A convolution, its normalisation and its activation: `name`, `name`.bn and `name`.act.
+  void Unit(const std::string& name, const Convolution& convolution,
+            ActivationKind activation = ActivationKind::kRelu);
+  // The same without activation.
+  void Normalised(const std::string& name, const Convolution& convolution);
+  // A normalisation and an activation in front of a convolution.
+  void PreActivated(const std::string& name, const Convolution& convolution);
+  // Global average, fully connected layer `fc` and softmax `prob`.
+  void Classify(int32_t classes, double dropout = 0);
+
+  Result<Graph> Build() const { return builder_.Build(); }
+
+ private:
+  GraphBuilder builder_;
+  NodeId last_ = 0;
+};
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,56 @@
+// The families of the built-in networks, one file each. Pure functions; networks.h lists the
+// networks themselves, and the errors would be faults of the descriptions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "planner/graph/graph.h"
+
+namespace ucudnn::planner {
+
+constexpr int32_t kImageNetClasses = 1000;
+// ImageNet-22K as DeePa, appendix A.4, counts its categories.
+constexpr int32_t kImageNet22KClasses = 21841;
+
+// "One weird trick", section 3: one tower on 224 x 224 images, no normalisation. `filters` are
+// those of its five convolutions.
+Result<Graph> AlexNet(const std::string& name, const std::array<int32_t, 5>& filters,
+                      int32_t classes);
+// Caffe's bvlc_alexnet (Krizhevsky 2012): two groups, 227 x 227.
+Result<Graph> AlexNetCaffe(const std::string& name);
+// Simonyan and Zisserman 2014, configuration D.
+Result<Graph> Vgg16(const std::string& name, int32_t classes);
+// He 2015, table 1, with `blocks` in the four stages, either two 3 x 3 convolutions or the
+// bottlenecks of 1 x 1, 3 x 3 and 1 x 1; these reduce the image in the 3 x 3, as torchvision does.
+enum class ResidualBlock { kBasic, kBottleneck };
+Result<Graph> ResNet(const std::string& name, ResidualBlock block,
+                     const std::array<int, 4>& blocks);
+// Szegedy 2015b, 299 x 299, without the auxiliary classifier.
+Result<Graph> InceptionV3(const std::string& name, int32_t classes);
+// How a dense block joins what its layers give: one Concat behind each layer of all before it and
+// the layer's own (as Caffe's networks do), or in front of each layer one of all single outputs (as
+// torch and ONNX do). The mathematics is the same.
+enum class DenseJoin { kChain, kNary };
+// Huang 2016: CIFAR, three blocks of 12 plain layers with `growth` filters, no compression.
+Result<Graph> DenseNet40(const std::string& name, int32_t growth, DenseJoin join);
+// Huang 2016, table 1: bottlenecks, half the channels kept between blocks.
+Result<Graph> DenseNet121(const std::string& name, DenseJoin join);
+// Zoph 2017: NASNet-A (`repeats` @ 24 `filters`). `prior_skips` says what a cell behind a reduction
+// takes for the cell before: the reduction's own second input (large) or its first (mobile).
+struct NasNetSize {
+  int32_t extent;
+  int32_t stem_filters;
+  int32_t filters;
+  int repeats;
+  bool prior_skips;
+};
+Result<Graph> NasNetA(const std::string& name, const NasNetSize& size);
+// Tan and Le 2019.
+Result<Graph> EfficientNetB0(const std::string& name);
+// Ronneberger 2015, figure 1: 572 x 572 with unpadded convolutions, two classes.
+Result<Graph> UNet(const std::string& name);
+
+}  // namespace ucudnn::planner
