@@ -1,0 +1,129 @@
+#include "planner/layout/planning_problem.h"
+
+#include <algorithm>
+#include <map>
+
+#include "planner/cost/transfer.h"
+
+namespace ucudnn::planner {
+namespace {
+
+using Key = std::vector<int64_t>;
+
+void Append(Key& key, const std::vector<ParallelConfiguration>& configurations) {
+  for (const ParallelConfiguration& configuration : configurations) {
+    const Degrees& degrees = configuration.degrees;
+    key.insert(key.end(), {degrees.n, degrees.c, degrees.h, degrees.w, configuration.first_device});
+  }
+  key.push_back(-1);
+}
+
+// All that a cost model looks at in an edge: the tensor, who needs which part of it, and what kind
+// of layer that is.
+Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelConfiguration>& from,
+          const std::vector<ParallelConfiguration>& to) {
+  const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
+  Key key = {static_cast<int64_t>(consumer.op.index()),
+             tensor.n,
+             tensor.c,
+             tensor.extents[0],
+             tensor.extents[1],
+             tensor.extents[2]};
+  Append(key, from);
+  Append(key, to);
+  for (const ParallelConfiguration& configuration : to) {
+    for (const auto& axis : NeededParts(consumer, input, configuration.degrees).axes) {
+      for (const Interval& interval : axis) {
+        key.push_back(interval.begin);
+        key.push_back(interval.end);
+      }
+    }
+  }
+  return key;
+}
+
+// Links do not matter where only volumes are asked for.
+Machine AnyMachine(int devices) {
+  Machine machine;
+  machine.levels.push_back({"any", devices, 1, 0});
+  return machine;
+}
+
+}  // namespace
+
+Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
+                                             const PlanningOptions& options) {
+  PlanningProblem problem;
+  UCUDNN_ASSIGN_OR_RETURN(problem.configurations,
+                          LegalConfigurations(graph, devices, options.configurations));
+  problem.graph = std::move(graph);
+  std::map<Key, TransferTables> known;
+  for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
+    const PlannedLayer& layer = problem.graph.layers[at];
+    SearchProblem::Layer costs;
+    costs.name = layer.name;
+    problem.compute.emplace_back();
+    for (const ParallelConfiguration& configuration : problem.configurations[at]) {
+      const ComputeModel::Cost compute = model.Compute(layer, configuration.degrees);
+      problem.compute.back().push_back(compute);
+      costs.ms.push_back(compute.ms + model.UpdateMs(layer, configuration));
+      costs.bytes.push_back(LayerMemoryBytes(layer, configuration.degrees, options.optimizer_states,
+                                             compute.workspace_bytes));
+    }
+    problem.search.layers.push_back(std::move(costs));
+    for (int input = 0; input < static_cast<int>(layer.inputs.size()); ++input) {
+      const int producer = layer.inputs[static_cast<size_t>(input)].producer;
+      if (producer == kData) continue;
+      const auto& from = problem.configurations[static_cast<size_t>(producer)];
+      const auto& to = problem.configurations[at];
+      const auto [tables, added] = known.try_emplace(KeyOf(layer, input, from, to));
+      if (added) tables->second = model.Transfer(layer, input, from, to);
+      problem.search.edges.push_back(
+          {producer, static_cast<int>(at), tables->second.ms, tables->second.copied_bytes});
+      problem.inputs.push_back(input);
+    }
+  }
+  return problem;
+}
+
+LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment,
+                  UpdateModel update) {
+  LayoutCost cost;
+  const auto chosen = [&](int layer) {
+    const auto at = static_cast<size_t>(layer);
+    return problem.configurations[at][static_cast<size_t>(assignment[at])];
+  };
+  int devices = 1;
+  for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {
+    const auto at = static_cast<size_t>(layer);
+    const ParallelConfiguration configuration = chosen(layer);
+    devices = std::max(devices, configuration.first_device + configuration.degrees.Workers());
+    const double compute_ms = problem.compute[at][static_cast<size_t>(assignment[at])].ms;
+    cost.compute_ms += compute_ms;
+    cost.update_ms +=
+        problem.search.layers[at].ms[static_cast<size_t>(assignment[at])] - compute_ms;
+    cost.update_bytes += UpdateBytes(update, configuration.degrees,
+                                     problem.graph.layers[at].parameters * kElementBytes);
+  }
+  const Machine machine = AnyMachine(devices);
+  TrafficCounter counter(machine);
+  for (size_t at = 0; at < problem.search.edges.size(); ++at) {
+    const SearchProblem::Edge& edge = problem.search.edges[at];
+    const PlannedLayer& consumer = problem.graph.layers[static_cast<size_t>(edge.to)];
+    const int input = problem.inputs[at];
+    const ParallelConfiguration from = chosen(edge.from);
+    const ParallelConfiguration to = chosen(edge.to);
+    const Traffic& traffic =
+        counter.Count(OutputParts(consumer.inputs[static_cast<size_t>(input)].shape, from.degrees),
+                      from.first_device, NeededParts(consumer, input, to.degrees), to.first_device);
+    cost.transfer_bytes += 2 * traffic.moved * kElementBytes;
+    cost.transfer_ms += edge.ms[static_cast<size_t>(assignment[static_cast<size_t>(edge.from)]) *
+                                    static_cast<size_t>(problem.search.Configurations(edge.to)) +
+                                static_cast<size_t>(assignment[static_cast<size_t>(edge.to)])];
+  }
+  cost.total_ms = cost.transfer_ms + cost.compute_ms + cost.update_ms;
+  cost.memory_bytes = TotalBytes(problem.search, assignment);
+  return cost;
+}
+
+}  // namespace ucudnn::planner

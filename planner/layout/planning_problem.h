@@ -1,0 +1,48 @@
+// A network, a machine's devices and a cost model as a search problem, and what a plan of it means.
+// Plain values. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/cost/configuration.h"
+#include "planner/cost/cost_model.h"
+#include "planner/cost/layer_graph.h"
+#include "planner/search/problem.h"
+
+namespace ucudnn::planner {
+
+struct PlanningOptions {
+  ConfigurationOptions configurations;
+  int optimizer_states = 1;  // numbers a parameter beside its value and gradient
+};
+
+struct PlanningProblem {
+  LayerGraph graph;
+  std::vector<std::vector<ParallelConfiguration>> configurations;  // by layer
+  std::vector<std::vector<ComputeModel::Cost>> compute;            // by layer and configuration
+  SearchProblem search;
+  std::vector<int> inputs;  // by edge of `search`: which input of its consumer it is
+};
+
+// Errors are those of LegalConfigurations. Edges that are alike share one computation.
+Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
+                                             const PlanningOptions& options = {});
+
+// The terms of equation 1 for one assignment, and what it moves and keeps.
+struct LayoutCost {
+  double transfer_ms = 0;
+  double compute_ms = 0;
+  double update_ms = 0;
+  double total_ms = 0;
+  int64_t transfer_bytes = 0;  // arriving at devices in one step, forward and backward
+  int64_t update_bytes = 0;    // by the parameter server or all-reduce of `update`
+  int64_t memory_bytes = 0;    // no device needs more
+};
+
+// Bytes are counted by exact box intersection whatever the cost model.
+LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment,
+                  UpdateModel update = UpdateModel::kParameterServer);
+
+}  // namespace ucudnn::planner

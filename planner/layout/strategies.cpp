@@ -1,0 +1,90 @@
+#include "planner/layout/strategies.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/text.h"
+
+namespace ucudnn::planner {
+namespace {
+
+constexpr const char* kNames[] = {"image", "model", "owt", "deepa"};
+constexpr Strategy kStrategies[] = {Strategy::kImage, Strategy::kModel, Strategy::kOwt,
+                                    Strategy::kDeePa};
+
+// The position of {n = devices}, or of the largest degree that divides channels only; -1: none.
+int Find(const std::vector<ParallelConfiguration>& configurations, bool by_channels, int devices) {
+  int found = -1;
+  for (size_t at = 0; at < configurations.size(); ++at) {
+    const Degrees& degrees = configurations[at].degrees;
+    if (configurations[at].first_device != 0) continue;
+    if (by_channels ? degrees.Workers() != degrees.c : !(degrees == Degrees{devices})) continue;
+    if (found < 0 || degrees.c > configurations[static_cast<size_t>(found)].degrees.c) {
+      found = static_cast<int>(at);
+    }
+  }
+  return found;
+}
+
+Result<Assignment> ByRule(const PlanningProblem& problem, int devices, Strategy strategy) {
+  Assignment assignment;
+  for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
+    const PlannedLayer& layer = problem.graph.layers[at];
+    const bool by_channels =
+        strategy == Strategy::kModel ||
+        (strategy == Strategy::kOwt && std::holds_alternative<FullyConnected>(layer.op));
+    const int found = Find(problem.configurations[at], by_channels, devices);
+    if (found < 0) {
+      return Status::Error(
+          "strategy " + std::string(StrategyName(strategy)) + ": layer " + Quoted(layer.name) +
+          " with output " + Describe(layer.output) + " has no configuration that divides " +
+          (by_channels ? "channels only" : "images by " + std::to_string(devices)));
+    }
+    assignment.push_back(found);
+  }
+  return assignment;
+}
+
+}  // namespace
+
+const char* StrategyName(Strategy strategy) { return kNames[static_cast<size_t>(strategy)]; }
+
+Result<Strategy> ParseStrategy(std::string_view name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) {
+    return Status::Error(Quoted(name) + " is no strategy; expected one of " +
+                         Join({std::begin(kNames), std::end(kNames)}, ", "));
+  }
+  return kStrategies[found - std::begin(kNames)];
+}
+
+Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
+                          const SearchOptions& options) {
+  Layout layout;
+  layout.strategy = strategy;
+  if (strategy == Strategy::kDeePa) {
+    UCUDNN_ASSIGN_OR_RETURN(const SearchResult result, Search(problem.search, options));
+    layout.assignment = result.plans.front().assignment;
+    layout.lower_bound_ms = result.lower_bound_ms;
+    layout.optimal = result.optimal;
+    layout.cost = CostOf(problem, layout.assignment);
+    return layout;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(layout.assignment, ByRule(problem, devices, strategy));
+  layout.cost = CostOf(problem, layout.assignment);
+  layout.lower_bound_ms = layout.cost.total_ms;
+  return layout;
+}
+
+Result<std::vector<Layout>> CompareLayouts(const PlanningProblem& problem, int devices,
+                                           const SearchOptions& options) {
+  std::vector<Layout> layouts;
+  for (const Strategy strategy : kStrategies) {
+    auto layout = MakeLayout(problem, devices, strategy, options);
+    if (!layout.ok() && strategy == Strategy::kDeePa) return layout.status();
+    if (layout.ok()) layouts.push_back(std::move(*layout));
+  }
+  return layouts;
+}
+
+}  // namespace ucudnn::planner

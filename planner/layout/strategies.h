@@ -1,0 +1,42 @@
+// Layouts by a rule and the best one, side by side. Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/layout/planning_problem.h"
+#include "planner/search/search.h"
+
+namespace ucudnn::planner {
+
+enum class Strategy {
+  kImage,  // every layer's images over all devices
+  kModel,  // every layer's channels over as many devices as divide them
+  kOwt,  // fully connected layers as in kModel, all others as in kImage (Krizhevsky 2014; DeePa, 7)
+  kDeePa,  // the least of equation 1
+};
+
+const char* StrategyName(Strategy strategy);  // image, model, owt, deepa
+// An unknown name is an error that lists the known ones.
+Result<Strategy> ParseStrategy(std::string_view name);
+
+struct Layout {
+  Strategy strategy = Strategy::kDeePa;
+  Assignment assignment;
+  LayoutCost cost;
+  double lower_bound_ms = 0;  // of DeePa's; of the others their own total
+  bool optimal = false;       // that is, proved to be the least; of DeePa's only
+};
+
+// The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided
+// so: a batch that the devices do not divide, a pin against the rule.
+Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
+                          const SearchOptions& options = {});
+
+// The layout of each strategy that exists, in their order above; DeePa's is always there.
+Result<std::vector<Layout>> CompareLayouts(const PlanningProblem& problem, int devices,
+                                           const SearchOptions& options = {});
+
+}  // namespace ucudnn::planner
