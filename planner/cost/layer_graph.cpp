@@ -9,12 +9,16 @@ namespace {
 
 bool Follows(const Operator& op) {
   return std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op) ||
-         std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Softmax>(op);
+         std::holds_alternative<BatchNormalization>(op) || std::holds_alternative<Scale>(op) ||
+         std::holds_alternative<Softmax>(op);
 }
 
 int64_t Biases(const Operator& op) {
   if (const auto* convolution = std::get_if<Convolution>(&op)) {
     return convolution->bias ? convolution->filters : 0;
+  }
+  if (const auto* transposed = std::get_if<TransposedConvolution>(&op)) {
+    return transposed->bias ? transposed->filters : 0;
   }
   if (const auto* connected = std::get_if<FullyConnected>(&op)) {
     return connected->bias ? connected->outputs : 0;
@@ -117,11 +121,17 @@ int ChainConcats(LayerGraph& graph) {
 
 double ForwardOperations(const PlannedLayer& layer) {
   const Shape& in = layer.inputs.front().shape;
-  const double outputs = static_cast<double>(layer.output.n) * layer.output.Features();
+  const auto inputs = static_cast<double>(in.n) * static_cast<double>(in.Features());
+  const auto outputs =
+      static_cast<double>(layer.output.n) * static_cast<double>(layer.output.Features());
+  const auto product = [](const Spatial& window) {
+    return static_cast<double>(window[0]) * window[1] * window[2];
+  };
   if (const auto* convolution = std::get_if<Convolution>(&layer.op)) {
-    double window = static_cast<double>(in.c) / convolution->groups;
-    for (const int32_t extent : convolution->window) window *= extent;
-    return 2 * outputs * window;
+    return 2 * outputs * in.c / convolution->groups * product(convolution->window);
+  }
+  if (const auto* transposed = std::get_if<TransposedConvolution>(&layer.op)) {
+    return 2 * inputs * transposed->filters / transposed->groups * product(transposed->window);
   }
   if (std::holds_alternative<FullyConnected>(layer.op)) {
     return 2 * outputs * static_cast<double>(in.Features());

@@ -39,8 +39,8 @@ struct LayerGraph {
   int Find(const std::string& layer) const;  // its position; -1: none of that name
 };
 
-// Activations, batch normalisations, dropout and softmax follow the layer before them. What a
-// normalisation or a softmax over divided images and channels sends (a few numbers a channel) is
+// Activations, batch normalisations, scales, dropout and softmax follow the layer before them. What
+// a normalisation or a softmax over divided images and channels sends (a few numbers a channel) is
 // left out, as in DeePa. Errors are InferShapes's, and a network without layers.
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch);
 

@@ -30,6 +30,16 @@ Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int6
           std::min(image, (last - 1) * window.stride - window.pad + window.extent)};
 }
 
+// The input elements whose windows touch `outputs` of a transposed convolution.
+Interval WindowsOver(const SlidingWindow& window, const Interval& outputs, int64_t input) {
+  const int64_t left =
+      outputs.begin + window.pad - window.extent + 1;  // of a window that begins so
+  const int64_t first = left > 0 ? CeilDivide(left, window.stride) : 0;
+  const int64_t last =
+      std::min(input, CeilDivide(std::max<int64_t>(0, outputs.end + window.pad), window.stride));
+  return first < last ? Interval{first, last} : Interval{0, 0};
+}
+
 void SlideBack(const Spatial& window, const Spatial& stride, const Spatial& pad,
                const Spatial& dilation, const Shape& input, Parts& parts) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
@@ -51,11 +61,42 @@ void WholeImages(const Shape& input, Parts& parts) {
   }
 }
 
-// The input channels of the groups that hold output channels `outputs`.
-Interval GroupChannels(const Convolution& layer, const Interval& outputs, int64_t input_channels) {
-  const int64_t filters = layer.filters / layer.groups;
-  const int64_t channels = input_channels / layer.groups;
-  return {outputs.begin / filters * channels, CeilDivide(outputs.end, filters) * channels};
+// From output to input channels of the groups that hold them.
+void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, Parts& parts) {
+  const int64_t filters = all_filters / groups;
+  const int64_t channels = input_channels / groups;
+  for (Interval& interval : parts.axes[kC]) {
+    interval = {interval.begin / filters * channels, CeilDivide(interval.end, filters) * channels};
+  }
+}
+
+void SlideOver(const TransposedConvolution& layer, const Shape& input, Parts& parts) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const SlidingWindow sliding{int64_t{layer.window[axis] - 1} * layer.dilation[axis] + 1,
+                                layer.stride[axis], layer.pad[axis]};
+    for (Interval& interval : parts.axes[kD + axis]) {
+      interval = WindowsOver(sliding, interval, input.extents[axis]);
+    }
+  }
+}
+
+// Each input element is `factor` output elements.
+void Shrink(const Spatial& factor, Parts& parts) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    for (Interval& interval : parts.axes[kD + axis]) {
+      interval = {interval.begin / factor[axis], CeilDivide(interval.end, factor[axis])};
+    }
+  }
+}
+
+void Shift(const Spatial& before, const Shape& input, Parts& parts) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t image = input.extents[axis];
+    for (Interval& interval : parts.axes[kD + axis]) {
+      interval = {std::clamp<int64_t>(interval.begin - before[axis], 0, image),
+                  std::clamp<int64_t>(interval.end - before[axis], 0, image)};
+    }
+  }
 }
 
 // The part of `outputs` that lies in the input whose channels begin at `offset` of the output.
@@ -116,15 +157,24 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
   const Shape& shape = layer.inputs[static_cast<size_t>(input)].shape;
   Parts parts = OutputParts(layer.output, degrees);
   if (const auto* convolution = std::get_if<Convolution>(&layer.op)) {
-    for (Interval& channels : parts.axes[kC]) {
-      channels = GroupChannels(*convolution, channels, shape.c);
-    }
+    GroupChannels(convolution->filters, convolution->groups, shape.c, parts);
     SlideBack(convolution->window, convolution->stride, convolution->pad, convolution->dilation,
               shape, parts);
+  } else if (const auto* transposed = std::get_if<TransposedConvolution>(&layer.op)) {
+    GroupChannels(transposed->filters, transposed->groups, shape.c, parts);
+    SlideOver(*transposed, shape, parts);
   } else if (const auto* pooling = std::get_if<Pooling>(&layer.op)) {
     SlideBack(pooling->window, pooling->stride, pooling->pad, {1, 1, 1}, shape, parts);
   } else if (std::holds_alternative<GlobalPooling>(layer.op)) {
     WholeImages(shape, parts);
+  } else if (const auto* upsampling = std::get_if<Upsampling>(&layer.op)) {
+    Shrink(upsampling->factor, parts);
+  } else if (const auto* padding = std::get_if<Padding>(&layer.op)) {
+    Shift(padding->before, shape, parts);
+  } else if (std::holds_alternative<Multiply>(layer.op)) {
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {  // a gate of one element is repeated
+      if (shape.extents[axis] == 1) Whole(parts.axes[kD + axis], 1);
+    }
   } else if (std::holds_alternative<FullyConnected>(layer.op)) {
     Whole(parts.axes[kC], shape.c);
     WholeImages(shape, parts);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "planner/cost/deepa_paper.h"
+#include "planner/cost/transfer.h"
 #include "planner/graph/networks.h"
 #include "planner/layout/owt_cost_model.h"
 #include "planner/machine/presets.h"
@@ -114,14 +115,14 @@ TEST(DeePaLayouts, Vgg16UsesFourWorkersForItsLastConvolutions) {
 // Figure 8 and its text: OWT moves 1.05 to 8.4 times less than image parallelism, DeePa a further
 // 1.2 to 2.7 times less, for AlexNet "3 times" (7.1.2); up to 23 times less than image.
 TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
-  for (const std::string name : {"alexnet", "vgg16"}) {
+  for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto layouts = CompareLayouts(PaperProblem(name), 16);
     const auto image = static_cast<double>(MovedBytes((*layouts)[0]));
     const auto owt = static_cast<double>(MovedBytes((*layouts)[2]));
     const auto deepa = static_cast<double>(MovedBytes((*layouts)[3]));
     EXPECT_GE(image / owt, 1.05) << name;
     EXPECT_LE(image / owt, 8.4) << name;
-    EXPECT_GE(owt / deepa, 1.2) << name;
+    EXPECT_GE(owt / deepa, 1.15) << name;  // 1.19 for Inception-v3, printed as 1.2
     // The paper's own range and its text differ for AlexNet; one device for all fully connected
     // layers saves a little more than two for the first.
     EXPECT_LE(owt / deepa, name == "alexnet" ? 3.7 : 2.7) << name;
@@ -156,27 +157,94 @@ TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
 
 // Appendix A.4: 21,841 classes add 5 to 10 GB by images, and 40 MB by DeePa.
 TEST(DeePaLayouts, ManyClassesCostImageParallelismGigabytes) {
-  const auto with_classes = [](const std::string& name, int32_t classes) {
-    Graph graph = *BuildNetwork(name);
-    for (Node& node : graph.nodes) {
-      auto* const connected = std::get_if<FullyConnected>(&node.op);
-      if (connected != nullptr && connected->outputs == 1000) connected->outputs = classes;
-    }
-    return *CompareLayouts(
-        *BuildPlanningProblem(*BuildLayerGraph(graph, 512), 16, DeePaPaperModel()), 16);
-  };
-  for (const std::string name : {"alexnet", "vgg16"}) {
-    const std::vector<Layout> few = with_classes(name, 1000);
-    const std::vector<Layout> many = with_classes(name, 21841);
+  for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
+    const auto few = CompareLayouts(PaperProblem(name), 16);
+    const auto many = CompareLayouts(PaperProblem(name + "-22k"), 16);
     const double gib = 1 << 30;
     const double image =
-        static_cast<double>(MovedBytes(many.front()) - MovedBytes(few.front())) / gib;
+        static_cast<double>(MovedBytes(many->front()) - MovedBytes(few->front())) / gib;
     EXPECT_GT(image, 5) << name;
     EXPECT_LT(image, 10.5) << name;
     const double deepa =
-        static_cast<double>(MovedBytes(many.back()) - MovedBytes(few.back())) / (1 << 20);
+        static_cast<double>(MovedBytes(many->back()) - MovedBytes(few->back())) / (1 << 20);
     EXPECT_LE(deepa, 40) << name;
   }
+}
+
+TEST(DeePaLayouts, InceptionV3IsReducedToTwoOf120Nodes) {
+  const PlanningProblem inception = PaperProblem("inception-v3");
+  EXPECT_EQ(inception.graph.layers.size(), 120u);
+  EXPECT_EQ(DeePaKernel(inception.search).nodes, 2);
+  EXPECT_EQ(OrderElimination(inception.search).width, 2);
+}
+
+// Figure 2: the third layer is fastest on all 16 devices, the last ones on fewer. The paper's last
+// one is best on 4; here, without its measurements, the last convolution is on 8 and the fully
+// connected layer on 1.
+TEST(DeePaLayouts, TheLastLayersOfInceptionV3AreBestOnFewerDevices) {
+  const DeePaPaperModel model;
+  const PlanningProblem inception = PaperProblem("inception-v3");
+  const auto best = [&](const std::string& name) {
+    const PlannedLayer& layer =
+        inception.graph.layers[static_cast<size_t>(inception.graph.Find(name))];
+    const auto ms = [&](int n) {
+      return model.Compute(layer, {n}).ms + model.UpdateMs(layer, {{n}, 0});
+    };
+    int least = 1;
+    for (const int n : {2, 4, 8, 16}) {
+      if (ms(n) < ms(least)) least = n;
+    }
+    return least;
+  };
+  EXPECT_EQ(best("conv3"), 16);
+  EXPECT_EQ(best("e2.4.1"), 8);
+  EXPECT_EQ(best("fc"), 1);
+}
+
+// Section 7.1.4: 30 % less data transfers in InceptionE1 and E2, 20 % less overall, both within 5
+// points. What is handed to E1 in another configuration counts as E1's.
+TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
+  const PlanningProblem inception = PaperProblem("inception-v3");
+  const auto layouts = CompareLayouts(inception, 16);
+  const Layout& image = layouts->front();
+  const Layout& deepa = layouts->back();
+  EXPECT_TRUE(deepa.optimal);
+  EXPECT_NEAR(1 - static_cast<double>(MovedBytes(deepa)) / static_cast<double>(MovedBytes(image)),
+              0.20, 0.05);
+  const auto moved_by_e = [&](const Layout& layout) {
+    const Machine devices = *MachineByName("k80x16");
+    TrafficCounter counter(devices);
+    int64_t bytes = 0;
+    const auto chosen = [&](size_t at) {
+      return inception.configurations[at][static_cast<size_t>(layout.assignment[at])];
+    };
+    for (size_t at = 0; at < inception.graph.layers.size(); ++at) {
+      const PlannedLayer& layer = inception.graph.layers[at];
+      if (layer.name[0] != 'e' && layer.name != "d.concat") continue;
+      const Degrees to = chosen(at).degrees;
+      bytes += UpdateBytes(UpdateModel::kParameterServer, to, layer.parameters * kElementBytes);
+      for (size_t input = 0; input < layer.inputs.size(); ++input) {
+        const auto producer = static_cast<size_t>(layer.inputs[input].producer);
+        const Parts held = OutputParts(layer.inputs[input].shape, chosen(producer).degrees);
+        const Parts needed = NeededParts(layer, static_cast<int>(input), to);
+        bytes += 2 * counter.Count(held, 0, needed, 0).moved * kElementBytes;
+      }
+    }
+    return static_cast<double>(bytes);
+  };
+  EXPECT_NEAR(1 - moved_by_e(deepa) / moved_by_e(image), 0.30, 0.05);
+}
+
+// Dense blocks as exporters write them are beyond exact tables until their concats form chains.
+TEST(DeePaLayouts, DenseNetsAreExactInChains) {
+  LayerGraph graph = *BuildLayerGraph(*BuildNetwork("densenet40-nary"), 64);
+  EXPECT_GT(ChainConcats(graph), 0);
+  const auto problem = BuildPlanningProblem(std::move(graph), 4, DeePaPaperModel());
+  ASSERT_TRUE(problem.ok()) << problem.message();
+  EXPECT_EQ(OrderElimination(problem->search).width, 2);
+  const auto deepa = MakeLayout(*problem, 4, Strategy::kDeePa);
+  ASSERT_TRUE(deepa.ok()) << deepa.message();
+  EXPECT_TRUE(deepa->optimal);
 }
 
 TEST(PlanningProblem, TransfersAreTheModelsForEveryPair) {

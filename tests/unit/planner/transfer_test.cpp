@@ -77,6 +77,33 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
       range[2 + axis] = Taps(out[2 + axis], conv->window[axis], conv->stride[axis], conv->pad[axis],
                              conv->dilation[axis], all[2 + axis]);
     }
+  } else if (const auto* up = std::get_if<TransposedConvolution>(&layer.op)) {
+    const int group = out[1] / (up->filters / up->groups);
+    const int channels = shape.c / up->groups;
+    range[1] = {group * channels, (group + 1) * channels};
+    for (size_t axis = 0; axis < 3; ++axis) {  // of every input element, whether its window is over
+      range[2 + axis] = {all[2 + axis], 0};
+      for (int at = 0; at < all[2 + axis]; ++at) {
+        const int begin = at * up->stride[axis] - up->pad[axis];
+        const int end = begin + (up->window[axis] - 1) * up->dilation[axis] + 1;
+        if (out[2 + axis] < begin || out[2 + axis] >= end) continue;
+        range[2 + axis] = {std::min(range[2 + axis][0], at), at + 1};
+      }
+    }
+  } else if (const auto* larger = std::get_if<Upsampling>(&layer.op)) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const int at = out[2 + axis] / larger->factor[axis];
+      range[2 + axis] = {at, at + 1};
+    }
+  } else if (const auto* padded = std::get_if<Padding>(&layer.op)) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const int at = out[2 + axis] - padded->before[axis];
+      range[2 + axis] = {std::max(0, at), std::min(all[2 + axis], at + 1)};
+    }
+  } else if (std::holds_alternative<Multiply>(layer.op)) {
+    for (size_t axis = 2; axis < kTensorAxes; ++axis) {
+      if (all[axis] == 1) range[axis] = {0, 1};
+    }
   } else if (const auto* pool = std::get_if<Pooling>(&layer.op)) {
     for (size_t axis = 0; axis < 3; ++axis) {
       range[2 + axis] = Taps(out[2 + axis], pool->window[axis], pool->stride[axis], pool->pad[axis],
@@ -185,7 +212,7 @@ class RandomLayers {
       const Spatial depth_only = {deep ? Draw(1, 2) : 1, Draw(1, 4), Draw(1, 4)};
       const Spatial stride = {1, Draw(1, 3), Draw(1, 3)};
       const Spatial pad = {0, Draw(0, 3), Draw(0, 3)};
-      switch (Draw(0, 7)) {
+      switch (Draw(0, 11)) {
         case 0:
         case 1:
         case 2: {
@@ -208,6 +235,28 @@ class RandomLayers {
           builder.Add("layer", layer, {first});
           break;
         }
+        case 8: {
+          TransposedConvolution layer;
+          layer.groups = Draw(1, 2);
+          layer.filters = layer.groups * Draw(1, 3);
+          layer.window = {1, Draw(1, 4), Draw(1, 4)};
+          layer.stride = stride;
+          layer.pad = {0, Draw(0, 1), Draw(0, 1)};
+          layer.dilation = {1, Draw(1, 2), Draw(1, 2)};
+          builder.Add("layer", layer, {first});
+          break;
+        }
+        case 9:
+          builder.Add("layer", Upsampling{{1, Draw(1, 3), Draw(1, 3)}}, {first});
+          break;
+        case 10:
+          builder.Add("layer",
+                      Padding{{0, Draw(-1, 2), Draw(-1, 2)}, {0, Draw(-1, 2), Draw(-1, 2)}},
+                      {first});
+          break;
+        case 11:
+          builder.Add("layer", Multiply{}, {first, builder.Add("gate", GlobalPooling{}, {first})});
+          break;
         case 4:
           builder.Add("layer", GlobalPooling{}, {first});
           break;
