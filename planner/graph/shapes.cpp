@@ -179,7 +179,7 @@ Result<Shape> Joined(const std::vector<Shape>& inputs) {
   return out;
 }
 
-Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch) {
+Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& inputs, int batch) {
   const Shape first = inputs.empty() ? Shape() : inputs.front();
   return std::visit(
       Overloaded{
@@ -297,6 +297,15 @@ Status CheckShape(const Shape& shape) {
   return Status::Ok();
 }
 
+Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const Shape shape, UncheckedShape(op, inputs, batch));
+  UCUDNN_RETURN_IF_ERROR(CheckShape(shape));
+  if (!inputs.empty() && CountParameters(op, inputs.front()) > kMostParameters) {
+    return Status::Error("more parameters than expected of any node (2^48)");
+  }
+  return shape;
+}
+
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch) {
   if (batch < 1) {
     return Status::Error(graph.name + ": batch " + std::to_string(batch) + "; expected 1 or more");
@@ -305,14 +314,7 @@ Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch) {
   for (const Node& node : graph.nodes) {
     std::vector<Shape> inputs;
     for (const NodeId input : node.inputs) inputs.push_back(shapes[static_cast<size_t>(input)]);
-    Result<Shape> shape = OutputShape(node.op, inputs, batch);
-    if (shape.ok()) {
-      if (const Status fits = CheckShape(*shape); !fits.ok()) shape = fits;
-    }
-    if (shape.ok() && !inputs.empty() &&
-        CountParameters(node.op, inputs.front()) > kMostParameters) {
-      shape = Status::Error("more parameters than expected of any node (2^48)");
-    }
+    const Result<Shape> shape = OutputShape(node.op, inputs, batch);
     if (!shape.ok()) {
       return Status::Error(graph.name + ": node " + Quoted(node.name) + ": " + shape.message());
     }

@@ -27,6 +27,9 @@ std::string Describe(const Shape& shape);  // "64x3x224x224"
 // bytes.
 Status CheckShape(const Shape& shape);
 
+// What `op` makes of `inputs`, which are as many as it takes. The error says what does not fit.
+Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch);
+
 // The output shape of every node for a mini-batch of `batch` images, by NodeId. An error names the
 // node and what of it does not fit.
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);

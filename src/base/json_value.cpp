@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/text.h"
+
 namespace ucudnn {
 namespace {
 
@@ -45,7 +47,7 @@ class Builder {
   bool end_array() { return Close(); }
   bool key(std::string& name) {
     if (open_.back()->Find(name) != nullptr) {
-      error = "'" + name + "' is there twice";
+      error = Quoted(name) + " is there twice";
       return false;
     }
     open_.back()->members.push_back({std::move(name), {}});

@@ -1,0 +1,63 @@
+// What importers share: nodes are added as the file names them, with their shapes known at once.
+// Thread-compatible.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/graph/graph.h"
+#include "planner/graph/shapes.h"
+
+namespace ucudnn::planner {
+
+struct ImportOptions {
+  // Operators this planner does not know give out their first input unchanged.
+  bool pass_through = false;
+};
+
+class ImportedGraph {
+ public:
+  // `file` is the name errors show.
+  ImportedGraph(std::string file, const ImportOptions& options)
+      : file_(std::move(file)), options_(options) {}
+
+  // `name` gets a number where it is taken, and `fallback` stands in for an empty one. The error
+  // says what does not fit, without file and node.
+  Result<NodeId> Add(const std::string& name, const std::string& fallback, const Operator& op,
+                     const std::vector<NodeId>& inputs);
+
+  const Shape& ShapeOf(NodeId id) const { return shapes_[static_cast<size_t>(id)]; }
+  // To complete an operator by what only the next one says; the shape must stay.
+  Operator& OperatorOf(NodeId id) { return nodes_[static_cast<size_t>(id)].op; }
+  const Node& NodeOf(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  int Uses(NodeId id) const { return uses_[static_cast<size_t>(id)]; }
+
+  // Notes an operator that this planner does not know; the importer goes on as if it passed its
+  // input through, so that all are listed at once.
+  void NoteUnsupported(const std::string& type, const std::string& node, const std::string& why);
+
+  // A one-line error for the file. What is unsupported comes first: what went wrong behind it need
+  // not be a fault of the file.
+  Status Fault(const std::string& node, const std::string& what) const;
+
+  // The graph, called `name`, without inputs that nothing uses. Refused: unsupported operators,
+  // unless they pass through; no layer at all; parts that are not connected.
+  Result<Graph> Finish(const std::string& name) const;
+
+ private:
+  Status UnsupportedFault() const;
+
+  const std::string file_;
+  const ImportOptions options_;
+  std::vector<Node> nodes_;
+  std::vector<Shape> shapes_;
+  std::vector<int> uses_;
+  std::unordered_set<std::string> names_;
+  std::map<std::string, int> numbers_;                           // the last one a name got
+  std::map<std::string, std::vector<std::string>> unsupported_;  // nodes by operator
+};
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,26 @@
+// The attributes of an ONNX node, by name. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "onnx.pb.h"
+
+namespace ucudnn::planner {
+
+class OnnxAttributes {
+ public:
+  explicit OnnxAttributes(const onnx::NodeProto& node) : node_(node) {}
+
+  const onnx::AttributeProto* Find(const std::string& name) const;
+  int64_t Number(const std::string& name, int64_t standard) const;
+  double Real(const std::string& name, double standard) const;
+  std::string Text(const std::string& name) const;              // empty where it is not there
+  std::vector<int64_t> Numbers(const std::string& name) const;  // likewise
+
+ private:
+  const onnx::NodeProto& node_;
+};
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,134 @@
+// The operators of a graph and their members by name, for whoever reads or writes them as text.
+// `fields` is called once for each member, in the order of the format:
+//   fields.Required("filters", int32_t&)     a number that has no default
+//   fields.Optional("groups", int32_t&)      number, real number or flag
+//   fields.RequiredExtents("window", Spatial&, neutral), OptionalExtents(...)
+//                                            where the d axis of a two-dimensional operator is
+//                                            neutral
+//   fields.Choice("kind", enumeration&, names of its values in their order)
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "planner/graph/graph.h"
+
+namespace ucudnn::planner {
+
+// In the order of Operator's alternatives.
+inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperatorNames = {
+    "input",
+    "convolution",
+    "pooling",
+    "global_pooling",
+    "fully_connected",
+    "activation",
+    "batch_normalization",
+    "lrn",
+    "dropout",
+    "add",
+    "concat",
+    "flatten",
+    "softmax",
+    "transposed_convolution",
+    "multiply",
+    "upsampling",
+    "padding",
+    "scale"};
+
+inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "average"};
+inline constexpr std::array<const char*, 10> kActivationKindNames = {
+    "relu", "sigmoid", "tanh",  "relu6",        "leaky_relu",
+    "elu",  "gelu",    "swish", "hard_sigmoid", "hard_swish"};
+
+template <typename Fields>
+void VisitFields(Convolution& op, Fields& fields) {
+  fields.Required("filters", op.filters);
+  fields.RequiredExtents("window", op.window, 1);
+  fields.OptionalExtents("stride", op.stride, 1);
+  fields.OptionalExtents("pad", op.pad, 0);
+  fields.OptionalExtents("extra_pad", op.extra_pad, 0);
+  fields.OptionalExtents("dilation", op.dilation, 1);
+  fields.Optional("groups", op.groups);
+  fields.Optional("bias", op.bias);
+}
+template <typename Fields>
+void VisitFields(TransposedConvolution& op, Fields& fields) {
+  fields.Required("filters", op.filters);
+  fields.RequiredExtents("window", op.window, 1);
+  fields.OptionalExtents("stride", op.stride, 1);
+  fields.OptionalExtents("pad", op.pad, 0);
+  fields.OptionalExtents("extra_extent", op.extra_extent, 0);
+  fields.OptionalExtents("dilation", op.dilation, 1);
+  fields.Optional("groups", op.groups);
+  fields.Optional("bias", op.bias);
+}
+template <typename Fields>
+void VisitFields(Pooling& op, Fields& fields) {
+  fields.Choice("kind", op.kind, kPoolingKindNames);
+  fields.RequiredExtents("window", op.window, 1);
+  fields.OptionalExtents("stride", op.stride, 1);
+  fields.OptionalExtents("pad", op.pad, 0);
+  fields.OptionalExtents("extra_pad", op.extra_pad, 0);
+  fields.Optional("round_up", op.round_up);
+}
+template <typename Fields>
+void VisitFields(Input& op, Fields& fields) {
+  fields.Required("channels", op.channels);
+  fields.ImageExtents("extents", op.extents, op.spatial_rank);
+}
+template <typename Fields>
+void VisitFields(GlobalPooling& op, Fields& fields) {
+  fields.Choice("kind", op.kind, kPoolingKindNames);
+}
+template <typename Fields>
+void VisitFields(FullyConnected& op, Fields& fields) {
+  fields.Required("outputs", op.outputs);
+  fields.Optional("bias", op.bias);
+}
+template <typename Fields>
+void VisitFields(Activation& op, Fields& fields) {
+  fields.Choice("kind", op.kind, kActivationKindNames);
+}
+template <typename Fields>
+void VisitFields(BatchNormalization& op, Fields& fields) {
+  fields.Optional("scale_and_shift", op.scale_and_shift);
+}
+template <typename Fields>
+void VisitFields(LocalResponseNormalization& op, Fields& fields) {
+  fields.Optional("size", op.size);
+  fields.Optional("alpha", op.alpha);
+  fields.Optional("beta", op.beta);
+  fields.Optional("k", op.k);
+}
+template <typename Fields>
+void VisitFields(Dropout& op, Fields& fields) {
+  fields.Optional("rate", op.rate);
+}
+template <typename Fields>
+void VisitFields(Upsampling& op, Fields& fields) {
+  fields.RequiredExtents("factor", op.factor, 1);
+}
+template <typename Fields>
+void VisitFields(Padding& op, Fields& fields) {
+  fields.RequiredExtents("before", op.before, 0);
+  fields.RequiredExtents("after", op.after, 0);
+}
+template <typename Fields>
+void VisitFields(Scale& op, Fields& fields) {
+  fields.Optional("scale", op.scale);
+  fields.Optional("shift", op.shift);
+}
+// Operators without members.
+template <typename Fields>
+void VisitFields(Add&, Fields&) {}
+template <typename Fields>
+void VisitFields(Multiply&, Fields&) {}
+template <typename Fields>
+void VisitFields(Concat&, Fields&) {}
+template <typename Fields>
+void VisitFields(Flatten&, Fields&) {}
+template <typename Fields>
+void VisitFields(Softmax&, Fields&) {}
+
+}  // namespace ucudnn::planner
