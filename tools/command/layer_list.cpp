@@ -7,6 +7,7 @@
 #include "convolution/columns.h"
 #include "convolution/layers_csv.h"
 #include "planner/graph/layers.h"
+#include "planner/graph/network_file.h"
 #include "planner/graph/networks.h"
 
 namespace ucudnn::command {
@@ -48,7 +49,8 @@ Result<std::vector<Layer>> FromFile(const LayerSource& source,
 
 Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
                                        const std::vector<Operation>& operations) {
-  const Result<planner::Graph> graph = planner::BuildNetwork(source.net);
+  const Result<planner::Graph> graph =
+      planner::LoadNetwork(source.net, {.pass_through = source.pass_through});
   if (!graph.ok()) return Status::Error("--net '" + source.net + "': " + graph.message());
   if (source.batch.empty()) return Status::Error("--net needs the mini-batch: --batch N");
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(source.batch));
@@ -68,8 +70,14 @@ std::string Networks() {
 
 void LayerSource::AddTo(CLI::App& app) {
   app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");
-  app.add_option("--net", net, "layers of a built-in network (" + Networks() + ")")
-      ->type_name("NAME");
+  app.add_option(
+         "--net", net,
+         "layers of a network: FILE.onnx, FILE.prototxt (Caffe), FILE.json (ucudnn-net), or "
+         "built-in (" +
+             Networks() + ")")
+      ->type_name("NAME|FILE");
+  app.add_flag("--pass-through", pass_through,
+               "operators of --net FILE that are not known pass their input through");
   app.add_option("--trace", trace)->group("");
   app.add_option("--batch", batch,
                  "images in a mini-batch: needed with --net, in place of the file's with --layers")
@@ -82,7 +90,7 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
     return Status::Error("--trace: not available in this version");
   }
   if (source.layers.empty() == source.net.empty()) {
-    return Status::Error("exactly one of --layers FILE.csv and --net NAME is needed");
+    return Status::Error("exactly one of --layers FILE.csv and --net NAME|FILE is needed");
   }
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());

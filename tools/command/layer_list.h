@@ -15,11 +15,12 @@ namespace ucudnn::command {
 struct LayerSource {
   std::string layers;
   std::string net;
+  bool pass_through = false;
   std::string trace;
   std::string batch;
   std::string ops = "forward,backward_data,backward_filter";
 
-  // Adds --layers, --net, --trace, --batch and --ops; `app` and this object live as long as each
+  // Adds --layers, --net, --pass-through, --trace, --batch and --ops; `app` and this object live as long as each
   // other.
   void AddTo(CLI::App& app);
 };

@@ -123,6 +123,29 @@ class Bench(CommandTest):
         self.assertEqual(["conv1", "conv2", "conv3", "conv4", "conv5"], [kernel["name"] for kernel in kernels])
         self.assertEqual([64, 192, 384, 256, 256], [kernel["problem"]["k"] for kernel in kernels])
 
+    def test_network_file_gives_its_layers(self):
+        nodes = [{"name": "data", "op": "input", "channels": 4, "extents": [9, 9]},
+                 {"name": "conv", "op": "convolution", "inputs": ["data"], "filters": 8, "window": [3, 3],
+                  "extra_pad": [1, 0]},
+                 {"name": "up", "op": "transposed_convolution", "inputs": ["conv"], "filters": 4, "window": [2, 2],
+                  "stride": [2, 2]}]
+        net = self.write("net.json", json.dumps({"format": "ucudnn-net", "version": 1, "nodes": nodes}))
+        result = self.run_command("bench", "--net", net, "--batch", "2", "--ops", "forward", "--policy", "undivided",
+                                  "--host", "--json", "--db", self.store)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        kernels = json.loads(result.stdout)["kernels"]
+        self.assertEqual([("conv", "forward", 10, 9), ("up", "backward_data", 16, 14)],
+                         [(k["name"], k["op"], k["problem"]["h"], k["problem"]["w"]) for k in kernels])
+
+    def test_network_files_are_refused_in_a_line(self):
+        self.assert_refused(["bench", "--net", f"{self.folder}/none.onnx", "--batch", "1"], "none.onnx: cannot be read")
+        self.assert_refused(["bench", "--net", self.write("bad.json", "[]"), "--batch", "1"], "bad.json: 'format'")
+        layers = 'input: "x" input_dim: [1, 3, 8, 8] layer { name: "a" type: "Mish" bottom: "x" top: "y" } ' \
+            'layer { name: "c" type: "Convolution" bottom: "y" top: "c" convolution_param { num_output: 0 } }'
+        net = self.write("net.prototxt", layers)
+        self.assert_refused(["bench", "--net", net, "--batch", "1"], "unsupported operators: 'Mish' (node 'a')")
+        self.assert_refused(["bench", "--net", net, "--batch", "1", "--pass-through"], "node 'c': window 1x0x0")
+
     def test_batch_takes_the_place_of_the_files(self):
         self.assertEqual({7}, {kernel["problem"]["n"] for kernel in self.bench("--batch", "7", "--ops", "forward")["kernels"]})
 
@@ -210,8 +233,8 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--layers", f"{self.folder}/none.csv"], "none.csv")
 
     def test_bad_usage_is_refused(self):
-        self.assert_refused(["bench"], "exactly one of --layers FILE.csv and --net NAME")
-        self.assert_refused(["bench", "--layers", self.layers, "--net", "alexnet"], "exactly one of --layers FILE.csv and --net NAME")
+        self.assert_refused(["bench"], "exactly one of --layers FILE.csv and --net NAME|FILE")
+        self.assert_refused(["bench", "--layers", self.layers, "--net", "alexnet"], "exactly one of --layers FILE.csv and --net NAME|FILE")
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "0"], "--batch '0'")
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "99999999999"], "--batch '99999999999'")
         self.assert_refused(["bench", "--layers", self.layers, "--ops", "forward,sideways"], "--ops 'forward,sideways'")
