@@ -1,13 +1,11 @@
 #include "planner/graph/formats/caffe.h"
 
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "base/text.h"
+#include "planner/graph/formats/caffe_fields.h"
 #include "planner/graph/formats/text_format.h"
 
 namespace ucudnn::planner {
@@ -49,83 +47,9 @@ const std::map<std::string, std::string>& V1Types() {
   return *types;
 }
 
-// Reads the fields of one message; the first fault is kept.
-class Fields {
- public:
-  // Without a message every field has its default.
-  explicit Fields(const TextField* message) : message_(message) {}
-
-  int32_t Number(const char* name, int32_t standard) {
-    const std::vector<int32_t> numbers = Numbers(name);
-    return numbers.empty() ? standard : numbers.back();
-  }
-  std::vector<int32_t> Numbers(const char* name) {
-    std::vector<int32_t> numbers;
-    for (const TextField* field : All(name)) {
-      const char* end = field->value.data() + field->value.size();
-      int32_t number = 0;
-      const auto parsed = std::from_chars(field->value.data(), end, number);
-      if (parsed.ec != std::errc() || parsed.ptr != end) Refuse(*field, "a whole number");
-      numbers.push_back(number);
-    }
-    return numbers;
-  }
-  double Real(const char* name, double standard) {
-    const TextField* field = Last(name);
-    if (field == nullptr) return standard;
-    double number = 0;
-    const char* end = field->value.data() + field->value.size();
-    const auto parsed = std::from_chars(field->value.data(), end, number);
-    if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) {
-      Refuse(*field, "a number");
-    }
-    return number;
-  }
-  bool Flag(const char* name, bool standard) {
-    const TextField* field = Last(name);
-    if (field == nullptr) return standard;
-    const bool yes = field->value == "true" || field->value == "1";
-    if (!yes && field->value != "false" && field->value != "0") Refuse(*field, "true or false");
-    return yes;
-  }
-  // The position in `words` of a field's word, or of its number.
-  int Choice(const char* name, int standard, const std::vector<std::string>& words) {
-    const TextField* field = Last(name);
-    if (field == nullptr) return standard;
-    for (size_t i = 0; i < words.size(); ++i) {
-      if (field->value == words[i] || field->value == std::to_string(i)) return static_cast<int>(i);
-    }
-    Refuse(*field, "one of " + Join(words, ", "));
-    return standard;
-  }
-  bool Has(const char* name) const {
-    return message_ != nullptr && message_->Find(name) != nullptr;
-  }
-  const Status& fault() const { return fault_; }
-
- private:
-  std::vector<const TextField*> All(const char* name) const {
-    return message_ == nullptr ? std::vector<const TextField*>() : message_->FindAll(name);
-  }
-  const TextField* Last(const char* name) const {
-    const std::vector<const TextField*> all = All(name);
-    return all.empty() ? nullptr : all.back();
-  }
-  void Refuse(const TextField& field, const std::string& expected) {
-    if (fault_.ok()) {
-      fault_ = Status::Error("line " + std::to_string(field.line) + ": " + field.name + ": " +
-                             (field.is_message ? "a message" : Quoted(field.value)) +
-                             "; expected " + expected);
-    }
-  }
-
-  const TextField* const message_;
-  Status fault_;
-};
-
 // What a window is called in convolution_param and pooling_param: for both axes, one by one, or
 // each under its own name. Neutral in depth.
-Spatial Extents(Fields& fields, const char* both, const char* height, const char* width,
+Spatial Extents(CaffeFields& fields, const char* both, const char* height, const char* width,
                 int32_t standard, int32_t depth) {
   const std::vector<int32_t> numbers = fields.Numbers(both);
   const int32_t h = numbers.empty() ? standard : numbers[0];
@@ -193,13 +117,13 @@ class Importer {
   Status AddNetInputs(const TextField& net) {
     const std::vector<std::string> names = Values(net, "input");
     const std::vector<const TextField*> shapes = net.FindAll("input_shape");
-    Fields fields(&net);
+    CaffeFields fields(&net);
     const std::vector<int32_t> flat = fields.Numbers("input_dim");
     if (!fields.fault().ok()) return Status::Error(file_ + ": " + fields.fault().message());
     for (size_t i = 0; i < names.size(); ++i) {
       std::vector<int32_t> extents;
       if (i < shapes.size()) {
-        Fields shape(shapes[i]);
+        CaffeFields shape(shapes[i]);
         extents = shape.Numbers("dim");
         if (!shape.fault().ok()) return Status::Error(file_ + ": " + shape.fault().message());
       } else if (flat.size() >= 4 * (i + 1)) {
@@ -294,7 +218,7 @@ class Importer {
   }
 
   // The message a layer keeps its own parameters in.
-  Fields Parameters(const char* name) const { return Fields(layer_->Find(name)); }
+  CaffeFields Parameters(const char* name) const { return CaffeFields(layer_->Find(name)); }
 
   // `blob` becomes what a new node puts out.
   Status Bind(const std::string& blob, const Operator& op, const std::vector<NodeId>& inputs) {
@@ -358,15 +282,15 @@ class Importer {
   }
   Status AddInputLayer() {
     const TextField* parameters = layer_->Find("input_param");
-    Fields shape(parameters == nullptr ? nullptr : parameters->Find("shape"));
+    CaffeFields shape(parameters == nullptr ? nullptr : parameters->Find("shape"));
     const std::vector<int32_t> extents = shape.Numbers("dim");
     UCUDNN_RETURN_IF_ERROR(shape.fault());
     return AddImages(extents);
   }
   Status AddDummyData() {
     const TextField* parameters = layer_->Find("dummy_data_param");
-    Fields fields(parameters);
-    Fields shape(parameters == nullptr ? nullptr : parameters->Find("shape"));
+    CaffeFields fields(parameters);
+    CaffeFields shape(parameters == nullptr ? nullptr : parameters->Find("shape"));
     std::vector<int32_t> extents = shape.Numbers("dim");
     if (extents.empty()) {
       extents = {1, fields.Number("channels", 0), fields.Number("height", 0),
@@ -377,7 +301,7 @@ class Importer {
     return AddImages(extents);
   }
   Status AddMemoryData() {
-    Fields fields = Parameters("memory_data_param");
+    CaffeFields fields = Parameters("memory_data_param");
     const std::vector<int32_t> extents = {1, fields.Number("channels", 0),
                                           fields.Number("height", 0), fields.Number("width", 0)};
     UCUDNN_RETURN_IF_ERROR(fields.fault());
@@ -387,7 +311,7 @@ class Importer {
     int32_t crop = 0;
     for (const char* parameters :
          {"transform_param", "data_param", "image_data_param", "window_data_param"}) {
-      Fields fields = Parameters(parameters);
+      CaffeFields fields = Parameters(parameters);
       if (crop == 0) crop = fields.Number("crop_size", 0);
       UCUDNN_RETURN_IF_ERROR(fields.fault());
     }
@@ -399,7 +323,7 @@ class Importer {
   }
 
   template <typename AnyConvolution>
-  AnyConvolution ReadConvolution(Fields& fields, int32_t groups) {
+  AnyConvolution ReadConvolution(CaffeFields& fields, int32_t groups) {
     AnyConvolution convolution;
     convolution.filters = fields.Number("num_output", 0);
     convolution.window = Extents(fields, "kernel_size", "kernel_h", "kernel_w", 0, 1);
@@ -411,20 +335,20 @@ class Importer {
     return convolution;
   }
   Status AddConvolution() {
-    Fields fields = Parameters("convolution_param");
+    CaffeFields fields = Parameters("convolution_param");
     return AddUnary(ReadConvolution<Convolution>(fields, 1), fields.fault());
   }
   Status AddDepthwise() {
     UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, Bottom(0));
-    Fields fields = Parameters("convolution_param");
+    CaffeFields fields = Parameters("convolution_param");
     return AddUnary(ReadConvolution<Convolution>(fields, graph_.ShapeOf(bottom).c), fields.fault());
   }
   Status AddDeconvolution() {
-    Fields fields = Parameters("convolution_param");
+    CaffeFields fields = Parameters("convolution_param");
     return AddUnary(ReadConvolution<TransposedConvolution>(fields, 1), fields.fault());
   }
   Status AddPooling() {
-    Fields fields = Parameters("pooling_param");
+    CaffeFields fields = Parameters("pooling_param");
     const int kind = fields.Choice("pool", 0, {"MAX", "AVE", "STOCHASTIC"});
     const PoolingKind pooling = kind == 1 ? PoolingKind::kAverage : PoolingKind::kMaximum;
     if (fields.Flag("global_pooling", false)) {
@@ -439,18 +363,18 @@ class Importer {
     return AddUnary(window, fields.fault());
   }
   Status AddInnerProduct() {
-    Fields fields = Parameters("inner_product_param");
+    CaffeFields fields = Parameters("inner_product_param");
     const FullyConnected layer{fields.Number("num_output", 0), fields.Flag("bias_term", true)};
     return AddUnary(layer, fields.fault());
   }
   Status AddLrn() {
-    Fields fields = Parameters("lrn_param");
+    CaffeFields fields = Parameters("lrn_param");
     const LocalResponseNormalization lrn{fields.Number("local_size", 5), fields.Real("alpha", 1),
                                          fields.Real("beta", 0.75), fields.Real("k", 1)};
     return AddUnary(lrn, fields.fault());
   }
   Status AddDropout() {
-    Fields fields = Parameters("dropout_param");
+    CaffeFields fields = Parameters("dropout_param");
     const Dropout dropout{fields.Real("dropout_ratio", 0.5)};
     return AddUnary(dropout, fields.fault());
   }
@@ -458,7 +382,7 @@ class Importer {
   Status AddWholeNormalization() { return AddUnary(BatchNormalization{true}); }
   // Caffe normalises in one layer, and scales and shifts in the next.
   Status AddScale() {
-    Fields fields = Parameters("scale_param");
+    CaffeFields fields = Parameters("scale_param");
     const Scale scale{true, fields.Flag("bias_term", false)};
     UCUDNN_RETURN_IF_ERROR(fields.fault());
     if (bottoms_.size() == 2) return AddMany(Multiply{}, 2, 2);
@@ -472,7 +396,7 @@ class Importer {
   }
   Status AddBias() { return AddUnary(Scale{false, true}); }
   Status AddConcat() {
-    Fields fields = Parameters("concat_param");
+    CaffeFields fields = Parameters("concat_param");
     const int32_t axis = fields.Number("axis", fields.Number("concat_dim", 1));
     UCUDNN_RETURN_IF_ERROR(fields.fault());
     if (axis != 1 && axis != -3) {
@@ -482,7 +406,7 @@ class Importer {
     return AddMany(Concat{}, 1, bottoms_.size());
   }
   Status AddEltwise() {
-    Fields fields = Parameters("eltwise_param");
+    CaffeFields fields = Parameters("eltwise_param");
     const int operation = fields.Choice("operation", 1, {"PROD", "SUM", "MAX"});
     UCUDNN_RETURN_IF_ERROR(fields.fault());
     if (operation == 0) return AddMany(Multiply{}, 2, 2);
@@ -492,7 +416,7 @@ class Importer {
   }
   // The first bottom, cut to the extents of the second.
   Status AddCrop() {
-    Fields fields = Parameters("crop_param");
+    CaffeFields fields = Parameters("crop_param");
     const std::vector<int32_t> offsets = fields.Numbers("offset");
     const int32_t axis = fields.Number("axis", 2);
     UCUDNN_RETURN_IF_ERROR(fields.fault());
@@ -522,7 +446,7 @@ class Importer {
   Status AddFlatten() { return AddUnary(Flatten{}); }
   Status AddSoftmax() { return AddUnary(Softmax{}); }
   Status AddRelu() {
-    Fields fields = Parameters("relu_param");
+    CaffeFields fields = Parameters("relu_param");
     const bool leaks = fields.Real("negative_slope", 0) != 0;
     return AddUnary(Activation{leaks ? ActivationKind::kLeakyRelu : ActivationKind::kRelu},
                     fields.fault());
