@@ -47,7 +47,7 @@ cudnnStatus_t TakeScale(const Attribute& attribute, Operation operation, double*
     default:
       *scale = attribute.Value<int32_t>();
   }
-  *scale_type = attribute.type;
+  if (operation != Operation::kBackwardFilter) *scale_type = attribute.type;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -72,7 +72,6 @@ cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
 // filters), and nameless.
 GraphTensor WithGroups(const GraphTensor& tensor, int64_t groups, bool is_filter) {
   GraphTensor grouped = tensor;
-  grouped.unique_id = -1;
   if (tensor.dim_count >= GraphTensor::kMaxDims) return grouped;
   const int axis = is_filter ? 0 : 1;
   for (int i = tensor.dim_count; i > axis; --i) {
@@ -86,13 +85,14 @@ GraphTensor WithGroups(const GraphTensor& tensor, int64_t groups, bool is_filter
   return grouped;
 }
 
-cudnnStatus_t GiveTensor(const AttributeRequest& request, const GraphTensor& tensor, int64_t groups,
-                         bool is_filter) {
-  return GiveChild(request, WithGroups(tensor, groups, is_filter), CUDNN_STATUS_NOT_INITIALIZED,
-                   CUDNN_STATUS_NOT_INITIALIZED);
-}
-
 }  // namespace
+
+cudnnStatus_t ConvolutionOperation::GiveTensor(const AttributeRequest& request,
+                                               const GraphTensor& tensor, bool is_filter) const {
+  GraphTensor given = HasGroupAxis() ? tensor : WithGroups(tensor, groups(), is_filter);
+  given.unique_id = -1;
+  return GiveChild(request, given, CUDNN_STATUS_NOT_INITIALIZED, CUDNN_STATUS_NOT_INITIALIZED);
+}
 
 Operation ConvolutionOperation::operation() const {
   switch (kind()) {
@@ -152,11 +152,11 @@ cudnnStatus_t ConvolutionOperation::Get(const AttributeRequest& request) const {
       return GiveChild(request, convolution, CUDNN_STATUS_NOT_INITIALIZED,
                        CUDNN_STATUS_NOT_INITIALIZED);
     case Role::kX:
-      return GiveTensor(request, x, groups(), false);
+      return GiveTensor(request, x, false);
     case Role::kW:
-      return GiveTensor(request, w, groups(), true);
+      return GiveTensor(request, w, true);
     case Role::kY:
-      return GiveTensor(request, y, groups(), false);
+      return GiveTensor(request, y, false);
     case Role::kNone:
       break;
   }
@@ -172,18 +172,24 @@ cudnnStatus_t ConvolutionOperation::Complete() {
   for (int i = 0; i < dim_count; ++i) {
     HOSTGPU_REFUSE_IF(x.dims[i] <= 0 || w.dims[i] <= 0 || y.dims[i] <= 0, CUDNN_STATUS_BAD_PARAM);
   }
-  // The genuine library also takes operands with an explicit axis of groups; this one does not.
-  HOSTGPU_REFUSE_IF(convolution.spatial_count < dim_count - 2, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(x.dims[1] % w.dims[1] != 0, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(w.dims[0] % groups() != 0, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(convolution.spatial_count < dim_count - 3, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(y.dims[0] != x.dims[0], CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(Product(y.vector_count, y.dims[1]) != w.dims[0], CUDNN_STATUS_BAD_PARAM);
+  if (HasGroupAxis()) {
+    HOSTGPU_REFUSE_IF(x.dims[1] != w.dims[0] || y.dims[1] != w.dims[0], CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(x.dims[2] != w.dims[2], CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(Product(y.vector_count, y.dims[2]) != w.dims[1], CUDNN_STATUS_BAD_PARAM);
+  } else {
+    HOSTGPU_REFUSE_IF(x.dims[1] % w.dims[1] != 0, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(w.dims[0] % groups() != 0, CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(Product(y.vector_count, y.dims[1]) != w.dims[0], CUDNN_STATUS_BAD_PARAM);
+  }
+  const int first = dim_count - convolution.spatial_count;
   for (int i = 0; i < convolution.spatial_count; ++i) {
-    const int64_t reach = Sum(Product(convolution.dilation.values[i], w.dims[i + 2] - 1), 1);
-    const int64_t padded =
-        Sum(x.dims[i + 2], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
+    const int64_t reach = Sum(Product(convolution.dilation.values[i], w.dims[first + i] - 1), 1);
+    const int64_t padded = Sum(
+        x.dims[first + i], Sum(convolution.pad_lower.values[i], convolution.pad_upper.values[i]));
     HOSTGPU_REFUSE_IF(padded < reach, CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF((padded - reach) / convolution.stride.values[i] + 1 != y.dims[i + 2],
+    HOSTGPU_REFUSE_IF((padded - reach) / convolution.stride.values[i] + 1 != y.dims[first + i],
                       CUDNN_STATUS_BAD_PARAM);
   }
   HOSTGPU_REFUSE_IF(convolution.spatial_count > 3, CUDNN_STATUS_NOT_INITIALIZED);

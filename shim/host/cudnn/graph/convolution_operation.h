@@ -20,8 +20,10 @@ class ConvolutionOperation final : public GraphDescriptor {
   Operation operation() const;
   // The tensor the operation writes.
   const GraphTensor& output() const;
-  // Of a finalized operation.
-  int64_t groups() const { return x.dims[1] / w.dims[1]; }
+  // Of a finalized operation. Operands may have an axis of groups before the channels, and before
+  // the filters: x [n, g, c, ...], w [g, k, c, ...], y [n, g, k, ...]. No engine takes those.
+  bool HasGroupAxis() const { return convolution.spatial_count == x.dim_count - 3; }
+  int64_t groups() const { return HasGroupAxis() ? x.dims[1] : x.dims[1] / w.dims[1]; }
 
   GraphTensor x, w, y;
   GraphConvolution convolution;
@@ -29,7 +31,10 @@ class ConvolutionOperation final : public GraphDescriptor {
   double beta = 0;
 
  private:
-  // A scaling factor is read back as the type it was set as.
+  cudnnStatus_t GiveTensor(const AttributeRequest& request, const GraphTensor& tensor,
+                           bool is_filter) const;
+
+  // A scaling factor is read back as the type it was set as; of backward_filter, as a double.
   int alpha_type_ = CUDNN_TYPE_DOUBLE;
   int beta_type_ = CUDNN_TYPE_DOUBLE;
 };

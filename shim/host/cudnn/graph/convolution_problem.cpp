@@ -70,6 +70,7 @@ cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem
   const GraphTensor& w = operation.w;
   const GraphTensor& y = operation.y;
   const GraphConvolution& convolution = operation.convolution;
+  HOSTGPU_REFUSE_IF(operation.HasGroupAxis(), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
   for (const GraphTensor* tensor : {&x, &w, &y}) {
     if (auto status = CheckTensor(*tensor)) return status;
   }

@@ -32,12 +32,10 @@ class RandomCalls : public LibraryPair {
     LibraryPair::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     const char* text = std::getenv("CONFORMANCE_SEED");
-    seed_ = text != nullptr ? std::strtoul(text, nullptr, 10) : DefaultSeed();
+    seed_ = text != nullptr ? std::strtoul(text, nullptr, 10) : std::random_device{}();
     std::fprintf(stderr, "CONFORMANCE_SEED=%u\n", seed_);
     random_.seed(seed_);
   }
-
-  virtual unsigned DefaultSeed() const { return std::random_device{}(); }
 
   int Pick(std::initializer_list<int> values) {
     return values.begin()[std::uniform_int_distribution<size_t>(0, values.size() - 1)(random_)];
