@@ -15,6 +15,7 @@ constexpr char kH200[] =
     R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)"
     R"("maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,)"
     R"("totalGlobalMem":150000000000,"smClockRateKHz":1980000,"memClockRateKHz":2619000,)"
+    R"("memoryBusWidth":6144,)"  // which 9.28 demands, and those before ignore
     R"("l2CacheSize":52428800,"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,)"
     R"("deviceName":"NVIDIA H200"})";
 
@@ -70,12 +71,17 @@ std::vector<int64_t> Narrow(const ConvolutionProblem& problem, const Strides& st
 
 const Functions& RealCudnn() {
   static const Functions* const functions = [] {
-    auto library = SharedLibrary::Open(REAL_CUDNN);
+    const char* named = std::getenv("UCUDNN_REAL_CUDNN");
+    auto library = SharedLibrary::Open(named != nullptr ? named : REAL_CUDNN);
     if (!library.ok()) Die(library.message());
     auto* loaded = new Functions;
     const Status status =
         LoadFunctions([&](const char* name) { return library->Symbol(name); }, *loaded);
     if (!status.ok()) Die(status.message());
+    if (loaded->cudnnGetVersion() >= 92800 && !SharedLibrary::Open("libcuda.so.1").ok()) {
+      const auto driver = SharedLibrary::Open(ABSENT_DRIVER);
+      if (!driver.ok()) Die(driver.message());
+    }
     return loaded;
   }();
   return *functions;
