@@ -1,18 +1,25 @@
-// A training step of one convolution layer as a user of NVIDIA's cudnn-frontend writes it: forward
-// convolution with bias and ReLU fused, ReLU's gradient, backward_data and backward_filter, in fp16
-// NHWC; then the forward plan once more, rebuilt from its serialized form. Knows nothing of ucudnn.
-//   frontend_step [BATCH]
-// The data are small integers, so every result is exact whatever the order of its sums. Prints a
-// checksum of every result and the workspace its plan asked for; exits 1 where a result differs
-// from plain loops.
+// A training step of one convolution layer as a user of NVIDIA's cudnn-frontend writes it, channels
+// last: forward convolution alone, with bias and ReLU fused, and with a residual, bias and ReLU
+// fused in the order in which PyTorch fuses them; ReLU's gradient, backward_data and
+// backward_filter; then the first fused plan once more, rebuilt from its serialized form. Knows
+// nothing of ucudnn.
+//   frontend_step fp32|fp16|bf16 2|3 BATCH
+// The data are small integers, so every sum is exact whatever its order, and is rounded once.
+// Prints a checksum of every result and the workspace its plan asked for; exits 1 where a result
+// differs from plain loops.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -20,7 +27,7 @@ namespace fe = cudnn_frontend;
 
 namespace {
 
-constexpr int64_t kChannels = 16, kFilters = 24, kSize = 12, kTap = 3, kPad = 1;
+constexpr int64_t kChannels = 16, kFilters = 24, kTap = 3, kPad = 1;
 
 void Check(cudaError_t status) {
   if (status == cudaSuccess) return;
@@ -38,40 +45,91 @@ void Check(fe::error_t error) {
   std::exit(2);
 }
 
-// A channels-last tensor of small integers, on the host and on the device.
+// How a tensor's elements are kept on the device.
+struct Type {
+  fe::DataType_t type;
+  size_t bytes;
+  void (*encode)(float value, void* element);
+  float (*decode)(const void* element);
+};
+
+template <class T, T (*Narrow)(float), float (*Widen)(T)>
+constexpr Type TypeOf(fe::DataType_t type) {
+  return {type, sizeof(T),
+          [](float value, void* element) {
+            const T narrow = Narrow(value);
+            std::memcpy(element, &narrow, sizeof narrow);
+          },
+          [](const void* element) {
+            T narrow;
+            std::memcpy(&narrow, element, sizeof narrow);
+            return Widen(narrow);
+          }};
+}
+float Same(float value) { return value; }
+__half ToHalf(float value) { return __float2half_rn(value); }
+float FromHalf(__half value) { return __half2float(value); }
+__nv_bfloat16 ToBfloat16(float value) { return __float2bfloat16_rn(value); }
+float FromBfloat16(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+// Of the layer: images of size^spatial, which the output has too.
+struct Layer {
+  Type type;
+  int spatial;  // 2 or 3
+  int64_t batch, size;
+
+  int64_t depth() const { return spatial == 3 ? size : 1; }
+};
+
+// A channels-last tensor of small integers, on the host and on the device. A side has `extent`
+// elements.
 struct Tensor {
-  Tensor(int64_t n, int64_t c, int64_t h, int64_t w)
-      : dims{n, c, h, w}, strides{h * w * c, 1, w * c, c}, values(n * c * h * w) {
-    Check(cudaMalloc(&device, values.size() * sizeof(__half)));
-    Check(cudaMemset(device, 0, values.size() * sizeof(__half)));
+  Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
+      : type(layer.type),
+        channels(c),
+        side(extent),
+        depth(layer.spatial == 3 ? extent : 1),
+        values(n * c * depth * extent * extent) {
+    dims = {n, c};
+    dims.insert(dims.end(), layer.spatial, extent);
+    strides.assign(dims.size(), 1);
+    int64_t stride = c;
+    for (size_t axis = dims.size() - 1; axis >= 2; --axis) {
+      strides[axis] = stride;
+      stride *= dims[axis];
+    }
+    strides[0] = stride;
+    Check(cudaMalloc(&device, values.size() * type.bytes));
+    Check(cudaMemset(device, 0, values.size() * type.bytes));
   }
   ~Tensor() { cudaFree(device); }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
-  float& At(int64_t n, int64_t c, int64_t h, int64_t w) {
-    return values[n * strides[0] + c + h * strides[2] + w * strides[3]];
+  float& At(int64_t n, int64_t c, const std::array<int64_t, 3>& at) {
+    return values[(((n * depth + at[0]) * side + at[1]) * side + at[2]) * channels + c];
   }
   void Fill(uint32_t seed) {
-    for (float& value : values) {
+    std::vector<char> elements(values.size() * type.bytes);
+    for (size_t i = 0; i < values.size(); ++i) {
       seed = seed * 1664525u + 1013904223u;
-      value = static_cast<float>(static_cast<int>(seed >> 24) % 3 - 1);
+      values[i] = static_cast<float>(static_cast<int>(seed >> 24) % 3 - 1);
+      type.encode(values[i], &elements[i * type.bytes]);
     }
-    std::vector<__half> halves;
-    for (float value : values) halves.push_back(__float2half(value));
-    Check(
-        cudaMemcpy(device, halves.data(), halves.size() * sizeof(__half), cudaMemcpyHostToDevice));
+    Check(cudaMemcpy(device, elements.data(), elements.size(), cudaMemcpyHostToDevice));
   }
-  // Whether the device holds exactly what `values` says; prints the checksum of what it holds.
+  // Whether the device holds what `values` says, rounded once; prints the checksum of what it
+  // holds.
   bool Report(const char* name, int64_t workspace_bytes) const {
-    std::vector<__half> halves(values.size());
-    Check(
-        cudaMemcpy(halves.data(), device, halves.size() * sizeof(__half), cudaMemcpyDeviceToHost));
+    std::vector<char> elements(values.size() * type.bytes);
+    Check(cudaMemcpy(elements.data(), device, elements.size(), cudaMemcpyDeviceToHost));
     uint64_t sum = 1469598103934665603u;
     bool same = true;
     for (size_t i = 0; i < values.size(); ++i) {
-      const float value = __half2float(halves[i]);
-      same = same && value == values[i];
+      const float value = type.decode(&elements[i * type.bytes]);
+      char rounded[sizeof(float)];
+      type.encode(values[i], rounded);
+      same = same && value == type.decode(rounded);
       sum = (sum ^ static_cast<uint64_t>(static_cast<int64_t>(value))) * 1099511628211u;
     }
     std::printf("%s checksum %016llx workspace %lld %s\n", name,
@@ -80,166 +138,215 @@ struct Tensor {
     return same;
   }
 
-  const std::vector<int64_t> dims, strides;
+  const Type type;
+  const int64_t channels, side, depth;
+  std::vector<int64_t> dims, strides;
   std::vector<float> values;
   void* device = nullptr;
 };
 
-fe::graph::Tensor_attributes Describe(const char* name, const Tensor& tensor, int64_t id) {
-  return fe::graph::Tensor_attributes()
-      .set_name(name)
-      .set_dim(tensor.dims)
-      .set_stride(tensor.strides)
-      .set_uid(id)
-      .set_data_type(fe::DataType_t::HALF);
-}
+// A graph, and the memory of its tensors by unique id.
+class Graph {
+ public:
+  using Value = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-std::shared_ptr<fe::graph::Graph> NewGraph() {
-  auto graph = std::make_shared<fe::graph::Graph>();
-  graph->set_io_data_type(fe::DataType_t::HALF)
-      .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
-  return graph;
-}
+  Graph(cudnnHandle_t handle, const Layer& layer) : layer_(layer), handle_(handle) {
+    graph_.set_io_data_type(layer.type.type)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
 
-void MarkOutput(const std::shared_ptr<fe::graph::Tensor_attributes>& output, const Tensor& tensor,
-                int64_t id) {
-  output->set_output(true).set_uid(id).set_dim(tensor.dims).set_stride(tensor.strides);
-}
+  Value Input(const char* name, const Tensor& tensor) {
+    return graph_.tensor(fe::graph::Tensor_attributes()
+                             .set_name(name)
+                             .set_dim(tensor.dims)
+                             .set_stride(tensor.strides)
+                             .set_uid(Place(tensor))
+                             .set_data_type(tensor.type.type));
+  }
+  void Output(const Value& value, const Tensor& tensor) {
+    value->set_output(true).set_uid(Place(tensor)).set_dim(tensor.dims).set_stride(tensor.strides);
+  }
+  Value Forward(const Value& x, const Value& w) {
+    return graph_.conv_fprop(x, w, Convolution<fe::graph::Conv_fprop_attributes>());
+  }
+  Value BackwardData(const Value& dy, const Value& w) {
+    return graph_.conv_dgrad(dy, w, Convolution<fe::graph::Conv_dgrad_attributes>());
+  }
+  Value BackwardFilter(const Value& dy, const Value& x) {
+    return graph_.conv_wgrad(dy, x, Convolution<fe::graph::Conv_wgrad_attributes>());
+  }
+  Value Add(const Value& a, const Value& b) {
+    return graph_.pointwise(a, b, Pointwise(fe::PointwiseMode_t::ADD));
+  }
+  Value Relu(const Value& a) {
+    return graph_.pointwise(a, Pointwise(fe::PointwiseMode_t::RELU_FWD));
+  }
+  Value ReluGradient(const Value& dy, const Value& y) {
+    return graph_.pointwise(dy, y, Pointwise(fe::PointwiseMode_t::RELU_BWD));
+  }
 
-using Pointers = std::unordered_map<int64_t, void*>;
+  // Builds the plan that the heuristics like best, runs it and returns the workspace it needed.
+  int64_t Run() {
+    Check(graph_.build(handle_, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
+    return Execute(graph_);
+  }
+  // The same plan, after a way through its serialized form.
+  int64_t RunLoaded() {
+    std::vector<uint8_t> saved;
+    Check(graph_.serialize(saved));
+    fe::graph::Graph loaded;
+    Check(loaded.deserialize(handle_, saved));
+    return Execute(loaded);
+  }
 
-// Builds the plan that the heuristics like best, runs it and returns the workspace it needed.
-int64_t Run(cudnnHandle_t handle, fe::graph::Graph& graph, Pointers pointers) {
-  int64_t bytes = 0;
-  Check(graph.get_workspace_size(bytes));
-  void* workspace = nullptr;
-  if (bytes > 0) Check(cudaMalloc(&workspace, static_cast<size_t>(bytes)));
-  Check(graph.execute(handle, pointers, workspace));
-  Check(cudaDeviceSynchronize());
-  Check(cudaFree(workspace));
-  return bytes;
-}
-int64_t BuildAndRun(cudnnHandle_t handle, fe::graph::Graph& graph, const Pointers& pointers) {
-  Check(graph.build(handle, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
-  return Run(handle, graph, pointers);
-}
+ private:
+  int64_t Place(const Tensor& tensor) {
+    const auto id = static_cast<int64_t>(pointers_.size()) + 1;
+    pointers_[id] = tensor.device;
+    return id;
+  }
+  template <class Attributes>
+  Attributes Convolution() const {
+    const auto axes = [&](int64_t value) { return std::vector<int64_t>(layer_.spatial, value); };
+    return Attributes().set_padding(axes(kPad)).set_stride(axes(1)).set_dilation(axes(1));
+  }
+  static fe::graph::Pointwise_attributes Pointwise(fe::PointwiseMode_t mode) {
+    return fe::graph::Pointwise_attributes().set_mode(mode);
+  }
+  int64_t Execute(fe::graph::Graph& graph) {
+    int64_t bytes = 0;
+    Check(graph.get_workspace_size(bytes));
+    void* workspace = nullptr;
+    if (bytes > 0) Check(cudaMalloc(&workspace, static_cast<size_t>(bytes)));
+    Check(graph.execute(handle_, pointers_, workspace));
+    Check(cudaDeviceSynchronize());
+    Check(cudaFree(workspace));
+    return bytes;
+  }
 
-// Calls body(n, k, c, oh, ow, r, s, ih, iw) for every product of the convolution.
+  const Layer& layer_;
+  cudnnHandle_t handle_;
+  fe::graph::Graph graph_;
+  std::unordered_map<int64_t, void*> pointers_;
+};
+
+// One product of the convolution: x[n, c, i] * w[k, c, t] of y[n, k, o].
+struct Product {
+  int64_t n, k, c;
+  std::array<int64_t, 3> o, t, i;
+};
+
 template <class Body>
-void ForEachProduct(int64_t batch, const Body& body) {
-  for (int64_t n = 0; n < batch; ++n)
-    for (int64_t k = 0; k < kFilters; ++k)
-      for (int64_t c = 0; c < kChannels; ++c)
-        for (int64_t oh = 0; oh < kSize; ++oh)
-          for (int64_t ow = 0; ow < kSize; ++ow)
-            for (int64_t r = 0; r < kTap; ++r)
-              for (int64_t s = 0; s < kTap; ++s) {
-                const int64_t ih = oh + r - kPad, iw = ow + s - kPad;
-                if (ih < 0 || ih >= kSize || iw < 0 || iw >= kSize) continue;
-                body(n, k, c, oh, ow, r, s, ih, iw);
-              }
+void ForEachProduct(const Layer& layer, const Body& body) {
+  const int64_t extents[] = {layer.depth(), layer.size, layer.size};
+  const int64_t taps[] = {layer.spatial == 3 ? kTap : 1, kTap, kTap};
+  const int64_t pad[] = {layer.spatial == 3 ? kPad : 0, kPad, kPad};
+  const int64_t outputs = extents[0] * extents[1] * extents[2], all_taps = taps[0] * kTap * kTap;
+  for (int64_t output = 0; output < outputs; ++output) {
+    for (int64_t tap = 0; tap < all_taps; ++tap) {
+      Product p{};
+      p.o = {output / extents[2] / extents[1], output / extents[2] % extents[1],
+             output % extents[2]};
+      p.t = {tap / kTap / kTap, tap / kTap % kTap, tap % kTap};
+      bool inside = true;
+      for (int axis = 0; axis < 3; ++axis) {
+        p.i[axis] = p.o[axis] + p.t[axis] - pad[axis];
+        inside = inside && p.i[axis] >= 0 && p.i[axis] < extents[axis];
+      }
+      if (!inside) continue;
+      for (p.n = 0; p.n < layer.batch; ++p.n)
+        for (p.k = 0; p.k < kFilters; ++p.k)
+          for (p.c = 0; p.c < kChannels; ++p.c) body(p);
+    }
+  }
+}
+
+bool Step(cudnnHandle_t handle, const Layer& layer) {
+  const int64_t n = layer.batch, size = layer.size;
+  Tensor x(layer, n, kChannels, size), w(layer, kFilters, kChannels, kTap);
+  Tensor bias(layer, 1, kFilters, 1), z(layer, n, kFilters, size);
+  Tensor y(layer, n, kFilters, size), fused_y(layer, n, kFilters, size);
+  Tensor residual_y(layer, n, kFilters, size);
+  Tensor dy(layer, n, kFilters, size), dz(layer, n, kFilters, size);
+  Tensor dx(layer, n, kChannels, size), dw(layer, kFilters, kChannels, kTap);
+  x.Fill(1);
+  w.Fill(2);
+  bias.Fill(3);
+  dy.Fill(4);
+  z.Fill(5);
+
+  Graph forward(handle, layer);
+  forward.Output(forward.Forward(forward.Input("x", x), forward.Input("w", w)), y);
+  const int64_t forward_bytes = forward.Run();
+
+  Graph fused(handle, layer);
+  {
+    const auto convolution = fused.Forward(fused.Input("x", x), fused.Input("w", w));
+    fused.Output(fused.Relu(fused.Add(convolution, fused.Input("bias", bias))), fused_y);
+  }
+  const int64_t fused_bytes = fused.Run();
+
+  Graph residual(handle, layer);
+  {
+    const auto convolution = residual.Forward(residual.Input("x", x), residual.Input("w", w));
+    const auto added = residual.Add(convolution, residual.Input("z", z));
+    residual.Output(residual.Relu(residual.Add(added, residual.Input("bias", bias))), residual_y);
+  }
+  const int64_t residual_bytes = residual.Run();
+
+  // The gradient of ReLU, then of the convolution.
+  Graph relu(handle, layer);
+  relu.Output(relu.ReluGradient(relu.Input("dy", dy), relu.Input("y", fused_y)), dz);
+  const int64_t relu_bytes = relu.Run();
+  Graph data(handle, layer);
+  data.Output(data.BackwardData(data.Input("dz", dz), data.Input("w", w)), dx);
+  const int64_t data_bytes = data.Run();
+  Graph filter(handle, layer);
+  filter.Output(filter.BackwardFilter(filter.Input("dz", dz), filter.Input("x", x)), dw);
+  const int64_t filter_bytes = filter.Run();
+
+  // What plain loops make of it.
+  ForEachProduct(layer, [&](const Product& p) {
+    y.At(p.n, p.k, p.o) += x.At(p.n, p.c, p.i) * w.At(p.k, p.c, p.t);
+  });
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const float value = y.values[i] + bias.values[i % kFilters];
+    fused_y.values[i] = value > 0 ? value : 0;
+    residual_y.values[i] = value + z.values[i] > 0 ? value + z.values[i] : 0;
+    dz.values[i] = value > 0 ? dy.values[i] : 0;
+  }
+  ForEachProduct(layer, [&](const Product& p) {
+    dx.At(p.n, p.c, p.i) += dz.At(p.n, p.k, p.o) * w.At(p.k, p.c, p.t);
+    dw.At(p.k, p.c, p.t) += dz.At(p.n, p.k, p.o) * x.At(p.n, p.c, p.i);
+  });
+  bool exact = y.Report("forward", forward_bytes);
+  exact = fused_y.Report("fused", fused_bytes) && exact;
+  exact = residual_y.Report("residual", residual_bytes) && exact;
+  exact = dz.Report("relu_gradient", relu_bytes) && exact;
+  exact = dx.Report("backward_data", data_bytes) && exact;
+  exact = dw.Report("backward_filter", filter_bytes) && exact;
+  Check(cudaMemset(fused_y.device, 0, fused_y.values.size() * layer.type.bytes));
+  return fused_y.Report("fused_again", fused.RunLoaded()) && exact;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int64_t batch = argc > 1 ? std::atoll(argv[1]) : 8;
-  if (argc > 2 || batch < 1) {
-    std::fprintf(stderr, "usage: frontend_step [BATCH]\n");
+  const std::map<std::string, Type> types = {
+      {"fp32", TypeOf<float, Same, Same>(fe::DataType_t::FLOAT)},
+      {"fp16", TypeOf<__half, ToHalf, FromHalf>(fe::DataType_t::HALF)},
+      {"bf16", TypeOf<__nv_bfloat16, ToBfloat16, FromBfloat16>(fe::DataType_t::BFLOAT16)}};
+  const auto type = argc == 4 ? types.find(argv[1]) : types.end();
+  const int spatial = argc == 4 ? std::atoi(argv[2]) : 0;
+  const int64_t batch = argc == 4 ? std::atoll(argv[3]) : 0;
+  if (type == types.end() || spatial < 2 || spatial > 3 || batch < 1) {
+    std::fprintf(stderr, "usage: frontend_step fp32|fp16|bf16 2|3 BATCH\n");
     return 2;
   }
   cudnnHandle_t handle;
   Check(cudnnCreate(&handle));
-  enum Id : int64_t { kX = 1, kW, kBias, kY, kDy, kDz, kDx, kDw };
-  bool exact = true;
-  {
-    Tensor x(batch, kChannels, kSize, kSize), w(kFilters, kChannels, kTap, kTap);
-    Tensor bias(1, kFilters, 1, 1), y(batch, kFilters, kSize, kSize);
-    Tensor dy(batch, kFilters, kSize, kSize), dz(batch, kFilters, kSize, kSize);
-    Tensor dx(batch, kChannels, kSize, kSize), dw(kFilters, kChannels, kTap, kTap);
-    x.Fill(1);
-    w.Fill(2);
-    bias.Fill(3);
-    dy.Fill(4);
-
-    const auto forward = NewGraph();
-    {
-      const auto convolution = forward->conv_fprop(forward->tensor(Describe("x", x, kX)),
-                                                   forward->tensor(Describe("w", w, kW)),
-                                                   fe::graph::Conv_fprop_attributes()
-                                                       .set_padding({kPad, kPad})
-                                                       .set_stride({1, 1})
-                                                       .set_dilation({1, 1}));
-      const auto biased =
-          forward->pointwise(convolution, forward->tensor(Describe("bias", bias, kBias)),
-                             fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
-      MarkOutput(forward->pointwise(biased, fe::graph::Pointwise_attributes().set_mode(
-                                                fe::PointwiseMode_t::RELU_FWD)),
-                 y, kY);
-    }
-    const Pointers forward_pointers = {
-        {kX, x.device}, {kW, w.device}, {kBias, bias.device}, {kY, y.device}};
-    const int64_t forward_bytes = BuildAndRun(handle, *forward, forward_pointers);
-
-    // The gradient of ReLU, then of the convolution.
-    const auto relu = NewGraph();
-    MarkOutput(
-        relu->pointwise(relu->tensor(Describe("dy", dy, kDy)), relu->tensor(Describe("y", y, kY)),
-                        fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_BWD)),
-        dz, kDz);
-    const int64_t relu_bytes =
-        BuildAndRun(handle, *relu, {{kDy, dy.device}, {kY, y.device}, {kDz, dz.device}});
-
-    const auto backward_data = NewGraph();
-    MarkOutput(backward_data->conv_dgrad(backward_data->tensor(Describe("dz", dz, kDz)),
-                                         backward_data->tensor(Describe("w", w, kW)),
-                                         fe::graph::Conv_dgrad_attributes()
-                                             .set_padding({kPad, kPad})
-                                             .set_stride({1, 1})
-                                             .set_dilation({1, 1})),
-               dx, kDx);
-    const int64_t data_bytes =
-        BuildAndRun(handle, *backward_data, {{kDz, dz.device}, {kW, w.device}, {kDx, dx.device}});
-
-    const auto backward_filter = NewGraph();
-    MarkOutput(backward_filter->conv_wgrad(backward_filter->tensor(Describe("dz", dz, kDz)),
-                                           backward_filter->tensor(Describe("x", x, kX)),
-                                           fe::graph::Conv_wgrad_attributes()
-                                               .set_padding({kPad, kPad})
-                                               .set_stride({1, 1})
-                                               .set_dilation({1, 1})),
-               dw, kDw);
-    const int64_t filter_bytes =
-        BuildAndRun(handle, *backward_filter, {{kDz, dz.device}, {kX, x.device}, {kDw, dw.device}});
-
-    // What plain loops make of it.
-    ForEachProduct(batch,
-                   [&](auto n, auto k, auto c, auto oh, auto ow, auto r, auto s, auto ih, auto iw) {
-                     y.At(n, k, oh, ow) += x.At(n, c, ih, iw) * w.At(k, c, r, s);
-                   });
-    for (size_t i = 0; i < y.values.size(); ++i) {
-      const float value = y.values[i] + bias.values[i % kFilters];
-      y.values[i] = value > 0 ? value : 0;
-      dz.values[i] = value > 0 ? dy.values[i] : 0;
-    }
-    ForEachProduct(batch,
-                   [&](auto n, auto k, auto c, auto oh, auto ow, auto r, auto s, auto ih, auto iw) {
-                     dx.At(n, c, ih, iw) += dz.At(n, k, oh, ow) * w.At(k, c, r, s);
-                     dw.At(k, c, r, s) += dz.At(n, k, oh, ow) * x.At(n, c, ih, iw);
-                   });
-    exact = y.Report("forward", forward_bytes) && exact;
-    exact = dz.Report("relu_gradient", relu_bytes) && exact;
-    exact = dx.Report("backward_data", data_bytes) && exact;
-    exact = dw.Report("backward_filter", filter_bytes) && exact;
-
-    std::vector<uint8_t> saved;
-    Check(forward->serialize(saved));
-    fe::graph::Graph loaded;
-    Check(loaded.deserialize(handle, saved));
-    Check(cudaMemset(y.device, 0, y.values.size() * sizeof(__half)));
-    exact = y.Report("forward_again", Run(handle, loaded, forward_pointers)) && exact;
-  }
+  const bool exact = Step(handle, {type->second, spatial, batch, spatial == 3 ? 5 : 12});
   Check(cudnnDestroy(handle));
   return exact ? 0 : 1;
 }
