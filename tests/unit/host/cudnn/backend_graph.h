@@ -1,0 +1,204 @@
+// Operation graphs and execution plans of the graph API, as a test builds and runs them.
+#pragma once
+
+#include <list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/host/cudnn/convolution_case.h"
+
+namespace hostgpu::test {
+
+// A descriptor that destroys itself.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t kind) {
+    EXPECT_EQ(cudnnBackendCreateDescriptor(kind, &handle), CUDNN_STATUS_SUCCESS);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { cudnnBackendDestroyDescriptor(handle); }
+
+  template <class T>
+  void Set(int name, cudnnBackendAttributeType_t type, const std::vector<T>& values) {
+    EXPECT_EQ(cudnnBackendSetAttribute(handle, static_cast<cudnnBackendAttributeName_t>(name), type,
+                                       static_cast<int64_t>(values.size()), values.data()),
+              CUDNN_STATUS_SUCCESS)
+        << name;
+  }
+  void SetChild(int name, const Descriptor& child) {
+    Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector<void*>{child.handle});
+  }
+  cudnnStatus_t Finalize() { return cudnnBackendFinalize(handle); }
+
+  cudnnBackendDescriptor_t handle = nullptr;
+};
+
+struct TensorOptions {
+  int64_t alignment = 16;
+  bool is_virtual = false, by_value = false;
+};
+
+// Everything a graph is made of lives as long as it.
+class GraphBuilder {
+ public:
+  Descriptor& Tensor(int64_t id, DataType type, const std::vector<int>& dims,
+                     const std::vector<int>& strides, const TensorOptions& options = {}) {
+    Descriptor& tensor = parts_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    const int data_type = CudnnType(type);
+    tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{data_type});
+    tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64,
+               std::vector<int64_t>(dims.begin(), dims.end()));
+    tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64,
+               std::vector<int64_t>(strides.begin(), strides.end()));
+    tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, std::vector{id});
+    tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::vector{options.alignment});
+    const char yes = 1;
+    if (options.is_virtual) {
+      tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, std::vector{yes});
+    }
+    if (options.by_value) {
+      tensor.Set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, std::vector{yes});
+    }
+    EXPECT_EQ(tensor.Finalize(), CUDNN_STATUS_SUCCESS);
+    return tensor;
+  }
+
+  // x, w and y of the case, whichever of them its operation writes.
+  void Convolve(const ConvolutionCase& c, const Descriptor& x, const Descriptor& w,
+                const Descriptor& y) {
+    Descriptor& convolution = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    const auto axes = [&](const std::array<int, 3>& values) {
+      return std::vector<int64_t>(values.begin() + 3 - c.spatial, values.end());
+    };
+    const int compute = c.type == DataType::kDouble ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    const int mode = c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION;
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{compute});
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                    std::vector{mode});
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64,
+                    std::vector<int64_t>{c.spatial});
+    for (int name : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS}) {
+      convolution.Set(name, CUDNN_TYPE_INT64, axes(c.pad));
+    }
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes(c.stride));
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes(c.dilation));
+    EXPECT_EQ(convolution.Finalize(), CUDNN_STATUS_SUCCESS);
+    // ALPHA, BETA, CONV_DESC, W, X, Y from here on, whichever operation it is.
+    const auto [kind, first] = OperationOf(c.operation);
+    Descriptor& operation = AddOperation(kind);
+    operation.Set(first, CUDNN_TYPE_DOUBLE, std::vector{c.alpha});
+    operation.Set(first + 1, CUDNN_TYPE_DOUBLE, std::vector{c.beta});
+    operation.SetChild(first + 2, convolution);
+    operation.SetChild(first + 3, w);
+    operation.SetChild(first + 4, x);
+    operation.SetChild(first + 5, y);
+    EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
+  }
+
+  // What a pointwise operation's descriptor says beside its mode: attributes and their values.
+  using Parameters = std::vector<std::pair<int, double>>;
+  // By attribute, the operation's tensors.
+  using Operands = std::vector<std::pair<int, const Descriptor*>>;
+  void Apply(int mode, const Parameters& parameters, const Operands& operands, double alpha2 = 1) {
+    Descriptor& pointwise = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, std::vector{mode});
+    const int precision = CUDNN_DATA_FLOAT;
+    pointwise.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, std::vector{precision});
+    for (const auto& [name, value] : parameters) {
+      pointwise.Set(name, CUDNN_TYPE_DOUBLE, std::vector{value});
+    }
+    EXPECT_EQ(pointwise.Finalize(), CUDNN_STATUS_SUCCESS);
+    Descriptor& operation = AddOperation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.SetChild(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    for (const auto& [name, tensor] : operands) operation.SetChild(name, *tensor);
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_DOUBLE, std::vector{alpha2});
+    EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
+  }
+
+  const Descriptor& Finish() {
+    graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_);
+    EXPECT_EQ(graph_.Finalize(), CUDNN_STATUS_SUCCESS);
+    return graph_;
+  }
+
+ private:
+  static std::pair<cudnnBackendDescriptorType_t, int> OperationOf(hostgpu::Operation operation) {
+    switch (operation) {
+      case Operation::kForward:
+        return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA};
+      case Operation::kBackwardData:
+        return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA};
+      default:
+        return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA};
+    }
+  }
+  Descriptor& AddOperation(cudnnBackendDescriptorType_t kind) {
+    Descriptor& operation = parts_.emplace_back(kind);
+    operations_.push_back(operation.handle);
+    return operation;
+  }
+
+  std::list<Descriptor> parts_;
+  std::vector<void*> operations_;
+  Descriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
+};
+
+// An execution plan with one engine and workspace knob.
+struct Plan {
+  Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
+
+  // False where the engine does not serve the graph.
+  bool Build(const Descriptor& graph, int64_t index, int64_t knob) {
+    Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    engine.SetChild(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+    engine.Set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, std::vector{index});
+    if (engine.Finalize() != CUDNN_STATUS_SUCCESS) return false;
+    config.SetChild(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    Descriptor choice(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    const int type = CUDNN_KNOB_TYPE_WORKSPACE;
+    choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, std::vector{type});
+    choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, std::vector{knob});
+    EXPECT_EQ(choice.Finalize(), CUDNN_STATUS_SUCCESS);
+    if (knob > 0) config.SetChild(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choice);
+    if (config.Finalize() != CUDNN_STATUS_SUCCESS) return false;
+    descriptor.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    return descriptor.Finalize() == CUDNN_STATUS_SUCCESS;
+  }
+  int64_t Workspace() const {
+    int64_t bytes = -1;
+    EXPECT_EQ(cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                       CUDNN_TYPE_INT64, 1, nullptr, &bytes),
+              CUDNN_STATUS_SUCCESS);
+    return bytes;
+  }
+  std::string Json() const {
+    int64_t length = 0;
+    cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                             CUDNN_TYPE_CHAR, 0, &length, nullptr);
+    std::string text(static_cast<size_t>(length), ' ');
+    EXPECT_EQ(
+        cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, length, &length, text.data()),
+        CUDNN_STATUS_SUCCESS);
+    return text;
+  }
+  // `pointers[i]` is the tensor with unique id `ids[i]`.
+  cudnnStatus_t Run(cudnnHandle_t handle, const std::vector<int64_t>& ids,
+                    const std::vector<void*>& pointers, void* workspace) const {
+    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector{workspace});
+    EXPECT_EQ(pack.Finalize(), CUDNN_STATUS_SUCCESS);
+    return cudnnBackendExecute(handle, descriptor.handle, pack.handle);
+  }
+
+  Descriptor descriptor;
+};
+
+}  // namespace hostgpu::test

@@ -1,0 +1,403 @@
+// What the stand-in's graphs compute beside the convolution: every activation it accepts, a
+// residual and a bias fused after a convolution, scalars passed by value.
+#include <cmath>
+#include <functional>
+#include <future>
+#include <numbers>
+
+#include "tests/unit/host/cudnn/backend_graph.h"
+
+namespace hostgpu::test {
+namespace {
+
+constexpr int kX = CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kB = CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+              kY = CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+              kDx = CUDNN_ATTR_OPERATION_POINTWISE_DXDESC,
+              kDy = CUDNN_ATTR_OPERATION_POINTWISE_DYDESC;
+
+// Packed fp32, 2x3x4x5.
+constexpr int kElements = 120;
+const std::vector<int> kDims = {2, 3, 4, 5}, kStrides = {60, 20, 5, 1};
+
+struct Floats {
+  explicit Floats(const std::vector<float>& values) : bytes(values.size() * sizeof(float)) {
+    EXPECT_EQ(cudaMemcpy(bytes.data, values.data(), values.size() * sizeof(float),
+                         cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  std::vector<float> Read(size_t count) const {
+    std::vector<float> values(count);
+    EXPECT_EQ(cudaMemcpy(values.data(), bytes.data, count * sizeof(float), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return values;
+  }
+  DeviceBytes bytes;
+};
+
+struct Handle {
+  Handle() { EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS); }
+  ~Handle() { cudnnDestroy(handle); }
+  cudnnHandle_t handle = nullptr;
+};
+
+// mode(a) or, with two attributes, mode(a, b), of every element.
+std::vector<float> Compute(int mode, const GraphBuilder::Parameters& parameters, int to,
+                           const std::vector<std::pair<int, const std::vector<float>*>>& inputs) {
+  Handle handle;
+  GraphBuilder builder;
+  GraphBuilder::Operands operands;
+  std::vector<int64_t> ids;
+  std::vector<void*> pointers;
+  std::list<Floats> memory;
+  const auto add = [&](int name, const std::vector<float>& values) {
+    ids.push_back(static_cast<int64_t>(ids.size()) + 1);
+    pointers.push_back(memory.emplace_back(values).bytes.data);
+    operands.emplace_back(name, &builder.Tensor(ids.back(), DataType::kFloat, kDims, kStrides));
+  };
+  for (const auto& [name, values] : inputs) add(name, *values);
+  add(to, std::vector<float>(kElements));
+  builder.Apply(mode, parameters, operands);
+  Plan plan;
+  EXPECT_TRUE(plan.Build(builder.Finish(), 0, 0)) << mode;
+  EXPECT_EQ(plan.Run(handle.handle, ids, pointers, nullptr), CUDNN_STATUS_SUCCESS) << mode;
+  return memory.back().Read(kElements);
+}
+
+// Steps of 0.05 that miss every bend of a function below.
+std::vector<float> Steps(double from) {
+  std::vector<float> values;
+  for (int i = 0; i < kElements; ++i) values.push_back(static_cast<float>(from + 0.05 * i));
+  return values;
+}
+
+void ExpectNear(const std::vector<float>& computed, const std::function<double(int)>& expected,
+                double tolerance, int mode) {
+  for (int i = 0; i < kElements; ++i) {
+    const double want = expected(i);
+    ASSERT_NEAR(computed[i], want, tolerance * std::max(1.0, std::abs(want)))
+        << "mode " << mode << " element " << i;
+  }
+}
+
+struct Activation {
+  int forward, backward;  // backward 0: has none
+  GraphBuilder::Parameters parameters;
+  double (*function)(double);
+};
+
+// Formulas of cuDNN's documentation, in double; none is computed as the stand-in computes it where
+// there is another way.
+const std::vector<Activation>& Activations() {
+  static const auto* const activations = new std::vector<Activation>{
+      {CUDNN_POINTWISE_RELU_FWD,
+       CUDNN_POINTWISE_RELU_BWD,
+       {},
+       [](double x) { return std::max(x, 0.0); }},
+      {CUDNN_POINTWISE_RELU_FWD,
+       CUDNN_POINTWISE_RELU_BWD,
+       {{CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, 2}},
+       [](double x) { return std::min(std::max(x, 0.0), 2.0); }},
+      {CUDNN_POINTWISE_RELU_FWD,
+       CUDNN_POINTWISE_RELU_BWD,
+       {{CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0.125}},
+       [](double x) { return std::max(x, 0.125 * x); }},
+      {CUDNN_POINTWISE_TANH_FWD,
+       CUDNN_POINTWISE_TANH_BWD,
+       {},
+       [](double x) { return 1 - 2 / (std::exp(2 * x) + 1); }},
+      {CUDNN_POINTWISE_SIGMOID_FWD,
+       CUDNN_POINTWISE_SIGMOID_BWD,
+       {},
+       [](double x) { return (1 + std::tanh(x / 2)) / 2; }},
+      {CUDNN_POINTWISE_ELU_FWD,
+       CUDNN_POINTWISE_ELU_BWD,
+       {{CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1.5}},
+       [](double x) { return x > 0 ? x : 1.5 * (std::exp(x) - 1); }},
+      {CUDNN_POINTWISE_GELU_FWD,
+       CUDNN_POINTWISE_GELU_BWD,
+       {},
+       [](double x) { return x * std::erfc(-x / std::numbers::sqrt2) / 2; }},
+      {CUDNN_POINTWISE_GELU_APPROX_TANH_FWD,
+       0,
+       {},
+       [](double x) {
+         const double inner = std::sqrt(2 * std::numbers::inv_pi) * (x + 0.044715 * std::pow(x, 3));
+         return x - x / (std::exp(2 * inner) + 1);
+       }},
+      {CUDNN_POINTWISE_SOFTPLUS_FWD,
+       CUDNN_POINTWISE_SOFTPLUS_BWD,
+       {{CUDNN_ATTR_POINTWISE_SOFTPLUS_BETA, 2}},
+       [](double x) { return std::log(1 + std::exp(2 * x)) / 2; }},
+      {CUDNN_POINTWISE_SWISH_FWD,
+       CUDNN_POINTWISE_SWISH_BWD,
+       {{CUDNN_ATTR_POINTWISE_SWISH_BETA, 1.5}},
+       [](double x) { return x / (1 + std::exp(-1.5 * x)); }},
+      {CUDNN_POINTWISE_IDENTITY, 0, {}, [](double x) { return x; }},
+      {CUDNN_POINTWISE_ABS, 0, {}, [](double x) { return std::abs(x); }},
+      {CUDNN_POINTWISE_NEG, 0, {}, [](double x) { return -x; }},
+      {CUDNN_POINTWISE_EXP, 0, {}, [](double x) { return std::exp(x); }},
+      {CUDNN_POINTWISE_ERF, 0, {}, [](double x) { return std::erf(x); }}};
+  return *activations;
+}
+
+// fp32 functions of values up to 3 in magnitude, whose arguments are rounded too: e^x has the
+// largest slope against its value.
+constexpr double kTolerance = 16 * 0x1p-24;
+
+TEST(GraphPointwise, EveryActivationIsItsFormula) {
+  const std::vector<float> x = Steps(-2.975);
+  for (const Activation& activation : Activations()) {
+    ExpectNear(
+        Compute(activation.forward, activation.parameters, kY, {{kX, &x}}),
+        [&](int i) { return activation.function(x[i]); }, kTolerance, activation.forward);
+  }
+}
+
+TEST(GraphPointwise, EveryGradientIsTheDerivativeOfItsActivation) {
+  const std::vector<float> x = Steps(-2.975), dy = Steps(-1.03);
+  int gradients = 0;
+  for (const Activation& activation : Activations()) {
+    if (activation.backward == 0) continue;
+    ++gradients;
+    constexpr double kStep = 1e-5;  // the central difference is exact to 1e-10
+    ExpectNear(
+        Compute(activation.backward, activation.parameters, kDx, {{kX, &x}, {kDy, &dy}}),
+        [&](int i) {
+          return dy[i] * (activation.function(x[i] + kStep) - activation.function(x[i] - kStep)) /
+                 (2 * kStep);
+        },
+        4 * kTolerance, activation.backward);
+  }
+  EXPECT_EQ(gradients, 9);
+}
+
+TEST(GraphPointwise, FunctionsOfPositiveNumbers) {
+  const std::vector<float> x = Steps(0.03), b = Steps(0.5);
+  const std::pair<int, double (*)(double)> unary[] = {
+      {CUDNN_POINTWISE_SQRT, [](double v) { return std::sqrt(v); }},
+      {CUDNN_POINTWISE_RSQRT, [](double v) { return std::pow(v, -0.5); }},
+      {CUDNN_POINTWISE_RECIPROCAL, [](double v) { return 1 / v; }},
+      {CUDNN_POINTWISE_LOG, [](double v) { return std::log(v); }}};
+  for (const auto& [mode, function] : unary) {
+    ExpectNear(
+        Compute(mode, {}, kY, {{kX, &x}}), [&](int i) { return function(x[i]); }, kTolerance, mode);
+  }
+  const std::pair<int, double (*)(double, double)> binary[] = {
+      {CUDNN_POINTWISE_ADD, [](double a, double c) { return a + c; }},
+      {CUDNN_POINTWISE_ADD_SQUARE, [](double a, double c) { return a + c * c; }},
+      {CUDNN_POINTWISE_SUB, [](double a, double c) { return a - c; }},
+      {CUDNN_POINTWISE_MUL, [](double a, double c) { return a * c; }},
+      {CUDNN_POINTWISE_DIV, [](double a, double c) { return a / c; }},
+      {CUDNN_POINTWISE_MIN, [](double a, double c) { return std::min(a, c); }},
+      {CUDNN_POINTWISE_MAX, [](double a, double c) { return std::max(a, c); }},
+      {CUDNN_POINTWISE_POW, [](double a, double c) { return std::pow(a, c); }},
+      {CUDNN_POINTWISE_CMP_GT, [](double a, double c) { return a > c ? 1.0 : 0.0; }},
+      {CUDNN_POINTWISE_CMP_LE, [](double a, double c) { return a <= c ? 1.0 : 0.0; }}};
+  for (const auto& [mode, function] : binary) {
+    ExpectNear(
+        Compute(mode, {}, kY, {{kX, &x}, {kB, &b}}), [&](int i) { return function(x[i], b[i]); },
+        16 * kTolerance, mode);
+  }
+}
+
+constexpr int64_t kIdX = 1, kIdW = 2, kIdY = 3, kIdResidual = 4, kIdBias = 5, kIdScale = 6;
+
+// y = relu((convolution + residual_scale * residual) + bias) * scale as a user fuses them, the
+// scale by value.
+struct Fused {
+  static constexpr double kResidualScale = 2;
+
+  explicit Fused(const ConvolutionCase& c, int64_t residual_alignment = 16)
+      : convolution(c),
+        residual(c.Output(), c.layout, c.type),
+        bias({1, c.w[0], 1, 1, 1}, c.layout, c.type),
+        graph(Describe(residual_alignment)) {
+    std::mt19937 random(17);
+    convolution.FillAll(random);
+    residual.Fill(random);
+    bias.Fill(random);
+  }
+
+  const Descriptor& Describe(int64_t residual_alignment) {
+    const Convolution& c = convolution;
+    int64_t next_id = 10;
+    const auto tensor = [&](const DeviceTensor& of, int64_t id, int64_t alignment) -> Descriptor& {
+      return builder.Tensor(id, of.type, c.Pick(of.dims), c.Pick(of.strides), {alignment});
+    };
+    const auto intermediate = [&]() -> Descriptor& {
+      return builder.Tensor(next_id++, DataType::kFloat, c.Pick(c.y.dims), c.Pick(c.y.strides),
+                            {16, true});
+    };
+    const std::vector<int> ones(c.Pick(c.y.dims).size(), 1);
+    const Descriptor& scale_tensor =
+        builder.Tensor(kIdScale, DataType::kFloat, ones, ones, {16, false, true});
+    const Descriptor& result = intermediate();
+    const Descriptor& added = intermediate();
+    const Descriptor& biased = intermediate();
+    const Descriptor& active = intermediate();
+    builder.Convolve(c.problem, tensor(c.x, kIdX, 16), tensor(c.w, kIdW, 16), result);
+    builder.Apply(
+        CUDNN_POINTWISE_ADD, {},
+        {{kX, &result}, {kB, &tensor(residual, kIdResidual, residual_alignment)}, {kY, &added}},
+        kResidualScale);
+    builder.Apply(CUDNN_POINTWISE_ADD, {},
+                  {{kX, &added}, {kB, &tensor(bias, kIdBias, 16)}, {kY, &biased}});
+    builder.Apply(CUDNN_POINTWISE_RELU_FWD, {}, {{kX, &biased}, {kY, &active}});
+    builder.Apply(CUDNN_POINTWISE_MUL, {},
+                  {{kX, &active}, {kB, &scale_tensor}, {kY, &tensor(c.y, kIdY, 16)}});
+    return builder.Finish();
+  }
+
+  cudnnStatus_t Run(const Plan& plan, void* workspace, size_t residual_shift = 0,
+                    size_t x_shift = 0) {
+    return plan.Run(
+        convolution.handle, {kIdX, kIdW, kIdY, kIdResidual, kIdBias, kIdScale},
+        {static_cast<char*>(convolution.x.data) + x_shift, convolution.w.data, convolution.y.data,
+         static_cast<char*>(residual.data) + residual_shift, bias.data, &scale},
+        workspace);
+  }
+
+  // Puts what a run with `scaled_by` leaves in y's host copy.
+  void ComputeExpected(double scaled_by) {
+    convolution.ComputeExpected();
+    convolution.y.ForEach([&](const Index& at) {
+      const double sum =
+          convolution.y.At(at) + kResidualScale * residual.At(at) + bias.At({0, at[1], 0, 0, 0});
+      convolution.y.Set(at, std::max(sum, 0.0) * scaled_by);
+    });
+  }
+
+  Convolution convolution;
+  DeviceTensor residual, bias;
+  float scale = 3;
+  GraphBuilder builder;
+  const Descriptor& graph;
+};
+
+TEST(GraphPointwise, ResidualBiasReluAndScaleFusedInEveryEngine) {
+  int ran = 0, in_parts = 0;
+  for (const DataType type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      for (const int spatial : {2, 3}) {
+        for (int64_t index = 0; index < 4; ++index) {
+          for (int64_t knob = 0; knob < 3; ++knob) {
+            ConvolutionCase c;
+            c.type = type;
+            c.layout = layout;
+            c.spatial = spatial;
+            c.x[0] = 5;  // no multiple of the parts
+            Fused fused(c);
+            Plan plan;
+            if (!plan.Build(fused.graph, index, knob)) continue;
+            ++ran;
+            in_parts += knob > 0;
+            DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
+            ASSERT_EQ(fused.Run(plan, workspace.data), CUDNN_STATUS_SUCCESS);
+            fused.ComputeExpected(3);
+            ASSERT_TRUE(fused.convolution.y.Matches())
+                << "type " << static_cast<int>(type) << " layout " << static_cast<int>(layout)
+                << " engine " << index << " knob " << knob;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(ran, 24);
+  EXPECT_GT(in_parts, 12);
+}
+
+TEST(GraphPointwise, AScalarByValueIsReadWhenThePlanIsExecuted) {
+  Fused fused{ConvolutionCase{}};
+  Plan plan;
+  ASSERT_TRUE(plan.Build(fused.graph, 1, 0));
+  DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudnnSetStream(fused.convolution.handle, stream), CUDNN_STATUS_SUCCESS);
+  std::promise<void> gate;
+  auto opened = gate.get_future();
+  ASSERT_EQ(cudaLaunchHostFunc(
+                stream, [](void* f) { static_cast<std::future<void>*>(f)->wait(); }, &opened),
+            cudaSuccess);
+  EXPECT_EQ(fused.Run(plan, workspace.data), CUDNN_STATUS_SUCCESS);
+  fused.scale = 100;
+  gate.set_value();
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  fused.ComputeExpected(3);
+  EXPECT_TRUE(fused.convolution.y.Matches());
+  cudaStreamDestroy(stream);
+}
+
+TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
+  constexpr size_t kTail = 4096;
+  for (int64_t knob = 0; knob < 3; ++knob) {
+    Fused fused{ConvolutionCase{}};
+    Plan plan;
+    ASSERT_TRUE(plan.Build(fused.graph, 1, knob));
+    const auto bytes = static_cast<size_t>(plan.Workspace());
+    ASSERT_GT(bytes, 0U);
+    DeviceBytes workspace(bytes + kTail);
+    ASSERT_EQ(cudaMemset(workspace.data, 0x3C, bytes + kTail), cudaSuccess);
+    ASSERT_EQ(fused.Run(plan, workspace.data), CUDNN_STATUS_SUCCESS);
+    std::vector<unsigned char> after(bytes + kTail);
+    ASSERT_EQ(cudaMemcpy(after.data(), workspace.data, after.size(), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_EQ(std::vector<unsigned char>(after.begin() + bytes, after.end()),
+              std::vector<unsigned char>(kTail, 0x3C));
+    EXPECT_NE(std::vector<unsigned char>(after.begin(), after.begin() + bytes),
+              std::vector<unsigned char>(bytes, 0x3C))
+        << "the workspace was never used";
+    fused.ComputeExpected(3);
+    EXPECT_TRUE(fused.convolution.y.Matches());
+  }
+}
+
+TEST(GraphPointwise, AnOperandTakesThePointersItsAlignmentAllows) {
+  // Declared for single elements: the engine without demands of its own runs, from any of them.
+  Fused fused(ConvolutionCase{}, sizeof(float));
+  Plan plan;
+  ASSERT_TRUE(plan.Build(fused.graph, 0, 0));
+  EXPECT_EQ(fused.Run(plan, nullptr, sizeof(float)), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+class GraphFault : public testing::Test {
+ protected:
+  // Re-executes the test: a fork would lack the streams' threads.
+  GraphFault() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+// Exits 0 when the run failed as a device fault and so did a correct one after it.
+[[noreturn]] void ExitByOutcome(int64_t engine, size_t residual_shift, size_t x_shift,
+                                size_t missing_workspace) {
+  Fused fused{ConvolutionCase{}};
+  Plan plan;
+  if (!plan.Build(fused.graph, engine, 0)) std::_Exit(2);
+  const auto bytes = static_cast<size_t>(plan.Workspace());
+  DeviceBytes workspace(bytes), small(bytes - std::min(bytes, missing_workspace));
+  const cudnnStatus_t status =
+      fused.Run(plan, missing_workspace > 0 ? small.data : workspace.data, residual_shift, x_shift);
+  const cudnnStatus_t later = fused.Run(plan, workspace.data);
+  std::fprintf(stderr, "status %d, then %d\n", status, later);
+  std::_Exit(status == CUDNN_STATUS_EXECUTION_FAILED_CUDART &&
+                     later == CUDNN_STATUS_EXECUTION_FAILED_CUDART
+                 ? 0
+                 : 1);
+}
+
+TEST_F(GraphFault, MisalignedPointers) {
+  for (int64_t engine = 0; engine < 2; ++engine) {
+    EXPECT_EXIT(ExitByOutcome(engine, 0, sizeof(float), 0), testing::ExitedWithCode(0),
+                "misaligned address: the image");
+    EXPECT_EXIT(ExitByOutcome(engine, sizeof(float), 0, 0), testing::ExitedWithCode(0),
+                "misaligned address: an input of a pointwise operation");
+  }
+}
+
+TEST_F(GraphFault, WorkspaceLargerThanItsAllocation) {
+  EXPECT_EXIT(ExitByOutcome(1, 0, 0, 1024), testing::ExitedWithCode(0),
+              "illegal address: the workspace");
+}
+
+}  // namespace
+}  // namespace hostgpu::test
