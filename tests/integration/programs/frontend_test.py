@@ -13,6 +13,8 @@ import unittest
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 BATCH, SIZES = 8, (5, 3)
+# However slow the machine is, all is measured.
+ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 RESULTS = 7  # the first fused plan runs once more from its serialized form
 
 
@@ -20,7 +22,7 @@ def step(kind, axes, *options, **variables):
     """Every result's name and checksum. The program fails where one is not what plain loops compute."""
     result = subprocess.run(
         [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(BATCH)], capture_output=True, text=True,
-        env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
+        env=ENVIRONMENT | variables)
     assert result.returncode == 0, result.stdout + result.stderr
     lines = [line.split() for line in result.stdout.splitlines()]
     assert len(lines) == RESULTS, result.stdout

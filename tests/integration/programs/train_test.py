@@ -12,13 +12,15 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 BATCH, STEPS, WORKSPACE_KIB = 24, 12, 4096
 KERNELS = 8  # three convolutions; the first needs no gradient of the images
+# However slow the machine is, all is measured.
+ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def train(words, *options, steps=STEPS, **variables):
     """Every step's loss as the program printed it."""
     result = subprocess.run(
         [COMMAND, "run", "--host", *options, "--", TRAIN_CNN, *words, str(BATCH), str(steps), str(WORKSPACE_KIB)],
-        check=True, capture_output=True, text=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
+        check=True, capture_output=True, text=True, env=ENVIRONMENT | variables)
     losses = [line.split()[3] for line in result.stdout.splitlines()]
     assert len(losses) == steps, result.stdout
     return losses
