@@ -33,11 +33,10 @@ int hostgpuEnqueue(void* stream, const struct hostgpuWork* work);
 // Fault injection. Sites: "alloc" (device memory, of pools too), "pool" (cuMemPoolCreate),
 // "stream", "event", "synchronize" (waiting for a stream, an event or a context), "handle"
 // (cudnnCreate), "query" (every cudnnGet/FindConvolution*, and finalizing engine heuristics),
-// "plan" (finalizing an execution plan), "convolution" (every convolution call and every execution
-// of a plan that has one).
-// The k-th occurrence (1 = next) at `site` from now on fails with the real library's error for
-// exhausted resources (of synchronising: for a failed launch); 0 only resets the count.
-// HOSTGPU_FAULT=site:k does the same at start.
+// "plan" (finalizing an execution plan), "sum" (cudnnOpTensor), "convolution" (every convolution
+// call and every execution of a plan that has one). The k-th occurrence (1 = next) at `site` from
+// now on fails with the real library's error for exhausted resources (of synchronising: for a
+// failed launch); 0 only resets the count. HOSTGPU_FAULT=site:k does the same at start.
 void hostgpuInjectFault(const char* site, long kth);
 // Occurrences at `site` since the last hostgpuInjectFault on it (or since start).
 long hostgpuFaultCount(const char* site);

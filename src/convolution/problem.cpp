@@ -88,10 +88,6 @@ ConvolutionProblem KernelFamily(ConvolutionProblem problem) {
   return problem;
 }
 
-bool MayDivide(const ConvolutionProblem& problem) {
-  return problem.operation != Operation::kBackwardFilter || ElementBytes(problem.type) >= 4;
-}
-
 std::string Describe(const ConvolutionProblem& problem) {
   const int rank = problem.spatial_rank;
   std::string text = std::string(OperationName(problem.operation)) + " " +

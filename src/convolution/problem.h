@@ -66,10 +66,6 @@ int LegalStep(const ConvolutionProblem& problem);
 // The kernel without its mini-batch (n = 0): what measurements at any micro-batch are filed under.
 ConvolutionProblem KernelFamily(ConvolutionProblem problem);
 
-// True when dividing the batch keeps the caller's numerics: 16-bit filter gradients would round
-// every partial sum to 16 bits, so they stay undivided.
-bool MayDivide(const ConvolutionProblem& problem);
-
 // "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw": for messages.
 std::string Describe(const ConvolutionProblem& problem);
 

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "cudnn/partial_sum.h"
 #include "cudnn/piece.h"
 #include "planning/promise.h"
 
@@ -51,9 +52,13 @@ class Engines {
   virtual ~Engines() = default;
   virtual Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) = 0;
   // The engine that `micro` names, for micro.micro_batch images of `problem`; the caller's own
-  // scales and, where it is all images, the caller's own descriptors. Outlives this object.
+  // scales and, where it is all images, the caller's own descriptors. One whose result is a partial
+  // that is summed (convolution/partial_sums.h) is run with alpha = 1 and beta = 0, and
+  // `micro.workspace_bytes` is the engine's own. Outlives this object.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
                                                    const MicroConfiguration& micro) = 0;
+  // What sums such partials of `problem`. Outlives this object.
+  virtual Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) = 0;
 };
 
 }  // namespace ucudnn::cudnn

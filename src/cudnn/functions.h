@@ -56,6 +56,13 @@
   F(cudnnBackendGetAttribute)           \
   F(cudnnBackendSetAttribute)
 
+// What sums partials (partial_sum.h). Deprecated: a later release may lack them; null there.
+#define UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(F) \
+  F(cudnnCreateOpTensorDescriptor)          \
+  F(cudnnDestroyOpTensorDescriptor)         \
+  F(cudnnOpTensor)                          \
+  F(cudnnSetOpTensorDescriptor)
+
 // Of the graph API, in newer releases only; null elsewhere.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendPopulateCudaGraph)      \
@@ -67,14 +74,14 @@ struct Functions {
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
 
-  bool HasGraphApi() const {
 #define UCUDNN_PRESENT(name) &&name != nullptr
-    return true UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_PRESENT);
+  bool HasGraphApi() const { return true UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_PRESENT); }
+  bool HasOpTensor() const { return true UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_PRESENT); }
 #undef UCUDNN_PRESENT
-  }
 };
 
 // Fills `functions` through `symbol` (name to address, null when absent); an error names what is
@@ -89,6 +96,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
 #undef UCUDNN_LOAD
 #define UCUDNN_TRY(name) functions.name = reinterpret_cast<decltype(&::name)>(symbol(#name));
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_TRY)
+  UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_TRY)
 #undef UCUDNN_TRY
   if (missing != nullptr) return Status::Error(std::string("the genuine cuDNN lacks ") + missing);

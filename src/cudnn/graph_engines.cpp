@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "convolution/partial_sums.h"
+#include "cudnn/descriptors.h"
 #include "cudnn/plan_edit.h"
 
 namespace ucudnn::cudnn {
@@ -194,12 +196,17 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
     return Status::Error("a plan of another operation graph: " + Describe(problem));
   }
   const GraphPlan& plan = original->plan;
-  UCUDNN_ASSIGN_OR_RETURN(
-      BackendDescriptor first,
-      BuildAtBatch(functions_, device_, *original, micro.micro_batch, plan.alpha, plan.beta));
+  const bool partial = IsPartial(problem, micro.micro_batch);
+  if (partial && plan.w_alignment > kLegacyAlignment) {
+    return Status::Error("a workspace need not be on " + std::to_string(plan.w_alignment) +
+                         " bytes, as a partial would");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor first,
+                          BuildAtBatch(functions_, device_, *original, micro.micro_batch,
+                                       partial ? 1 : plan.alpha, partial ? 0 : plan.beta));
   UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, first.get()));
   BackendDescriptor further;
-  if (Accumulates(problem) && micro.micro_batch != problem.n) {
+  if (Accumulates(problem) && !partial && micro.micro_batch != problem.n) {
     UCUDNN_ASSIGN_OR_RETURN(
         further, BuildAtBatch(functions_, device_, *original, micro.micro_batch, plan.alpha, 1));
     UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));

@@ -51,6 +51,9 @@ class GraphEngines : public Engines {
   Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
                                            const MicroConfiguration& micro) override;
+  Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
+    return PartialSum::Create(functions_, problem);
+  }
 
  private:
   const GraphTemplate* Find(const std::string& engine) const;

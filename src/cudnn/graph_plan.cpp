@@ -118,6 +118,7 @@ class Reader {
     }
     plan_.x_uid = tensors_[x].uid;
     plan_.w_uid = tensors_[w].uid;
+    plan_.w_alignment = tensors_[w].alignment;
     plan_.y_uid = output.uid;
     plan_.problem.y_strides = Widen(output);
     if (residual_ >= 0) {

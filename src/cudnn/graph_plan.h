@@ -29,6 +29,7 @@ struct GraphPlan {
   int64_t x_uid = 0, w_uid = 0, y_uid = 0;
   std::optional<int64_t> residual_uid, bias_uid;
   size_t bias_bytes = 0;
+  int64_t w_alignment = 1;  // bytes, as declared
   // Tensors of the JSON, counted from 0, whose leading extent is the mini-batch (virtual ones,
   // too), as bits.
   uint64_t batched = 0;

@@ -44,6 +44,9 @@ class LegacyEngines : public Engines {
   // Of an engine with the problem's own math type. Needs no handle.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
                                            const MicroConfiguration& micro) override;
+  Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
+    return PartialSum::Create(functions_, problem);
+  }
 
  private:
   const Functions& functions_;

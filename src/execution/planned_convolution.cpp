@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 
@@ -14,6 +15,9 @@ bool IsZero(const void* scale, DataType type) {
   return type == DataType::kDouble ? *static_cast<const double*>(scale) == 0
                                    : *static_cast<const float*>(scale) == 0;
 }
+
+// Scales of partials.
+constexpr float kOne = 1, kZero = 0;
 
 void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
 
@@ -50,12 +54,20 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
   }
   const size_t element = ElementBytes(problem.type);
   for (const ucudnn::Run& run : configuration.runs) {
-    UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece,
-                            engines.MakePiece(problem, run.micro));
-    const auto images = static_cast<size_t>(run.micro.micro_batch);
+    MicroConfiguration micro = run.micro;
+    micro.workspace_bytes = EngineBytes(problem, run.micro);
+    UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece, engines.MakePiece(problem, micro));
+    const auto images = static_cast<size_t>(micro.micro_batch);
     plan->parts_.push_back(
         {std::move(piece), run.count, images * static_cast<size_t>(problem.x_strides[0]) * element,
-         images * static_cast<size_t>(problem.y_strides[0]) * element, run.micro.workspace_bytes});
+         images * static_cast<size_t>(problem.y_strides[0]) * element, micro.workspace_bytes});
+  }
+  if (configuration.Pieces() > 1 && SumsPartials(problem)) {
+    if (configuration.WorkspaceBytes() < PartialSumBytes(problem)) {
+      return Status::Error("a workspace of " + std::to_string(configuration.WorkspaceBytes()) +
+                           " bytes does not hold the sum of partials of " + Describe(problem));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(plan->sum_, engines.MakeSum(problem));
   }
   plan->workspace_bytes_ = configuration.WorkspaceBytes();
   return plan;
@@ -110,7 +122,14 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
     outcome = Outcome::kNotAttempted;
     return CUDNN_STATUS_SUCCESS;
   }
+  if (sum_ != nullptr && !cudnn::IsAligned(call.workspace)) return RunUndivided(call, outcome);
   cudnn::LegacyCall piece = call;
+  if (sum_ != nullptr) {
+    piece.alpha = &kOne;
+    piece.beta = &kZero;
+    piece.w = sum_->Partial(call.workspace);
+    piece.workspace = sum_->EngineWorkspace(call.workspace);
+  }
   cudnn::BiasActivation bias;
   if (call.bias != nullptr) {
     bias = *call.bias;
@@ -121,10 +140,15 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
     piece.workspace_bytes = part.workspace_bytes;
     for (int i = 0; i < part.count; ++i) {
       // Gradients of the filter add up: the caller's beta holds for the first piece only.
-      const bool accumulate = problem_.operation == Operation::kBackwardFilter && done > 0;
-      if (const cudnnStatus_t status = part.piece->Run(piece, accumulate);
-          status != CUDNN_STATUS_SUCCESS) {
-        if (done == 0 || (has_undivided() && MayRerun(call))) return RunUndivided(call, outcome);
+      const bool accumulate =
+          problem_.operation == Operation::kBackwardFilter && done > 0 && sum_ == nullptr;
+      cudnnStatus_t status = part.piece->Run(piece, accumulate);
+      if (status == CUDNN_STATUS_SUCCESS && sum_ != nullptr) {
+        status = sum_->Add(call.handle, call.workspace, done == 0);
+      }
+      if (status != CUDNN_STATUS_SUCCESS) {
+        const bool untouched = done == 0 || sum_ != nullptr;
+        if (untouched || (has_undivided() && MayRerun(call))) return RunUndivided(call, outcome);
         outcome = Outcome::kFailed;
         return status;
       }
@@ -134,6 +158,10 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
       // A graph may have a bias and nothing to add.
       if (bias.z != nullptr) bias.z = static_cast<const char*>(bias.z) + part.y_bytes;
     }
+  }
+  if (sum_ != nullptr && sum_->Store(call.handle, call.workspace, call.alpha, call.beta, call.w) !=
+                             CUDNN_STATUS_SUCCESS) {
+    return RunUndivided(call, outcome);
   }
   outcome = Outcome::kPlanned;
   return CUDNN_STATUS_SUCCESS;

@@ -18,7 +18,7 @@ enum class Outcome {
   kPlanned,       // every piece was enqueued
   kUndivided,     // a piece failed; the undivided engine took its place, the result is right
   kFailed,        // a piece failed where a rerun would add twice; the error is the genuine one
-  kNotAttempted,  // the workspace passed is too small or missing; nothing was enqueued
+  kNotAttempted,  // the workspace passed is too small or missing; the output was not touched
 };
 
 class PlannedConvolution {
@@ -45,7 +45,10 @@ class PlannedConvolution {
       const MicroConfiguration& undivided);
 
   // Enqueues all pieces of `call`, whose descriptors describe the problem this was made for. Uses
-  // at most the larger of both workspaces, out of what the caller passed.
+  // at most the larger of both workspaces, out of what the caller passed. Pieces whose partials are
+  // summed (convolution/partial_sums.h) leave the output alone until all are: whatever fails, the
+  // undivided engine may still take their place. It does from the start where the workspace, which
+  // partials lie in, is not aligned as engines expect their output.
   cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const;
   // The undivided engine alone, inside the same workspace.
   cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const;
@@ -67,6 +70,7 @@ class PlannedConvolution {
 
   ConvolutionProblem problem_;
   std::vector<Part> parts_;
+  std::unique_ptr<cudnn::PartialSum> sum_;  // null: pieces write the output themselves
   size_t workspace_bytes_ = 0;
   std::unique_ptr<cudnn::Piece> undivided_;
   size_t undivided_bytes_ = 0;

@@ -188,7 +188,7 @@ void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord
     record.reason = "not deterministic: refused";
     return;
   }
-  if (i_.options_.mode != Mode::kOn || problem.n == 1 || !request.may_divide) {
+  if (i_.options_.mode != Mode::kOn || problem.n == 1) {
     record.reason = i_.options_.mode != Mode::kOn ? "observed: runs as the caller asked"
                                                   : "cannot be divided: runs as the caller asked";
     if (must_shrink && i_.options_.mode == Mode::kOn) LeaveAlone(met, kOverLimit, record.reason);

@@ -227,7 +227,7 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   const int n = promise.n, step = promise.step;
   if (n < 1 || step < 1) return {};
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
-  if (!promise.may_divide || step >= n) return Fresh({n}, asked, 1);
+  if (step >= n) return Fresh({n}, asked, 1);
   // As many sizes as policy powerOfTwo has (or one less), where steps are powers of two.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);

@@ -136,7 +136,6 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
   PromiseRequest request;
   request.n = problem.n;
   request.step = LegalStep(problem);
-  request.may_divide = MayDivide(problem);
   request.limit_bytes = limit_bytes;
   request.deterministic = deterministic;
   return request;
@@ -147,23 +146,17 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidates allowed = Allowed(measured, request);
   const Candidate* const fastest = Fastest(allowed, request.n);
   if (fastest == nullptr) return std::nullopt;
-  if (request.may_divide) {
-    const std::optional<Configuration> division = BestDivision(allowed, request);
-    if (division && division->Pieces() > 1 &&
-        division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
-      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
-    }
+  const std::optional<Configuration> division = BestDivision(allowed, request);
+  if (division && division->Pieces() > 1 &&
+      division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
+    if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
   }
   return PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
 }
 
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request) {
-  const Candidates allowed = Allowed(measured, request);
-  if (request.may_divide) return BestDivision(allowed, request);
-  const Candidate* const fastest = Fastest(allowed, request.n);
-  if (fastest == nullptr) return std::nullopt;
-  return Configuration{{{fastest->micro, 1}}};
+  return BestDivision(Allowed(measured, request), request);
 }
 
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
@@ -175,7 +168,6 @@ std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> me
 
 std::optional<Promise> PiecesOf(const std::string& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request) {
-  if (!request.may_divide) return std::nullopt;
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : Allowed(measured, request)) {
     if (candidate->micro.engine == engine) usable.push_back(candidate->micro);

@@ -41,9 +41,8 @@ struct Promise {
 };
 
 struct PromiseRequest {
-  int n = 0;     // mini-batch
-  int step = 1;  // legal batch boundaries
-  bool may_divide = true;
+  int n = 0;                   // mini-batch
+  int step = 1;                // legal batch boundaries
   size_t limit_bytes = 0;      // no promise exceeds it
   bool deterministic = false;  // only deterministic engines
   // Set: the caller chose an engine of this class; only direct engines and this class may serve.

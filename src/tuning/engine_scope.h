@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "convolution/partial_sums.h"
 #include "cudnn/engine.h"
 #include "cudnn/legacy_engines.h"
 #include "planning/promise.h"
@@ -26,7 +27,7 @@ struct EngineScope {
   bool legacy() const { return engine.empty(); }
   // Whether a stored measurement belongs here.
   bool Holds(std::string_view other) const {
-    return legacy() ? !other.starts_with("graph:") : other == engine;
+    return legacy() ? !other.starts_with("graph:") : other == engine || other == kPartialSum;
   }
 };
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 
 #include "base/byte_size.h"
 #include "base/log.h"
+#include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "tuning/tuning_handle.h"
 
@@ -40,6 +42,7 @@ class Measurer {
         scope_(scope),
         handle_(handle),
         engines_(scope.make(handle.get())),
+        functions_(*device.functions),
         driver_(*device.driver),
         x_(handle.memory(), driver_),
         w_(handle.memory(), driver_),
@@ -65,6 +68,32 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
+  // Adds to `all` what a partial of `problem` costs beyond its engine, where that is not known.
+  Status MeasureSum(const ConvolutionProblem& problem, EngineMeasurements& all) {
+    if (is_known_(kPartialSum, kPartialSumBatch) || Clock::now() >= limits_.deadline) {
+      return Status::Ok();
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::PartialSum> sum,
+                            engines_->MakeSum(problem));
+    const size_t bytes = PartialSumBytes(problem);
+    UCUDNN_RETURN_IF_ERROR(ReserveWorkspace(bytes));
+    UCUDNN_RETURN_IF_ERROR(Fill(workspace_, bytes));
+    Measurement measurement;
+    measurement.micro = {kPartialSum, kPartialSumBatch, 0, bytes, true};
+    const auto run = [&]() -> Status {
+      constexpr float kOne = 1;
+      cudnnStatus_t status = sum->Add(handle_.get(), workspace_.data(), false);
+      if (status == CUDNN_STATUS_SUCCESS) {
+        status = sum->Store(handle_.get(), workspace_.data(), &kOne, &kOne, w_.data());
+      }
+      return cudnn::CudnnStatus(functions_, status, "summing partials");
+    };
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    UCUDNN_RETURN_IF_ERROR(MeasureOne(run, kNone, measurement));
+    all.measurements.push_back(std::move(measurement));
+    return Status::Ok();
+  }
+
   // Adds the measurements at problem.n to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::PreparedProblem> prepared,
@@ -84,7 +113,8 @@ class Measurer {
                            choice.deterministic};
       Status status = ReserveWorkspace(choice.workspace_bytes);
       scarce |= !status.ok();
-      if (status.ok()) status = MeasureOne(*prepared, choice, best_ms, measurement);
+      const auto run = [&] { return RunEngine(*prepared, choice); };
+      if (status.ok()) status = MeasureOne(run, best_ms, measurement);
       if (status.ok()) {
         any = true;
         best_ms = std::min(best_ms, measurement.micro.time_ms);
@@ -115,32 +145,38 @@ class Measurer {
 
   Status Operand(cuda::DeviceBuffer& buffer, size_t bytes) {
     UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
+    return Fill(buffer, bytes);
+  }
+
+  Status Fill(const cuda::DeviceBuffer& buffer, size_t bytes) {
     return cuda::DriverStatus(
         driver_,
         driver_.cuMemsetD8Async(buffer.address(), kOperandByte, bytes, handle_.stream().get()),
         "filling an operand");
   }
 
-  // Mean time of `repeats` runs back to back.
-  Result<double> Sample(cudnn::PreparedProblem& prepared, const cudnn::EngineChoice& choice,
-                        int repeats) {
+  Status RunEngine(cudnn::PreparedProblem& prepared, const cudnn::EngineChoice& choice) {
     cudnn::Buffers buffers{x_.data(), w_.data(), y_.data(),
                            choice.workspace_bytes > 0 ? workspace_.data() : nullptr,
                            choice.workspace_bytes};
     if (scope_.residual) buffers.residual = residual_.data();
     if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
+    return prepared.Run(choice, buffers);
+  }
+
+  // Mean time of `repeats` runs back to back.
+  Result<double> Sample(const std::function<Status()>& run, int repeats) {
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
-    for (int i = 0; i < repeats; ++i) UCUDNN_RETURN_IF_ERROR(prepared.Run(choice, buffers));
+    for (int i = 0; i < repeats; ++i) UCUDNN_RETURN_IF_ERROR(run());
     UCUDNN_RETURN_IF_ERROR(end_.Record(handle_.stream().get()));
     UCUDNN_ASSIGN_OR_RETURN(const double total_ms, end_.MillisecondsSince(begin_));
     return total_ms / repeats;
   }
 
-  Status MeasureOne(cudnn::PreparedProblem& prepared, const cudnn::EngineChoice& choice,
-                    double best_ms, Measurement& measurement) {
+  Status MeasureOne(const std::function<Status()>& run, double best_ms, Measurement& measurement) {
     // The first run loads code and warms caches; the second tells how long a sample must be.
-    UCUDNN_RETURN_IF_ERROR(Sample(prepared, choice, 1).status());
-    UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(prepared, choice, 1));
+    UCUDNN_RETURN_IF_ERROR(Sample(run, 1).status());
+    UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(run, 1));
     const int repeats =
         once_ms > 0 ? std::clamp(static_cast<int>(std::ceil(kSampleMs / once_ms)), 1, kMaxRepeats)
                     : kMaxRepeats;
@@ -149,7 +185,7 @@ class Measurer {
     const bool hopeless = repeats == 1 && once_ms > kHopeless * best_ms;
     while (!hopeless && samples.size() < kSamples &&
            (samples.empty() || Clock::now() < limits_.deadline)) {
-      UCUDNN_ASSIGN_OR_RETURN(const double sample_ms, Sample(prepared, choice, repeats));
+      UCUDNN_ASSIGN_OR_RETURN(const double sample_ms, Sample(run, repeats));
       samples.push_back(sample_ms);
     }
     std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
@@ -164,6 +200,7 @@ class Measurer {
   TuningHandle& handle_;
   const std::unique_ptr<cudnn::Engines> engines_;
   size_t workspace_limit_ = 0;
+  const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   cuda::DeviceBuffer x_, w_, y_, residual_, bias_, workspace_;
   cuda::Event begin_, end_;
@@ -228,6 +265,12 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   UCUDNN_RETURN_IF_ERROR(handle.Create());
   Measurer measurer(device, handle, limits, is_known, scope);
   UCUDNN_RETURN_IF_ERROR(measurer.Allocate(largest));
+  if (problem.n > 1 && SumsPartials(problem)) {
+    if (const Status status = measurer.MeasureSum(problem, all);
+        !status.ok() && LogEnabled(LogLevel::kInfo)) {
+      Log(LogLevel::kInfo, Describe(problem) + " stays whole: " + status.message());
+    }
+  }
   Status last = Status::Error("no engine runs it");
   for (const int size : feasible) {
     part.n = size;

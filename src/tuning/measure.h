@@ -52,8 +52,9 @@ struct EngineMeasurements {
 using IsKnown = std::function<bool(const std::string& engine, int size)>;
 
 // Measures every engine of `scope` at each of `sizes` images of `problem`, in that order: the
-// median of repeated runs. An engine that fails is left out. An error when nothing could be tried
-// at all.
+// median of repeated runs. An engine that fails is left out. Where pieces are partials that are
+// summed, measures what that costs first, as engine kPartialSum at kPartialSumBatch. An error when
+// nothing could be tried at all.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
                                           const std::vector<int>& sizes,
                                           const MeasureLimits& limits, const IsKnown& is_known,

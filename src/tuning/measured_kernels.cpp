@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/log.h"
+#include "convolution/partial_sums.h"
 #include "cuda/resources.h"
 #include "cudnn/legacy_engines.h"
 #include "planning/auto_policy.h"
@@ -47,7 +48,9 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
     if (!scope.Holds(row.micro.engine)) continue;
     known.rows.insert_or_assign({row.micro.micro_batch, row.micro.engine}, row);
     // Of one engine a row is all there is.
-    if (!scope.legacy()) known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
+    if (!scope.legacy() && row.micro.engine == family.engine) {
+      known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
+    }
   }
   if (!scope.legacy()) return;
   for (const int size : stored->complete_sizes) known.sizes[size] = SizeState::kMeasured;
@@ -64,12 +67,15 @@ MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
   return known_.try_emplace(family, std::move(fresh)).first->second;
 }
 
-std::vector<int> MeasuredKernels::Missing(const Known& known, const std::vector<int>& sizes) {
+std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, const Known& known,
+                                          const std::vector<int>& sizes) {
   std::lock_guard lock(mutex_);
   std::vector<int> missing;
+  const bool knows_sum = known.sum_tried || known.rows.contains({kPartialSumBatch, kPartialSum});
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(missing), [&](int size) {
     const auto state = known.sizes.find(size);
-    return state == known.sizes.end() || state->second == SizeState::kLate;
+    return state == known.sizes.end() || state->second == SizeState::kLate ||
+           (IsPartial(problem, size) && !knows_sum);
   });
   return missing;
 }
@@ -114,7 +120,7 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
   UCUDNN_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(device, spent));
   // Who held the device before may have measured the same.
   Refresh(family, known);
-  std::vector<int> missing = Missing(known, sizes);
+  std::vector<int> missing = Missing(question.problem, known, sizes);
   if (missing.empty()) return Status::Ok();
   if (!turn.lock) return Status::Error(turn.why);
   // Without the undivided kernel nothing can be promised: it comes first.
@@ -165,6 +171,7 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
     }
   }
   std::lock_guard lock(mutex_);
+  known.sum_tried = true;
   for (planning::Measurement& row : rows) {
     known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));
   }
@@ -175,13 +182,20 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
   return fresh.status();
 }
 
-std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const Known& known,
+std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem& problem,
+                                                        const Known& known,
                                                         const std::vector<int>& sizes) {
   std::lock_guard lock(mutex_);
   std::vector<MicroConfiguration> rows;
+  const auto sum = known.rows.find({kPartialSumBatch, kPartialSum});
   for (const auto& [key, row] : known.rows) {
     const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
-    if (wanted && !known.wrong.contains(key)) rows.push_back(row.micro);
+    if (!wanted || key.second == kPartialSum || known.wrong.contains(key)) continue;
+    if (!IsPartial(problem, key.first)) {
+      rows.push_back(row.micro);
+    } else if (sum != known.rows.end()) {
+      rows.push_back(AsPartial(problem, row.micro, sum->second.micro.time_ms));
+    }
   }
   return rows;
 }
@@ -191,13 +205,13 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
   const planning::AutoRequest request = {question.request, l2_bytes};
   if (question.scope != nullptr) {
     std::vector<planning::Candidate> candidates;
-    for (MicroConfiguration& row : RowsAt(known, asked)) {
+    for (MicroConfiguration& row : RowsAt(question.problem, known, asked)) {
       candidates.push_back({std::move(row), question.scope->numeric});
     }
     return planning::NextSizes(candidates, asked, request);
   }
   const std::vector<cudnn::MathGroup> groups =
-      cudnn::GroupByMath(question.problem, RowsAt(known, asked));
+      cudnn::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
   // A plan holds engines of one math type; the caller may choose any.
   std::set<int> sizes;
@@ -224,20 +238,18 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
       if (next.empty()) break;
       asked.insert(asked.end(), next.begin(), next.end());
     } else {
-      asked = planning::MicroBatchSizes(
-          request.may_divide ? question.policy : BatchSizePolicy::kUndivided, request.n,
-          request.step);
+      asked = planning::MicroBatchSizes(question.policy, request.n, request.step);
     }
-    const std::vector<int> missing = Missing(known, asked);
+    const std::vector<int> missing = Missing(question.problem, known, asked);
     if (!missing.empty() && question.may_measure) {
       answer.status = Learn(device, question, family, missing, known);
     }
     // What the next sizes are depends on all these.
-    if (!search || !Missing(known, asked).empty()) break;
+    if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
-  answer.settled = Missing(known, asked).empty();
-  answer.whole_tried = Missing(known, {request.n}).empty();
-  answer.rows = RowsAt(known, asked);
+  answer.settled = Missing(question.problem, known, asked).empty();
+  answer.whole_tried = Missing(question.problem, known, {request.n}).empty();
+  answer.rows = RowsAt(question.problem, known, asked);
   const bool undivided =
       std::any_of(answer.rows.begin(), answer.rows.end(),
                   [&](const MicroConfiguration& row) { return row.micro_batch == request.n; });

@@ -37,8 +37,9 @@ struct Question {
 
 struct Answer {
   // Every engine of the scope at the sizes the policy considers, as far as they are known; n itself
-  // is there. Empty, with a status that says why, when n itself is not known: nothing can be
-  // promised then.
+  // is there. Where pieces are partials, smaller sizes cost what they do as such (AsPartial), and
+  // are not there when that is unknown. Empty, with a status that says why, when n itself is not
+  // known: nothing can be promised then.
   std::vector<MicroConfiguration> rows;
   Status status;
   // Every engine was tried on all n images: the fastest of them is among the rows, but for what
@@ -107,6 +108,7 @@ class MeasuredKernels {
     std::map<int, SizeState> sizes;                                     // those measured or tried
     std::map<int, Clock::duration> spent, verifying;                    // by mini-batch
     std::set<std::pair<int, std::string>> trusted, wrong;               // by comparing outputs
+    bool sum_tried = false;  // to measure what sums partials
   };
 
   // The device to ourselves, for as long as one kernel may take it that has taken it `spent`.
@@ -129,9 +131,12 @@ class MeasuredKernels {
   Status Measure(const Device& device, const ConvolutionProblem& problem,
                  const std::vector<int>& sizes, const MeasureLimits& limits, const Family& family,
                  Known& known, const EngineScope& scope);
-  std::vector<int> Missing(const Known& known, const std::vector<int>& sizes);
-  // Every engine that is known at `sizes`, but those found wrong.
-  std::vector<MicroConfiguration> RowsAt(const Known& known, const std::vector<int>& sizes);
+  // Those of `sizes` that `problem` is to be measured at.
+  std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
+                           const std::vector<int>& sizes);
+  // Every engine that is known at `sizes` of `problem`, but those found wrong.
+  std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
+                                         const std::vector<int>& sizes);
   // The pieces of `plan` that nobody compared yet; false when one was found wrong.
   bool FindUntried(const Known& known, const Configuration& plan,
                    std::vector<MicroConfiguration>& untried);

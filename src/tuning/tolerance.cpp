@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
 
 namespace ucudnn::tuning {
@@ -109,8 +110,10 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
   // Not std::hypot, which in a library built on glibc 2.35 needs that version.
   const double rounded = kCancellation * arithmetic;
-  const double sigma =
-      amplification * largest * std::sqrt(rounded * rounded * sums + 2 * stored * stored);
+  const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
+  const double sigma = largest * std::sqrt(amplification * amplification *
+                                               (rounded * rounded * sums + 2 * stored * stored) +
+                                           partial * partial);
   return {kDeviations * std::sqrt(2.0) * sigma, 2 * UnitRoundoff(PrecisionBits(problem.type)),
           true};
 }

@@ -8,7 +8,7 @@
 //    tensor cores (which truncate aligned addends, but never below the 24th bit: Fasi, Higham,
 //    Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021) and with inputs converted
 //    to TF32 or 16 bits, is an integer of at most 2^p. Two direct engines agree in every bit: the
-//    tolerance is 0;
+//    tolerance is 0, also where pieces round partials to the tensors' type before they are summed;
 //  - Winograd and FFT engines round. Each of the T terms of an output element passes through
 //  transforms
 //    that amplify its rounding errors. The errors are modelled as independent with mean 0 (Higham,
@@ -71,7 +71,9 @@ bool Discriminates(const Tolerance& tolerance, int64_t terms);
 // results, and `largest` is at least the root of the sum of the squared terms, q. Then (notation as
 // above, roundings as independent as there)
 //   sigma^2 = (a q)^2 (S uc^2 + 2 us^2 + R uc^2 / 2),
-// where a direct engine has a = 1, S = 1, and us only where fp32 inputs may be converted. Sums that
+// where a direct engine has a = 1, S = 1, and us only where fp32 inputs may be converted; partials
+// that are rounded to the tensors' type before they are summed (convolution/partial_sums.h) add
+// (u q)^2, u its unit roundoff. Sums that
 // cancel - partial sums far above every result - round more: kCancellation times as much is let
 // pass, and what cancels more may be reported though it is right. No bound that holds for all data
 // would find anything: it grows with the sum of |x||w|, which for gradients of filters is 1000

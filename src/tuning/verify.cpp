@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/byte_size.h"
+#include "convolution/partial_sums.h"
 #include "tuning/guarded_buffer.h"
 #include "tuning/test_operands.h"
 #include "tuning/tuning_handle.h"
@@ -32,6 +33,7 @@ class Verifier {
       : problem_(problem),
         budget_(budget),
         scope_(scope),
+        functions_(*device.functions),
         driver_(*device.driver),
         handle_(driver_, *device.functions),
         result_(ResultTensor(problem)),
@@ -41,6 +43,7 @@ class Verifier {
         other_(handle_.memory(), driver_),
         residual_(handle_.memory(), driver_),
         bias_(handle_.memory(), driver_),
+        sum_(handle_.memory(), driver_),
         workspace_(handle_.memory(), driver_) {}
 
   ~Verifier() {
@@ -106,15 +109,19 @@ class Verifier {
                            " images is no plan of " + Describe(problem_));
     }
     UCUDNN_RETURN_IF_ERROR(InTime());
-    const size_t workspace =
-        std::max(undivided.configuration.WorkspaceBytes(), plan.configuration.WorkspaceBytes());
-    const std::array<std::pair<GuardedBuffer*, size_t>, 7> buffers = {
+    size_t workspace = undivided.configuration.WorkspaceBytes();
+    for (const Run& run : plan.configuration.runs) {
+      workspace = std::max(workspace, EngineBytes(problem_, run.micro));
+    }
+    const size_t sum = IsSummed(plan) ? PartialSumBytes(problem_) : 0;
+    const std::array<std::pair<GuardedBuffer*, size_t>, 8> buffers = {
         {{&x_, ImageTensor(problem_).Bytes()},
          {&w_, FilterTensor(problem_).Bytes()},
          {&y_, OutputTensor(problem_).Bytes()},
          {&other_, result_.Bytes()},
          {&residual_, scope_.residual ? OutputTensor(problem_).Bytes() : 0},
          {&bias_, scope_.bias_bytes},
+         {&sum_, sum},
          {&workspace_, workspace}}};
     size_t needed = 0;
     for (const auto& [buffer, bytes] : buffers) needed += GuardedBuffer::Footprint(bytes);
@@ -140,10 +147,21 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
+  bool IsSummed(const Division& division) const {
+    return division.configuration.Pieces() > 1 && SumsPartials(problem_);
+  }
+
   // Runs `division` into `output`. Empty when nothing is to be said against it.
   std::optional<Verification> Compute(const Division& division, GuardedBuffer& output) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     const std::unique_ptr<cudnn::Engines> engines = scope_.make(handle_.get());
+    std::unique_ptr<cudnn::PartialSum> sum;
+    if (IsSummed(division)) {
+      auto made = engines->MakeSum(problem_);
+      if (!made.ok()) return Unknown(made.status());
+      sum = std::move(*made);
+      if (Status status = sum_.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
+    }
     const size_t element = ElementBytes(problem_.type);
     size_t x_offset = 0, y_offset = 0;
     int piece = 0;
@@ -158,8 +176,14 @@ class Verifier {
                                     ? division.name + " (" + run.micro.engine + ")"
                                     : "piece " + std::to_string(piece) + " of " + division.name +
                                           " (" + run.micro.engine + ")";
-        if (auto outcome = RunPiece(**prepared, run.micro, who, output, x_offset, y_offset)) {
+        void* const result = sum != nullptr ? sum->Partial(sum_.data()) : output.data();
+        if (auto outcome =
+                RunPiece(**prepared, run.micro, who, output, result, x_offset, y_offset)) {
           return outcome;
+        }
+        if (sum != nullptr) {
+          const cudnnStatus_t status = sum->Add(handle_.get(), sum_.data(), piece == 0);
+          if (auto outcome = AfterSum(status, division)) return outcome;
         }
         ++piece;
         x_offset +=
@@ -168,33 +192,53 @@ class Verifier {
             static_cast<size_t>(part.n) * static_cast<size_t>(problem_.y_strides[0]) * element;
       }
     }
-    return std::nullopt;
+    if (sum == nullptr) return std::nullopt;
+    constexpr float kOne = 1, kZero = 0;
+    return AfterSum(sum->Store(handle_.get(), sum_.data(), &kOne, &kZero, output.data()), division);
   }
 
+  std::optional<Verification> AfterSum(cudnnStatus_t status, const Division& division) {
+    const std::string who = "the sum of partials of " + division.name;
+    if (const Status summed = cudnn::CudnnStatus(functions_, status, "summing partials");
+        !summed.ok()) {
+      return Verification{Verdict::kNotCompared, who + ": " + summed.message()};
+    }
+    return Trespass(who);
+  }
+
+  // Computes gradients of the filter into `result`, others into `output`.
   std::optional<Verification> RunPiece(cudnn::PreparedProblem& prepared,
                                        const MicroConfiguration& micro, const std::string& who,
-                                       GuardedBuffer& output, size_t x_offset, size_t y_offset) {
-    const size_t bytes = micro.workspace_bytes;
+                                       GuardedBuffer& output, void* result, size_t x_offset,
+                                       size_t y_offset) {
+    const size_t bytes = EngineBytes(problem_, micro);
     Status status = workspace_.Fill(kUnwritten, stream());
     if (status.ok()) status = workspace_.Guard(bytes, stream());
     const auto address = [&](const GuardedBuffer& buffer, size_t offset) -> void* {
       const GuardedBuffer& used = &buffer == &Output() ? output : buffer;
       return static_cast<char*>(used.data()) + offset;
     };
-    cudnn::Buffers buffers{address(x_, x_offset), address(w_, 0), address(y_, y_offset),
-                           bytes > 0 ? workspace_.data() : nullptr, bytes};
+    const bool gradient_of_filter = problem_.operation == Operation::kBackwardFilter;
+    cudnn::Buffers buffers{address(x_, x_offset), gradient_of_filter ? result : w_.data(),
+                           address(y_, y_offset), bytes > 0 ? workspace_.data() : nullptr, bytes};
     // As execution: gradients of the filter add up.
-    buffers.accumulate = problem_.operation == Operation::kBackwardFilter && x_offset > 0;
+    buffers.accumulate = gradient_of_filter && x_offset > 0 && result == output.data();
     if (scope_.residual) buffers.residual = address(residual_, y_offset);
     if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
     if (status.ok()) status = prepared.Run({micro.engine}, buffers);
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
+    return Trespass(who);
+  }
+
+  // Looks at what lies around all buffers, behind what `who` did.
+  std::optional<Verification> Trespass(const std::string& who) {
     const std::pair<GuardedBuffer*, const char*> watched[] = {{&x_, "the image"},
                                                               {&w_, "the filter"},
                                                               {&y_, "the output"},
                                                               {&other_, "the result"},
                                                               {&residual_, "the residual"},
                                                               {&bias_, "the bias"},
+                                                              {&sum_, "the sum of partials"},
                                                               {&workspace_, "its workspace"}};
     for (const auto& [buffer, name] : watched) {
       const Result<const char*> damage = buffer->Damage(stream());
@@ -247,6 +291,7 @@ class Verifier {
   const ConvolutionProblem problem_;
   const MeasureLimits budget_;
   const EngineScope& scope_;
+  const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   TuningHandle handle_;
   const Tensor result_;
@@ -256,7 +301,8 @@ class Verifier {
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
   GuardedBuffer residual_, bias_;
-  GuardedBuffer workspace_;
+  GuardedBuffer sum_;        // what precedes the engine's own part of a workspace
+  GuardedBuffer workspace_;  // of engines
 };
 
 }  // namespace

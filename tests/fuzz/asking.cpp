@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "convolution/partial_sums.h"
 #include "random.h"
 #include "trial.h"
 
@@ -19,7 +20,12 @@ using test::Undivided;
 
 void Trial::Prepare() {
   Random random(call_.data_seed, {});
-  convolution_.Fill([&]() -> double { return static_cast<double>(random.Between(-2, 2)); });
+  // Partials that are rounded to 8 bits are whole below 256.
+  const bool partials = SumsPartials(call_.what.problem);
+  convolution_.Fill([&]() -> double {
+    if (partials) return random.Chance(75) ? 0 : static_cast<double>(random.Between(-1, 1));
+    return static_cast<double>(random.Between(-2, 2));
+  });
   if (call_.spoiled) convolution_.SpoilOutput();
   for (const test::Operand* operand :
        {&convolution_.x, &convolution_.w, &convolution_.y, &convolution_.z}) {

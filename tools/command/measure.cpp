@@ -32,10 +32,8 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<MicroConfiguration>& 
     if (micro.micro_batch != layer.problem.n || micro.workspace_bytes > limit_bytes) continue;
     if (!chosen.undivided || micro.time_ms < chosen.undivided->time_ms) chosen.undivided = micro;
   }
-  if (MayDivide(layer.problem)) {
-    chosen.divided = planning::OptimizeWorkspaceReuse(usable, layer.problem.n,
-                                                      LegalStep(layer.problem), limit_bytes);
-  }
+  chosen.divided = planning::OptimizeWorkspaceReuse(usable, layer.problem.n,
+                                                    LegalStep(layer.problem), limit_bytes);
   return chosen;
 }
 

@@ -8,6 +8,7 @@
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"
 #include "shim/host/cudnn/strided.h"
+#include "shim/host/hostgpu.h"
 
 namespace hostgpu {
 namespace {
@@ -133,6 +134,7 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
                       CUDNN_STATUS_NOT_SUPPORTED);
     HOSTGPU_REFUSE_IF((from == DataType::kDouble) != wide || (to == DataType::kDouble) != wide,
                       CUDNN_STATUS_NOT_SUPPORTED);
+    HOSTGPU_REFUSE_IF(hostgpuFaultDue("sum"), CUDNN_STATUS_EXECUTION_FAILED);
     void* a = nullptr;
     void* b = nullptr;
     void* c = nullptr;

@@ -25,6 +25,9 @@ struct cudnnConvolutionStruct {
   cudnnDataType_t compute;
   cudnnMathType_t math;
 };
+struct cudnnOpTensorStruct {
+  cudnnOpTensorOp_t operation;
+};
 struct cudnnActivationStruct {
   cudnnActivationMode_t mode;
   cudnnNanPropagation_t nan;
@@ -59,6 +62,22 @@ LIFE(TensorDescriptor, cudnnTensorDescriptor_t)
 LIFE(FilterDescriptor, cudnnFilterDescriptor_t)
 LIFE(ConvolutionDescriptor, cudnnConvolutionDescriptor_t)
 LIFE(ActivationDescriptor, cudnnActivationDescriptor_t)
+LIFE(OpTensorDescriptor, cudnnOpTensorDescriptor_t)
+
+cudnnStatus_t cudnnSetOpTensorDescriptor(cudnnOpTensorDescriptor_t op, cudnnOpTensorOp_t operation,
+                                         cudnnDataType_t compute, cudnnNanPropagation_t nan) {
+  (void)compute, (void)nan;
+  op->operation = operation;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_t op,
+                            const void* alpha1, const cudnnTensorDescriptor_t a_desc, const void* a,
+                            const void* alpha2, const cudnnTensorDescriptor_t b_desc, const void* b,
+                            const void* beta, const cudnnTensorDescriptor_t c_desc, void* c) {
+  (void)handle, (void)op, (void)alpha1, (void)a_desc, (void)a, (void)alpha2, (void)b_desc, (void)b;
+  (void)beta, (void)c_desc, (void)c;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;

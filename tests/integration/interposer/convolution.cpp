@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "convolution/partial_sums.h"
 #include "libraries.h"
 #include "shim/host/engines/element.h"
 
@@ -146,7 +147,9 @@ void Convolution::Fill(const std::function<double()>& value) {
 }
 
 void Convolution::FillIntegers(std::mt19937& random) {
-  std::uniform_int_distribution<int> values(-2, 2);
+  // Partials that are rounded to 8 bits are whole below 256.
+  const int largest = SumsPartials(problem_) ? 1 : 2;
+  std::uniform_int_distribution<int> values(-largest, largest);
   Fill([&]() -> double { return values(random); });
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cases.h"
+#include "convolution/partial_sums.h"
 #include "libraries.h"
 #include "primed_store.h"
 #include "report_file.h"
@@ -14,7 +15,8 @@
 namespace ucudnn::test {
 namespace {
 
-// How a program calls: an algorithm, and the workspace that algorithm needs or `lends`.
+// How a program calls: an algorithm, and the workspace that algorithm needs or `lends`, with room
+// for the sum of partials where they are summed.
 struct Way {
   int algorithm;
   int lends;  // workspace enough for this algorithm
@@ -38,7 +40,7 @@ class Differential : public testing::Test {
       if (each.extra != Extra::kNone) continue;
       const ConvolutionProblem& problem = each.problem;
       const int step = LegalStep(problem);
-      const int piece = MayDivide(problem) ? UnequalPiece(problem.n, step) : problem.n;
+      const int piece = UnequalPiece(problem.n, step);
       store.Add(problem, SizesFor(piece, problem.n, step), DividedInto(piece, problem.n));
     }
     store.Write();
@@ -58,18 +60,14 @@ class Differential : public testing::Test {
     for (const Way& way : Ways(which)) {
       const std::optional<size_t> need = GenuineNeed(convolution, way.lends);
       if (!need || !GenuineNeed(convolution, way.algorithm)) continue;
-      const GuardedMemory workspace(*need);
+      const GuardedMemory workspace(*need + PartialSumRoom(which.problem));
       if (spoil) convolution.SpoilOutput();
       ConvolutionsRun();
       ASSERT_EQ(convolution.Run(DropIn(), way.algorithm, workspace.data(), workspace.bytes(),
                                 which.scales),
                 CUDNN_STATUS_SUCCESS);
       const long pieces = ConvolutionsRun();
-      if (MayDivide(which.problem)) {
-        EXPECT_GE(pieces, 2);
-      } else {
-        EXPECT_EQ(pieces, 1);
-      }
+      EXPECT_GE(pieces, 2);
       const Bytes actual = convolution.TakeOutput();
       check(expected, actual);
       EXPECT_TRUE(convolution.NothingElseWasWritten());
@@ -143,11 +141,7 @@ class Differential : public testing::Test {
       for (const nlohmann::json& kernel : kernels) {
         EXPECT_EQ(Images(kernel), each.problem.n);
         EXPECT_LE(kernel["workspace_bytes"], kernel["limit_bytes"]);
-        if (MayDivide(each.problem)) {
-          EXPECT_GE(Pieces(kernel), 2) << kernel.dump(2);
-        } else {
-          EXPECT_EQ(Pieces(kernel), 1) << kernel.dump(2);
-        }
+        EXPECT_GE(Pieces(kernel), 2) << kernel.dump(2);
       }
     }
   }
@@ -160,7 +154,8 @@ class Differential : public testing::Test {
 
   // Both sides sum the same L products in fp32 (fp64), in some order: they differ by at most
   // 2 (L + 2) u times the sum of magnitudes (Higham, section 3.1; 2 more for alpha and beta), and
-  // by one rounding each to the element's own type.
+  // by one rounding each to the element's own type; partials that are summed apart
+  // (convolution/partial_sums.h) by one more of each, together at most of the sum of magnitudes.
   static double LargestExcess(Convolution& convolution, const Bytes& bound, const Bytes& expected,
                               const Bytes& actual) {
     const ConvolutionProblem& problem = convolution.problem();
@@ -174,12 +169,16 @@ class Differential : public testing::Test {
     const double type_unit = problem.type == DataType::kHalf       ? 0x1p-11
                              : problem.type == DataType::kBfloat16 ? 0x1p-8
                                                                    : unit;
-    const double smallest_step = problem.type == DataType::kHalf ? 0x1p-24 : 0;
+    const bool partials = SumsPartials(problem);
+    const double roundings = partials ? 3 : 2;
+    const double smallest_step =
+        problem.type == DataType::kHalf ? 0x1p-24 * (partials ? problem.n : 1) : 0;
     const Operand& result = convolution.output();
     double worst = -1;
     result.ForEach([&](size_t element) {
       const double magnitude = result.Get(bound, element) * (1 + type_unit);
-      const double tolerance = 2 * ((length + 4) * unit + type_unit) * magnitude + smallest_step;
+      const double tolerance =
+          (2 * (length + 4) * unit + roundings * type_unit) * magnitude + smallest_step;
       const double difference =
           std::abs(result.Get(expected, element) - result.Get(actual, element));
       worst = std::isnan(difference) ? INFINITY : std::max(worst, difference - tolerance);

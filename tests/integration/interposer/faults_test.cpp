@@ -22,10 +22,11 @@ namespace {
 constexpr int kImages = 4;
 
 // A kernel that no earlier one equals: nothing is known of it yet.
-ConvolutionProblem FreshProblem(Operation operation) {
+ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::kFloat) {
   static int next = 0;
   ConvolutionProblem problem;
   problem.operation = operation;
+  problem.type = type;
   problem.n = kImages;
   problem.c = 4;
   problem.k = 4;
@@ -149,6 +150,49 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
     EXPECT_TRUE(convolution.NothingElseWasWritten());
   }
   EXPECT_EQ(LogLines().size(), 1u);
+}
+
+// Until partials are summed the output is as it was: whatever fails, the result is right.
+TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
+  struct Trial {
+    ConvolutionProblem problem;
+    const char* site;
+    long kth;
+    Scales scales;
+  };
+  std::vector<Trial> trials;
+  PrimedStore store;
+  for (const DataType type : {DataType::kHalf, DataType::kBfloat16})
+    for (const double beta : {0.0, 1.0})
+      for (const char* site : {"convolution", "sum"})
+        // The last sum is the one into the output.
+        for (long kth = 1; kth <= kImages + (*site == 's' ? 1 : 0); ++kth) {
+          trials.push_back({FreshProblem(Operation::kBackwardFilter, type), site, kth, {1, beta}});
+          store.Add(trials.back().problem, {1, kImages}, DividedInto(1, kImages));
+        }
+  store.Write();
+  for (const Trial& trial : trials) {
+    SCOPED_TRACE(std::string(DataTypeName(trial.problem.type)) + " " + trial.site + " " +
+                 std::to_string(trial.kth) + " beta " + std::to_string(trial.scales.beta));
+    Convolution convolution(trial.problem);
+    std::mt19937 random(18);
+    convolution.FillIntegers(random);
+    const Bytes expected = convolution.Expected(trial.scales);
+    const GuardedMemory workspace(PartialSumRoom(trial.problem));
+    hostgpuInjectFault(trial.site, trial.kth);
+    EXPECT_EQ(convolution.Run(DropIn(), 0, workspace.data(), workspace.bytes(), trial.scales),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(hostgpuFaultCount(trial.site), *trial.site == 's' ? trial.kth : trial.kth + 1);
+    hostgpuInjectFault(trial.site, 0);
+    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    ConvolutionsRun();
+    EXPECT_EQ(convolution.Run(DropIn(), 0, workspace.data(), workspace.bytes(), trial.scales),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(ConvolutionsRun(), 1);
+    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+    EXPECT_TRUE(convolution.NothingElseWasWritten());
+    EXPECT_TRUE(workspace.GuardsAreIntact());
+  }
 }
 
 class HostMemory : public Faults {};

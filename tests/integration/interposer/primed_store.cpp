@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "db/sqlite_store.h"
@@ -37,6 +38,12 @@ std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
     }
   }
   Undivided().cudnnDestroy(handle);
+  if (SumsPartials(problem)) {
+    planning::Measurement row;
+    row.micro = {kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true};
+    row.samples = 1;
+    rows.push_back(std::move(row));
+  }
   return rows;
 }
 
@@ -71,6 +78,10 @@ Cost DividedInto(int piece, int n) {
     const bool preferred = (algorithm == 1) == (size == piece);
     return per_image * size * (preferred ? 1 : 1.25);
   };
+}
+
+size_t PartialSumRoom(const ConvolutionProblem& problem) {
+  return SumsPartials(problem) ? PartialSumBytes(problem) : 0;
 }
 
 std::vector<int> SizesFor(int piece, int n, int step) {

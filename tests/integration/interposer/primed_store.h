@@ -13,7 +13,8 @@ namespace ucudnn::test {
 using Cost = std::function<double(int algorithm, int micro_batch)>;
 
 // What the stand-in offers for `problem` (as ucudnn reads it) at each of `sizes`, workspace and
-// determinism as they are, times by `cost`.
+// determinism as they are, times by `cost`; where pieces write partials, summing them takes no
+// time.
 std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
                                            const std::vector<int>& sizes, const Cost& cost);
 
@@ -33,6 +34,9 @@ Cost DividedInto(int piece, int n);
 
 // `piece` and what it leaves of `n`, in legal sizes, and n.
 std::vector<int> SizesFor(int piece, int n, int step);
+
+// Workspace for the sum of partials where pieces of `problem` write such.
+size_t PartialSumRoom(const ConvolutionProblem& problem);
 
 // A piece that leaves an unequal remainder where n and the step allow it; n when it cannot be
 // divided.

@@ -212,16 +212,6 @@ TEST(Problem, FamiliesIgnoreTheMiniBatchAlone) {
   EXPECT_FALSE(KernelFamily(a) == KernelFamily(b));
 }
 
-TEST(Problem, SixteenBitFilterGradientsStayUndivided) {
-  ConvolutionProblem problem;
-  problem.operation = Operation::kBackwardFilter;
-  EXPECT_TRUE(MayDivide(problem));
-  problem.type = DataType::kBfloat16;
-  EXPECT_FALSE(MayDivide(problem));
-  problem.operation = Operation::kBackwardData;
-  EXPECT_TRUE(MayDivide(problem));
-}
-
 TEST(Problem, DescribeShowsWhatDiffersFromTheDefault) {
   ConvolutionProblem problem;
   problem.n = 256;

@@ -9,6 +9,7 @@ inline Functions StandIn() {
   Functions functions;
 #define STAND_IN_MEMBER(name) functions.name = &::name;
   UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
+  UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(STAND_IN_MEMBER)
 #undef STAND_IN_MEMBER
   return functions;
 }

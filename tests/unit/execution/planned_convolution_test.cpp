@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "recording_cudnn.h"
 
@@ -25,8 +27,10 @@ MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes)
   return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
 }
 
-// 4 + 4 + 2 images.
-Configuration ThreePieces() { return {{{Micro(1, 4, kPlannedBytes), 2}, {Micro(2, 2, 100), 1}}}; }
+// 4 + 4 + 2 images; `beside` bytes of each piece's workspace are not its engine's.
+Configuration ThreePieces(size_t beside = 0) {
+  return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
+}
 
 ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
   ConvolutionProblem problem;
@@ -110,7 +114,10 @@ constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfl
 // Every piece is where its images are, in the order of the plan, with its own workspace size.
 void ExpectThreePieces(const ConvolutionProblem& problem) {
   SCOPED_TRACE(Describe(problem));
-  Harness harness(problem);
+  const bool sums = SumsPartials(problem);
+  const size_t beside = sums ? PartialSumBytes(problem) : 0;
+  Harness harness(problem, ThreePieces(beside));
+  harness.call.workspace_bytes += beside;
   harness.SetScales(0.5, 2);
   ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(harness.outcome, Outcome::kPlanned);
@@ -126,10 +133,14 @@ void ExpectThreePieces(const ConvolutionProblem& problem) {
     EXPECT_EQ(piece.algorithm, algorithms[i]);
     EXPECT_EQ(Address(piece.x), Address(harness.call.x) + begin * problem.x_strides[0] * element);
     EXPECT_EQ(Address(piece.y), Address(harness.call.y) + begin * problem.y_strides[0] * element);
-    EXPECT_EQ(piece.w, harness.call.w);
-    EXPECT_EQ(piece.workspace, harness.call.workspace);
+    EXPECT_EQ(Address(piece.w), sums ? Address(harness.call.workspace) + AccumulatorBytes(problem)
+                                     : Address(harness.call.w));
+    EXPECT_EQ(Address(piece.workspace), Address(harness.call.workspace) + beside);
     EXPECT_EQ(piece.workspace_bytes, workspaces[i]);
-    EXPECT_EQ(piece.alpha, 0.5);
+    EXPECT_EQ(piece.alpha, sums ? 1 : 0.5);
+    if (sums) {
+      EXPECT_EQ(piece.beta, 0);
+    }
     begin += images[i];
   }
 }
@@ -174,6 +185,63 @@ TEST(PlannedConvolution, BackwardFilter_BetaAppliesOnce) {
     EXPECT_EQ(Harness::calls()[1].beta, 1);
     EXPECT_EQ(Harness::calls()[2].beta, 1);
   }
+}
+
+// A gradient of a 16-bit filter in three pieces.
+class Summed : public Harness {
+ public:
+  explicit Summed(const ConvolutionProblem& problem = Problem(Operation::kBackwardFilter,
+                                                              DataType::kHalf),
+                  const MicroConfiguration& undivided = Micro(kUndividedAlgorithm, 10,
+                                                              kUndividedBytes))
+      : Harness(problem, ThreePieces(PartialSumBytes(problem)), undivided) {
+    call.workspace_bytes = PartialSumBytes(problem) + kPlannedBytes;
+  }
+  static const std::vector<test::RecordedSum>& sums() { return ThisRecording().sums; }
+};
+
+// Each piece's partial is added in fp32 behind it; alpha and beta hold for the sum alone.
+TEST(PlannedConvolution, PartialsOfSixteenBitsAreSummedApart) {
+  for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
+    const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, type);
+    const cudnnDataType_t narrow = type == DataType::kHalf ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+    Summed harness(problem);
+    harness.SetScales(0.5, 2);
+    ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(harness.outcome, Outcome::kPlanned);
+    ASSERT_THAT(Summed::sums(), SizeIs(4));
+    void* const sum = harness.call.workspace;
+    for (int i = 0; i < 3; ++i) {
+      const test::RecordedSum& added = Summed::sums()[i];
+      EXPECT_EQ(added.after, i + 1);
+      EXPECT_EQ(added.input, Harness::calls()[i].w);
+      EXPECT_EQ(added.output, sum);
+      EXPECT_EQ(added.from, narrow);
+      EXPECT_EQ(added.to, CUDNN_DATA_FLOAT);
+      EXPECT_EQ(added.elements, 5 * 3 * 3 * 3);
+      EXPECT_EQ(added.alpha, 1);
+      EXPECT_EQ(added.beta, i == 0 ? 0 : 1);
+    }
+    const test::RecordedSum& stored = Summed::sums()[3];
+    EXPECT_EQ(stored.after, 3);
+    EXPECT_EQ(stored.input, sum);
+    EXPECT_EQ(stored.output, harness.call.w);
+    EXPECT_EQ(stored.from, CUDNN_DATA_FLOAT);
+    EXPECT_EQ(stored.to, narrow);
+    EXPECT_EQ(stored.alpha, 0.5);
+    EXPECT_EQ(stored.beta, 2);
+  }
+}
+
+TEST(PlannedConvolution, OnePieceIsNoPartial) {
+  Harness harness(Problem(Operation::kBackwardFilter, DataType::kHalf), {{{Micro(1, 10, 300), 1}}});
+  harness.SetScales(0.5, 2);
+  ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().sums, SizeIs(0));
+  ASSERT_THAT(Harness::calls(), SizeIs(1));
+  EXPECT_EQ(Harness::calls()[0].w, harness.call.w);
+  EXPECT_EQ(Harness::calls()[0].workspace_bytes, 300u);
+  EXPECT_EQ(Harness::calls()[0].beta, 2);
 }
 
 TEST(PlannedConvolution, BetaAppliesToEveryPieceOfABatchedOutput) {
@@ -271,6 +339,48 @@ TEST(PlannedConvolution, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
       }
     }
   }
+}
+
+// Until all partials are summed the output is as it was: beta and overlaps forbid nothing.
+TEST(PlannedConvolution, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
+  for (const bool sum_fails : {false, true}) {
+    for (int k = 0; k < (sum_fails ? 4 : 3); ++k) {
+      SCOPED_TRACE(std::string(sum_fails ? "sum " : "piece ") + std::to_string(k));
+      Summed harness;
+      harness.SetScales(1, 0.5);
+      harness.call.w = Pointer(Address(harness.call.x) + 4);
+      (sum_fails ? ThisRecording().fail_sum_at : ThisRecording().fail_at) = k;
+      const cudnnStatus_t status = harness.Run();
+      ExpectUndividedAfter(std::min(k, 2), harness, status);
+      EXPECT_EQ(Harness::calls().back().beta, 0.5);
+      for (size_t i = 0; i < Summed::sums().size(); ++i) {
+        EXPECT_EQ(Summed::sums()[i].output == harness.call.w, i == 3);
+      }
+    }
+  }
+}
+
+TEST(PlannedConvolution, WithoutAnUndividedAlgorithmAFailedSumIsNotAttempted) {
+  for (int k = 0; k < 4; ++k) {
+    Summed harness(Problem(Operation::kBackwardFilter, DataType::kHalf), MicroConfiguration{});
+    ThisRecording().fail_sum_at = k;
+    EXPECT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
+  }
+}
+
+TEST(PlannedConvolution, AMisalignedWorkspaceHoldsNoPartials) {
+  Summed harness;
+  harness.call.workspace = Pointer(Address(harness.call.workspace) + 8);
+  const cudnnStatus_t status = harness.Run();
+  ExpectUndividedAfter(-1, harness, status);
+}
+
+TEST(PlannedConvolution, AWorkspaceWithoutRoomForTheSumIsRefused) {
+  const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kBfloat16);
+  EXPECT_THAT(
+      PlannedConvolution::Create(test::RecordingFunctions(), problem, ThreePieces(), {}).message(),
+      HasSubstr("does not hold the sum"));
 }
 
 TEST(PlannedConvolution, AnInputInTheOutputForbidsARerun) {

@@ -71,6 +71,31 @@ cudnnStatus_t BiasActivation(cudnnHandle_t, const void* alpha1, cudnnTensorDescr
                 alpha1, nullptr);
 }
 
+cudnnStatus_t OpTensor(cudnnHandle_t, const cudnnOpTensorDescriptor_t, const void* alpha1,
+                       const cudnnTensorDescriptor_t a_desc, const void* a, const void* alpha2,
+                       const cudnnTensorDescriptor_t b_desc, const void* b, const void* beta,
+                       const cudnnTensorDescriptor_t c_desc, void* c) {
+  if (a != b || a_desc != b_desc) return CUDNN_STATUS_BAD_PARAM;
+  int rank, from[5], to[5], strides[5];
+  RecordedSum sum;
+  cudnnGetTensorNdDescriptor(a_desc, 5, &sum.from, &rank, from, strides);
+  cudnnGetTensorNdDescriptor(c_desc, 5, &sum.to, &rank, to, strides);
+  sum.elements = 1;
+  for (int i = 0; i < rank; ++i) {
+    if (from[i] != to[i]) return CUDNN_STATUS_BAD_PARAM;
+    sum.elements *= to[i];
+  }
+  Recording& recording = ThisRecording();
+  sum.after = static_cast<int>(recording.calls.size());
+  sum.input = a;
+  sum.output = c;
+  sum.alpha = Scale(alpha1, false) + Scale(alpha2, false);
+  sum.beta = Scale(beta, false);
+  const bool fails = recording.fail_sum_at == static_cast<int>(recording.sums.size());
+  recording.sums.push_back(sum);
+  return fails ? recording.error : CUDNN_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 Recording& ThisRecording() {
@@ -83,6 +108,7 @@ cudnn::Functions NullFunctions() {
 #define NULL_MEMBER(name) functions.name = &::name;
   UCUDNN_CUDNN_FUNCTIONS(NULL_MEMBER)
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(NULL_MEMBER)
+  UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(NULL_MEMBER)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(NULL_MEMBER)
 #undef NULL_MEMBER
   return functions;
@@ -94,6 +120,7 @@ cudnn::Functions RecordingFunctions() {
   functions.cudnnConvolutionBackwardData = BackwardData;
   functions.cudnnConvolutionBackwardFilter = BackwardFilter;
   functions.cudnnConvolutionBiasActivationForward = BiasActivation;
+  functions.cudnnOpTensor = OpTensor;
   return functions;
 }
 

@@ -23,9 +23,22 @@ struct RecordedCall {
   double beta = 0;
 };
 
+// cudnnOpTensor(ADD) with both inputs alike: output = alpha input + beta output.
+struct RecordedSum {
+  int after = 0;  // convolutions called before
+  const void* input = nullptr;
+  void* output = nullptr;
+  cudnnDataType_t from = CUDNN_DATA_FLOAT, to = CUDNN_DATA_FLOAT;
+  int elements = 0;
+  double alpha = 0;
+  double beta = 0;
+};
+
 struct Recording {
   std::vector<RecordedCall> calls;
-  int fail_at = -1;  // index of the call that fails
+  std::vector<RecordedSum> sums;
+  int fail_at = -1;      // index of the call that fails
+  int fail_sum_at = -1;  // index of the sum that fails
   cudnnStatus_t error = CUDNN_STATUS_EXECUTION_FAILED;
 };
 
@@ -33,7 +46,7 @@ Recording& ThisRecording();
 
 // The null library's functions as they are.
 cudnn::Functions NullFunctions();
-// With recording convolutions.
+// With recording convolutions and sums.
 cudnn::Functions RecordingFunctions();
 
 }  // namespace ucudnn::test

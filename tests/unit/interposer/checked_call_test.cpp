@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compared_problem.h"
+#include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
@@ -98,7 +99,9 @@ class Caller {
   }
   MicroConfiguration Micro(const std::string& engine, int images) const {
     for (const cudnn::EngineChoice& choice : Engines(images)) {
-      if (choice.engine == engine) return {engine, images, 1, choice.workspace_bytes, true};
+      if (choice.engine != engine) continue;
+      const MicroConfiguration whole = {engine, images, 1, choice.workspace_bytes, true};
+      return IsPartial(problem_, images) ? AsPartial(problem_, whole, 0) : whole;
     }
     return {};
   }
@@ -195,7 +198,6 @@ TEST(RunChecked, GivesTheUndividedResultAndFindsThePlanEqual) {
   for (const Operation operation : kOperations) {
     for (const DataType type :
          {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {
-      if (operation == Operation::kBackwardFilter && ElementBytes(type) < 4) continue;
       for (const double beta : {0.0, 2.0}) {
         for (const double mean : {0.0, 1.0}) {
           SCOPED_TRACE(Describe(ComparedProblem(operation, type)) + " beta " +
@@ -350,7 +352,6 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     ConvolutionProblem problem = RandomProblem(random);
     problem.n = 2 + 2 * (problem.n % 4);
     problem.compute = problem.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
-    if (!MayDivide(problem)) continue;
     if (!tuning::ImageTensor(problem).IsNested() || !tuning::OutputTensor(problem).IsNested()) {
       continue;
     }
@@ -363,13 +364,15 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     if (whole.empty() || half.empty()) continue;
     const cudnn::EngineChoice& a = whole[random() % whole.size()];
     const cudnn::EngineChoice& b = half[random() % half.size()];
-    const Configuration plan = {{{{b.engine, problem.n / 2, 1, b.workspace_bytes, true}, 2}}};
+    MicroConfiguration piece = {b.engine, problem.n / 2, 1, b.workspace_bytes, true};
+    if (SumsPartials(problem)) piece = AsPartial(problem, piece, 0);
+    const Configuration plan = {{{piece, 2}}};
     const MicroConfiguration undivided = {a.engine, problem.n, 1, a.workspace_bytes, true};
     auto made = execution::PlannedConvolution::Create(genuine, problem, plan, undivided);
     ASSERT_TRUE(made.ok()) << made.message();
     const auto numeric = a.numeric == planning::NumericClass::kDirect ? b.numeric : a.numeric;
     const cudnn::LegacyCall call = caller.Call(1, static_cast<double>(random() % 2),
-                                               std::max(a.workspace_bytes, b.workspace_bytes));
+                                               std::max(a.workspace_bytes, piece.workspace_bytes));
     const CheckedCall checked =
         RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made, problem, numeric, call);
     EXPECT_TRUE(checked.done);

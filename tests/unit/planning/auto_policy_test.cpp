@@ -68,10 +68,8 @@ TEST(AutoPolicy, BeginsWithTheWholeAndTwoParts) {
 }
 
 TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
-  AutoRequest request = Request(64, kMiB);
-  request.promise.may_divide = false;
   for (const AutoRequest& undivided :
-       {request, Request(1, kMiB), Request(8, kMiB, 8), Request(8, kMiB, 16)}) {
+       {Request(1, kMiB), Request(8, kMiB, 8), Request(8, kMiB, 16)}) {
     const Replay replay = ReplayAuto(SlowAndFast(64), undivided);
     EXPECT_THAT(replay.asked, ElementsAre(undivided.promise.n));
   }
@@ -235,7 +233,6 @@ AutoRequest RandomRequest(std::mt19937& random, int n) {
                                 static_cast<size_t>(Draw(random, 0, 6)) << 20);
   if (Draw(random, 0, 4) == 0) request.promise.limit_bytes = kNoLimit;
   request.promise.deterministic = Draw(random, 0, 5) == 0;
-  request.promise.may_divide = Draw(random, 0, 9) > 0;
   return request;
 }
 

@@ -52,15 +52,6 @@ TEST(Promise, StaysUndividedWhereTheFastestFits) {
   EXPECT_EQ(promise->workspace_bytes, 200u);
 }
 
-TEST(Promise, StaysUndividedWhereDividingIsForbidden) {
-  PromiseRequest request = Request(8, 150);
-  request.may_divide = false;
-  const auto promise = MakePromise(SlowAndFast(), request);
-  ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 1);
-  EXPECT_EQ(promise->reported.engine, "legacy:0");
-}
-
 TEST(Promise, NoneWhereNothingFitsUndivided) {
   const std::vector<Candidate> measured = {Row(1, 4, 2, 100), Row(1, 8, 3, 200)};
   EXPECT_FALSE(MakePromise(measured, Request(8, 150)));
@@ -92,10 +83,6 @@ TEST(Promise, TheFastestDivisionNeedsNoHysteresisAndNoReplacement) {
   request.limit_bytes = 40;
   EXPECT_FALSE(MakePromise(measured, request));
   EXPECT_EQ(FastestDivision(measured, request)->TimeMs(), 98);
-  request.may_divide = false;
-  EXPECT_FALSE(FastestDivision(measured, request));
-  request.limit_bytes = 80;
-  EXPECT_EQ(FastestDivision(measured, request)->TimeMs(), 100);
 }
 
 TEST(Promise, ADirectChoiceNeverBecomesATransform) {
@@ -166,9 +153,6 @@ TEST(Promise, PiecesOfOneEngineNeedNothingElse) {
   EXPECT_EQ(pieces->workspace_bytes, 100u);
   EXPECT_TRUE(pieces->undivided.engine.empty());
   EXPECT_FALSE(PiecesOf("legacy:1", SlowAndFast(), Request(8, 99)));
-  PromiseRequest whole = Request(8, 150);
-  whole.may_divide = false;
-  EXPECT_FALSE(PiecesOf("legacy:1", SlowAndFast(), whole));
 }
 
 NumericClass ClassOf(const std::vector<NumericClass>& classes, const MicroConfiguration& micro) {
@@ -206,7 +190,6 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
     EXPECT_TRUE(promise.reported.deterministic);
   }
   if (promise.plan.Pieces() > 1) {
-    EXPECT_TRUE(request.may_divide);
     EXPECT_LT(promise.plan.TimeMs(), (1 - kHysteresis) * promise.fastest_undivided.time_ms);
   } else {
     EXPECT_EQ(promise.plan.TimeMs(), promise.fastest_undivided.time_ms);
@@ -226,7 +209,6 @@ TEST(Promise, CanBeKeptWhateverWasMeasured) {
     const int n = Draw(random, 1, 24);
     PromiseRequest request = Request(n, static_cast<size_t>(Draw(random, 0, 9)) << 20);
     request.step = 1 << Draw(random, 0, 3);
-    request.may_divide = Draw(random, 0, 5) > 0;
     request.deterministic = Draw(random, 0, 3) == 0;
     if (Draw(random, 0, 1) == 1) request.chosen = static_cast<NumericClass>(Draw(random, 0, 2));
     std::vector<Candidate> candidates;

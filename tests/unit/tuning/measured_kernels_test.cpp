@@ -271,12 +271,91 @@ TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
   EXPECT_EQ(second.message, "the time for measuring is used up");
 }
 
-TEST_F(MeasuredKernelsTest, SixteenBitFilterGradientsStayWhole) {
+ConvolutionProblem FilterGradient(DataType type) {
   ConvolutionProblem problem = Problem();
   problem.operation = Operation::kBackwardFilter;
-  problem.type = DataType::kHalf;
-  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
+  problem.type = type;
+  return problem;
+}
+
+// What the store holds of summing partials.
+std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const ConvolutionProblem& problem,
+                                           const planning::Platform& platform) {
+  std::vector<MicroConfiguration> sums;
+  const planning::KernelMeasurements stored = *store.Read(problem, platform);
+  for (const planning::Measurement& row : stored.rows) {
+    if (row.micro.engine == kPartialSum) sums.push_back(row.micro);
+  }
+  return sums;
+}
+
+// Every smaller size has the sum's workspace and time on top of what was measured.
+TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
+  for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
+    const ConvolutionProblem problem = FilterGradient(type);
+    MemoryStore store;
+    MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
+    const Result<Rows> rows = Get(kernels, problem);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+    const auto sums = StoredSums(store, problem, device_.platform);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_GT(sums[0].time_ms, 0);
+    EXPECT_EQ(sums[0].workspace_bytes, PartialSumBytes(problem));
+    size_t compared = 0;
+    const planning::KernelMeasurements stored = *store.Read(problem, device_.platform);
+    for (const planning::Measurement& measured : stored.rows) {
+      if (measured.micro.engine == kPartialSum) continue;
+      MicroConfiguration expected = measured.micro;
+      if (expected.micro_batch < problem.n) {
+        expected.time_ms += sums[0].time_ms;
+        expected.workspace_bytes += PartialSumBytes(problem);
+      }
+      EXPECT_NE(std::find(rows->begin(), rows->end(), expected), rows->end());
+      ++compared;
+    }
+    EXPECT_EQ(compared, rows->size());
+  }
+}
+
+TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
+  for (const ConvolutionProblem& problem : {Problem(), FilterGradient(DataType::kFloat)}) {
+    MemoryStore store;
+    MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
+    ASSERT_TRUE(Get(kernels, problem).ok());
+    EXPECT_TRUE(StoredSums(store, problem, device_.platform).empty());
+  }
+}
+
+// Where engines were measured before there were sums, or the sum found no memory: it alone is
+// measured.
+TEST_F(MeasuredKernelsTest, AMissingSumIsMeasuredBehindCompleteSizes) {
+  const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
+  MeasuredKernels first(&store_, std::nullopt, kNoFolder);
+  ASSERT_TRUE(Get(first, problem).ok());
+  planning::KernelMeasurements known = *store_.Read(problem, device_.platform);
+  std::erase_if(known.rows, [](const auto& row) { return row.micro.engine == kPartialSum; });
+  MemoryStore older;
+  ASSERT_TRUE(older.Write(problem, device_.platform, known.rows, known.complete_sizes).ok());
+
+  MeasuredKernels silent(&older, std::nullopt, kNoFolder);
+  const Result<Rows> whole = Get(silent, problem, false);
+  ASSERT_TRUE(whole.ok()) << whole.message();
+  EXPECT_EQ(SizesOf(*whole), (std::set{8}));
+  MeasuredKernels kernels(&older, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(kernels, problem);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(kernels.measured(), 1);
+  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+}
+
+TEST_F(MeasuredKernelsTest, WithoutWhatSumsPartialsTheyStayWhole) {
+  cudnn::Functions functions = functions_;
+  functions.cudnnOpTensor = nullptr;
+  device_.functions = &functions;
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
+  const Result<Rows> rows = Get(kernels, FilterGradient(DataType::kHalf));
+  device_.functions = &functions_;
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(SizesOf(*rows), (std::set{8}));
 }

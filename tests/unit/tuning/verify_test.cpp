@@ -9,9 +9,11 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "compared_problem.h"
+#include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
 #include "tests/unit/convolution/random_problem.h"
@@ -52,11 +54,13 @@ class VerifyTest : public ::testing::Test {
     return *choices;
   }
 
-  // `engine` at `images`, with the workspace it asks for; no engine when it does not serve.
+  // `engine` at `images`, with the workspace it takes as a piece; no engine when it does not serve.
   MicroConfiguration Micro(ConvolutionProblem problem, const std::string& engine, int images) {
-    problem.n = images;
+    const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
-      if (choice.engine == engine) return {engine, images, 1, choice.workspace_bytes, true};
+      if (choice.engine != engine) continue;
+      const MicroConfiguration whole = {engine, images, 1, choice.workspace_bytes, true};
+      return SumsPartials(problem) && images < n ? AsPartial(problem, whole, 0) : whole;
     }
     return {};
   }
@@ -130,14 +134,17 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
   for (const Operation operation : kOperations) {
     for (const DataType type : kTypes) {
       const ConvolutionProblem problem = ComparedProblem(operation, type);
-      // The lowest bit of one element: the smallest step that the type has.
+      static bool corrupt_partial;
+      corrupt_partial = SumsPartials(problem);
+      // The lowest bit of one element: the smallest step that the type has; of a partial, whose
+      // lowest bits vanish in the sum, one of the exponent.
       const Verification verification = VerifyFaulty(
           problem,
           {3,
            [](const cudnn::LegacyCall& call) {
              auto* const byte = static_cast<unsigned char*>(hostgpuHostAlias(OutputOf(call)));
              ASSERT_NE(byte, nullptr);
-             byte[0] ^= 1;
+             byte[corrupt_partial ? 1 : 0] ^= corrupt_partial ? 0x40 : 1;
            }},
           "legacy:0");
       EXPECT_EQ(verification.verdict, Verdict::kDifferent) << Describe(problem);
@@ -179,6 +186,46 @@ TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
         "legacy:6");
     EXPECT_EQ(verification.verdict, Verdict::kDifferent) << DataTypeName(type);
   }
+}
+
+// Also where another piece would take it back.
+TEST_F(VerifyTest, APartialThatOverflowsIsDifferent) {
+  for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
+    static uint16_t infinity;
+    infinity = type == DataType::kHalf ? 0x7c00 : 0x7f80;
+    const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, type);
+    const Verification verification =
+        VerifyFaulty(problem,
+                     {2,
+                      [](const cudnn::LegacyCall& call) {
+                        std::memcpy(hostgpuHostAlias(call.w), &infinity, sizeof infinity);
+                      }},
+                     "legacy:0");
+    EXPECT_EQ(verification.verdict, Verdict::kDifferent) << DataTypeName(type);
+    EXPECT_THAT(verification.message, HasSubstr("1 of "));
+  }
+}
+
+TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
+  const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, DataType::kHalf);
+  const Verification verification =
+      VerifyFaulty(problem, {1, [](const cudnn::LegacyCall& call) {
+                               // Behind 16 filters of 8 channels, 3x3, a multiple of 256 bytes.
+                               WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
+                             }});
+  EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
+  EXPECT_THAT(verification.message, HasSubstr("behind the end of the sum of partials"));
+}
+
+TEST_F(VerifyTest, ASumThatCannotBeEnqueuedIsNoVerdict) {
+  cudnn::Functions functions = functions_;
+  functions.cudnnOpTensor = [](auto...) { return CUDNN_STATUS_NOT_SUPPORTED; };
+  device_.functions = &functions;
+  const Verification verification =
+      VerifyThree(ComparedProblem(Operation::kBackwardFilter, DataType::kHalf));
+  device_.functions = &functions_;
+  EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
+  EXPECT_THAT(verification.message, HasSubstr("the sum of partials of the plan"));
 }
 
 TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
@@ -342,9 +389,8 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
       Configuration plan;
       for (int left = problem.n; left > 0;) {
         const int most = left / step;
-        const int images = MayDivide(problem) && most > 0
-                               ? step * std::uniform_int_distribution<int>(1, most)(random)
-                               : left;
+        const int images =
+            most > 0 ? step * std::uniform_int_distribution<int>(1, most)(random) : left;
         plan.runs.push_back({Micro(problem, choice.engine, images), 1});
         if (plan.runs.back().micro.engine.empty()) break;
         left -= images;

@@ -1,0 +1,44 @@
+#include "convolution/partial_sums.h"
+
+#include <utility>
+
+namespace ucudnn {
+namespace {
+
+size_t FilterElements(const ConvolutionProblem& problem) {
+  return static_cast<size_t>(problem.k) * (problem.c / problem.groups) * problem.w[0] *
+         problem.w[1] * problem.w[2];
+}
+
+size_t RoundUp(size_t bytes) {
+  return (bytes + kPartialSumAlignment - 1) / kPartialSumAlignment * kPartialSumAlignment;
+}
+
+}  // namespace
+
+bool SumsPartials(const ConvolutionProblem& problem) {
+  return problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) == 2;
+}
+
+size_t AccumulatorBytes(const ConvolutionProblem& problem) {
+  return RoundUp(FilterElements(problem) * sizeof(float));
+}
+
+size_t PartialSumBytes(const ConvolutionProblem& problem) {
+  return AccumulatorBytes(problem) + RoundUp(FilterElements(problem) * ElementBytes(problem.type));
+}
+
+MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
+                             double sum_ms) {
+  measured.workspace_bytes += PartialSumBytes(problem);
+  measured.time_ms += sum_ms;
+  return measured;
+}
+
+size_t EngineBytes(const ConvolutionProblem& problem, const MicroConfiguration& micro) {
+  if (!IsPartial(problem, micro.micro_batch)) return micro.workspace_bytes;
+  const size_t sum_bytes = PartialSumBytes(problem);
+  return micro.workspace_bytes < sum_bytes ? 0 : micro.workspace_bytes - sum_bytes;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,44 @@
+// Sums of partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor, which NVIDIA
+// documents for fp16 and bf16 inputs with an fp32 output, and the reverse, computed in fp32.
+// Immutable and thread-safe as far as cuDNN is; a call allocates nothing and enqueues one kernel.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn {
+
+class PartialSum {
+ public:
+  // An error where the library lacks the functions.
+  static Result<std::unique_ptr<PartialSum>> Create(const Functions& functions,
+                                                    const ConvolutionProblem& problem);
+  PartialSum(const PartialSum&) = delete;
+  PartialSum& operator=(const PartialSum&) = delete;
+  ~PartialSum();
+
+  // In `workspace`, which begins with PartialSumBytes: where a piece leaves its gradient, with
+  // alpha = 1 and beta = 0, and what its engine may use.
+  void* Partial(void* workspace) const;
+  void* EngineWorkspace(void* workspace) const;
+
+  // Adds the partial to the sum; `first` begins a new one.
+  cudnnStatus_t Add(cudnnHandle_t handle, void* workspace, bool first) const;
+  // output = alpha sum + beta output, in the partials' type; alpha and beta point to floats.
+  cudnnStatus_t Store(cudnnHandle_t handle, void* workspace, const void* alpha, const void* beta,
+                      void* output) const;
+
+ private:
+  PartialSum(const Functions& functions, const ConvolutionProblem& problem);
+  Status Describe(const ConvolutionProblem& problem);
+
+  const Functions& functions_;
+  const size_t accumulator_bytes_, bytes_;
+  cudnnOpTensorDescriptor_t add_ = nullptr;
+  cudnnTensorDescriptor_t partial_ = nullptr, sum_ = nullptr;
+};
+
+}  // namespace ucudnn::cudnn

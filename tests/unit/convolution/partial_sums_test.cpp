@@ -1,0 +1,63 @@
+#include "convolution/partial_sums.h"
+
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+ConvolutionProblem FilterGradient(DataType type = DataType::kHalf) {
+  ConvolutionProblem problem;
+  problem.operation = Operation::kBackwardFilter;
+  problem.type = type;
+  problem.n = 8;
+  problem.c = 6;
+  problem.k = 10;
+  problem.groups = 2;
+  problem.w = {1, 3, 5};
+  return problem;
+}
+
+TEST(PartialSums, AreThoseOfSixteenBitFilterGradients) {
+  EXPECT_TRUE(SumsPartials(FilterGradient(DataType::kHalf)));
+  EXPECT_TRUE(SumsPartials(FilterGradient(DataType::kBfloat16)));
+  EXPECT_FALSE(SumsPartials(FilterGradient(DataType::kFloat)));
+  EXPECT_FALSE(SumsPartials(FilterGradient(DataType::kDouble)));
+  ConvolutionProblem problem = FilterGradient();
+  problem.operation = Operation::kForward;
+  EXPECT_FALSE(SumsPartials(problem));
+  problem.operation = Operation::kBackwardData;
+  EXPECT_FALSE(SumsPartials(problem));
+}
+
+TEST(PartialSums, TheWholeIsNoPartial) {
+  EXPECT_TRUE(IsPartial(FilterGradient(), 7));
+  EXPECT_FALSE(IsPartial(FilterGradient(), 8));
+  EXPECT_FALSE(IsPartial(FilterGradient(DataType::kFloat), 7));
+}
+
+TEST(PartialSums, TakeFourAndTwoBytesAnElementOnAligned) {
+  // 10 filters of 3 channels, 3x5: 450 elements; 1800 and 900 bytes.
+  EXPECT_EQ(AccumulatorBytes(FilterGradient()), 2048u);
+  EXPECT_EQ(PartialSumBytes(FilterGradient()), 2048u + 1024u);
+  ConvolutionProblem volume = FilterGradient(DataType::kBfloat16);
+  volume.w[0] = 4;  // 1800 elements; 7200 and 3600 bytes
+  EXPECT_EQ(AccumulatorBytes(volume), 7424u);
+  EXPECT_EQ(PartialSumBytes(volume), 7424u + 3840u);
+  ConvolutionProblem exact = FilterGradient();
+  exact.w = {1, 8, 16};  // 3840 elements; both are multiples of the alignment
+  EXPECT_EQ(PartialSumBytes(exact), 3840u * 6);
+}
+
+TEST(PartialSums, PiecesCostTheirEngineAndTheSum) {
+  const MicroConfiguration measured = {"legacy:1", 4, 2.5, 1000, true};
+  const MicroConfiguration piece = AsPartial(FilterGradient(), measured, 0.25);
+  EXPECT_EQ(piece, (MicroConfiguration{"legacy:1", 4, 2.75, 4072, true}));
+  EXPECT_EQ(EngineBytes(FilterGradient(), piece), 1000u);
+  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // does not even hold the sum
+  const MicroConfiguration whole = {"legacy:1", 8, 2.5, 1000, true};
+  EXPECT_EQ(EngineBytes(FilterGradient(), whole), 1000u);
+  EXPECT_EQ(EngineBytes(FilterGradient(DataType::kFloat), measured), 1000u);
+}
+
+}  // namespace
+}  // namespace ucudnn
