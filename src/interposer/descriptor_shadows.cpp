@@ -11,12 +11,6 @@ bool IsConvolution(cudnnBackendDescriptorType_t type) {
          type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
 }
 
-bool IsUndividable(const DescriptorShadow& operation) {
-  return operation.batch == 1 ||
-         (operation.narrow &&
-          operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
-}
-
 template <typename Value>
 Value First(const void* values) {
   return *static_cast<const Value*>(values);
@@ -54,7 +48,7 @@ void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
       return;
     }
     if (!IsConvolution(operation->type)) continue;
-    graph.kind = IsUndividable(*operation) ? GraphKind::kUndividable : GraphKind::kConvolution;
+    graph.kind = operation->batch == 1 ? GraphKind::kUndividable : GraphKind::kConvolution;
     if (operation->ragged) {
       graph.kind = GraphKind::kOther;
       return;
@@ -72,11 +66,6 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     case CUDNN_ATTR_TENSOR_DIMENSIONS:
       shadow->batch = First<int64_t>(values);
       break;
-    case CUDNN_ATTR_TENSOR_DATA_TYPE: {
-      const auto type = First<cudnnDataType_t>(values);
-      shadow->narrow = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
-      break;
-    }
     case CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC:
       shadow->ragged = true;
       break;
@@ -85,7 +74,6 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X:
       if (const DescriptorShadow* image = At(First<cudnnBackendDescriptor_t>(values))) {
         shadow->batch = image->batch;
-        shadow->narrow = image->narrow;
         shadow->ragged |= image->ragged;
       }
       break;

@@ -17,7 +17,7 @@ namespace ucudnn::interposer {
 enum class GraphKind : uint8_t {
   kUnknown,      // made in a way that was not seen, or from JSON
   kConvolution,  // a convolution among its operations
-  kUndividable,  // one of a single image, or the gradient of a 16-bit filter
+  kUndividable,  // one of a single image
   kOther,        // no convolution, or one of dynamic or ragged shapes
 };
 
@@ -28,7 +28,6 @@ struct DescriptorShadow {
   cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
   // Of a tensor, and of a convolution's image.
   int64_t batch = 0;
-  bool narrow = false;  // 16-bit elements
   bool ragged = false;
 };
 
