@@ -1,6 +1,8 @@
 // Steady state: a planned call allocates nothing. A program of its own, because malloc is replaced.
 #include <gtest/gtest.h>
 
+#include "convolution/partial_sums.h"
+#include "execution/planned_convolution.h"
 #include "planned_setting.h"
 #include "tests/bench/allocation_count.h"
 
@@ -25,6 +27,34 @@ TEST(PlannedCall, AllocatesNothing) {
     EXPECT_NE(report.find("\"count\": " + std::to_string(pieces)), std::string::npos) << report;
     cuStreamDestroy(stream);
   }
+}
+
+TEST(PlannedCall, SummingPartialsAllocatesNothing) {
+  const cudnn::Functions functions = test::NullFunctions();
+  ConvolutionProblem problem = test::PlannedSetting::Problem();
+  problem.operation = Operation::kBackwardFilter;
+  problem.type = DataType::kHalf;
+  const MicroConfiguration piece = AsPartial(problem, {"legacy:1", 4, 1, 4096, true}, 0);
+  const auto plan = execution::PlannedConvolution::Create(functions, problem, {{{piece, 4}}}, {});
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  cudnn::OwnedDescriptors descriptors(functions);
+  ASSERT_TRUE(descriptors.Create(problem).ok());
+  const float one = 1, zero = 0;
+  cudnn::LegacyCall call;
+  call.operation = problem.operation;
+  call.descriptors = descriptors.get();
+  call.alpha = &one;
+  call.beta = &zero;
+  call.x = reinterpret_cast<void*>(0x10000000);
+  call.w = reinterpret_cast<void*>(0x20000000);
+  call.y = reinterpret_cast<void*>(0x30000000);
+  call.workspace = reinterpret_cast<void*>(0x40000000);
+  call.workspace_bytes = piece.workspace_bytes;
+  execution::Outcome outcome = execution::Outcome::kFailed;
+  const long before = bench::Allocations();
+  for (int i = 0; i < 100; ++i) (*plan)->Run(call, outcome);
+  EXPECT_EQ(bench::Allocations() - before, 0);
+  EXPECT_EQ(outcome, execution::Outcome::kPlanned);
 }
 
 TEST(PlannedCall, AllocationsAreCounted) {
