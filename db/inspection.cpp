@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "db/connection.h"
+#include "db/promise_rows.h"
 #include "db/row_reader.h"
 #include "db/schema.h"
 #include "db/store_file.h"
@@ -63,7 +64,21 @@ Status CheckWhole(Connection& connection, StoreContents& contents) {
                         "micro_batch FROM measurements EXCEPT SELECT kernel, device, cudnn, "
                         "driver, micro_batch FROM complete_sizes)"));
   contents.incomplete_sizes = static_cast<size_t>(incomplete);
-  return Status::Ok();
+  if (contents.version < 3) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t promises,
+                          connection.Number("SELECT count(*) FROM promises"));
+  contents.promises = static_cast<size_t>(promises);
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t nobodys,
+                          connection.Number("SELECT count(*) FROM promises WHERE kernel NOT IN "
+                                            "(SELECT id FROM kernels)"));
+  if (nobodys > 0) {
+    contents.faults.push_back(std::to_string(nobodys) +
+                              " promises belong to no kernel of the store");
+  }
+  return VisitPromises(connection, contents.version,
+                       [&](const Result<planning::EnginePromise>& promise) {
+                         if (!promise.ok()) contents.faults.push_back(promise.message());
+                       });
 }
 
 }  // namespace
@@ -91,14 +106,15 @@ Result<StoreContents> Inspect(const std::string& path) {
   return contents;
 }
 
-Result<std::vector<StoredMeasurement>> ReadStore(const std::string& path) {
-  std::vector<StoredMeasurement> rows;
+Result<StoredRows> ReadStore(const std::string& path) {
+  StoredRows rows;
   UCUDNN_RETURN_IF_ERROR(WithFile(path, [&](Connection& connection, const Identity& identity) {
     if (identity.kind == Identity::Kind::kUnusable) {
       return Status::Error(path + ": " + identity.reason);
     }
     if (identity.kind == Identity::Kind::kEmpty) return Status::Ok();
-    UCUDNN_ASSIGN_OR_RETURN(rows, ListRows(connection, identity.version));
+    UCUDNN_ASSIGN_OR_RETURN(rows.measurements, ListRows(connection, identity.version));
+    UCUDNN_ASSIGN_OR_RETURN(rows.promises, ListPromises(connection, identity.version));
     return Status::Ok();
   }));
   return rows;

@@ -19,6 +19,7 @@ struct StoreContents {
   size_t verified = 0;          // by processes that used this store
   size_t imported = 0;          // came from outside
   size_t incomplete_sizes = 0;  // sizes with rows and engines missing
+  size_t promises = 0;
   std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;  // rows of each
   std::vector<std::string> faults;  // one line each; none in a sound store
 };
@@ -29,6 +30,10 @@ Result<StoreContents> Inspect(const std::string& path);
 
 // All rows of a sound file, in the order they were written. A file that Inspect finds unusable is
 // an error, a row that makes no sense a warning.
-Result<std::vector<StoredMeasurement>> ReadStore(const std::string& path);
+struct StoredRows {
+  std::vector<StoredMeasurement> measurements;
+  std::vector<planning::EnginePromise> promises;
+};
+Result<StoredRows> ReadStore(const std::string& path);
 
 }  // namespace ucudnn::db

@@ -1,21 +1,40 @@
 #include "db/pruning.h"
 
+#include "db/schema.h"
+
 namespace ucudnn::db {
 namespace {
 
-// The table `old` of platforms to remove, of device ?1 or of all where that is empty.
-constexpr const char* kOldSql =
-    "WITH known AS (SELECT DISTINCT device, cudnn, driver FROM measurements"
-    " WHERE cudnn<>0 AND driver<>0 AND ?1 IN ('', device)),"
-    " old AS (SELECT * FROM known WHERE EXISTS (SELECT 1 FROM known AS newer WHERE"
-    " newer.device=known.device AND (newer.cudnn, newer.driver)>(known.cudnn, known.driver))) ";
+// Tables that refer to kernels and platforms, each since a schema version.
+struct Table {
+  const char* name;
+  int64_t since;
+};
+constexpr Table kTables[] = {
+    {"measurements", 1}, {"complete_sizes", 2}, {"verifications", 2}, {"promises", 3}};
+
+// The table `old` of platforms to remove from a file of `version`, of device ?1 or of all where
+// that is empty.
+std::string OldSql(int64_t version) {
+  std::string platforms;
+  for (const Table& table : kTables) {
+    if (table.since > version) continue;
+    platforms += std::string(platforms.empty() ? "" : " UNION ") +
+                 "SELECT device, cudnn, driver FROM " + table.name;
+  }
+  return "WITH known AS (SELECT * FROM (" + platforms +
+         ") WHERE cudnn<>0 AND driver<>0 AND ?1 IN ('', device)),"
+         " old AS (SELECT * FROM known WHERE EXISTS (SELECT 1 FROM known AS newer WHERE"
+         " newer.device=known.device AND (newer.cudnn, newer.driver)>(known.cudnn, "
+         "known.driver))) ";
+}
 
 // Kernels that nothing refers to, in a file of `version`; `but` leaves out some references.
 std::string OrphanSql(int64_t version, const std::string& but = "") {
-  std::string sql = "id NOT IN (SELECT kernel FROM measurements" + but + ")";
-  // A row of a shared store may be verified here.
-  for (const char* table : {"complete_sizes", "verifications"}) {
-    if (version >= 2) sql += std::string(" AND id NOT IN (SELECT kernel FROM ") + table + but + ")";
+  std::string sql = "1";
+  for (const Table& table : kTables) {
+    if (table.since > version) continue;
+    sql += std::string(" AND id NOT IN (SELECT kernel FROM ") + table.name + but + ")";
   }
   return sql;
 }
@@ -26,10 +45,10 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
   Pruned old;
   UCUDNN_ASSIGN_OR_RETURN(
       Statement select,
-      connection.Prepare(std::string(kOldSql) +
-                         "SELECT device, cudnn, driver, count(*) FROM measurements"
-                         " WHERE (device, cudnn, driver) IN old GROUP BY device, cudnn, driver"
-                         " ORDER BY device, cudnn DESC, driver DESC"));
+      connection.Prepare(OldSql(version) +
+                         "SELECT device, cudnn, driver, (SELECT count(*) FROM measurements AS m"
+                         " WHERE (m.device, m.cudnn, m.driver)=(old.device, old.cudnn, old.driver))"
+                         " FROM old ORDER BY device, cudnn DESC, driver DESC"));
   select.Bind(1, std::string_view(device));
   for (;;) {
     UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
@@ -40,7 +59,7 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
   }
   UCUDNN_ASSIGN_OR_RETURN(
       Statement orphans,
-      connection.Prepare(std::string(kOldSql) + "SELECT count(*) FROM kernels WHERE " +
+      connection.Prepare(OldSql(version) + "SELECT count(*) FROM kernels WHERE " +
                          OrphanSql(version, " WHERE (device, cudnn, driver) NOT IN old")));
   orphans.Bind(1, std::string_view(device));
   UCUDNN_RETURN_IF_ERROR(orphans.Step().status());
@@ -49,9 +68,9 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
 }
 
 Result<size_t> RemoveRows(Connection& connection, const Pruned& old) {
-  for (const char* table : {"measurements", "complete_sizes", "verifications"}) {
+  for (const Table& table : kTables) {
     UCUDNN_ASSIGN_OR_RETURN(Statement remove,
-                            connection.Prepare(std::string("DELETE FROM ") + table +
+                            connection.Prepare(std::string("DELETE FROM ") + table.name +
                                                " WHERE device=? AND cudnn=? AND driver=?"));
     for (const auto& [platform, rows] : old.platforms) {
       remove.Bind(1, std::string_view(platform.device));
@@ -60,8 +79,8 @@ Result<size_t> RemoveRows(Connection& connection, const Pruned& old) {
       UCUDNN_RETURN_IF_ERROR(remove.Run());
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(Statement orphans,
-                          connection.Prepare("DELETE FROM kernels WHERE " + OrphanSql(2)));
+  UCUDNN_ASSIGN_OR_RETURN(Statement orphans, connection.Prepare("DELETE FROM kernels WHERE " +
+                                                                OrphanSql(kSchemaVersion)));
   UCUDNN_RETURN_IF_ERROR(orphans.Run());
   return static_cast<size_t>(connection.Changes());
 }

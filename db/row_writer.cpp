@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "convolution/columns.h"
 #include "db/family.h"
+#include "db/promise_rows.h"
 
 namespace ucudnn::db {
 namespace {
@@ -130,6 +131,11 @@ Status RowWriter::MarkVerified(const ConvolutionProblem& problem,
   verified_.Bind(5, int64_t{micro_batch});
   verified_.Bind(6, std::string_view(engine));
   return verified_.Run();
+}
+
+Result<bool> RowWriter::Insert(const planning::EnginePromise& promise) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(promise.problem));
+  return InsertPromise(*connection_, kernel, promise);
 }
 
 }  // namespace ucudnn::db

@@ -44,10 +44,19 @@ constexpr const char* kSecondSql =
     " micro_batch INTEGER NOT NULL, engine TEXT NOT NULL,"
     " PRIMARY KEY(kernel, device, cudnn, driver, micro_batch, engine)) WITHOUT ROWID";
 
+// From version 2 to 3.
+constexpr const char* kThirdSql =
+    "CREATE TABLE promises(kernel INTEGER NOT NULL REFERENCES kernels(id), n INTEGER NOT NULL,"
+    " device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
+    " engine TEXT NOT NULL, limit_bytes INTEGER NOT NULL, workspace_bytes INTEGER NOT NULL,"
+    " undivided TEXT NOT NULL, any_engine INTEGER NOT NULL,"
+    " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
+
 // The tables of a version.
-constexpr const char* kTables[] = {"'kernels','measurements'",
-                                   "'kernels','measurements','complete_sizes','verifications'"};
-constexpr int kTableCounts[] = {2, 4};
+constexpr const char* kTables[] = {
+    "'kernels','measurements'", "'kernels','measurements','complete_sizes','verifications'",
+    "'kernels','measurements','complete_sizes','verifications','promises'"};
+constexpr int kTableCounts[] = {2, 4, 5};
 
 Identity Unusable(std::string reason) {
   return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
@@ -113,6 +122,7 @@ Status BringUpToDate(Connection& connection) {
   if (identity.version == kSchemaVersion) return transaction.Commit();
   if (identity.version < 1) UCUDNN_RETURN_IF_ERROR(connection.Execute(FirstSql()));
   if (identity.version < 2) UCUDNN_RETURN_IF_ERROR(connection.Execute(kSecondSql));
+  if (identity.version < 3) UCUDNN_RETURN_IF_ERROR(connection.Execute(kThirdSql));
   UCUDNN_RETURN_IF_ERROR(
       connection.Execute("PRAGMA user_version=" + std::to_string(kSchemaVersion)));
   return transaction.Commit();

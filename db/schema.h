@@ -10,7 +10,7 @@
 namespace ucudnn::db {
 
 inline constexpr int64_t kApplicationId = 0x75634477;  // "ucDw"
-inline constexpr int64_t kSchemaVersion = 2;
+inline constexpr int64_t kSchemaVersion = 3;
 
 struct Identity {
   enum class Kind { kOurs, kEmpty, kUnusable };

@@ -8,10 +8,12 @@
 
 #include "base/log.h"
 #include "db/family.h"
+#include "db/promise_rows.h"
 #include "db/row_reader.h"
 
 namespace ucudnn::db {
 
+using planning::EnginePromise;
 using planning::KernelMeasurements;
 using planning::Measurement;
 using planning::Platform;
@@ -165,6 +167,37 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
       if (!row.complete) continue;
       UCUDNN_RETURN_IF_ERROR(
           writer.MarkComplete(row.problem, row.platform, row.measurement.micro.micro_batch));
+    }
+    return Status::Ok();
+  }));
+  return added;
+}
+
+Result<std::optional<EnginePromise>> SqliteStore::FindPromise(const EnginePromise& asked) {
+  std::optional<EnginePromise> found;
+  UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
+    if (found) return Status::Ok();
+    UCUDNN_ASSIGN_OR_RETURN(found, ReadPromise(connection, file.version(), asked));
+    return Status::Ok();
+  }));
+  return found;
+}
+
+Result<EnginePromise> SqliteStore::KeepPromise(const EnginePromise& promise) {
+  UCUDNN_RETURN_IF_ERROR(AddPromises({promise}).status());
+  UCUDNN_ASSIGN_OR_RETURN(const std::optional<EnginePromise> kept, FindPromise(promise));
+  return kept.value_or(promise);
+}
+
+Result<size_t> SqliteStore::AddPromises(const std::vector<EnginePromise>& promises) {
+  for (const EnginePromise& promise : promises) UCUDNN_RETURN_IF_ERROR(CheckPromise(promise));
+  if (promises.empty()) return size_t{0};
+  size_t added = 0;
+  UCUDNN_RETURN_IF_ERROR(InTransaction([&](RowWriter& writer) {
+    added = 0;
+    for (const EnginePromise& promise : promises) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool is_new, writer.Insert(promise));
+      added += is_new ? 1 : 0;
     }
     return Status::Ok();
   }));

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ class SqliteStore : public planning::MeasurementStore {
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const std::vector<MicroConfiguration>& rows) override;
 
+  Result<std::optional<planning::EnginePromise>> FindPromise(
+      const planning::EnginePromise& asked) override;
+  Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;
+
   // All rows, in the order they were written.
   Result<std::vector<StoredMeasurement>> List();
 
@@ -42,6 +47,8 @@ class SqliteStore : public planning::MeasurementStore {
   // The sizes of those that are `complete` become complete. What they call verified is kept for
   // List, and not trusted by Read.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
+  // The same for promises.
+  Result<size_t> AddPromises(const std::vector<planning::EnginePromise>& promises);
 
   // Removes from the file that is written what FindOldRows finds of `device`, and gives the space
   // back; on a `dry_run` tells what that would be, and writes nothing.

@@ -3,6 +3,7 @@
 // result.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,21 @@ struct KernelMeasurements {
   bool operator==(const KernelMeasurements&) const = default;
 };
 
+// A workspace that was promised for an engine of the graph API, less than it needs. Frameworks keep
+// an engine and its workspace between processes: such a promise is given once and never grows.
+struct EnginePromise {
+  ConvolutionProblem problem;  // its n counts
+  Platform platform;
+  std::string engine;
+  size_t limit_bytes = 0;      // the ceiling it was given under: the key ends here
+  size_t workspace_bytes = 0;  // at most the ceiling
+  std::string undivided;       // the engine that keeps it in one piece
+  // Given to the first plan of a heuristics list: `undivided` may serve in place of pieces.
+  bool any_engine = false;
+
+  bool operator==(const EnginePromise&) const = default;
+};
+
 class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
@@ -58,6 +74,12 @@ class MeasurementStore {
   // one on `platform`: from now on their measurements read as verified, whoever measured them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
+
+  // The promise that `asked` names by its key; none when none was kept.
+  virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
+
+  // Keeps a promise, unless one is kept under its key: gives the one that is there now.
+  virtual Result<EnginePromise> KeepPromise(const EnginePromise& promise) = 0;
 };
 
 }  // namespace ucudnn::planning

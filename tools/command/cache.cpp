@@ -205,19 +205,30 @@ int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
 
 int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
   // All are read before the first is merged: a mistyped name changes nothing.
-  std::vector<Rows> sources;
+  std::vector<db::StoredRows> sources;
   for (const std::string& path : options.sources) {
-    Result<Rows> rows = db::ReadStore(path);
+    Result<db::StoredRows> rows = db::ReadStore(path);
     if (!rows.ok()) return Fail(*options.merge, rows.message());
-    KeepDevice(options.device, *rows);
+    KeepDevice(options.device, rows->measurements);
+    std::erase_if(rows->promises, [&](const planning::EnginePromise& promise) {
+      return !options.device.empty() && promise.platform.device != options.device;
+    });
     sources.push_back(std::move(*rows));
   }
   db::SqliteStore store(paths);
   for (size_t i = 0; i < sources.size(); ++i) {
-    const Result<size_t> added = store.Add(sources[i]);
+    const auto& [rows, promises] = sources[i];
+    const Result<size_t> added = store.Add(rows);
     if (!added.ok()) return Fail(*options.merge, added.message());
+    const Result<size_t> kept = store.AddPromises(promises);
+    if (!kept.ok()) return Fail(*options.merge, kept.message());
     std::cout << options.sources[i] << ": " << Count(*added, "new measurement") << ", "
-              << sources[i].size() - *added << " known before\n";
+              << rows.size() - *added << " known before";
+    if (!promises.empty()) {
+      std::cout << "; " << Count(*kept, "new promise") << ", " << promises.size() - *kept
+                << " known before";
+    }
+    std::cout << "\n";
   }
   return 0;
 }
@@ -241,7 +252,8 @@ int Verify(const CacheOptions& options, const std::vector<std::string>& paths) {
     std::cout << "  schema " << contents->version << ", " << Count(contents->kernels, "kernel")
               << ", " << Count(contents->rows, "measurement") << ": " << contents->imported
               << " imported, " << contents->verified << " verified by runs, "
-              << contents->incomplete_sizes << " micro-batches lack engines\n";
+              << contents->incomplete_sizes << " micro-batches lack engines; "
+              << Count(contents->promises, "promise") << "\n";
     for (const auto& [platform, rows] : contents->platforms) {
       std::cout << "  "
                 << PlatformText(platform.first, platform.second.first, platform.second.second)

@@ -124,6 +124,21 @@ class Cache(CommandTest):
         self.assertEqual(f"{second}: 0 new measurements, 3 known before\n",
                          self.cache("merge", second, "--db", self.store))
 
+    def test_merge_and_prune_look_after_promises(self):
+        first, second = self.store_with("first", ROWS), self.store_with("second", ROWS)
+        for store, cudnn, bytes_ in ((first, 91900, 4096), (first, 90000, 4096), (second, 91900, 2048)):
+            with sqlite3.connect(store) as connection:
+                connection.execute("INSERT INTO promises VALUES(1, 256, 'A', ?, 13000, 'graph:38', 8192, ?, 'graph:0', 0)",
+                                   (cudnn, bytes_))
+            connection.close()
+        self.assertIn("known before; 2 new promises, 0 known before\n", self.cache("merge", first, "--db", self.store))
+        self.assertIn("known before; 0 new promises, 1 known before\n", self.cache("merge", second, "--db", self.store))
+        self.assertIn("; 2 promises\n", self.cache("verify", "--db", self.store))
+        self.assertIn("  A, cuDNN 9.0.0, driver 13.0: 0 measurements\n", self.cache("prune", "--device", "A", "--db", self.store))
+        with sqlite3.connect(self.store) as connection:
+            self.assertEqual([(91900, 4096)], connection.execute("SELECT cudnn, workspace_bytes FROM promises").fetchall())
+        connection.close()
+
     def test_merge_reads_from_a_folder_where_an_ordinary_user_may_not_write(self):
         shared = f"{self.folder}/shared"
         os.makedirs(shared)
@@ -245,7 +260,7 @@ class Cache(CommandTest):
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         os.chmod(store, 0o644)
         self.assertIn("3 measurements and 1 kernel without any removed; ", self.cache("prune", "--db", store))
-        self.assertIn("schema 2, 1 kernel, 3 measurements", self.cache("verify", "--db", store))
+        self.assertIn("schema 3, 1 kernel, 3 measurements", self.cache("verify", "--db", store))
 
     def test_prune_tells_the_size_of_the_file_it_pruned(self):
         with open(self.store, "w") as file:

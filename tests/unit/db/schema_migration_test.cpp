@@ -1,5 +1,5 @@
-// Stores of schema version 1: read as they are, brought up to date by the first write, and never
-// left in between.
+// Stores of earlier schema versions: read as they are, brought up to date by the first write, and
+// never left in between.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -27,11 +27,11 @@ ConvolutionProblem StoredProblem() {
 
 class SchemaMigrationTest : public StoreTest {
  protected:
-  SchemaMigrationTest() {
+  explicit SchemaMigrationTest(int version = 1) {
     std::ostringstream sql;
-    sql << std::ifstream(SCHEMA1_SQL).rdbuf();
+    sql << std::ifstream(SCHEMA_FOLDER "/schema" + std::to_string(version) + ".sql").rdbuf();
     RunSql(Path(), sql.str().c_str());
-    EXPECT_EQ(Inspect(Path())->version, 1);
+    EXPECT_EQ(Inspect(Path())->version, version);
   }
   // As many rows as make bringing it up to date take a while.
   void Enlarge(int rows) {
@@ -156,6 +156,49 @@ TEST_F(SchemaMigrationTest, OneThatIsKilledLeavesTheOldOrTheNew) {
     }
   }
   EXPECT_GE(unfinished, 20);
+}
+
+class SecondSchemaTest : public SchemaMigrationTest {
+ protected:
+  SecondSchemaTest() : SchemaMigrationTest(2) {}
+  planning::EnginePromise Promise() const {
+    return {StoredProblem(), kSomeGpu, "graph:38", 8192, 4096, "graph:0", false};
+  }
+};
+
+TEST_F(SecondSchemaTest, ItHoldsNoPromisesAndIsReadAsItIs) {
+  const std::string before = Bytes(Path());
+  SqliteStore store({Path()});
+  const auto promise = store.FindPromise(Promise());
+  ASSERT_TRUE(promise.ok()) << promise.message();
+  EXPECT_FALSE(promise->has_value());
+  const auto rows = ReadStore(Path());
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(rows->measurements.size(), 4u);
+  EXPECT_THAT(rows->promises, IsEmpty());
+  const auto pruned = store.Prune("", true);
+  EXPECT_TRUE(pruned.ok()) << pruned.message();
+  EXPECT_EQ(Bytes(Path()), before);
+}
+
+TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
+  SqliteStore reader({Path()});
+  const auto before = *reader.List();
+  const auto known = *reader.Read(StoredProblem(), kSomeGpu);
+  ASSERT_TRUE(known.rows[2].verified);
+  SqliteStore store({Path()});
+  const auto kept = store.KeepPromise(Promise());
+  ASSERT_TRUE(kept.ok()) << kept.message();
+  EXPECT_EQ(*kept, Promise());
+  const auto contents = Inspect(Path());
+  ASSERT_TRUE(contents.ok()) << contents.message();
+  EXPECT_THAT(contents->faults, IsEmpty());
+  EXPECT_EQ(contents->version, kSchemaVersion);
+  EXPECT_EQ(contents->promises, 1u);
+  EXPECT_EQ(*store.List(), before);
+  EXPECT_EQ(*store.Read(StoredProblem(), kSomeGpu), known);
+  // The connection that read the old file sees the new one.
+  EXPECT_EQ(**reader.FindPromise(Promise()), Promise());
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST_F(StoreChoiceTest, HostsWriteTheirOwnFilesAndAgreeOnceTheyAreMerged) {
   for (const char* host : {"one", "two"}) {
     const auto rows = ReadStore(HostFile(Path(), host));
     ASSERT_TRUE(rows.ok()) << rows.message();
-    ASSERT_TRUE(merged.Add(*rows).ok());
+    ASSERT_TRUE(merged.Add(rows->measurements).ok());
   }
   for (const char* host : {"one", "two"}) {
     const auto rows = open(host)->Rows(Problem(), kPlatform);

@@ -164,9 +164,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Newer",
               [](const std::string& path) {
                 FillStore(path);
-                RunSql(path, "PRAGMA user_version=3");
+                RunSql(path, "PRAGMA user_version=4");
               },
-              "its schema version is 3 and this ucudnn knows versions up to 2"}),
+              "its schema version is 4 and this ucudnn knows versions up to 3"}),
     [](const auto& info) { return info.param.name; });
 
 using StoreFaultsTest = StoreTest;

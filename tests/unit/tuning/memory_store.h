@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -61,9 +62,27 @@ class MemoryStore : public planning::MeasurementStore {
     return Status::Ok();
   }
 
+  Result<std::optional<planning::EnginePromise>> FindPromise(
+      const planning::EnginePromise& asked) override {
+    std::lock_guard lock(mutex_);
+    if (read_fails || promises_fail) return Status::Error("the disk is gone");
+    const auto kept = FindKept(asked);
+    if (kept == promises.end()) return std::optional<planning::EnginePromise>();
+    return std::optional(*kept);
+  }
+
+  Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override {
+    std::lock_guard lock(mutex_);
+    if (write_fails) return Status::Error("the disk is full");
+    const auto kept = FindKept(promise);
+    return kept == promises.end() ? promises.emplace_back(promise) : *kept;
+  }
+
+  std::vector<planning::EnginePromise> promises;
   int reads = 0;
   int writes = 0;
   bool read_fails = false;
+  bool promises_fail = false;  // to be read
   bool write_fails = false;
 
  private:
@@ -74,6 +93,12 @@ class MemoryStore : public planning::MeasurementStore {
   };
   static bool Same(const MicroConfiguration& a, const MicroConfiguration& b) {
     return a.engine == b.engine && a.micro_batch == b.micro_batch;
+  }
+  std::vector<planning::EnginePromise>::iterator FindKept(const planning::EnginePromise& asked) {
+    return std::find_if(promises.begin(), promises.end(), [&](const auto& kept) {
+      return std::tie(kept.problem, kept.platform, kept.engine, kept.limit_bytes) ==
+             std::tie(asked.problem, asked.platform, asked.engine, asked.limit_bytes);
+    });
   }
   std::vector<Kernel>::iterator Find(const ConvolutionProblem& problem,
                                      const planning::Platform& platform) {

@@ -1,0 +1,35 @@
+// Promises in one store file of any schema version this ucudnn knows; files before version 3 hold
+// none. The caller holds the store's lock. FORMAT.md describes the table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "db/connection.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::db {
+
+// Why a promise makes no sense to any reader; Ok when it does.
+Status CheckPromise(const planning::EnginePromise& promise);
+
+// The promise that `asked` names by its key. One that makes no sense is none.
+Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connection, int64_t version,
+                                                           const planning::EnginePromise& asked);
+
+// Adds `promise`, of the kernel with this id, unless one is kept under its key: then false. The
+// file is of the current schema version.
+Result<bool> InsertPromise(Connection& connection, int64_t kernel,
+                           const planning::EnginePromise& promise);
+
+// Visits all promises of a file: each, or why it makes no sense.
+Status VisitPromises(Connection& connection, int64_t version,
+                     const std::function<void(const Result<planning::EnginePromise>&)>& visit);
+
+// Those that make sense; the others cost a warning.
+Result<std::vector<planning::EnginePromise>> ListPromises(Connection& connection, int64_t version);
+
+}  // namespace ucudnn::db
