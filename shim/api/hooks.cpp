@@ -283,6 +283,11 @@ cudnnStatus_t BackendUpdate(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return Ucudnn().graph().UpdateCudaGraph(handle, plan, pack, graph);
 }
 
+cudnnStatus_t PlanWorkspace(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                            cudnnBackendDescriptor_t pack, size_t* bytes) {
+  return Ucudnn().graph().WorkspaceSize(handle, plan, pack, bytes);
+}
+
 template <typename Function>
 void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
@@ -331,8 +336,9 @@ std::span<const Hook> Hooks() {
       // Only asked for where the genuine library has them.
       UCUDNN_HOOK(cudnnBackendPopulateCudaGraph, BackendPopulate),
       UCUDNN_HOOK(cudnnBackendUpdateCudaGraph, BackendUpdate),
+      UCUDNN_HOOK(cudnnGetExecutionPlanWorkspaceSize, PlanWorkspace),
   };
-  constexpr size_t kGraphHooks = 8;
+  constexpr size_t kGraphHooks = 9;
   const bool graphs = Genuine().HasGraphApi() && ProcessOptions().graph_engines;
   return graphs ? std::span<const Hook>(hooks)
                 : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);

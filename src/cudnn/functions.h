@@ -6,6 +6,13 @@
 
 #include "base/status.h"
 
+#if CUDNN_VERSION < 92300
+// As newer headers declare it: what `plan` needs to run `pack`, whose shapes may be others.
+extern "C" cudnnStatus_t CUDNNWINAPI
+cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                   cudnnBackendDescriptor_t pack, size_t* bytes);
+#endif
+
 #define UCUDNN_CUDNN_FUNCTIONS(F)                   \
   F(cudnnConvolutionBackwardData)                   \
   F(cudnnConvolutionBackwardFilter)                 \
@@ -66,7 +73,8 @@
 // Of the graph API, in newer releases only; null elsewhere.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendPopulateCudaGraph)      \
-  F(cudnnBackendUpdateCudaGraph)
+  F(cudnnBackendUpdateCudaGraph)        \
+  F(cudnnGetExecutionPlanWorkspaceSize)
 
 namespace ucudnn::cudnn {
 

@@ -125,8 +125,14 @@ bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string json, PlanJson(functions, plan));
+  return ReadTemplate(functions, plan, std::move(json));
+}
+
+Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan,
+                                   std::string json) {
   GraphTemplate read;
-  UCUDNN_ASSIGN_OR_RETURN(read.json, PlanJson(functions, plan));
+  read.json = std::move(json);
   UCUDNN_ASSIGN_OR_RETURN(read.plan, ReadGraphPlan(read.json));
   UCUDNN_ASSIGN_OR_RETURN(read.notes, ReadNotes(functions, plan));
   const EngineNotes& notes = read.notes;

@@ -25,7 +25,9 @@ struct GraphTemplate {
 // nothing. Arithmetic in tensor cores as such is no loss.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
-// Reads a finalized plan; an error says why it is left alone.
+// Reads a finalized plan, whose JSON is `json`; an error says why it is left alone.
+Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan,
+                                   std::string json);
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan);
 
 // The same operation graph with another engine and its default knobs.

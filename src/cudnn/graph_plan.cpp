@@ -325,6 +325,15 @@ class Reader {
 
 }  // namespace
 
+const char* UnfamiliarAtAGlance(std::string_view json) {
+  static const std::string schema = "\"schemaVersion\":" + std::to_string(kSchema) + ",";
+  if (json.find(schema) == std::string_view::npos) return "its JSON is of an unknown schema";
+  if (json.find("\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") == std::string_view::npos) {
+    return "there is no convolution in it";
+  }
+  return nullptr;
+}
+
 Result<GraphPlan> ReadGraphPlan(std::string_view json) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
   return Reader(root).Read();

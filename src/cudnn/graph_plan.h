@@ -38,6 +38,10 @@ struct GraphPlan {
   bool operator==(const GraphPlan&) const = default;
 };
 
+// Why ReadGraphPlan would refuse `json`, where a glance at its text tells; null where it has to be
+// read.
+const char* UnfamiliarAtAGlance(std::string_view json);
+
 // Every member, name and value must be known: whatever is unfamiliar is an error that says what.
 Result<GraphPlan> ReadGraphPlan(std::string_view json);
 

@@ -1,17 +1,17 @@
 // What is decided when the application finalizes an execution plan: its promise, and how it is
 // kept.
 #include <algorithm>
-#include <cstdlib>
 
-#include "base/byte_size.h"
 #include "base/log.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/interposer.h"
+#include "interposer/met_plan.h"
 
 namespace ucudnn::interposer {
 namespace {
 
 using planning::Candidate;
+using planning::EnginePromise;
 using planning::Promise;
 
 constexpr char kOverLimit[] = "cannot be brought under the workspace limit";
@@ -20,24 +20,7 @@ std::string Pieces(const Configuration& plan) {
   return "divided into " + std::to_string(plan.Pieces()) + " micro-batches";
 }
 
-// The engine's number in "graph:38[k2=1]+relu", when it has no knobs; -1 otherwise.
-int PlainNumber(const std::string& engine) {
-  constexpr std::string_view kPrefix = "graph:";
-  if (!engine.starts_with(kPrefix) || engine.find('[') < engine.find('+')) return -1;
-  return std::atoi(engine.c_str() + kPrefix.size());
-}
-
 }  // namespace
-
-struct GraphInterposer::Met {
-  cudnnHandle_t handle = nullptr;
-  Session* session = nullptr;
-  Template own;
-  size_t need_bytes = 0;  // of the plan as it is
-  bool first = false;     // of a list of the heuristics
-
-  const ConvolutionProblem& problem() const { return own->plan.problem; }
-};
 
 void GraphInterposer::LeaveAlone(const Met& met, const char* cause, const std::string& detail) {
   if (met.own != nullptr) return i_.Fallback(met.problem(), cause, detail);
@@ -45,138 +28,7 @@ void GraphInterposer::LeaveAlone(const Met& met, const char* cause, const std::s
   i_.report_.AddFallback("a plan of the graph API", std::string(cause) + ": " + detail);
 }
 
-tuning::EngineScope GraphInterposer::ScopeOf(const Template& own, const Template& other) const {
-  tuning::EngineScope scope;
-  scope.engine = own->plan.engine;
-  scope.numeric = own->numeric;
-  if (other != nullptr && other->numeric != planning::NumericClass::kDirect) {
-    scope.numeric = other->numeric;
-  }
-  scope.residual = own->plan.residual_uid.has_value();
-  scope.bias_bytes = own->plan.bias_bytes;
-  scope.make = [functions = &i_.functions_, own, other](cudnnHandle_t handle) {
-    std::vector<const cudnn::GraphTemplate*> templates = {own.get()};
-    if (other != nullptr) templates.push_back(other.get());
-    return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{handle, nullptr},
-                                                 std::move(templates));
-  };
-  return scope;
-}
-
-std::vector<Candidate> GraphInterposer::Candidates(const Met& met, const Template& engine,
-                                                   const planning::PromiseRequest& request) {
-  const tuning::EngineScope scope = ScopeOf(engine, nullptr);
-  tuning::Question question{met.problem(), i_.options_.policy, request,
-                            i_.MeasuresBeforePromising(*met.session), &scope};
-  // Only the whole of what may take the plan's place.
-  if (engine != met.own) question.policy = BatchSizePolicy::kUndivided;
-  const tuning::Answer measured = i_.kernels_.Get(i_.DeviceOf(*met.session), question);
-  if (question.may_measure && !measured.status.ok()) {
-    i_.Fallback(met.problem(), "cannot be measured", measured.status.message());
-  }
-  i_.NoteUnlikeRanks();
-  std::vector<Candidate> candidates;
-  for (const MicroConfiguration& row : measured.rows) candidates.push_back({row, engine->numeric});
-  return candidates;
-}
-
-GraphInterposer::Template GraphInterposer::FindOther(const Met& met, size_t limit_bytes) {
-  const cudnn::PlanDevice device{met.handle, nullptr};
-  const auto serves = [&](int engine) -> Template {
-    auto other = cudnn::WithOtherEngine(i_.functions_, device, *met.own, engine);
-    if (!other.ok() || !cudnn::IsExactAs(other->notes, met.own->notes)) return nullptr;
-    const auto built = cudnn::BuildAtBatch(i_.functions_, device, *other, met.problem().n,
-                                           met.own->plan.alpha, met.own->plan.beta);
-    if (!built.ok()) return nullptr;
-    const auto bytes = cudnn::PlanWorkspace(i_.functions_, built->get());
-    if (!bytes.ok() || *bytes > limit_bytes) return nullptr;
-    return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
-  };
-  // One that took another plan's place before, in this process or an earlier one, is asked first:
-  // to look through all takes long.
-  const uint64_t hash = met.problem().Hash();
-  std::vector<int> before;
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto known = others_.find(hash); known != others_.end()) before = known->second;
-  }
-  for (const int engine : before) {
-    if (Template other = serves(engine)) return other;
-  }
-  if (i_.kernels_.store() != nullptr) {
-    const auto stored =
-        i_.kernels_.store()->Read(met.problem(), i_.DeviceOf(*met.session).platform);
-    if (stored.ok()) {
-      for (const planning::Measurement& row : stored->rows) {
-        const int engine = PlainNumber(row.micro.engine);
-        if (engine < 0 || row.micro.micro_batch != met.problem().n) continue;
-        if (row.micro.workspace_bytes > limit_bytes) continue;
-        if (Template other = serves(engine)) return other;
-      }
-    }
-  }
-  constexpr int kMostEngines = 128;
-  for (int engine = 0; engine < kMostEngines; ++engine) {
-    Template other = serves(engine);
-    if (other == nullptr) continue;
-    std::lock_guard lock(mutex_);
-    others_[hash].push_back(engine);
-    return other;
-  }
-  return nullptr;
-}
-
-std::optional<Promise> GraphInterposer::PromiseWithin(const Met& met, bool first,
-                                                      size_t limit_bytes, Template& other,
-                                                      std::string& why) {
-  const ConvolutionProblem& problem = met.problem();
-  other = FindOther(met, limit_bytes);
-  if (other == nullptr) {
-    why = "no engine as exact and deterministic fits " + FormatByteSize(limit_bytes);
-    return std::nullopt;
-  }
-  planning::PromiseRequest request = i_.RequestFor(problem, limit_bytes);
-  const std::vector<Candidate> pieces = Candidates(met, met.own, request);
-  const std::vector<Candidate> whole = Candidates(met, other, request);
-  // Unmeasured, it still runs, with what the library says that it needs.
-  MicroConfiguration undivided = {other->plan.engine, problem.n, kUnknownTime, limit_bytes,
-                                  other->deterministic};
-  for (const Candidate& candidate : whole) {
-    if (candidate.micro.micro_batch == problem.n) undivided = candidate.micro;
-  }
-  if (undivided.time_ms < 0) {
-    const auto built = cudnn::BuildAtBatch(i_.functions_, {met.handle, nullptr}, *other, problem.n,
-                                           met.own->plan.alpha, met.own->plan.beta);
-    const auto bytes = built.ok() ? cudnn::PlanWorkspace(i_.functions_, built->get())
-                                  : Result<size_t>(built.status());
-    if (bytes.ok()) undivided.workspace_bytes = *bytes;
-  }
-  // A plan is divided with its own engine and knobs: applications time plans against each other,
-  // and build the one they chose again from its engine and knobs, also in another process. That one
-  // is no longer the first of a list, and must be told the same workspace.
-  std::optional<Promise> promise = planning::PiecesOf(met.own->plan.engine, pieces, request);
-  const bool other_is_faster =
-      promise && undivided.time_ms >= 0 &&
-      undivided.time_ms < (1 - planning::kHysteresis) * promise->plan.TimeMs();
-  const size_t promised_bytes = promise ? promise->plan.WorkspaceBytes() : 0;
-  if (!promise && !pieces.empty() && !first) {
-    why = "no division fits " + FormatByteSize(limit_bytes);
-    return std::nullopt;
-  }
-  // Of the first plan of a list an application that times nothing takes whatever it is. Where
-  // nothing is known of the pieces, something must run inside the limit.
-  if (!promise || (first && other_is_faster)) {
-    promise = promise.value_or(Promise{});
-    promise->plan = {{{undivided, 1}}};
-  }
-  promise->undivided = undivided;
-  promise->fastest_undivided = undivided.time_ms >= 0 ? undivided : MicroConfiguration{};
-  promise->workspace_bytes = std::max(promised_bytes, undivided.workspace_bytes);
-  promise->limit_bytes = limit_bytes;
-  return promise;
-}
-
-void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord& record) {
+void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& record) {
   const ConvolutionProblem& problem = met.problem();
   const size_t user_limit = i_.UserLimit(*met.session);
   const size_t limit = std::min(user_limit, met.need_bytes);
@@ -206,13 +58,24 @@ void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord
     }
     return trust.kind;
   };
+  std::optional<EnginePromise> promised = met.promised;
+  const EnginePromise asked = {problem, i_.DeviceOf(*met.session).platform, met.own->plan.engine,
+                               user_limit};
+  if (must_shrink && !promised) promised = promises_.Find(asked);
+  bool anew = false;  // what was promised before cannot be kept
   constexpr int kAttempts = 4;
   std::string why;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Template other;
     std::optional<Promise> promise;
     if (must_shrink) {
-      promise = PromiseWithin(met, met.first, limit, other, why);
+      promise = PromiseWithin(met, promised ? &*promised : nullptr, limit, other, why);
+      if (!promise && promised && !met.promised) {
+        i_.Fallback(problem, "an earlier promise cannot be kept", why);
+        promised.reset();
+        anew = true;
+        promise = PromiseWithin(met, nullptr, limit, other, why);
+      }
     } else {
       const std::vector<Candidate> candidates = Candidates(met, met.own, request);
       promise = planning::MakePromise(candidates, request);
@@ -236,6 +99,7 @@ void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord
     if (promise->plan.Pieces() > 1) trust = trusted(*promise, other, why);
     if (trust == tuning::Trust::Kind::kWrong) continue;
     if (trust == tuning::Trust::Kind::kUnknown && !must_shrink) {
+      met.compared = false;
       record.reason = "as the caller asked, because the plan was not yet compared with it: " + why;
       return;
     }
@@ -264,10 +128,26 @@ void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord
       }
       decision.plan = std::move(*plan);
     }
+    if (must_shrink && !promised) {
+      promised = asked;
+      promised->workspace_bytes = promise->workspace_bytes;
+      promised->undivided = promise->undivided.engine;
+      promised->any_engine = met.first || promise->plan.Largest().engine != met.own->plan.engine;
+      if (anew) {
+        promises_.Replace(*promised);
+      } else if (EnginePromise first = promises_.Keep(*promised); first != *promised) {
+        // Another process was first.
+        promised = std::move(first);
+        decision.plan.reset();
+        continue;
+      }
+    }
+    decision.promise = std::move(promised);
     decision.substitute = std::move(substitute);
     decision.promised_bytes = promise->workspace_bytes;
     decision.numeric = ScopeOf(met.own, other).numeric;
     decision.barred = trust == tuning::Trust::Kind::kUnknown;
+    met.compared = !decision.barred;
     record.plan = decision.barred ? Configuration{{{promise->undivided, 1}}} : promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
     record.undivided = promise->fastest_undivided;
@@ -279,6 +159,80 @@ void GraphInterposer::Plan(const Met& met, GraphDecision& decision, KernelRecord
   }
   record.reason = "every division of it was found wrong";
   if (must_shrink) LeaveAlone(met, kOverLimit, record.reason);
+}
+
+std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& record) {
+  auto decision = std::make_unique<GraphDecision>();
+  decision->own = met.own;
+  decision->context = met.session->context();
+  decision->need_bytes = decision->promised_bytes = met.need_bytes;
+  decision->wide_alpha = met.own->plan.alpha;
+  decision->wide_beta = met.own->plan.beta;
+  decision->alpha = static_cast<float>(met.own->plan.alpha);
+  decision->beta = static_cast<float>(met.own->plan.beta);
+  record.api = "graph";
+  record.problem = met.problem();
+  record.workspace_bytes = met.need_bytes;
+  record.plan = {{{{met.own->plan.engine, met.problem().n, kUnknownTime, met.need_bytes,
+                    met.own->deterministic},
+                   1}}};
+  Plan(met, *decision, record);
+  return decision;
+}
+
+long GraphInterposer::NextLook(const Met& met, long calls) const {
+  const bool on = i_.options_.tuning.on;
+  // Where this process measures nothing, another one may have.
+  const bool more_may_come =
+      !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
+  if (!more_may_come) return GraphDecision::kFinal;
+  return std::max({on ? i_.options_.tuning.after_calls : 0, 2 * calls, calls + 1});
+}
+
+GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& decision, long calls) {
+  // One thread looks; the others go on with what there is.
+  long due = decision.due_at.exchange(GraphDecision::kFinal);
+  if (due == GraphDecision::kFinal) return &decision;
+  try {
+    Met met;
+    met.handle = handle;
+    met.session = i_.SessionOf(handle);
+    // What has run once outside is worth more to a capture than what is known by now.
+    if (met.session == nullptr || met.session->context() != decision.context ||
+        i_.Capturing(*met.session)) {
+      decision.due_at = due;
+      return &decision;
+    }
+    met.own = decision.own;
+    met.need_bytes = decision.need_bytes;
+    met.promised = decision.promise;
+    met.again = true;
+    met.may_measure = i_.options_.tuning.on && calls >= i_.options_.tuning.after_calls;
+    KernelRecord record;
+    std::unique_ptr<GraphDecision> better = Make(met, record);
+    due = NextLook(met, calls);
+    const bool keeps = better->smaller() == decision.smaller() &&
+                       better->promised_bytes == decision.promised_bytes && !better->refused;
+    if (!keeps || record == decision.record->record) {
+      decision.due_at = due;
+      return &decision;
+    }
+    better->due_at = due;
+    if (record.plan == decision.record->record.plan) better->ran = decision.ran.load();
+    bool fresh = false;
+    better->record = i_.report_.Record(std::move(record), decision.record, fresh);
+    GraphDecision* const latest = better.get();
+    {
+      std::lock_guard lock(mutex_);
+      improved_.push_back(std::move(better));
+    }
+    decision.better.store(latest, std::memory_order_release);
+    if (fresh) i_.WriteReport();
+    return latest;
+  } catch (...) {
+    WarnOnce("memory", "out of host memory: a plan stays as it was decided");
+    return &decision;
+  }
 }
 
 GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
@@ -300,13 +254,17 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
   {
     std::lock_guard lock(mutex_);
     const auto known = decisions_.find(key);
-    if (known != decisions_.end()) return known->second.get();
+    if (known != decisions_.end()) {
+      return known->second == nullptr ? nullptr : known->second->Latest();
+    }
     if (decisions_.size() >= kMostKernels) {
       i_.TooManyKernels();
       return nullptr;
     }
   }
-  auto read = cudnn::ReadTemplate(i_.functions_, plan);
+  const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(key.second);
+  auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
+                                    : cudnn::ReadTemplate(i_.functions_, plan, key.second);
   if (!read.ok()) {
     if (shadow.kind != GraphKind::kUnknown) LeaveAlone(met, "left alone", read.message());
     std::lock_guard lock(mutex_);
@@ -317,22 +275,10 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
   if (!need.ok()) return nullptr;
   met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   met.need_bytes = *need;
-  auto decision = std::make_unique<GraphDecision>();
-  decision->own = met.own;
-  decision->context = met.session->context();
-  decision->promised_bytes = met.need_bytes;
-  decision->wide_alpha = met.own->plan.alpha;
-  decision->wide_beta = met.own->plan.beta;
-  decision->alpha = static_cast<float>(met.own->plan.alpha);
-  decision->beta = static_cast<float>(met.own->plan.beta);
+  met.may_measure = i_.MeasuresBeforePromising(*met.session);
   KernelRecord record;
-  record.api = "graph";
-  record.problem = met.problem();
-  record.workspace_bytes = met.need_bytes;
-  record.plan = {{{{met.own->plan.engine, met.problem().n, kUnknownTime, met.need_bytes,
-                    met.own->deterministic},
-                   1}}};
-  Plan(met, *decision, record);
+  std::unique_ptr<GraphDecision> decision = Make(met, record);
+  decision->due_at = NextLook(met, 0);
   bool fresh = false;
   decision->record = i_.report_.Record(std::move(record), nullptr, fresh);
   GraphDecision* kept = nullptr;

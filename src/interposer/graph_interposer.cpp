@@ -138,7 +138,8 @@ cudnnStatus_t GraphInterposer::Finalize(cudnnBackendDescriptor_t descriptor) {
 
 GraphDecision* GraphInterposer::FindPlan(cudnnBackendDescriptor_t plan) const {
   const Plans* const plans = plans_.load(std::memory_order_acquire);
-  return plans == nullptr ? nullptr : plans->Find(plan);
+  GraphDecision* const decision = plans == nullptr ? nullptr : plans->Find(plan);
+  return decision == nullptr ? nullptr : decision->Latest();
 }
 
 cudnnBackendDescriptor_t GraphInterposer::Substitute(cudnnBackendDescriptor_t plan) const {
@@ -148,8 +149,12 @@ cudnnBackendDescriptor_t GraphInterposer::Substitute(cudnnBackendDescriptor_t pl
 
 cudnnStatus_t GraphInterposer::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                        cudnnBackendDescriptor_t pack) {
-  GraphDecision* const decision = FindPlan(plan);
+  GraphDecision* decision = FindPlan(plan);
   if (decision == nullptr) return i_.functions_.cudnnBackendExecute(handle, plan, pack);
+  const long calls = decision->record->calls.load(std::memory_order_relaxed);
+  if (calls >= decision->due_at.load(std::memory_order_relaxed)) {
+    decision = Improve(handle, *decision, calls);
+  }
   decision->record->calls.fetch_add(1, std::memory_order_relaxed);
   if (decision->plan != nullptr) return RunPieces(handle, plan, pack, *decision);
   return i_.functions_.cudnnBackendExecute(
@@ -213,6 +218,7 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
     const tuning::Verdict verdict = checked.verification.verdict;
     if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
       decision.barred = true;
+      decision.due_at = GraphDecision::kFinal;
       i_.Fallback(problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
       i_.Fallback(problem, checked.verification.message);
     }
@@ -228,7 +234,21 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
     return status;
   }
   decision.barred = true;
+  decision.due_at = GraphDecision::kFinal;
   i_.Fallback(problem, "a piece failed; this kernel runs undivided from now on");
+  return status;
+}
+
+cudnnStatus_t GraphInterposer::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                             cudnnBackendDescriptor_t pack, size_t* bytes) {
+  const GraphDecision* const decision = FindPlan(plan);
+  const bool smaller = decision != nullptr && decision->smaller();
+  const cudnnStatus_t status = i_.functions_.cudnnGetExecutionPlanWorkspaceSize(
+      handle, smaller ? decision->substitute.get() : plan, pack, bytes);
+  if (status != CUDNN_STATUS_SUCCESS || !smaller || bytes == nullptr) return status;
+  // Other shapes run undivided, in what that needs.
+  const VariantPack* const operands = FindPack(pack);
+  if (operands != nullptr && operands->plain) *bytes = decision->promised_bytes;
   return status;
 }
 

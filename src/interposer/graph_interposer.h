@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 #include "cudnn/graph_engines.h"
 #include "execution/planned_convolution.h"
 #include "interposer/descriptor_shadows.h"
+#include "interposer/kept_promises.h"
 #include "interposer/plan_table.h"
 #include "interposer/report.h"
 #include "interposer/session.h"
@@ -31,13 +33,16 @@ namespace ucudnn::interposer {
 class Interposer;
 
 // What was decided for an execution plan, and for all that are equal to it: the same JSON in the
-// same context. Never changed after it was made, but for what is atomic.
+// same context. Never changed after it was made, but for what is atomic; where more is known later,
+// a better one takes its place, while other threads may still run this one.
 struct GraphDecision {
   std::shared_ptr<const cudnn::GraphTemplate> own;
   CUcontext context = nullptr;
   std::unique_ptr<execution::PlannedConvolution> plan;  // null: the plan runs as it is
+  size_t need_bytes = 0;                                // of the plan as it is
   // The workspace that is reported, and all that is ever used.
   size_t promised_bytes = 0;
+  std::optional<planning::EnginePromise> promise;  // where that is less than it needs
   // Set where less was promised than the plan needs: the undivided plan, inside the promise, that
   // runs in its place wherever pieces cannot. The genuine one never runs again.
   cudnn::BackendDescriptor substitute;
@@ -51,12 +56,24 @@ struct GraphDecision {
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
 
+  // Calls of its record after which it is taken anew, because more may be known then.
+  static constexpr long kFinal = std::numeric_limits<long>::max();
+  std::atomic<long> due_at = kFinal;
+  std::atomic<GraphDecision*> better = nullptr;  // inside the same promise
+
   bool smaller() const { return substitute.get() != nullptr; }
+  GraphDecision* Latest() {
+    GraphDecision* latest = this;
+    while (GraphDecision* next = latest->better.load(std::memory_order_acquire)) latest = next;
+    return latest;
+  }
 };
 
 class GraphInterposer {
  public:
-  explicit GraphInterposer(Interposer& interposer) : i_(interposer) {}
+  // `store`, where promises are kept, may be null.
+  GraphInterposer(Interposer& interposer, planning::MeasurementStore* store)
+      : i_(interposer), promises_(store) {}
   GraphInterposer(const GraphInterposer&) = delete;
   GraphInterposer& operator=(const GraphInterposer&) = delete;
   ~GraphInterposer() { delete plans_.load(); }
@@ -71,6 +88,9 @@ class GraphInterposer {
   cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor);
   cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                         cudnnBackendDescriptor_t pack);
+  // cuDNN 9.23 and newer: what `plan` needs for the shapes of `pack`.
+  cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                              cudnnBackendDescriptor_t pack, size_t* bytes);
   // A plan that was promised less becomes a native graph undivided, inside its promise.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
@@ -92,24 +112,35 @@ class GraphInterposer {
   // graph_decisions.cpp: what is decided when a plan is finalized; null when it is left alone.
   GraphDecision* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   struct Met;  // a plan while it is decided about
-  void Plan(const Met& met, GraphDecision& decision, KernelRecord& record);
-  // The promise within `limit_bytes`, less than the plan needs; none when there is none.
-  std::optional<planning::Promise> PromiseWithin(const Met& met, bool first, size_t limit_bytes,
-                                                 Template& other, std::string& why);
-  // Another engine, as exact and deterministic, that runs undivided within `limit_bytes`: one that
-  // was measured before, else the first there is.
-  Template FindOther(const Met& met, size_t limit_bytes);
-  tuning::EngineScope ScopeOf(const Template& own, const Template& other) const;
-  std::vector<planning::Candidate> Candidates(const Met& met, const Template& engine,
-                                              const planning::PromiseRequest& request);
+  std::unique_ptr<GraphDecision> Make(Met& met, KernelRecord& record);
+  void Plan(Met& met, GraphDecision& decision, KernelRecord& record);
+  // What is known of `decision` by now, after `calls` of it: the better one that took its place, or
+  // itself.
+  GraphDecision* Improve(cudnnHandle_t handle, GraphDecision& decision, long calls);
+  // GraphDecision::due_at.
+  long NextLook(const Met& met, long calls) const;
   void LeaveAlone(const Met& met, const char* cause, const std::string& detail);
 
+  // graph_promises.cpp: the promise within `limit_bytes`, less than the plan needs, or the one that
+  // was `promised` before (null: nothing was); none when there is none.
+  std::optional<planning::Promise> PromiseWithin(Met& met, const planning::EnginePromise* promised,
+                                                 size_t limit_bytes, Template& other,
+                                                 std::string& why);
+  // Another engine, as exact and deterministic, that runs undivided within `limit_bytes`: the one
+  // promised, one that was measured before, else the first there is.
+  Template FindOther(const Met& met, const planning::EnginePromise* promised, size_t limit_bytes);
+  tuning::EngineScope ScopeOf(const Template& own, const Template& other) const;
+  std::vector<planning::Candidate> Candidates(Met& met, const Template& engine,
+                                              const planning::PromiseRequest& request);
+
   Interposer& i_;
+  KeptPromises promises_;
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // made with the first
   std::mutex mutex_;                     // of what follows; decisions keep their address
   // Null: left alone.
   std::map<std::pair<CUcontext, std::string>, std::unique_ptr<GraphDecision>> decisions_;
+  std::vector<std::unique_ptr<GraphDecision>> improved_;
   // Engines that took a plan's place, by the problem's hash: where to look first.
   std::unordered_map<uint64_t, std::vector<int>> others_;
 };

@@ -41,7 +41,8 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       hosts_share_store_(hosts_share_store),
       functions_(functions),
       driver_(driver),
-      kernels_(store, options.tuning, options.lock_folder) {}
+      kernels_(store, options.tuning, options.lock_folder),
+      graph_(*this, store) {}
 
 int Interposer::PlatformIndex(const planning::Platform& platform) {
   std::lock_guard lock(platforms_mutex_);

@@ -168,7 +168,7 @@ class Interposer {
   std::mutex platforms_mutex_;
   std::vector<std::unique_ptr<planning::Platform>> platforms_;
   std::mutex report_mutex_;  // one writer of the file at a time
-  GraphInterposer graph_{*this};
+  GraphInterposer graph_;
 };
 
 }  // namespace ucudnn::interposer

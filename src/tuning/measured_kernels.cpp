@@ -243,6 +243,8 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
     const std::vector<int> missing = Missing(question.problem, known, asked);
     if (!missing.empty() && question.may_measure) {
       answer.status = Learn(device, question, family, missing, known);
+    } else if (!missing.empty() && question.read_again) {
+      Refresh(family, known);
     }
     // What the next sizes are depends on all these.
     if (!search || !Missing(question.problem, known, asked).empty()) break;

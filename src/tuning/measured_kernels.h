@@ -33,6 +33,7 @@ struct Question {
   bool may_measure = false;          // what nobody knows
   // The engine that is asked about; null: every legacy algorithm.
   const EngineScope* scope = nullptr;
+  bool read_again = false;  // what the store lacked before
 };
 
 struct Answer {

@@ -183,6 +183,28 @@ TEST(GraphInterposer, NativeGraphsStayInsideThePromise) {
   setting.interposer.graph().Destroy(pack);
 }
 
+TEST(GraphInterposer, TheWorkspaceForAPackIsThePromise) {
+  GraphSetting setting;
+  interposer::GraphInterposer& graph = setting.interposer.graph();
+  const auto plan = setting.Plan();
+  const auto pack = setting.Pack();
+  size_t bytes = 0;
+  EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(bytes, GraphSetting::kPartBytes);
+  // Other shapes run undivided: what the engine in its place needs.
+  const int64_t shapes[] = {8, 4, 8, 8};
+  graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4, shapes);
+  EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(bytes, 100u);
+  graph.Destroy(pack);
+  // A plan that was promised what it needs is the genuine library's.
+  const auto other = setting.Plan(nullptr, setting.Json(28));
+  const auto plain = setting.Pack();
+  EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(bytes, 128u);
+  graph.Destroy(plain);
+}
+
 TEST(GraphInterposer, APackWithOtherShapesIsNotDivided) {
   GraphSetting setting;
   const auto plan = setting.Plan();
@@ -260,34 +282,12 @@ TEST(GraphInterposer, WhatCannotFitReportsItsNeed) {
   }
 }
 
-// The plan with a configuration of the heuristics' list at `rank`.
-cudnnBackendDescriptor_t PlanOfRank(GraphSetting& setting, int rank) {
-  GraphInterposer& graph = setting.interposer.graph();
-  cudnnBackendDescriptor_t heuristics = nullptr, plan = nullptr;
-  std::vector<cudnnBackendDescriptor_t> results(rank + 1);
-  graph.Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
-  for (auto& result : results) graph.Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &result);
-  int64_t count = 0;
-  // The null library fills nothing, and the application's configurations stay what they are.
-  graph.Get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, rank + 1,
-            &count, results.data());
-  const std::string json = setting.Json();
-  graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
-  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &setting.handle);
-  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-            &results.back());
-  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-            static_cast<int64_t>(json.size()), json.data());
-  EXPECT_EQ(graph.Finalize(plan), CUDNN_STATUS_SUCCESS);
-  return plan;
-}
-
 TEST(GraphInterposer, OnlyTheFirstOfAListMayChangeItsEngine) {
   GraphSetting::With with;
   with.other_ms = 0.5;  // the other engine is faster than four pieces
   for (const int rank : {0, 1}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
-    const auto plan = PlanOfRank(setting, rank);
+    const auto plan = setting.PlanOfRank(rank);
     // The same promise, for the plan that is built again from its engine.
     EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
     EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);

@@ -56,6 +56,12 @@ inline cudnn::Functions RecordingGraphs() {
     return RecordExecution(handle, plan, pack);
   };
   functions.cudnnBackendUpdateCudaGraph = functions.cudnnBackendPopulateCudaGraph;
+  // What a newer library has; the shapes of a pack may be others, so it is no plan's own number.
+  functions.cudnnGetExecutionPlanWorkspaceSize = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
+                                                    cudnnBackendDescriptor_t, size_t* bytes) {
+    *bytes = static_cast<size_t>(100 + nullGraphEngine(plan));
+    return CUDNN_STATUS_SUCCESS;
+  };
   return functions;
 }
 
@@ -76,26 +82,33 @@ struct GraphSetting {
     return options;
   }
 
-  explicit GraphSetting(Options given, const With& with)
-      : functions(RecordingGraphs()), options(PlannedSetting::WithPrimedSizes(given)), with(with) {
+  // `shared`: the store of other settings, as processes share one.
+  explicit GraphSetting(Options given, const With& with, MemoryStore* shared = nullptr)
+      : functions(RecordingGraphs()),
+        options(PlannedSetting::WithPrimedSizes(given)),
+        with(with),
+        store(shared != nullptr ? *shared : own_store) {
     Executions() = {};
     PlannedSetting::MakeContextCurrent();
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
-    EXPECT_TRUE(platform.ok()) << platform.message();
-    const std::string fusion = with.fused ? "+residual+bias+relu" : "";
-    std::vector<planning::Measurement> rows;
     if (with.measured) {
-      rows = {{{"graph:38" + fusion, kImages, with.whole_ms, kNeed, true}, 5, true},
-              {{"graph:38" + fusion, kPart, with.part_ms, kPartBytes, true}, 5, true}};
+      Measured("graph:38", kImages, with.whole_ms, kNeed);
+      Measured("graph:38", kPart, with.part_ms, kPartBytes);
     }
-    if (with.other) {
-      rows.push_back({{"graph:0" + fusion, kImages, with.other_ms, 0, true}, 5, true});
-    }
-    EXPECT_TRUE(store.Write(Problem(), *platform, rows, {}).ok());
+    if (with.other) Measured("graph:0", kImages, with.other_ms, 0);
     EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
   }
   GraphSetting() : GraphSetting(Limited(kPartBytes), With()) {}
   ~GraphSetting() { interposer.Destroy(handle); }
+
+  // What the store knows from now on.
+  void Measured(const std::string& engine, int images, double time_ms, size_t bytes) {
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
+    ASSERT_TRUE(platform.ok()) << platform.message();
+    const std::string name = engine + (with.fused ? "+residual+bias+relu" : "");
+    EXPECT_TRUE(
+        store.Write(Problem(), *platform, {{{name, images, time_ms, bytes, true}, 5, true}}, {})
+            .ok());
+  }
 
   ConvolutionProblem Problem() const {
     ConvolutionProblem problem = PlannedSetting::Problem();
@@ -171,6 +184,27 @@ struct GraphSetting {
     if (finalized != nullptr) *finalized = status;
     return plan;
   }
+  // The plan with a configuration of the heuristics' list at `rank`.
+  cudnnBackendDescriptor_t PlanOfRank(int rank) {
+    interposer::GraphInterposer& graph = interposer.graph();
+    cudnnBackendDescriptor_t heuristics = nullptr, plan = nullptr;
+    std::vector<cudnnBackendDescriptor_t> results(rank + 1);
+    graph.Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
+    for (auto& result : results) graph.Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &result);
+    int64_t count = 0;
+    // The null library fills nothing, and the application's configurations stay what they are.
+    graph.Get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, rank + 1,
+              &count, results.data());
+    const std::string json = Json();
+    graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+    graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+              &results.back());
+    graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+              static_cast<int64_t>(json.size()), json.data());
+    EXPECT_EQ(graph.Finalize(plan), CUDNN_STATUS_SUCCESS);
+    return plan;
+  }
   size_t Workspace(cudnnBackendDescriptor_t plan) {
     int64_t bytes = -1, count = 0;
     EXPECT_EQ(interposer.graph().Get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
@@ -206,7 +240,8 @@ struct GraphSetting {
   const cudnn::Functions functions;
   const Options options;
   const With with;
-  MemoryStore store;
+  MemoryStore own_store;
+  MemoryStore& store;
   interposer::Interposer interposer{options, functions, cuda::GetDriver(), &store};
   cudnnHandle_t handle = nullptr;
 };

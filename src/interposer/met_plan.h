@@ -1,0 +1,32 @@
+// An execution plan of the application's while it is decided about.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "cudnn/graph_engines.h"
+#include "interposer/graph_interposer.h"
+#include "interposer/session.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::interposer {
+
+struct GraphInterposer::Met {
+  cudnnHandle_t handle = nullptr;
+  Session* session = nullptr;
+  Template own;
+  size_t need_bytes = 0;  // of the plan as it is
+  bool first = false;     // of a list of the heuristics
+  bool may_measure = false;
+  bool again = false;  // decided before: the store may hold more by now
+  // Set where less was promised before: what is decided now stays inside.
+  std::optional<planning::EnginePromise> promised;
+  // What was found out of it: a later call may know more where one is false.
+  bool settled = true;   // all was measured that the policy wants
+  bool measured = true;  // something of its own engine was
+  bool compared = true;  // the plan that divides it
+
+  const ConvolutionProblem& problem() const { return own->plan.problem; }
+};
+
+}  // namespace ucudnn::interposer

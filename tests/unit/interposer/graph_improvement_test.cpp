@@ -1,0 +1,141 @@
+// Execution plans decided while nothing was known of them run better once more is, inside what they
+// were promised.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+
+#include "graph_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::Executions;
+using test::GraphSetting;
+using ::testing::SizeIs;
+
+GraphSetting::With Unmeasured() {
+  GraphSetting::With with;
+  with.measured = with.other = false;
+  return with;
+}
+void Measure(GraphSetting& setting) {
+  setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
+  setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes);
+}
+size_t PiecesOf(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
+  Executions() = {};
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  return Executions().calls.size();
+}
+
+TEST(GraphImprovement, WhatOthersMeasuredIsUsedLater) {
+  GraphSetting setting(test::PlannedSetting::NotMeasuring(), Unmeasured());
+  const auto plan = setting.Plan();
+  EXPECT_EQ(PiecesOf(setting, plan), 1u);
+  Measure(setting);
+  EXPECT_EQ(PiecesOf(setting, plan), 4u);
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+  // All calls are counted on the record that took over.
+  EXPECT_THAT(setting.interposer.report().Json("on", 0), ::testing::HasSubstr("\"calls\": 2"));
+  // Plans that are equal have it, too.
+  EXPECT_EQ(PiecesOf(setting, setting.Plan()), 4u);
+}
+
+TEST(GraphImprovement, ItStaysInsideThePromise) {
+  // What was promised while nothing was known is what another engine needs undivided: nothing.
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
+  const auto plan = setting.Plan();
+  ASSERT_EQ(setting.Workspace(plan), 0u);
+  Measure(setting);
+  for (int call = 0; call < 5; ++call) {
+    EXPECT_EQ(PiecesOf(setting, plan), 1u);
+    EXPECT_EQ(Executions().calls[0].engine, 0);
+  }
+  EXPECT_EQ(setting.Workspace(plan), 0u);
+}
+
+TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
+  ASSERT_TRUE(platform.ok());
+  setting.store.promises = {{setting.Problem(), *platform, "graph:38", GraphSetting::kPartBytes,
+                             GraphSetting::kPartBytes, "graph:0", false}};
+  const auto plan = setting.Plan();
+  ASSERT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
+  EXPECT_EQ(PiecesOf(setting, plan), 1u);
+  Measure(setting);
+  EXPECT_EQ(PiecesOf(setting, plan), 4u);
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
+}
+
+TEST(GraphImprovement, NothingIsAskedWhereAllIsKnown) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  const int reads = setting.store.reads;
+  for (int call = 0; call < 10; ++call) PiecesOf(setting, plan);
+  EXPECT_EQ(setting.store.reads, reads);
+}
+
+TEST(GraphImprovement, TheStoreIsAskedMoreAndMoreRarely) {
+  GraphSetting setting(test::PlannedSetting::NotMeasuring(), Unmeasured());
+  const auto plan = setting.Plan();
+  const int reads = setting.store.reads;
+  for (int call = 0; call < 100; ++call) PiecesOf(setting, plan);
+  EXPECT_GT(setting.store.reads, reads);
+  EXPECT_LE(setting.store.reads, reads + 7);
+}
+
+TEST(GraphImprovement, ACaptureKeepsWhatThereIs) {
+  GraphSetting setting(test::PlannedSetting::NotMeasuring(), Unmeasured());
+  const auto plan = setting.Plan();
+  PiecesOf(setting, plan);
+  Measure(setting);
+  CUstream stream;
+  CUgraph graph;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(PiecesOf(setting, plan), 1u);
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  cuGraphDestroy(graph);
+  EXPECT_EQ(PiecesOf(setting, plan), 4u);
+  setting.interposer.SetStream(setting.handle, nullptr);
+  cuStreamDestroy(stream);
+}
+
+TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
+  GraphSetting setting(test::PlannedSetting::NotMeasuring(), Unmeasured());
+  const auto plan = setting.Plan();
+  std::atomic<bool> start = false;
+  std::atomic<long> executions = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      test::PlannedSetting::MakeContextCurrent();
+      cudnnHandle_t handle = nullptr;
+      EXPECT_EQ(setting.interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+      while (!start) std::this_thread::yield();
+      for (int call = 0; call < 300; ++call) {
+        Executions() = {};
+        const auto pack = setting.Pack();
+        EXPECT_EQ(setting.interposer.graph().Execute(handle, plan, pack), CUDNN_STATUS_SUCCESS);
+        setting.interposer.graph().Destroy(pack);
+        const size_t pieces = Executions().calls.size();
+        EXPECT_TRUE(pieces == 1 || pieces == 4) << pieces;
+        ++executions;
+      }
+      setting.interposer.Destroy(handle);
+    });
+  }
+  start = true;
+  while (executions < 50) std::this_thread::yield();
+  Measure(setting);
+  for (std::thread& thread : threads) thread.join();
+  // At the latest after as many calls again.
+  for (int call = 0; call < 1200; ++call) PiecesOf(setting, plan);
+  EXPECT_EQ(PiecesOf(setting, plan), 4u);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

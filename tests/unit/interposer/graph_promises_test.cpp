@@ -1,0 +1,169 @@
+// What a plan was promised, it is promised again: in another operation graph, in another process,
+// whatever was measured in between.
+#include <gmock/gmock.h>
+
+#include "graph_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::Executions;
+using test::GraphSetting;
+using test::MemoryStore;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr size_t kLimit = 2 * GraphSetting::kPartBytes;
+
+// The operation graph made once more, with another name for a tensor.
+std::string OtherGraph(const GraphSetting& setting) {
+  std::string json = setting.Json();
+  for (size_t at; (at = json.find("\"119\"")) != std::string::npos;) json.replace(at, 5, "\"118\"");
+  return json;
+}
+
+// A measurement that would lead to another plan, in twice the workspace.
+void MeasureMore(GraphSetting& setting) { setting.Measured("graph:38", 8, 0.1, kLimit); }
+
+TEST(GraphPromises, WithoutAPromiseWhatIsMeasuredDecides) {
+  MemoryStore store;
+  GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
+  EXPECT_EQ(first.Workspace(first.Plan()), GraphSetting::kPartBytes);
+  ASSERT_THAT(store.promises, SizeIs(1));
+  EXPECT_EQ(store.promises[0].engine, "graph:38");
+  EXPECT_EQ(store.promises[0].undivided, "graph:0");
+  EXPECT_EQ(store.promises[0].limit_bytes, kLimit);
+  EXPECT_EQ(store.promises[0].workspace_bytes, GraphSetting::kPartBytes);
+  EXPECT_FALSE(store.promises[0].any_engine);
+  MeasureMore(first);
+  store.promises.clear();
+  GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
+  EXPECT_EQ(next.Workspace(next.Plan()), kLimit);
+}
+
+TEST(GraphPromises, TheNextProcessStaysInside) {
+  MemoryStore store;
+  {
+    GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
+    EXPECT_EQ(first.Workspace(first.Plan()), GraphSetting::kPartBytes);
+    MeasureMore(first);
+  }
+  GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
+  const auto plan = next.Plan(nullptr, OtherGraph(next));
+  EXPECT_EQ(next.Workspace(plan), GraphSetting::kPartBytes);
+  EXPECT_EQ(next.Workspace(next.Plan()), GraphSetting::kPartBytes);
+  next.Execute(next.Plan());
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+  EXPECT_THAT(next.interposer.report().Json("on", 0), HasSubstr("\"fallbacks\": []"));
+}
+
+TEST(GraphPromises, AnotherLimitIsAnotherPromise) {
+  MemoryStore store;
+  GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
+  first.Plan();
+  MeasureMore(first);
+  GraphSetting next(GraphSetting::Limited(kLimit + 1), {}, &store);
+  EXPECT_EQ(next.Workspace(next.Plan()), kLimit);
+  EXPECT_THAT(store.promises, SizeIs(2));
+}
+
+TEST(GraphPromises, WhatCannotBeReadIsDecidedAnew) {
+  MemoryStore store;
+  GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
+  first.Plan();
+  const std::vector<planning::EnginePromise> kept = store.promises;
+  GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
+  store.promises_fail = true;
+  EXPECT_EQ(next.Workspace(next.Plan()), GraphSetting::kPartBytes);
+  EXPECT_EQ(store.promises, kept);
+}
+
+TEST(GraphPromises, TheFirstToKeepOneWins) {
+  MemoryStore store;
+  GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
+  first.Plan();
+  MeasureMore(first);
+  // It could not be read, and is found when the own one is to be kept: as if another process had
+  // been faster.
+  GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
+  store.promises_fail = true;
+  const auto plan = next.Plan();
+  EXPECT_EQ(next.Workspace(plan), GraphSetting::kPartBytes);
+  next.Execute(plan);
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+}
+
+TEST(GraphPromises, AStoreThatCannotBeWrittenLeavesItToTheProcess) {
+  GraphSetting setting(GraphSetting::Limited(kLimit), {});
+  setting.store.write_fails = true;
+  EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
+  setting.store.write_fails = false;
+  MeasureMore(setting);
+  EXPECT_EQ(setting.Workspace(setting.Plan(nullptr, OtherGraph(setting))),
+            GraphSetting::kPartBytes);
+}
+
+TEST(GraphPromises, AChangedEngineIsPromisedAgain) {
+  // No division fits: the first plan of a list runs another engine, and is built again from its
+  // engine and knobs, no longer the first of anything.
+  constexpr size_t kTight = GraphSetting::kPartBytes - 1;
+  MemoryStore store;
+  {
+    GraphSetting other(GraphSetting::Limited(kTight), {}, &store);
+    EXPECT_EQ(other.Workspace(other.PlanOfRank(1)), GraphSetting::kNeed);
+    EXPECT_THAT(store.promises, SizeIs(0));
+  }
+  {
+    GraphSetting first(GraphSetting::Limited(kTight), {}, &store);
+    EXPECT_EQ(first.Workspace(first.PlanOfRank(0)), 0u);
+    EXPECT_EQ(first.Workspace(first.Plan(nullptr, OtherGraph(first))), 0u);
+    ASSERT_THAT(store.promises, SizeIs(1));
+    EXPECT_TRUE(store.promises[0].any_engine);
+  }
+  GraphSetting next(GraphSetting::Limited(kTight), {}, &store);
+  const auto plan = next.Plan();
+  EXPECT_EQ(next.Workspace(plan), 0u);
+  next.Execute(plan);
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 0);
+}
+
+TEST(GraphPromises, PlansTimedAgainstEachOtherKeepTheirEngine) {
+  // Kept for a plan that was not the first: a faster engine does not take its place later either.
+  GraphSetting::With with;
+  with.other_ms = 0.5;
+  MemoryStore store;
+  {
+    GraphSetting timed(GraphSetting::Limited(kLimit), with, &store);
+    timed.PlanOfRank(1);
+  }
+  GraphSetting next(GraphSetting::Limited(kLimit), with, &store);
+  const auto plan = next.PlanOfRank(0);
+  EXPECT_EQ(next.Workspace(plan), GraphSetting::kPartBytes);
+  next.Execute(plan);
+  EXPECT_THAT(Executions().calls, SizeIs(4));
+}
+
+TEST(GraphPromises, PiecesThatNoLongerFitLeaveTheUndividedEngine) {
+  MemoryStore store;
+  GraphSetting::With with;
+  {
+    GraphSetting first(GraphSetting::Limited(kLimit), with, &store);
+    first.Plan();
+  }
+  // What was measured got lost but for a piece that is too large.
+  MemoryStore poorer;
+  poorer.promises = store.promises;
+  with.measured = false;
+  GraphSetting next(GraphSetting::Limited(kLimit), with, &poorer);
+  next.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
+  MeasureMore(next);
+  const auto plan = next.Plan();
+  EXPECT_EQ(next.Workspace(plan), GraphSetting::kPartBytes);
+  next.Execute(plan);
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 0);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
