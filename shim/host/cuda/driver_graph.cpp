@@ -1,7 +1,9 @@
-// Graphs: what capture recorded, made executable and launched.
+// Graphs: what capture recorded, or other graphs in a row, made executable and launched.
+#include <algorithm>
 #include <cstdio>
 
 #include "shim/host/cuda/capture.h"
+#include "shim/host/cuda/child_graph.h"
 #include "shim/host/cuda/context.h"
 
 using hostgpu::Call;
@@ -48,7 +50,7 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   const std::shared_ptr<Graph> graph = Find<Graph>(&State::graphs, handle);
   if (!graph || (flags & ~accepted)) return CUDA_ERROR_INVALID_VALUE;
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
-  auto exec = std::make_shared<GraphExec>(graph->nodes);
+  auto exec = std::make_shared<GraphExec>(hostgpu::WithoutChildren(graph->nodes));
   State& state = TheState();
   std::lock_guard lock(state.mutex);
   *out = reinterpret_cast<CUgraphExec>(exec.get());
@@ -131,6 +133,75 @@ CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
   });
 }
 
+CUresult cuGraphCreate(CUgraph* out, unsigned flags) {
+  return Call([&] {
+    if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto graph = std::make_shared<Graph>();
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    *out = reinterpret_cast<CUgraph>(graph.get());
+    state.graphs.emplace(graph.get(), std::move(graph));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
+                                  size_t count, CUgraph child_handle) {
+  return Call([&] {
+    const std::shared_ptr<Graph> graph = Find<Graph>(&State::graphs, handle);
+    const std::shared_ptr<Graph> child = Find<Graph>(&State::graphs, child_handle);
+    if (!out || !graph || !child || graph == child || (count > 0 && !dependencies)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<const Node*> after;
+    for (size_t i = 0; i < count; ++i) {
+      const bool there =
+          std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                      [&](const auto& node) { return node->Handle() == dependencies[i]; });
+      if (!there) return CUDA_ERROR_INVALID_VALUE;
+      after.push_back(NodeOf(dependencies[i]));
+    }
+    graph->nodes.push_back(hostgpu::MakeChildNode(*child, std::move(after)));
+    *out = graph->nodes.back()->Handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
+  return Call([&] {
+    if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
+    const std::shared_ptr<Graph> child = hostgpu::ChildOf(NodeOf(node));
+    if (!child) return CUDA_ERROR_INVALID_VALUE;
+    *out = reinterpret_cast<CUgraph>(child.get());
+    return CUDA_SUCCESS;
+  });
+}
+
+// A node that others wait for stays: its edges could not be taken away, for nodes never change.
+CUresult cuGraphDestroyNode(CUgraphNode handle) {
+  return Call([&] {
+    std::shared_ptr<const Node> last;  // destroyed outside the lock
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    for (auto& [address, graph] : state.graphs) {
+      auto& nodes = graph->nodes;
+      const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const auto& candidate) {
+        return candidate->Handle() == handle;
+      });
+      if (node == nodes.end()) continue;
+      for (const auto& other : nodes) {
+        if (std::count(other->after.begin(), other->after.end(), node->get()) > 0) {
+          return CUDA_ERROR_NOT_SUPPORTED;
+        }
+      }
+      last = std::move(*node);
+      nodes.erase(node);
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
   return Call([&] {
     if (!node || !type) return CUDA_ERROR_INVALID_VALUE;
@@ -138,3 +209,23 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
     return CUDA_SUCCESS;
   });
 }
+
+// As CUDA 12.0 has it, without data of edges; the header declares only the later version.
+#undef cuGraphNodeGetDependencies
+#pragma GCC visibility push(default)
+extern "C" {
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* dependencies, size_t* count) {
+  return Call([&] {
+    if (!node || !count) return CUDA_ERROR_INVALID_VALUE;
+    const std::vector<const Node*>& after = NodeOf(node)->after;
+    for (size_t i = 0; dependencies && i < *count; ++i) {
+      dependencies[i] = i < after.size() ? after[i]->Handle() : nullptr;
+    }
+    *count = dependencies ? std::min(*count, after.size()) : after.size();
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

@@ -57,6 +57,51 @@ TEST_F(Graphs, ReplayInOrderOnTheStreamTheyAreLaunchedOn) {
   gate.Open();
 }
 
+TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
+  Journal journal;
+  Line lines[] = {{&journal, 1}, {&journal, 2}, {&journal, 3}};
+  CUgraph parent = nullptr, outer = nullptr;
+  ASSERT_OK(cuGraphCreate(&parent, 0));
+  CUgraphNode nodes[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    CUgraph child = nullptr;
+    Begin(first_);
+    EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &lines[i]));
+    EXPECT_OK(cuStreamEndCapture(first_, &child));
+    EXPECT_OK(cuGraphAddChildGraphNode(&nodes[i], parent, i == 0 ? nullptr : &nodes[i - 1],
+                                       i == 0 ? 0 : 1, child));
+    EXPECT_OK(cuGraphDestroy(child));  // the node has its own
+  }
+  size_t count = 0;
+  EXPECT_OK(cuGraphGetNodes(parent, nullptr, &count));
+  EXPECT_EQ(count, 3u);
+  CUgraphNodeType type;
+  EXPECT_OK(cuGraphNodeGetType(nodes[1], &type));
+  EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_GRAPH);
+  CUgraph inner = nullptr;
+  EXPECT_OK(cuGraphChildGraphNodeGetGraph(nodes[1], &inner));
+  EXPECT_OK(cuGraphGetNodes(inner, nullptr, &count));
+  EXPECT_EQ(count, 1u);
+  // One that others wait for cannot go, the last one can.
+  EXPECT_EQ(cuGraphDestroyNode(nodes[0]), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_OK(cuGraphDestroyNode(nodes[2]));
+  EXPECT_EQ(cuGraphChildGraphNodeGetGraph(nodes[2], &inner), CUDA_ERROR_INVALID_VALUE);
+  // A graph of graphs of graphs.
+  ASSERT_OK(cuGraphCreate(&outer, 0));
+  CUgraphNode node = nullptr;
+  EXPECT_OK(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, parent));
+  EXPECT_EQ(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, outer), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphAddChildGraphNode(&node, outer, nodes, 1, parent), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuGraphDestroy(parent));
+  CUgraphExec exec = nullptr;
+  EXPECT_OK(cuGraphInstantiate(&exec, outer, 0));
+  EXPECT_OK(cuGraphDestroy(outer));
+  execs_.push_back(exec);
+  EXPECT_OK(cuGraphLaunch(exec, second_));
+  EXPECT_OK(cuStreamSynchronize(second_));
+  EXPECT_EQ(journal.Read(), (std::vector<int>{1, 2}));
+}
+
 // A random program of copies and fills, some on a fork, run directly and replayed.
 TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
   const unsigned seed = std::random_device{}();
