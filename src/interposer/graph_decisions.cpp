@@ -127,6 +127,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
         return LeaveAlone(met, "a plan could not be prepared", plan.message());
       }
       decision.plan = std::move(*plan);
+      decision.pieces = promise->plan;
     }
     if (must_shrink && !promised) {
       promised = asked;

@@ -252,15 +252,4 @@ cudnnStatus_t GraphInterposer::WorkspaceSize(cudnnHandle_t handle, cudnnBackendD
   return status;
 }
 
-cudnnStatus_t GraphInterposer::PopulateCudaGraph(cudnnHandle_t handle,
-                                                 cudnnBackendDescriptor_t plan,
-                                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  return i_.functions_.cudnnBackendPopulateCudaGraph(handle, Substitute(plan), pack, graph);
-}
-
-cudnnStatus_t GraphInterposer::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  return i_.functions_.cudnnBackendUpdateCudaGraph(handle, Substitute(plan), pack, graph);
-}
-
 }  // namespace ucudnn::interposer

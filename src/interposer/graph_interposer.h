@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -32,6 +33,12 @@ namespace ucudnn::interposer {
 
 class Interposer;
 
+// Plans of equal pieces for native CUDA graphs, which may hold their kernels: they live on.
+struct NativePieces {
+  cudnn::BackendDescriptor first;    // with the caller's beta
+  cudnn::BackendDescriptor further;  // adds; only where gradients of the filter do
+};
+
 // What was decided for an execution plan, and for all that are equal to it: the same JSON in the
 // same context. Never changed after it was made, but for what is atomic; where more is known later,
 // a better one takes its place, while other threads may still run this one.
@@ -39,6 +46,8 @@ struct GraphDecision {
   std::shared_ptr<const cudnn::GraphTemplate> own;
   CUcontext context = nullptr;
   std::unique_ptr<execution::PlannedConvolution> plan;  // null: the plan runs as it is
+  Configuration pieces;                                 // of `plan`
+  std::vector<NativePieces> native;                     // by run; made with the first graph
   size_t need_bytes = 0;                                // of the plan as it is
   // The workspace that is reported, and all that is ever used.
   size_t promised_bytes = 0;
@@ -91,7 +100,8 @@ class GraphInterposer {
   // cuDNN 9.23 and newer: what `plan` needs for the shapes of `pack`.
   cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, size_t* bytes);
-  // A plan that was promised less becomes a native graph undivided, inside its promise.
+  // native_graphs.cpp: a divided plan becomes a graph of its pieces, one child behind the other;
+  // where they cannot become native graphs, the plan does undivided, inside its promise.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -106,6 +116,19 @@ class GraphInterposer {
   cudnnBackendDescriptor_t Substitute(cudnnBackendDescriptor_t plan) const;
   cudnnStatus_t RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, GraphDecision& decision);
+  // Of a native graph: the operands where pieces may take their place, else null; under the native
+  // mutex, makes the pieces' plans, and gives each with its pack to `take`, in their order, while
+  // it succeeds.
+  const VariantPack* NativeOperands(cudnnHandle_t handle, const GraphDecision& decision,
+                                    cudnnBackendDescriptor_t pack);
+  Status BuildNative(cudnnHandle_t handle, GraphDecision& decision);
+  using TakePiece =
+      std::function<cudnnStatus_t(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)>;
+  Status ForEachNative(const GraphDecision& decision, const VariantPack& operands,
+                       const TakePiece& take) const;
+  // False: `graph` is as it was.
+  bool PopulatePieces(cudnnHandle_t handle, GraphDecision& decision, cudnnBackendDescriptor_t pack,
+                      cudaGraph_t graph);
   // What a configuration's plan would report.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
 
@@ -137,6 +160,7 @@ class GraphInterposer {
   KeptPromises promises_;
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // made with the first
+  std::mutex native_mutex_;              // of GraphDecision::native
   std::mutex mutex_;                     // of what follows; decisions keep their address
   // Null: left alone.
   std::map<std::pair<CUcontext, std::string>, std::unique_ptr<GraphDecision>> decisions_;

@@ -27,9 +27,16 @@ std::optional<EnginePromise> KeptPromises::Find(const EnginePromise& asked) {
   }
   if (store_ == nullptr) return std::nullopt;
   const Result<std::optional<EnginePromise>> stored = store_->FindPromise(asked);
-  if (stored.ok()) return *stored;
-  WarnOnce("store promise", "earlier promises cannot be read: " + stored.message());
-  return std::nullopt;
+  if (!stored.ok()) {
+    WarnOnce("store promise", "earlier promises cannot be read: " + stored.message());
+    return std::nullopt;
+  }
+  if (!*stored) return std::nullopt;
+  // It stays this process's, whatever becomes of the store.
+  std::lock_guard lock(mutex_);
+  if (const EnginePromise* known = Known(asked)) return *known;
+  known_[asked.problem.Hash()].push_back(**stored);
+  return *stored;
 }
 
 EnginePromise KeptPromises::Keep(const EnginePromise& promise) {

@@ -169,20 +169,6 @@ TEST(GraphInterposer, ACaptureHoldsPiecesOnlyAfterTheyRan) {
   cuStreamDestroy(stream);
 }
 
-TEST(GraphInterposer, NativeGraphsStayInsideThePromise) {
-  GraphSetting setting;
-  const auto plan = setting.Plan();
-  const auto pack = setting.Pack();
-  EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(setting.handle, plan, pack, nullptr),
-            CUDNN_STATUS_SUCCESS);
-  ExpectSubstitute();
-  Executions() = {};
-  EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, nullptr),
-            CUDNN_STATUS_SUCCESS);
-  ExpectSubstitute();
-  setting.interposer.graph().Destroy(pack);
-}
-
 TEST(GraphInterposer, TheWorkspaceForAPackIsThePromise) {
   GraphSetting setting;
   interposer::GraphInterposer& graph = setting.interposer.graph();

@@ -22,7 +22,10 @@ struct RecordedExecution {
   int64_t engine = 0, images = 0;
   const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
   const void* workspace = nullptr;
-  bool adds = false;  // beta = 1
+  bool adds = false;            // beta = 1
+  cudaGraph_t graph = nullptr;  // that it was added to or updated in
+
+  bool operator==(const RecordedExecution&) const = default;
 };
 
 struct GraphRecording {
@@ -52,8 +55,10 @@ inline cudnn::Functions RecordingGraphs() {
   cudnn::Functions functions = NullFunctions();
   functions.cudnnBackendExecute = RecordExecution;
   functions.cudnnBackendPopulateCudaGraph = [](cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                               cudnnBackendDescriptor_t pack, cudaGraph_t) {
-    return RecordExecution(handle, plan, pack);
+                                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+    const cudnnStatus_t status = RecordExecution(handle, plan, pack);
+    Executions().calls.back().graph = graph;
+    return status;
   };
   functions.cudnnBackendUpdateCudaGraph = functions.cudnnBackendPopulateCudaGraph;
   // What a newer library has; the shapes of a pack may be others, so it is no plan's own number.

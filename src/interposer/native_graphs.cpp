@@ -1,0 +1,176 @@
+// Native CUDA graphs of execution plans (cudnnBackendPopulateCudaGraph and its update): a plan that
+// is divided becomes a graph of its pieces, one child behind the other.
+#include <algorithm>
+#include <array>
+
+#include "cuda/child_graphs.h"
+#include "cudnn/descriptors.h"
+#include "interposer/graph_interposer.h"
+#include "interposer/interposer.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using cudnn::BackendDescriptor;
+
+void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
+
+}  // namespace
+
+Status GraphInterposer::BuildNative(cudnnHandle_t handle, GraphDecision& decision) {
+  if (decision.native.size() == decision.pieces.runs.size()) return Status::Ok();
+  const cudnn::GraphPlan& plan = decision.own->plan;
+  const cudnn::PlanDevice device{handle, nullptr};
+  const auto build = [&](int images, double beta, BackendDescriptor& to) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        to, cudnn::BuildAtBatch(i_.functions_, device, *decision.own, images, plan.alpha, beta));
+    UCUDNN_ASSIGN_OR_RETURN(const size_t bytes, cudnn::PlanWorkspace(i_.functions_, to.get()));
+    return bytes <= decision.promised_bytes ? Status::Ok()
+                                            : Status::Error("a piece exceeds the promise");
+  };
+  std::vector<NativePieces> native;
+  for (const Run& run : decision.pieces.runs) {
+    NativePieces pieces;
+    UCUDNN_RETURN_IF_ERROR(build(run.micro.micro_batch, plan.beta, pieces.first));
+    if (plan.problem.operation == Operation::kBackwardFilter) {
+      UCUDNN_RETURN_IF_ERROR(build(run.micro.micro_batch, 1, pieces.further));
+    }
+    native.push_back(std::move(pieces));
+  }
+  decision.native = std::move(native);
+  return Status::Ok();
+}
+
+Status GraphInterposer::ForEachNative(const GraphDecision& decision, const VariantPack& operands,
+                                      const TakePiece& take) const {
+  const cudnn::GraphPlan& plan = decision.own->plan;
+  const ConvolutionProblem& problem = plan.problem;
+  const size_t element = ElementBytes(problem.type);
+  const int count = std::min(operands.pointer_count, operands.uid_count);
+  std::array<void*, VariantPack::kMost> pointers = operands.pointers;
+  bool adds = false;
+  for (size_t i = 0; i < decision.native.size(); ++i) {
+    const Run& run = decision.pieces.runs[i];
+    const size_t images = static_cast<size_t>(run.micro.micro_batch);
+    for (int piece = 0; piece < run.count; ++piece) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          BackendDescriptor pack,
+          BackendDescriptor::Create(i_.functions_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+      UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                                      count, pointers.data()));
+      UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count,
+                                      operands.uids.data()));
+      UCUDNN_RETURN_IF_ERROR(
+          pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &operands.workspace));
+      UCUDNN_RETURN_IF_ERROR(pack.Finalize());
+      const NativePieces& native = decision.native[i];
+      const bool accumulates = adds && native.further.get() != nullptr;
+      UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(
+          i_.functions_, take(accumulates ? native.further.get() : native.first.get(), pack.get()),
+          "a piece's native graph"));
+      adds = true;
+      for (int at = 0; at < count; ++at) {
+        const int64_t uid = operands.uids[at];
+        const bool image = uid == plan.x_uid;
+        if (!image && uid != plan.y_uid && uid != plan.residual_uid) continue;
+        const int64_t stride = image ? problem.x_strides[0] : problem.y_strides[0];
+        pointers[at] = Advance(pointers[at], images * static_cast<size_t>(stride) * element);
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+const VariantPack* GraphInterposer::NativeOperands(cudnnHandle_t handle,
+                                                   const GraphDecision& decision,
+                                                   cudnnBackendDescriptor_t pack) {
+  // Sums of 16-bit gradients are more than their pieces.
+  const ConvolutionProblem& problem = decision.own->plan.problem;
+  const bool narrow_sum =
+      problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) < 4;
+  if (decision.plan == nullptr || narrow_sum) return nullptr;
+  const VariantPack* const operands = FindPack(pack);
+  const Session* const session = i_.SessionOf(handle);
+  if (operands == nullptr || !operands->plain || session == nullptr ||
+      session->context() != decision.context) {
+    return nullptr;
+  }
+  const cudnn::GraphPlan& plan = decision.own->plan;
+  // What the genuine library would refuse, it shall refuse itself.
+  for (const std::optional<int64_t>& uid :
+       {std::optional(plan.x_uid), std::optional(plan.w_uid), std::optional(plan.y_uid),
+        plan.residual_uid, plan.bias_uid}) {
+    if (uid && operands->Find(*uid) == nullptr) return nullptr;
+  }
+  return operands->workspace != nullptr || decision.pieces.WorkspaceBytes() == 0 ? operands
+                                                                                 : nullptr;
+}
+
+bool GraphInterposer::PopulatePieces(cudnnHandle_t handle, GraphDecision& decision,
+                                     cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  if (decision.barred) return false;
+  const VariantPack* const operands = NativeOperands(handle, decision, pack);
+  if (operands == nullptr) return false;
+  std::lock_guard lock(native_mutex_);
+  if (!BuildNative(handle, decision).ok()) return false;
+  // All or nothing: the application's graph is touched once every piece has its own.
+  std::vector<cuda::OwnedGraph> children;
+  const Status populated =
+      ForEachNative(decision, *operands, [&](auto piece, auto piece_pack) -> cudnnStatus_t {
+        auto child = cuda::NewGraph();
+        if (!child.ok()) return CUDNN_STATUS_NOT_SUPPORTED;
+        children.push_back(std::move(*child));
+        return i_.functions_.cudnnBackendPopulateCudaGraph(handle, piece, piece_pack,
+                                                           children.back().get());
+      });
+  return populated.ok() && cuda::AddInARow(graph, children).ok();
+}
+
+cudnnStatus_t GraphInterposer::PopulateCudaGraph(cudnnHandle_t handle,
+                                                 cudnnBackendDescriptor_t plan,
+                                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  GraphDecision* const decision = FindPlan(plan);
+  try {
+    if (decision != nullptr && PopulatePieces(handle, *decision, pack, graph)) {
+      return CUDNN_STATUS_SUCCESS;
+    }
+  } catch (...) {
+    // Out of memory before the graph was touched.
+  }
+  return i_.functions_.cudnnBackendPopulateCudaGraph(handle, Substitute(plan), pack, graph);
+}
+
+cudnnStatus_t GraphInterposer::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  const Plans* const plans = plans_.load(std::memory_order_acquire);
+  GraphDecision* decision = plans == nullptr ? nullptr : plans->Find(plan);
+  try {
+    const std::vector<CUgraph> children =
+        decision == nullptr ? std::vector<CUgraph>() : cuda::ChildrenInARow(graph);
+    // A graph was made of what was decided by then.
+    for (; decision != nullptr && !children.empty(); decision = decision->better) {
+      std::lock_guard lock(native_mutex_);
+      if (decision->native.empty() ||
+          static_cast<size_t>(decision->pieces.Pieces()) != children.size()) {
+        continue;
+      }
+      const VariantPack* const operands = NativeOperands(handle, *decision, pack);
+      if (operands == nullptr) break;
+      size_t next = 0;
+      cudnnStatus_t last = CUDNN_STATUS_NOT_SUPPORTED;
+      const Status updated = ForEachNative(*decision, *operands, [&](auto piece, auto piece_pack) {
+        last =
+            i_.functions_.cudnnBackendUpdateCudaGraph(handle, piece, piece_pack, children[next++]);
+        return last;
+      });
+      return updated.ok()                   ? CUDNN_STATUS_SUCCESS
+             : last == CUDNN_STATUS_SUCCESS ? CUDNN_STATUS_INTERNAL_ERROR
+                                            : last;
+    }
+  } catch (...) {
+    return CUDNN_STATUS_ALLOC_FAILED;
+  }
+  return i_.functions_.cudnnBackendUpdateCudaGraph(handle, Substitute(plan), pack, graph);
+}
+
+}  // namespace ucudnn::interposer

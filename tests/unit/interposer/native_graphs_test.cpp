@@ -1,0 +1,123 @@
+// Native CUDA graphs of divided plans: their pieces, one child behind the other.
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "cuda/child_graphs.h"
+#include "graph_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::Executions;
+using test::GraphSetting;
+using test::RecordedExecution;
+using ::testing::SizeIs;
+
+// Engine 0, which needs no workspace, with all images.
+void ExpectSubstitute() {
+  ASSERT_THAT(Executions().calls, SizeIs(1));
+  EXPECT_EQ(Executions().calls[0].engine, 0);
+  EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
+}
+
+// A CUDA graph of the application's.
+struct NativeGraph {
+  NativeGraph() { EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS); }
+  ~NativeGraph() { cuGraphDestroy(graph); }
+  size_t Nodes() const {
+    size_t nodes = 0;
+    EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
+    return nodes;
+  }
+  CUgraph graph = nullptr;
+};
+
+TEST(NativeGraphs, HoldThePieces) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {
+    SCOPED_TRACE(OperationName(operation));
+    GraphSetting::With with;
+    with.operation = operation;
+    with.fused = operation == Operation::kForward;
+    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+    const auto plan = setting.Plan();
+    const auto pack = setting.Pack();
+    // What runs on a stream.
+    EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
+    const std::vector<RecordedExecution> executed = Executions().calls;
+    const auto expect_pieces = [&](const std::vector<CUgraph>& children) {
+      ASSERT_THAT(Executions().calls, SizeIs(executed.size()));
+      for (size_t i = 0; i < executed.size(); ++i) {
+        RecordedExecution piece = Executions().calls[i];
+        if (!children.empty()) {
+          EXPECT_EQ(piece.graph, children[i]);
+        }
+        piece.graph = nullptr;
+        EXPECT_EQ(piece, executed[i]) << "piece " << i;
+      }
+    };
+    Executions() = {};
+    const NativeGraph native;
+    EXPECT_EQ(
+        setting.interposer.graph().PopulateCudaGraph(setting.handle, plan, pack, native.graph),
+        CUDNN_STATUS_SUCCESS);
+    expect_pieces({});
+    const std::vector<CUgraph> children = cuda::ChildrenInARow(native.graph);
+    ASSERT_THAT(children, SizeIs(executed.size()));
+    // Each is updated in its own child, also where the application made the graph another's child.
+    const NativeGraph outer;
+    CUgraphNode node = nullptr;
+    CUgraph inner = nullptr;
+    ASSERT_EQ(cuGraphAddChildGraphNode(&node, outer.graph, nullptr, 0, native.graph), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphChildGraphNodeGetGraph(node, &inner), CUDA_SUCCESS);
+    for (const CUgraph graph : {native.graph, inner}) {
+      Executions() = {};
+      EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, graph),
+                CUDNN_STATUS_SUCCESS);
+      expect_pieces(cuda::ChildrenInARow(graph));
+    }
+    Executions() = {};
+    Executions().fail_at = 1;
+    EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, native.graph),
+              CUDNN_STATUS_EXECUTION_FAILED);
+    EXPECT_THAT(Executions().calls, SizeIs(2));
+    setting.interposer.graph().Destroy(pack);
+  }
+}
+
+TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  const auto pack = setting.Pack();
+  Executions().fail_at = 2;
+  const NativeGraph native;
+  EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(setting.handle, plan, pack, native.graph),
+            CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(Executions().calls, SizeIs(4));
+  EXPECT_EQ(Executions().calls.back().engine, 0);
+  EXPECT_EQ(Executions().calls.back().images, GraphSetting::kImages);
+  EXPECT_EQ(Executions().calls.back().graph, native.graph);
+  EXPECT_EQ(native.Nodes(), 0u);  // the null library adds none
+  Executions() = {};
+  EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, native.graph),
+            CUDNN_STATUS_SUCCESS);
+  ExpectSubstitute();
+  setting.interposer.graph().Destroy(pack);
+}
+
+TEST(NativeGraphs, OfOtherShapesStayInsideThePromise) {
+  GraphSetting setting;
+  const auto plan = setting.Plan();
+  const auto pack = setting.Pack();
+  const int64_t shapes[] = {8, 4, 8, 8};
+  setting.interposer.graph().Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4,
+                                 shapes);
+  const NativeGraph native;
+  EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(setting.handle, plan, pack, native.graph),
+            CUDNN_STATUS_SUCCESS);
+  ExpectSubstitute();
+  setting.interposer.graph().Destroy(pack);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
