@@ -1,0 +1,252 @@
+// A program that uses cuDNN's graph API on the stand-in's real arithmetic, through an interposer.
+#pragma once
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "deviceless_cudnn.h"
+#include "interposer/interposer.h"
+#include "memory_store.h"
+#include "tests/unit/cudnn/standin.h"
+#include "tuning/measure.h"
+
+namespace ucudnn::interposer {
+
+using cudnn::test::GraphOptions;
+using Values = std::vector<float>;
+
+// -2 to 2.
+inline void Encode(DataType type, int value, std::byte* to) {
+  const auto number = static_cast<float>(value);
+  if (type == DataType::kFloat) {
+    std::memcpy(to, &number, sizeof number);
+    return;
+  }
+  const uint16_t magnitudes[] = {0, uint16_t(type == DataType::kHalf ? 0x3c00 : 0x3f80), 0x4000};
+  const auto bits = static_cast<uint16_t>(magnitudes[std::abs(value)] | (value < 0 ? 0x8000 : 0));
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+inline float Decode(DataType type, const std::byte* from) {
+  float value;
+  if (type == DataType::kFloat) {
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  if (type == DataType::kHalf) {
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    value = exponent == 0 ? std::ldexp(float(fraction), -24)
+                          : std::ldexp(float(1024 + fraction), exponent - 25);
+    return bits >> 15 != 0 ? -value : value;
+  }
+  const uint32_t wide = uint32_t{bits} << 16;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+// The program's cuDNN: the interposer's entry points.
+inline Interposer* the_interposer = nullptr;
+inline cudnn::Functions Hooked() {
+  cudnn::Functions functions = cudnn::test::StandInGraphs();
+  functions.cudnnBackendCreateDescriptor = [](auto type, auto* out) {
+    return the_interposer->graph().Create(type, out);
+  };
+  functions.cudnnBackendDestroyDescriptor = [](auto descriptor) {
+    return the_interposer->graph().Destroy(descriptor);
+  };
+  functions.cudnnBackendSetAttribute = [](auto to, auto name, auto type, int64_t count,
+                                          const void* values) {
+    return the_interposer->graph().Set(to, name, type, count, values);
+  };
+  functions.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t const from, auto name, auto type,
+                                          int64_t requested, int64_t* count, void* values) {
+    return the_interposer->graph().Get(from, name, type, requested, count, values);
+  };
+  functions.cudnnBackendFinalize = [](auto descriptor) {
+    return the_interposer->graph().Finalize(descriptor);
+  };
+  functions.cudnnBackendExecute = [](auto handle, auto plan, auto pack) {
+    return the_interposer->graph().Execute(handle, plan, pack);
+  };
+  return functions;
+}
+
+// Device memory of one convolution, with a guard on both sides of the workspace.
+class Operands {
+ public:
+  Operands(const ConvolutionProblem& problem, const GraphOptions& options, size_t workspace_bytes)
+      : type_(problem.type), bytes_(workspace_bytes) {
+    const Spatial output = OutputExtents(problem);
+    const size_t y = size_t(problem.n) * problem.k * output[0] * output[1] * output[2];
+    const size_t elements[] = {
+        size_t(problem.n) * problem.c * problem.x[0] * problem.x[1] * problem.x[2],
+        size_t(problem.k) * problem.c * problem.w[0] * problem.w[1] * problem.w[2], y, y,
+        size_t(problem.k)};
+    const int64_t uids[] = {cudnn::test::kUidX, cudnn::test::kUidW, cudnn::test::kUidY,
+                            cudnn::test::kUidResidual, cudnn::test::kUidBias};
+    const bool used[] = {true, true, true, options.residual, options.bias};
+    for (int i = 0; i < 5; ++i) {
+      if (!used[i]) continue;  // a graph without it takes no pointer for it
+      CUdeviceptr address = 0;
+      EXPECT_EQ(cuMemAlloc(&address, elements[i] * ElementBytes(type_)), CUDA_SUCCESS);
+      elements_.push_back(elements[i]);
+      uids_.push_back(uids[i]);
+      pointers_.push_back(reinterpret_cast<void*>(address));
+    }
+    out_ = problem.operation == Operation::kForward        ? 2
+           : problem.operation == Operation::kBackwardData ? 0
+                                                           : 1;
+    EXPECT_EQ(cuMemAlloc(&workspace_, bytes_ + 2 * kGuard), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemsetD8(workspace_, kPattern, bytes_ + 2 * kGuard), CUDA_SUCCESS);
+    Fill(0);
+  }
+  ~Operands() {
+    for (void* pointer : pointers_) cuMemFree(reinterpret_cast<CUdeviceptr>(pointer));
+    cuMemFree(workspace_);
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  // Whole numbers, in the output too.
+  void Fill(int seed) {
+    for (size_t i = 0; i < pointers_.size(); ++i) {
+      const size_t element = ElementBytes(type_);
+      std::vector<std::byte> values(elements_[i] * element);
+      for (size_t at = 0; at < elements_[i]; ++at) {
+        // Few enough gradients of the output for sums that 16 bits hold.
+        const bool left_out = element == 2 && i == 2 && at % 37 != 0;
+        const int value =
+            left_out ? 0 : static_cast<int>((at * 7 + at / 11 + i + seed * 3) % 5) - 2;
+        Encode(type_, value, &values[at * element]);
+      }
+      EXPECT_EQ(
+          cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(pointers_[i]), values.data(), values.size()),
+          CUDA_SUCCESS);
+    }
+  }
+  cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
+                        cudnnBackendDescriptor_t plan) const {
+    return cudnn::ExecutePlan(functions, handle, plan, uids_, pointers_,
+                              reinterpret_cast<void*>(workspace_ + kGuard));
+  }
+  // Waits.
+  Values Output() const {
+    const size_t element = ElementBytes(type_);
+    std::vector<std::byte> written(elements_[out_] * element);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyDtoH(written.data(), reinterpret_cast<CUdeviceptr>(pointers_[out_]),
+                           written.size()),
+              CUDA_SUCCESS);
+    Values result;
+    for (size_t at = 0; at < written.size(); at += element) {
+      result.push_back(Decode(type_, &written[at]));
+    }
+    return result;
+  }
+  // Waits.
+  bool GuardsAreIntact() const {
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    bool intact = true;
+    for (const CUdeviceptr guard : {workspace_, workspace_ + kGuard + bytes_}) {
+      std::vector<unsigned char> content(kGuard);
+      EXPECT_EQ(cuMemcpyDtoH(content.data(), guard, kGuard), CUDA_SUCCESS);
+      intact &= content == std::vector<unsigned char>(kGuard, kPattern);
+    }
+    return intact;
+  }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  static constexpr unsigned char kPattern = 0xa5;
+  const DataType type_;
+  const size_t bytes_;
+  std::vector<size_t> elements_;
+  std::vector<int64_t> uids_;
+  std::vector<void*> pointers_;
+  size_t out_ = 0;
+  CUdeviceptr workspace_ = 0;
+};
+
+class Program {
+ public:
+  // `execute`: in place of the stand-in's own execution of plans.
+  // `shared`: the store of other programs.
+  explicit Program(const Options& options,
+                   decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
+                   test::MemoryStore* shared = nullptr)
+      : options_(options), store(shared != nullptr ? *shared : own_store_) {
+    if (execute != nullptr) under.cudnnBackendExecute = execute;
+    CUdevice device;
+    CUcontext context;
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    the_interposer = &interposer;
+    EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+  }
+  ~Program() { interposer.Destroy(handle); }
+
+  // Runs `plan` on whole numbers, in exactly the workspace that is asked for it, and gives its
+  // output.
+  Values Run(const cudnn::Functions& functions, const ConvolutionProblem& problem,
+             cudnnBackendDescriptor_t plan, const GraphOptions& options) {
+    Operands operands(problem, options, *cudnn::PlanWorkspace(functions, plan));
+    EXPECT_EQ(operands.Execute(functions, handle, plan), CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(operands.GuardsAreIntact());
+    return operands.Output();
+  }
+  // The store says that `images` of an engine's plan take so long.
+  void Measured(const cudnn::test::Graph& graph_of_images, int engine, double time_ms) {
+    const auto plan = graph_of_images.Plan(engine);
+    ASSERT_TRUE(plan);
+    const auto read = cudnn::ReadTemplate(genuine, plan->get());
+    ASSERT_TRUE(read.ok()) << read.message();
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), genuine);
+    ASSERT_TRUE(platform.ok()) << platform.message();
+    const ConvolutionProblem& problem = read->plan.problem;
+    EXPECT_TRUE(store
+                    .Write(problem, *platform,
+                           {{{read->plan.engine, problem.n, time_ms,
+                              *cudnn::PlanWorkspace(genuine, plan->get()), read->deterministic},
+                             5,
+                             true}},
+                           {})
+                    .ok());
+  }
+  nlohmann::json Report() { return nlohmann::json::parse(interposer.report().Json("on", 0)); }
+
+  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
+  cudnn::Functions under = genuine;  // what the interposer calls
+  const Options options_;
+  test::MemoryStore own_store_;
+  test::MemoryStore& store;
+  Interposer interposer{options_, under, cuda::GetDriver(), &store};
+  const cudnn::Functions hooked = Hooked();
+  cudnnHandle_t handle = nullptr;
+};
+
+inline ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
+  ConvolutionProblem problem;
+  problem.operation = operation;
+  problem.type = type;
+  problem.n = 8;
+  problem.c = 4;
+  problem.k = 8;
+  problem.x = {1, 12, 12};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  SetPackedStrides(problem);
+  return problem;
+}
+
+}  // namespace ucudnn::interposer

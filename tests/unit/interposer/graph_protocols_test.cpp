@@ -1,0 +1,230 @@
+// How frameworks take plans from the graph API, each in its own order of calls: what is reported is
+// what executing uses, and results are those of the undivided plan.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph_program.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using cudnn::BackendDescriptor;
+using cudnn::test::Graph;
+
+constexpr int kMostEngines = 8, kMostResults = 32;
+
+class GraphProtocols : public ::testing::TestWithParam<Operation> {
+ protected:
+  GraphProtocols() : problem_(Problem(GetParam())) {
+    Program program{Options()};
+    const Graph graph(problem_, {}, program.genuine, {program.handle});
+    for (int engine = 0; engine < kMostEngines; ++engine) {
+      const auto plan = graph.Plan(engine);
+      if (!plan) continue;
+      const size_t need = *cudnn::PlanWorkspace(program.genuine, plan->get());
+      limit_ = std::max(limit_, need / 2);
+      if (expected_.empty()) expected_ = program.Run(program.genuine, problem_, plan->get(), {});
+    }
+    EXPECT_GT(limit_, 0u);
+  }
+  Options Limited() const {
+    Options options;
+    options.workspace_limit = limit_;
+    options.policy = BatchSizePolicy::kPowerOfTwo;
+    return options;
+  }
+
+  // Configurations of the heuristics' list, best first.
+  static std::vector<BackendDescriptor> Configurations(const cudnn::Functions& functions,
+                                                       const Graph& graph,
+                                                       cudnnBackendHeurMode_t mode) {
+    auto heuristics = BackendDescriptor::Create(functions, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    EXPECT_TRUE(heuristics.ok());
+    const cudnnBackendDescriptor_t of = graph.get();
+    EXPECT_TRUE(
+        heuristics
+            ->Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &of)
+            .ok());
+    EXPECT_TRUE(heuristics->Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode).ok());
+    EXPECT_TRUE(heuristics->Finalize().ok());
+    std::vector<BackendDescriptor> results;
+    std::vector<cudnnBackendDescriptor_t> filled;
+    for (int i = 0; i < kMostResults; ++i) {
+      auto result = BackendDescriptor::Create(functions, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+      filled.push_back(result->get());
+      results.push_back(std::move(*result));
+    }
+    int64_t count = 0;
+    EXPECT_EQ(functions.cudnnBackendGetAttribute(heuristics->get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostResults,
+                                                 &count, filled.data()),
+              CUDNN_STATUS_SUCCESS);
+    results.resize(static_cast<size_t>(count));
+    EXPECT_GT(count, 1);
+    return results;
+  }
+  static std::optional<BackendDescriptor> Build(const cudnn::Functions& functions,
+                                                cudnnHandle_t handle,
+                                                cudnnBackendDescriptor_t configuration) {
+    auto plan = BackendDescriptor::Create(functions, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (!plan.ok() ||
+        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle).ok() ||
+        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                   &configuration)
+             .ok() ||
+        !plan->Finalize().ok()) {
+      return std::nullopt;
+    }
+    return std::move(*plan);
+  }
+
+  // Runs it in what is reported and compares. Engines that transform round.
+  size_t ExpectKept(Program& program, cudnnBackendDescriptor_t plan) {
+    const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan);
+    const Values got = program.Run(program.hooked, problem_, plan, {});
+    EXPECT_EQ(got.size(), expected_.size());
+    size_t wrong = 0;
+    for (size_t i = 0; i < std::min(got.size(), expected_.size()); ++i) {
+      wrong += std::abs(got[i] - expected_[i]) > 0.01f ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0u);
+    return bytes;
+  }
+
+  const ConvolutionProblem problem_;
+  size_t limit_ = 0;  // half of the largest need
+  Values expected_;
+};
+
+TEST_P(GraphProtocols, PyTorchBenchmarkTimesAllPlans) {
+  Program program(Limited());
+  const Graph graph(problem_, {}, program.hooked, {program.handle});
+  std::vector<std::pair<size_t, BackendDescriptor>> plans;
+  for (BackendDescriptor& configuration :
+       Configurations(program.hooked, graph, CUDNN_HEUR_MODE_A)) {
+    auto plan = Build(program.hooked, program.handle, configuration.get());
+    if (!plan) continue;
+    const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan->get());
+    plans.emplace_back(bytes, std::move(*plan));
+  }
+  // Plans that the allocator has no memory for are dropped by their size, the largest first.
+  std::erase_if(plans, [&](const auto& plan) { return plan.first > limit_; });
+  ASSERT_FALSE(plans.empty());
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& [bytes, plan] : plans) EXPECT_EQ(ExpectKept(program, plan.get()), bytes);
+  }
+}
+
+TEST_P(GraphProtocols, PyTorchTakesTheFirstThatWorks) {
+  Program program(Limited());
+  const Graph graph(problem_, {}, program.hooked, {program.handle});
+  for (BackendDescriptor& configuration :
+       Configurations(program.hooked, graph, CUDNN_HEUR_MODE_A)) {
+    const auto plan = Build(program.hooked, program.handle, configuration.get());
+    if (!plan) continue;
+    EXPECT_LE(ExpectKept(program, plan->get()), limit_);
+    ExpectKept(program, plan->get());
+    return;
+  }
+  FAIL() << "no plan works";
+}
+
+TEST_P(GraphProtocols, OnnxRuntimeReadsTheWorkspaceBeforeBuilding) {
+  Program program(Limited());
+  const Graph graph(problem_, {}, program.hooked, {program.handle});
+  int built = 0;
+  for (BackendDescriptor& configuration :
+       Configurations(program.hooked, graph, CUDNN_HEUR_MODE_B)) {
+    int64_t told = -1, count = 0;
+    ASSERT_EQ(program.hooked.cudnnBackendGetAttribute(configuration.get(),
+                                                      CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
+                                                      CUDNN_TYPE_INT64, 1, &count, &told),
+              CUDNN_STATUS_SUCCESS);
+    if (static_cast<size_t>(told) > limit_) continue;
+    const auto plan = Build(program.hooked, program.handle, configuration.get());
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(ExpectKept(program, plan->get()), static_cast<size_t>(told));
+    ++built;
+  }
+  EXPECT_GT(built, 1);
+}
+
+// An engine's index and knobs, as a framework serialises them.
+struct Serialised {
+  int engine = -1;
+  Graph::Knobs knobs;
+  size_t workspace_bytes = 0;
+};
+Serialised Serialise(const cudnn::Functions& genuine, cudnnBackendDescriptor_t plan) {
+  const auto read = cudnn::ReadTemplate(genuine, plan);
+  EXPECT_TRUE(read.ok()) << read.message();
+  const std::string& text = read->plan.engine;
+  Serialised serialised;
+  serialised.engine = std::atoi(text.c_str() + text.find(':') + 1);
+  for (size_t at = text.find("k"); at != std::string::npos; at = text.find("k", at + 1)) {
+    serialised.knobs.emplace_back(std::atoi(text.c_str() + at + 1),
+                                  std::atoi(text.c_str() + text.find('=', at) + 1));
+  }
+  return serialised;
+}
+
+TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
+  Options options = Limited();
+  options.tuning.on = false;
+  test::MemoryStore store;
+  std::vector<Serialised> kept;
+  ConvolutionProblem pair = problem_, four = problem_;
+  pair.n = 2;
+  four.n = 4;
+  {
+    Program program(options, nullptr, &store);
+    const cudnn::PlanDevice device{program.handle};
+    const Graph whole(problem_, {}, program.genuine, device);
+    const Graph part(pair, {}, program.genuine, device);
+    for (int engine = 0; engine < kMostEngines; ++engine) {
+      if (!whole.Plan(engine) || !part.Plan(engine)) continue;
+      program.Measured(whole, engine, 100);
+      program.Measured(part, engine, 1);
+    }
+    const Graph graph(problem_, {}, program.hooked, device);
+    for (BackendDescriptor& configuration :
+         Configurations(program.hooked, graph, CUDNN_HEUR_MODE_A)) {
+      const auto plan = Build(program.hooked, program.handle, configuration.get());
+      ASSERT_TRUE(plan);
+      kept.push_back(Serialise(program.genuine, plan->get()));
+      kept.back().workspace_bytes = ExpectKept(program, plan->get());
+    }
+    // More is known by now: larger pieces are faster still.
+    const Graph larger(four, {}, program.genuine, device);
+    for (int engine = 0; engine < kMostEngines; ++engine) {
+      if (whole.Plan(engine) && larger.Plan(engine)) program.Measured(larger, engine, 0.1);
+    }
+  }
+  ASSERT_FALSE(store.promises.empty());
+  Program next(options, nullptr, &store);
+  for (const Serialised& serialised : kept) {
+    const Graph graph(problem_, {}, next.hooked, {next.handle});
+    const auto plan = graph.Plan(serialised.engine, serialised.knobs);
+    ASSERT_TRUE(plan);
+    const size_t bytes = ExpectKept(next, plan->get());
+    // What was promised below its need is promised again; what was not may only shrink.
+    const bool promised = serialised.workspace_bytes <= limit_;
+    if (promised) {
+      EXPECT_EQ(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;
+    }
+    EXPECT_LE(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, GraphProtocols,
+                         ::testing::Values(Operation::kForward, Operation::kBackwardData,
+                                           Operation::kBackwardFilter),
+                         [](const auto& given) { return OperationName(given.param); });
+
+}  // namespace
+}  // namespace ucudnn::interposer
