@@ -1,0 +1,62 @@
+"""A program of the graph API under `ucudnn run`, in one process after another: what its plans were promised they are
+promised again, whatever was measured in between."""
+
+import csv
+import json
+import os
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+PROGRAM = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
+BATCH = 8
+
+
+def workspaces(*options, **variables):
+    """The workspace of each step, as the program printed it; its results are exact, or it fails."""
+    result = subprocess.run([COMMAND, "run", "--host", *options, "--", PROGRAM, str(BATCH)], check=True,
+                            capture_output=True, text=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
+    return {line.split()[0]: int(line.split("workspace ")[1].split()[0]) for line in result.stdout.splitlines()}
+
+
+def cache(*arguments):
+    subprocess.run([COMMAND, "cache", *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Promises(unittest.TestCase):
+    def test_the_next_process_gets_the_same_whatever_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            need = workspaces("--off")
+            limit = need["forward"] // 2
+            self.assertGreater(limit, 0)
+            store, options = f"{folder}/store.db", ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
+            # Nothing is known: an engine that fits runs in the plan's place.
+            first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
+            self.assertLess(first["forward"], need["forward"])
+            # Others measure that pieces of the plan's own engine are fast.
+            workspaces(*options, "--db", f"{folder}/measured.db", UCUDNN_TUNE_SECONDS="600:6000")
+            cache("export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db")
+            with open(f"{folder}/measured.csv") as file:
+                rows = list(csv.DictReader(file))
+            with open(f"{folder}/faster.csv", "w") as file:
+                writer = csv.DictWriter(file, rows[0])
+                writer.writeheader()
+                for row in rows:
+                    size = int(row["micro_batch"])
+                    writer.writerow(row | {"time_ms": 100 if size == BATCH else 0.001 * (1 + size)})
+            cache("import", f"{folder}/faster.csv", "--db", store)
+            again = workspaces(*options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
+            self.assertEqual(first, again)
+            with open(f"{folder}/report.json") as file:
+                self.assertNotIn("cannot be kept", json.dumps(json.load(file)["fallbacks"]))
+            # They would have had another plan.
+            with sqlite3.connect(store) as connection:
+                self.assertGreater(connection.execute("DELETE FROM promises").rowcount, 0)
+            connection.close()
+            self.assertGreater(workspaces(*options, "--db", store, UCUDNN_TUNE="off")["forward"], first["forward"])
+
+
+if __name__ == "__main__":
+    unittest.main()
