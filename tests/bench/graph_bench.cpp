@@ -1,7 +1,8 @@
 // What ucudnn costs users of the graph API, through the drop-in, with a library behind it whose
 // executions return at once. An execution in m pieces over m direct ones, each with a variant pack
 // made for it, as frameworks do: at most 1 us + 0.3 us * m, and no heap allocation. Finalizing a
-// plan that is left alone over finalizing it directly: at most 5 us. Both take turns in one run.
+// plan that is left alone over finalizing it directly: at most 5 us, whether or not it was met
+// before. The first finalize that plans from a store: at most 2 ms. Both take turns in one run.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ namespace {
 
 constexpr int kImages = 64;
 constexpr int kCalls = 200;
+constexpr int kStored = 200;             // further kernels in the store
 constexpr size_t kBytesPerImage = 1024;  // of the null library's engine 38
 
 [[noreturn]] void Fail(const std::string& message) {
@@ -44,6 +46,15 @@ ConvolutionProblem ProblemOf(int pieces) {
   problem.x = {1, 28, 28};
   problem.w = {1, 1, 1};
   problem.alignment = 16;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+// One of the kernels that are met for the first time while they are timed.
+ConvolutionProblem StoredProblem(int kernel) {
+  ConvolutionProblem problem = ProblemOf(1);
+  problem.c = 17 + kernel;
+  problem.k = 64;
   SetPackedStrides(problem);
   return problem;
 }
@@ -184,15 +195,16 @@ struct Setting {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), direct->functions);
     if (!platform.ok()) Fail(platform.message());
-    for (const int pieces : {1, 2, 4, 8, 16}) {
-      const int part = kImages / pieces;
+    const auto prime = [&](const ConvolutionProblem& problem, int part) {
       const Status written =
-          store.Write(ProblemOf(pieces), *platform,
+          store.Write(problem, *platform,
                       {{{"graph:38", kImages, 100, kBytesPerImage * kImages, true}, 5, true},
                        {{"graph:38", part, 1, kBytesPerImage * part, true}, 5, true}},
                       {});
       if (!written.ok()) Fail(written.message());
-    }
+    };
+    for (const int pieces : {1, 2, 4, 8, 16}) prime(ProblemOf(pieces), kImages / pieces);
+    for (int kernel = 0; kernel < kStored; ++kernel) prime(StoredProblem(kernel), kImages / 4);
   }
 
   Program* direct = nullptr;
@@ -293,6 +305,35 @@ void FinalizeUnfamiliarJson(benchmark::State& state) {
   FinalizeOverDirect(state, [&](const Program& program) { return program.UnfinishedPlan(json); });
 }
 BENCHMARK(FinalizeUnfamiliarJson)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
+// The same for plans that differ, as a program's first ones do.
+void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
+  std::vector<std::string> jsons;
+  for (int kernel = 0; kernel < kStored; ++kernel) {
+    jsons.push_back(JsonOf(StoredProblem(kernel), 9));
+  }
+  size_t direct = 0, hooked = 0;
+  FinalizeOverDirect(state, [&](const Program& program) {
+    size_t& next = &program == TheSetting().direct ? direct : hooked;
+    return program.UnfinishedPlan(jsons[next++ % jsons.size()]);
+  });
+}
+BENCHMARK(FinalizeUnfamiliarJsonFirst)
+    ->UseManualTime()
+    ->Unit(benchmark::kNanosecond)
+    ->Iterations(kStored);
+// Divided by what a store knows: each is met for the first time.
+void FirstFinalizeFromStore(benchmark::State& state) {
+  size_t direct = 0, hooked = 0;
+  FinalizeOverDirect(state, [&](const Program& program) {
+    size_t& next = &program == TheSetting().direct ? direct : hooked;
+    return program.UnfinishedPlan(JsonOf(StoredProblem(static_cast<int>(next++ % kStored))));
+  });
+  state.counters["allowed_ns"] = 2'000'000;
+}
+BENCHMARK(FirstFinalizeFromStore)
+    ->UseManualTime()
+    ->Unit(benchmark::kNanosecond)
+    ->Iterations(kStored);
 // One that is divided, and was met before.
 void FinalizePlannedAgain(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(4));
