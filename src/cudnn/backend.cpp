@@ -124,9 +124,14 @@ Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor configuration,
                           Part(functions, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                                CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor engine,
-                          Part(functions, configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                               CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  return ConfigurationNotes(functions, configuration.get());
+}
+
+Result<EngineNotes> ConfigurationNotes(const Functions& functions,
+                                       cudnnBackendDescriptor_t configuration) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const BackendDescriptor engine,
+      Part(functions, configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   EngineNotes notes;
   UCUDNN_ASSIGN_OR_RETURN(
       notes.numerical,

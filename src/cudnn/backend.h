@@ -56,14 +56,17 @@ Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// What the engine of a finalized plan says of itself.
+// What an engine says of itself.
 struct EngineNotes {
   std::vector<int> numerical;  // cudnnBackendNumericalNote_t, rising
   std::vector<int> behavior;   // cudnnBackendBehaviorNote_t, rising
 
   bool Has(cudnnBackendNumericalNote_t note) const;
 };
+// Of a finalized plan's engine, and of a finalized engine configuration's.
 Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor_t plan);
+Result<EngineNotes> ConfigurationNotes(const Functions& functions,
+                                       cudnnBackendDescriptor_t configuration);
 
 // One execution of `plan` on the handle's stream: creates, fills, uses and destroys a variant pack.
 // Allocates nothing of ours.

@@ -28,20 +28,6 @@ bool ToDataType(cudnnDataType_t from, DataType& to) {
   }
 }
 
-cudnnDataType_t FromDataType(DataType type) {
-  switch (type) {
-    case DataType::kFloat:
-      return CUDNN_DATA_FLOAT;
-    case DataType::kHalf:
-      return CUDNN_DATA_HALF;
-    case DataType::kBfloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case DataType::kDouble:
-      return CUDNN_DATA_DOUBLE;
-  }
-  return CUDNN_DATA_FLOAT;
-}
-
 struct Tensor {
   cudnnDataType_t type;
   int rank;
@@ -101,12 +87,26 @@ Status SetTensor(const Functions& functions, const ConvolutionProblem& problem, 
   }
   return CudnnStatus(
       functions,
-      functions.cudnnSetTensorNdDescriptor(descriptor, FromDataType(problem.type),
-                                           TensorRank(problem), sizes.data(), steps.data()),
+      functions.cudnnSetTensorNdDescriptor(descriptor, CudnnType(problem.type), TensorRank(problem),
+                                           sizes.data(), steps.data()),
       "describing a tensor");
 }
 
 }  // namespace
+
+cudnnDataType_t CudnnType(DataType type) {
+  switch (type) {
+    case DataType::kFloat:
+      return CUDNN_DATA_FLOAT;
+    case DataType::kHalf:
+      return CUDNN_DATA_HALF;
+    case DataType::kBfloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case DataType::kDouble:
+      return CUDNN_DATA_DOUBLE;
+  }
+  return CUDNN_DATA_FLOAT;
+}
 
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem) {
@@ -223,7 +223,7 @@ Status OwnedDescriptors::Create(const ConvolutionProblem& problem) {
   UCUDNN_RETURN_IF_ERROR(
       CudnnStatus(f,
                   f.cudnnSetFilterNdDescriptor(
-                      descriptors_.w, FromDataType(problem.type),
+                      descriptors_.w, CudnnType(problem.type),
                       problem.layout == Layout::kNhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
                       TensorRank(problem), filter.data()),
                   "describing a filter"));
@@ -238,7 +238,7 @@ Status OwnedDescriptors::Create(const ConvolutionProblem& problem) {
                       problem.stride.data() + first, problem.dilation.data() + first,
                       problem.mode == ConvolutionMode::kConvolution ? CUDNN_CONVOLUTION
                                                                     : CUDNN_CROSS_CORRELATION,
-                      FromDataType(problem.compute)),
+                      CudnnType(problem.compute)),
                   "describing a convolution"));
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       f, f.cudnnSetConvolutionGroupCount(convolution, problem.groups), "setting groups"));

@@ -20,6 +20,8 @@ inline bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kLegacyAlignment == 0;
 }
 
+cudnnDataType_t CudnnType(DataType type);
+
 // Reads what `descriptors` describe. Null on success; else why ucudnn leaves such a call alone
 // (static text). Runs at every call: no allocation.
 const char* ReadProblem(const Functions& functions, Operation operation,

@@ -45,10 +45,11 @@ bool Accumulates(const ConvolutionProblem& problem) {
 
 class GraphPiece : public Piece {
  public:
-  GraphPiece(const Functions& functions, GraphPlan plan, BackendDescriptor first,
+  GraphPiece(const Functions& functions, const GraphTemplate& original, BackendDescriptor first,
              BackendDescriptor further)
       : functions_(functions),
-        plan_(std::move(plan)),
+        plan_(original.plan),
+        callers_beta_(original.callers_beta),
         first_(std::move(first)),
         further_(std::move(further)) {}
 
@@ -56,14 +57,18 @@ class GraphPiece : public Piece {
     const void* const z = call.bias == nullptr ? nullptr : call.bias->z;
     const void* const bias = call.bias == nullptr ? nullptr : call.bias->bias;
     const Operands operands(plan_, call.x, call.w, call.y, Mutable(z), Mutable(bias));
-    return ExecutePlan(functions_, call.handle, accumulate ? further_.get() : first_.get(),
-                       operands.uids(), operands.pointers(), call.workspace);
+    const bool adds = accumulate || (callers_beta_ && ScaleOf(call.beta, plan_.problem.type) != 0);
+    const BackendDescriptor& plan = adds ? further_ : first_;
+    if (plan.get() == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+    return ExecutePlan(functions_, call.handle, plan.get(), operands.uids(), operands.pointers(),
+                       call.workspace);
   }
 
  private:
   const Functions& functions_;
   const GraphPlan plan_;
-  const BackendDescriptor first_;    // with the caller's beta
+  const bool callers_beta_;
+  const BackendDescriptor first_;    // with the plan's beta
   const BackendDescriptor further_;  // adds; only where gradients of the filter do
 };
 
@@ -203,6 +208,8 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
   }
   const GraphPlan& plan = original->plan;
   const bool partial = IsPartial(problem, micro.micro_batch);
+  const bool adds = Accumulates(problem) && !partial &&
+                    (original->callers_beta || micro.micro_batch != problem.n);
   if (partial && plan.w_alignment > kLegacyAlignment) {
     return Status::Error("a workspace need not be on " + std::to_string(plan.w_alignment) +
                          " bytes, as a partial would");
@@ -212,7 +219,7 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
                                        partial ? 1 : plan.alpha, partial ? 0 : plan.beta));
   UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, first.get()));
   BackendDescriptor further;
-  if (Accumulates(problem) && !partial && micro.micro_batch != problem.n) {
+  if (adds) {
     UCUDNN_ASSIGN_OR_RETURN(
         further, BuildAtBatch(functions_, device_, *original, micro.micro_batch, plan.alpha, 1));
     UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));
@@ -225,7 +232,7 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
                          std::to_string(micro.workspace_bytes));
   }
   return std::unique_ptr<Piece>(
-      new GraphPiece(functions_, plan, std::move(first), std::move(further)));
+      new GraphPiece(functions_, *original, std::move(first), std::move(further)));
 }
 
 }  // namespace ucudnn::cudnn

@@ -18,6 +18,8 @@ struct GraphTemplate {
   planning::NumericClass numeric = planning::NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;
+  // Made for a legacy kernel: a call's own beta, 0 or 1, holds, not the plan's.
+  bool callers_beta = false;
 };
 
 // Whether an engine rounds no worse than another, and is deterministic if that one is: of what the

@@ -48,6 +48,13 @@ struct LegacyCall {
   const BiasActivation* bias = nullptr;  // set: cudnnConvolutionBiasActivationForward
 };
 
+// The value of a host scale: cuDNN reads alpha and beta as double for double tensors, as float
+// otherwise.
+inline double ScaleOf(const void* scale, DataType type) {
+  return type == DataType::kDouble ? *static_cast<const double*>(scale)
+                                   : *static_cast<const float*>(scale);
+}
+
 // The genuine convolution of `call`.
 cudnnStatus_t Convolve(const Functions& functions, const LegacyCall& call);
 

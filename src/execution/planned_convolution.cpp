@@ -10,12 +10,6 @@
 namespace ucudnn::execution {
 namespace {
 
-// cuDNN reads alpha and beta as double for double tensors, as float otherwise.
-bool IsZero(const void* scale, DataType type) {
-  return type == DataType::kDouble ? *static_cast<const double*>(scale) == 0
-                                   : *static_cast<const float*>(scale) == 0;
-}
-
 // Scales of partials.
 constexpr float kOne = 1, kZero = 0;
 
@@ -93,12 +87,12 @@ bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
   const size_t w_bytes = cudnn::FilterBytes(problem_);
   const size_t y_bytes = cudnn::OutputBytes(problem_);
   if (call.bias != nullptr) {
-    const bool reads_z = !IsZero(call.bias->alpha2, problem_.type);
+    const bool reads_z = cudnn::ScaleOf(call.bias->alpha2, problem_.type) != 0;
     if (reads_z && Overlap(call.bias->z, y_bytes, call.y, y_bytes)) return false;
     if (Overlap(call.bias->bias, problem_.k * ElementBytes(problem_.type), call.y, y_bytes)) {
       return false;
     }
-  } else if (!IsZero(call.beta, problem_.type)) {
+  } else if (cudnn::ScaleOf(call.beta, problem_.type) != 0) {
     return false;
   }
   switch (problem_.operation) {
