@@ -28,11 +28,16 @@ Candidates Allowed(std::span<const Candidate> measured, const PromiseRequest& re
   return allowed;
 }
 
-NumericClass ClassOf(const Candidates& candidates, const std::string& engine) {
+const Candidate* Find(const Candidates& candidates, const std::string& engine) {
   for (const Candidate* candidate : candidates) {
-    if (candidate->micro.engine == engine) return candidate->numeric;
+    if (candidate->micro.engine == engine) return candidate;
   }
-  return NumericClass::kDirect;
+  return nullptr;
+}
+
+NumericClass ClassOf(const Candidates& candidates, const std::string& engine) {
+  const Candidate* const candidate = Find(candidates, engine);
+  return candidate != nullptr ? candidate->numeric : NumericClass::kDirect;
 }
 
 // Every piece is at least as exact and as deterministic as the largest one, whose engine is
@@ -72,10 +77,10 @@ std::optional<Configuration> BestDivision(const Candidates& allowed,
   return best;
 }
 
-const Candidate* Fastest(const Candidates& allowed, int n) {
+const Candidate* Fastest(const Candidates& allowed, int n, bool native) {
   const Candidate* fastest = nullptr;
   for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != n) continue;
+    if (candidate->micro.micro_batch != n || candidate->native != native) continue;
     if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
       fastest = candidate;
     }
@@ -84,10 +89,9 @@ const Candidate* Fastest(const Candidates& allowed, int n) {
 }
 
 // What takes the place of a plan that uses `plan_bytes`: the fastest undivided engine inside those
-// bytes, else the one that needs the fewest beyond them. Null when none is as exact (and, if asked
-// for, deterministic).
-const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes,
-                              NumericClass numeric, bool deterministic) {
+// bytes, else the one that needs the fewest beyond them. Null when `serves` accepts none.
+template <typename Serves>
+const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
     const bool a_inside = a.micro.workspace_bytes <= plan_bytes;
     const bool b_inside = b.micro.workspace_bytes <= plan_bytes;
@@ -97,8 +101,7 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   };
   const Candidate* best = nullptr;
   for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != n || !IsExactAs(candidate->numeric, numeric)) continue;
-    if (deterministic && !candidate->micro.deterministic) continue;
+    if (candidate->micro.micro_batch != n || !candidate->native || !serves(*candidate)) continue;
     if (best == nullptr || better(*candidate, *best)) best = candidate;
   }
   return best;
@@ -109,22 +112,29 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
 // deterministic promise. None when no undivided engine within the limit is as exact as the plan.
 std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& allowed,
                                  const PromiseRequest& request) {
-  const NumericClass numeric = ClassOf(allowed, plan.Largest().engine);
+  const MicroConfiguration& largest = plan.Largest();
+  const Candidate* const lead = Find(allowed, largest.engine);
   const size_t plan_bytes = plan.WorkspaceBytes();
   bool deterministic = plan.Deterministic();
-  const Candidate* undivided = UndividedFor(allowed, request.n, plan_bytes, numeric, deterministic);
+  const auto serves = [&](const Candidate& candidate) {
+    if (deterministic && !candidate.micro.deterministic) return false;
+    // What is reported must not be more exact than the plan.
+    return lead->native ? IsExactAs(candidate.numeric, lead->numeric)
+                        : candidate.numeric == lead->numeric;
+  };
+  const Candidate* undivided = UndividedFor(allowed, request.n, plan_bytes, serves);
   if (undivided == nullptr && deterministic) {
     deterministic = false;
-    undivided = UndividedFor(allowed, request.n, plan_bytes, numeric, false);
+    undivided = UndividedFor(allowed, request.n, plan_bytes, serves);
   }
   if (undivided == nullptr) return std::nullopt;
   Promise promise;
   promise.workspace_bytes = std::max(plan_bytes, undivided->micro.workspace_bytes);
-  promise.reported = {plan.Largest().engine, request.n, plan.TimeMs(), promise.workspace_bytes,
-                      deterministic};
+  promise.reported = {lead->native ? largest.engine : undivided->micro.engine, request.n,
+                      plan.TimeMs(), promise.workspace_bytes, deterministic};
   promise.plan = plan;
   promise.undivided = undivided->micro;
-  promise.fastest_undivided = Fastest(allowed, request.n)->micro;
+  promise.fastest_undivided = Fastest(allowed, request.n, true)->micro;
   promise.limit_bytes = request.limit_bytes;
   return promise;
 }
@@ -143,15 +153,28 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request) {
-  const Candidates allowed = Allowed(measured, request);
-  const Candidate* const fastest = Fastest(allowed, request.n);
-  if (fastest == nullptr) return std::nullopt;
-  const std::optional<Configuration> division = BestDivision(allowed, request);
-  if (division && division->Pieces() > 1 &&
-      division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
-    if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
+  Candidates allowed = Allowed(measured, request);
+  const Candidate* const native = Fastest(allowed, request.n, true);
+  if (native == nullptr) return std::nullopt;
+  // First with all engines, then, should nothing of the caller's API keep such a promise, with its
+  // own.
+  for (;;) {
+    // A division must be worth its while against the best undivided engine, and that, where the
+    // caller's API does not have it, against the best that it has.
+    const Candidate* fastest = native;
+    if (const Candidate* const foreign = Fastest(allowed, request.n, false);
+        foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms) {
+      fastest = foreign;
+    }
+    const std::optional<Configuration> division = BestDivision(allowed, request);
+    if (division && division->Pieces() > 1 &&
+        division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
+      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
+    }
+    const Configuration whole = {{{fastest->micro, 1}}};
+    if (std::optional<Promise> promise = PromiseOf(whole, allowed, request)) return promise;
+    std::erase_if(allowed, [](const Candidate* candidate) { return !candidate->native; });
   }
-  return PromiseOf(Configuration{{{fastest->micro, 1}}}, allowed, request);
 }
 
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
@@ -161,7 +184,7 @@ std::optional<Configuration> FastestDivision(std::span<const Candidate> measured
 
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request) {
-  const Candidate* const fastest = Fastest(Allowed(measured, request), request.n);
+  const Candidate* const fastest = Fastest(Allowed(measured, request), request.n, true);
   if (fastest == nullptr) return std::nullopt;
   return fastest->micro;
 }

@@ -20,12 +20,15 @@ enum class NumericClass { kDirect, kFft, kWinograd };
 struct Candidate {
   MicroConfiguration micro;
   NumericClass numeric = NumericClass::kDirect;
+  // Whether the caller's API has the engine: it may be reported, and take a plan's place.
+  bool native = true;
 };
 
-// Within `workspace_bytes`, `plan` computes the kernel; so does `undivided`, in one piece: what
-// runs when the plan may not (a fault, a capturing stream). Both are at least as deterministic and
-// as exact as `reported`, the engine of the plan's largest piece. Only PiecesOf makes promises
-// without an `undivided`: its engine is empty then.
+// Within `workspace_bytes`, `plan` computes the kernel; so does `undivided`, in one piece of the
+// caller's API: what runs when the plan may not (a fault, a capturing stream). Both are at least as
+// deterministic and as exact as `reported`: the engine of the plan's largest piece or, where the
+// caller's API does not have that, `undivided`. Only PiecesOf makes promises without an
+// `undivided`: its engine is empty then.
 struct Promise {
   MicroConfiguration reported;  // engine and determinism reported; micro_batch n, the plan's time
   size_t workspace_bytes = 0;   // what is reported, and all that is ever used
@@ -53,11 +56,12 @@ struct PromiseRequest {
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
-// A running process divides only for a measured gain over the fastest undivided engine that fits.
+// A running process divides, or uses an engine that the caller's API does not have, only for a
+// measured gain over the fastest undivided engine that fits.
 constexpr double kHysteresis = 0.03;
 
-// The fastest promise; none when no engine runs undivided within the limit (then the genuine need
-// must be promised).
+// The fastest promise; none when no engine of the caller's API runs undivided within the limit
+// (then the genuine need must be promised).
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
@@ -66,7 +70,8 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request);
 
-// The fastest candidate that the request allows and that takes the whole mini-batch in one piece.
+// The fastest candidate of the caller's API that the request allows and that takes the whole
+// mini-batch in one piece.
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
 

@@ -236,5 +236,70 @@ TEST(Promise, CanBeKeptWhateverWasMeasured) {
   EXPECT_GT(none, 100);
 }
 
+// Engine 38 of the graph API, which the caller's legacy API does not have.
+Candidate Foreign(int micro_batch, double time_ms, size_t workspace_bytes,
+                  NumericClass numeric = kDirect, bool deterministic = true) {
+  return {{"graph:38", micro_batch, time_ms, workspace_bytes, deterministic}, numeric, false};
+}
+
+TEST(Promise, OfAForeignEngineReportsTheNativeOneThatMayTakeItsPlace) {
+  const auto promise = MakePromise(
+      std::vector{Row(0, 8, 8, 50), Row(2, 8, 9, 10), Foreign(8, 4, 30)}, Request(8, 100));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan, (Configuration{{{{"graph:38", 8, 4, 30, true}, 1}}}));
+  EXPECT_EQ(promise->undivided.engine, "legacy:2");  // inside what the plan needs
+  EXPECT_EQ(promise->reported.engine, "legacy:2");
+  EXPECT_EQ(promise->reported.time_ms, 4);
+  EXPECT_EQ(promise->workspace_bytes, 30u);
+  EXPECT_EQ(promise->fastest_undivided.engine, "legacy:0");
+}
+
+TEST(Promise, OfAForeignEngineHoldsWhatTheNativeOneNeeds) {
+  const auto promise =
+      MakePromise(std::vector{Row(0, 8, 8, 50), Foreign(8, 4, 30)}, Request(8, 100));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(promise->workspace_bytes, 50u);
+}
+
+TEST(Promise, AForeignEngineNeedsAGainAndANativeOneBehindIt) {
+  const auto slight =
+      MakePromise(std::vector{Row(0, 8, 8, 50), Foreign(8, 7.9, 0)}, Request(8, 100));
+  ASSERT_TRUE(slight);
+  EXPECT_EQ(slight->plan.Largest().engine, "legacy:0");
+  EXPECT_FALSE(MakePromise(std::vector{Row(0, 8, 8, 101), Foreign(8, 4, 0)}, Request(8, 100)));
+}
+
+// A caller who is told of a direct algorithm gets no Winograd, nor one who is told of a
+// deterministic one anything else.
+TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
+  const std::vector<Candidate> direct = {Row(0, 8, 8, 0), Row(1, 4, 2, 0),
+                                         Foreign(8, 3, 0, kWinograd)};
+  const auto native = MakePromise(direct, Request(8, 100));
+  ASSERT_TRUE(native);
+  EXPECT_EQ(native->plan, (Configuration{{{{"legacy:1", 4, 2, 0, true}, 2}}}));
+  std::vector<Candidate> winograd = direct;
+  winograd.push_back(Row(6, 8, 9, 10, kWinograd));
+  const auto foreign = MakePromise(winograd, Request(8, 100));
+  ASSERT_TRUE(foreign);
+  EXPECT_EQ(foreign->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(foreign->reported.engine, "legacy:6");
+  const auto random =
+      MakePromise(std::vector{Row(0, 8, 8, 0), Foreign(8, 3, 0, kDirect, false)}, Request(8, 100));
+  ASSERT_TRUE(random);
+  EXPECT_EQ(random->plan.Largest().engine, "graph:38");
+  EXPECT_FALSE(random->reported.deterministic);
+}
+
+TEST(Promise, ForeignPiecesShareAPlanWithNativeOnes) {
+  const auto promise = MakePromise(
+      std::vector{Row(0, 8, 9, 0), Row(0, 2, 1, 0), Foreign(6, 2, 100)}, Request(8, 100));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(promise->reported.engine, "legacy:0");
+  EXPECT_EQ(promise->workspace_bytes, 100u);
+}
+
 }  // namespace
 }  // namespace ucudnn::planning
