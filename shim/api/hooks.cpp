@@ -339,7 +339,7 @@ std::span<const Hook> Hooks() {
       UCUDNN_HOOK(cudnnGetExecutionPlanWorkspaceSize, PlanWorkspace),
   };
   constexpr size_t kGraphHooks = 9;
-  const bool graphs = Genuine().HasGraphApi() && ProcessOptions().graph_engines;
+  const bool graphs = Genuine().HasGraphApi() && ProcessOptions().engines != EngineSet::kLegacy;
   return graphs ? std::span<const Hook>(hooks)
                 : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);
 }

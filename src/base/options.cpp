@@ -119,12 +119,8 @@ Status ApplyTuneMemory(std::string_view text, Options& options) {
 }
 
 Status ApplyEngines(std::string_view text, Options& options) {
-  const bool legacy = EqualsIgnoreCase(Trim(text), "legacy");
-  if (!legacy && !EqualsIgnoreCase(Trim(text), "both")) {
-    return Status::Error("graph engines alone serve no legacy call in this version");
-  }
-  options.graph_engines = !legacy;
-  return Status::Ok();
+  return ParseChoice(text, {"legacy", "graph", "both"},
+                     {EngineSet::kLegacy, EngineSet::kGraph, EngineSet::kBoth}, options.engines);
 }
 
 Status ApplyDatabase(std::string_view text, Options& options) {
@@ -185,8 +181,8 @@ constexpr Variable kVariables[] = {
      "how kernels share that budget", ApplyDivision, true},
     {"UCUDNN_SOLVER", nullptr, "solver", false, "exact, glpk", "who divides that budget",
      ApplySolver, true},
-    {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, both", "engines that may serve a call",
-     ApplyEngines},
+    {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, graph, both",
+     "whose engines may serve a call", ApplyEngines},
     {"UCUDNN_TUNE", nullptr, nullptr, false, "first, after:N (calls), off",
      "when kernels are measured", ApplyTune},
     {"UCUDNN_TUNE_SECONDS", nullptr, nullptr, false, "two numbers: per kernel:per process",

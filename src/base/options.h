@@ -17,6 +17,9 @@
 namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
+// Whose engines may serve a call. kLegacy leaves the graph API to the genuine library alone;
+// kGraph divides a legacy call with graph engines only, and its own algorithms run undivided.
+enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
 // How kernels share one workspace budget: each has its own segment; those that run one after the
 // other share one; those seen on different streams have segments of their own.
@@ -49,7 +52,7 @@ struct Options {
   bool strict_limit = false;  // a kernel over the limit fails
   Tuning tuning;
   bool deterministic = false;
-  bool graph_engines = true;           // else the graph API is the genuine library's alone
+  EngineSet engines = EngineSet::kBoth;
   bool check = false;                  // every call is compared with the undivided one
   std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
   std::string report;                  // JSON report path, %p is the process id; empty: none

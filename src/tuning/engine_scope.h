@@ -24,6 +24,9 @@ struct EngineScope {
   // The engine, and whatever may take its place, on a handle of ours.
   std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)> make;
 
+  // `make` serves legacy algorithms and graph engines, for plans that hold both.
+  bool mixed = false;
+
   bool legacy() const { return engine.empty(); }
   // Whether a stored measurement belongs here.
   bool Holds(std::string_view other) const {

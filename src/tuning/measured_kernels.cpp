@@ -1,12 +1,13 @@
 #include "tuning/measured_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "base/log.h"
 #include "convolution/partial_sums.h"
 #include "cuda/resources.h"
-#include "cudnn/legacy_engines.h"
+#include "cudnn/mixed_engines.h"
 #include "planning/auto_policy.h"
 #include "planning/micro_batch_sizes.h"
 #include "tuning/verify.h"
@@ -41,10 +42,14 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
     WarnOnce("store read", "stored measurements cannot be read: " + stored.message());
     return;
   }
-  std::lock_guard lock(mutex_);
   EngineScope scope;
   scope.engine = family.engine;
+  std::lock_guard lock(mutex_);
+  // Legacy algorithms that nobody asked about yet will be read with all that is stored.
+  const auto met = known_.find({family.problem, family.platform, ""});
+  Known* const legacy = scope.legacy() ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
+    if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
     if (!scope.Holds(row.micro.engine)) continue;
     known.rows.insert_or_assign({row.micro.micro_batch, row.micro.engine}, row);
     // Of one engine a row is all there is.
@@ -54,6 +59,38 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   }
   if (!scope.legacy()) return;
   for (const int size : stored->complete_sizes) known.sizes[size] = SizeState::kMeasured;
+}
+
+void MeasuredKernels::NoteGraphEngine(const MicroConfiguration& row, Known& legacy) {
+  const bool fused = row.engine.find('+') != std::string::npos;
+  if (!cudnn::IsGraphEngine(row.engine) || fused || row.micro_batch < 1) return;
+  const double image_ms = row.time_ms / row.micro_batch;
+  // A store written by others may hold anything.
+  if (!std::isfinite(image_ms) || image_ms < 0) return;
+  double& best = legacy.graph_engines.try_emplace(row.engine, image_ms).first->second;
+  best = std::min(best, image_ms);
+}
+
+std::vector<std::string> MeasuredKernels::GraphEnginesOf(const Device& device,
+                                                         const ConvolutionProblem& problem) {
+  const Known& known = Meet(FamilyOf(problem, device.platform, ""));
+  std::vector<std::pair<double, std::string>> ranked;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [engine, image_ms] : known.graph_engines) {
+      ranked.emplace_back(image_ms, engine);
+    }
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::string> engines;
+  for (auto& [image_ms, engine] : ranked) engines.push_back(std::move(engine));
+  return engines;
+}
+
+MeasuredKernels::Family MeasuredKernels::FamilyOf(const ConvolutionProblem& problem,
+                                                  const planning::Platform& platform,
+                                                  const std::string& engine) {
+  return {KernelFamily(problem), platform, cudnn::IsGraphEngine(engine) ? engine : ""};
 }
 
 MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
@@ -112,10 +149,12 @@ Result<MeasuredKernels::Turn> MeasuredKernels::TakeTurn(const Device& device,
 
 Status MeasuredKernels::Learn(const Device& device, const Question& question, const Family& family,
                               const std::vector<int>& sizes, Known& known) {
+  Known& account =
+      question.legacy_share ? Meet(FamilyOf(question.problem, device.platform, "")) : known;
   Clock::duration spent;
   {
     std::lock_guard lock(mutex_);
-    spent = known.spent[question.problem.n];
+    spent = account.spent[question.problem.n];
   }
   UCUDNN_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(device, spent));
   // Who held the device before may have measured the same.
@@ -127,13 +166,19 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
+  // Without bounds there is nothing to share.
+  Clock::time_point deadline = turn.deadline;
+  if (question.legacy_share && deadline != Clock::time_point::max()) {
+    deadline = begin + std::chrono::duration_cast<Clock::duration>(*question.legacy_share *
+                                                                   (deadline - begin));
+  }
   Status status =
-      Measure(device, question.problem, missing, LimitsNow(device, turn.deadline), family, known,
+      Measure(device, question.problem, missing, LimitsNow(device, deadline), family, known,
               question.scope != nullptr ? *question.scope : LegacyScope(*device.functions));
   const Clock::duration taken = Clock::now() - begin;
   budget_.Spend(taken);
   std::lock_guard lock(mutex_);
-  known.spent[question.problem.n] += taken;
+  account.spent[question.problem.n] += taken;
   return status;
 }
 
@@ -170,9 +215,11 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
       }
     }
   }
+  Known& legacy = Meet(FamilyOf(problem, device.platform, ""));
   std::lock_guard lock(mutex_);
   known.sum_tried = true;
   for (planning::Measurement& row : rows) {
+    NoteGraphEngine(row.micro, legacy);
     known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));
   }
   for (const auto& [size, state] : states) {
@@ -267,12 +314,16 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
   return answer;
 }
 
-bool MeasuredKernels::FindUntried(const Known& known, const Configuration& plan,
+bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem& problem,
+                                  const Configuration& plan, bool reread,
                                   std::vector<MicroConfiguration>& untried) {
-  std::lock_guard lock(mutex_);
   untried.clear();
   for (const Run& run : plan.runs) {
+    const Family family = FamilyOf(problem, device.platform, run.micro.engine);
+    Known& known = Meet(family);
+    if (reread) Refresh(family, known);
     const std::pair<int, std::string> key{run.micro.micro_batch, run.micro.engine};
+    std::lock_guard lock(mutex_);
     if (known.wrong.contains(key)) return false;
     const auto row = known.rows.find(key);
     const bool verified = row != known.rows.end() && row->second.verified;
@@ -284,24 +335,25 @@ bool MeasuredKernels::FindUntried(const Known& known, const Configuration& plan,
 Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
                               const Configuration& plan, const MicroConfiguration& undivided,
                               bool may_compare, const EngineScope* scope) {
-  const Family family{KernelFamily(problem), device.platform,
-                      scope != nullptr ? scope->engine : ""};
-  Known& known = Meet(family);
+  Known& known = Meet(FamilyOf(problem, device.platform, plan.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
   {
     std::lock_guard lock(mutex_);
     spent = known.verifying[problem.n];
   }
-  if (!FindUntried(known, plan, untried)) return {Trust::Kind::kWrong, "found wrong before"};
+  if (!FindUntried(device, problem, plan, false, untried)) {
+    return {Trust::Kind::kWrong, "found wrong before"};
+  }
   if (untried.empty()) return {};
   if (!may_compare) return {Trust::Kind::kUnknown, "not now"};
 
   const Result<Turn> turn = TakeTurn(device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // Others, who held the device before or have time left, may have compared the same.
-  Refresh(family, known);
-  if (!FindUntried(known, plan, untried)) return {Trust::Kind::kWrong, "found wrong before"};
+  if (!FindUntried(device, problem, plan, true, untried)) {
+    return {Trust::Kind::kWrong, "found wrong before"};
+  }
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Clock::time_point begin = Clock::now();
@@ -319,11 +371,10 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (!equal && verification.verdict == Verdict::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }
-  {
+  for (const MicroConfiguration& micro : untried) {
+    Known& of_engine = Meet(FamilyOf(problem, device.platform, micro.engine));
     std::lock_guard lock(mutex_);
-    for (const MicroConfiguration& micro : untried) {
-      (equal ? known.trusted : known.wrong).insert({micro.micro_batch, micro.engine});
-    }
+    (equal ? of_engine.trusted : of_engine.wrong).insert({micro.micro_batch, micro.engine});
   }
   if (!equal) return {Trust::Kind::kWrong, verification.message};
   if (store_ != nullptr) {

@@ -34,6 +34,9 @@ struct Question {
   // The engine that is asked about; null: every legacy algorithm.
   const EngineScope* scope = nullptr;
   bool read_again = false;  // what the store lacked before
+  // Set: the engine may serve calls of a legacy kernel, and takes at most this share of the time
+  // that the kernel has left.
+  std::optional<double> legacy_share;
 };
 
 struct Answer {
@@ -79,6 +82,10 @@ class MeasuredKernels {
                const MicroConfiguration& undivided, bool may_compare,
                const EngineScope* scope = nullptr);
 
+  // The unfused graph engines that were measured on `problem`'s kernel at any size, as far as it is
+  // known, by rising time for each image.
+  std::vector<std::string> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
+
   // False when memory or time was too scarce to measure every engine of the undivided `problem`:
   // then the fastest may be among those left out.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
@@ -110,6 +117,9 @@ class MeasuredKernels {
     std::map<int, Clock::duration> spent, verifying;                    // by mini-batch
     std::set<std::pair<int, std::string>> trusted, wrong;               // by comparing outputs
     bool sum_tried = false;  // to measure what sums partials
+    // With the legacy algorithms: graph engines that others measured, and their best time for an
+    // image.
+    std::map<std::string, double> graph_engines;
   };
 
   // The device to ourselves, for as long as one kernel may take it that has taken it `spent`.
@@ -120,10 +130,15 @@ class MeasuredKernels {
   };
   Result<Turn> TakeTurn(const Device& device, Clock::duration spent);
 
+  // What holds the measurements of `engine`.
+  static Family FamilyOf(const ConvolutionProblem& problem, const planning::Platform& platform,
+                         const std::string& engine);
   // The entry of `family`, read from the store when it is new. Keeps its address.
   Known& Meet(const Family& family);
   // Adds what the store holds of `family` by now.
   void Refresh(const Family& family, Known& known);
+  // That `row` belongs to a graph engine. Under the lock.
+  static void NoteGraphEngine(const MicroConfiguration& row, Known& legacy);
   // Sees to it that `missing` sizes are known, within the budget: asks the store again, measures.
   // An error when measuring failed or did not come about.
   Status Learn(const Device& device, const Question& question, const Family& family,
@@ -138,8 +153,10 @@ class MeasuredKernels {
   // Every engine that is known at `sizes` of `problem`, but those found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
-  // The pieces of `plan` that nobody compared yet; false when one was found wrong.
-  bool FindUntried(const Known& known, const Configuration& plan,
+  // The pieces of `plan` that nobody compared yet; false when one was found wrong. `reread`: what
+  // the store says by now.
+  bool FindUntried(const Device& device, const ConvolutionProblem& problem,
+                   const Configuration& plan, bool reread,
                    std::vector<MicroConfiguration>& untried);
   // What policy auto asks for next; rising, empty when it is done.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, const Known& known,

@@ -88,7 +88,7 @@ class Verifier {
       return Status::Error("elements of a tensor share memory");
     }
     planning::NumericClass numeric = scope_.numeric;
-    if (scope_.legacy()) {
+    if (scope_.legacy() && !scope_.mixed) {
       std::vector<Run> runs = undivided.configuration.runs;
       runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
       UCUDNN_ASSIGN_OR_RETURN(numeric, CoarsestClass(problem_.operation, runs));

@@ -61,11 +61,12 @@ TEST(Options, AWorkspaceLimitOfZeroIsALimit) {
   EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "caller"}}).options.workspace_limit, std::nullopt);
 }
 
-TEST(Options, LegacyEnginesLeaveTheGraphApiAlone) {
-  EXPECT_TRUE(Parse({}).options.graph_engines);
-  EXPECT_TRUE(Parse({{"UCUDNN_ENGINES", "both"}}).options.graph_engines);
-  EXPECT_FALSE(Parse({{"UCUDNN_ENGINES", "Legacy"}}).options.graph_engines);
-  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "graph"}}).warnings.size(), 1u);
+TEST(Options, EnginesOfBothApisServe) {
+  EXPECT_EQ(Parse({}).options.engines, EngineSet::kBoth);
+  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "both"}}).options.engines, EngineSet::kBoth);
+  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "Legacy"}}).options.engines, EngineSet::kLegacy);
+  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "graph"}}).options.engines, EngineSet::kGraph);
+  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "newer"}}).warnings.size(), 1u);
 }
 
 TEST(Options, TheOldNameIsReadAndTheNewOneWins) {
