@@ -5,7 +5,6 @@
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
-#include "tuning/tolerance.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -26,13 +25,23 @@ std::string Pieces(const Configuration& plan) {
   return "divided into " + std::to_string(plan.Pieces()) + " micro-batches";
 }
 
+// Whether the plan must have been compared with the undivided engine of the caller's API.
+bool NeedsTrust(const Configuration& plan) { return plan.Pieces() > 1 || UsesGraph(plan); }
+
 }  // namespace
 
-std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call) const {
+std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call, DataType type) const {
   const bool aligned = cudnn::IsAligned(call.x) && cudnn::IsAligned(call.w) &&
                        cudnn::IsAligned(call.y) && cudnn::IsAligned(call.workspace) &&
                        (call.bias == nullptr || cudnn::IsAligned(call.bias->z));
-  if (call.bias == nullptr) return aligned ? Flavour::kPlain : Flavour::kMisaligned;
+  if (call.bias == nullptr) {
+    if (!aligned) return Flavour::kMisaligned;
+    if (options_.engines == EngineSet::kLegacy) return Flavour::kPlain;
+    const double beta = cudnn::ScaleOf(call.beta, type);
+    const bool adds = call.operation == Operation::kBackwardFilter && beta == 1;
+    const bool plain = cudnn::ScaleOf(call.alpha, type) == 1 && (beta == 0 || adds);
+    return plain ? Flavour::kPlain : Flavour::kScaled;
+  }
   // Pieces of z are described by pieces of y.
   if (!cudnn::SameTensor(functions_, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
@@ -69,9 +78,9 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
 
   planning::PromiseRequest request = RequestFor(problem, record.limit_bytes);
   request.chosen = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
-  const tuning::Answer measured = Measured(kernel, request, may_measure);
+  const Measurements measured = Measured(kernel, request, may_measure);
   settled = measured.settled;
-  std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, measured.rows);
+  std::vector<Candidate> candidates = OwnCandidates(problem, measured);
   const bool one_algorithm =
       key.flavour == Flavour::kMisaligned || key.flavour == Flavour::kIdentity;
   if (one_algorithm) {
@@ -130,17 +139,20 @@ bool Interposer::Trusted(const Kernel& kernel, bool may_compare, std::optional<P
                          Plan plan_anew, std::string& why) {
   using tuning::Trust;
   constexpr int kAttempts = 4;
-  for (int attempt = 0; promise && promise->plan.Pieces() > 1; ++attempt) {
+  for (int attempt = 0; promise && NeedsTrust(promise->plan); ++attempt) {
     const MicroConfiguration& undivided =
         promise->undivided.engine.empty() ? promise->fastest_undivided : promise->undivided;
     // Pieces that nothing can take the place of keep a promise alone.
     if (undivided.engine.empty()) return true;
-    const Trust trust = kernels_.Verify(DeviceOf(*kernel.session), kernel.problem, promise->plan,
-                                        undivided, may_compare && attempt < kAttempts);
+    const Trust trust =
+        Verify(kernel, promise->plan, undivided, may_compare && attempt < kAttempts);
     if (trust.kind == Trust::Kind::kTrusted) return true;
     why = trust.message;
     if (trust.kind == Trust::Kind::kUnknown) return false;
-    Fallback(kernel.problem, "a divided plan is wrong and never used", trust.message);
+    Fallback(kernel.problem,
+             promise->plan.Pieces() > 1 ? "a divided plan is wrong and never used"
+                                        : "a graph engine is wrong and never used",
+             trust.message);
     if (attempt < kAttempts) {
       promise = plan_anew();
     } else if (promise->undivided.engine.empty()) {
@@ -152,10 +164,13 @@ bool Interposer::Trusted(const Kernel& kernel, bool may_compare, std::optional<P
   return true;
 }
 
-std::unique_ptr<execution::PlannedConvolution> Interposer::Prepare(
-    const ConvolutionProblem& problem, const Promise& promise, KernelRecord& record) {
+std::unique_ptr<execution::PlannedConvolution> Interposer::Prepare(const Kernel& kernel,
+                                                                   const Promise& promise,
+                                                                   KernelRecord& record) {
   using execution::PlannedConvolution;
-  auto plan = PlannedConvolution::Create(functions_, problem, promise.plan, promise.undivided);
+  const ConvolutionProblem& problem = kernel.problem;
+  cudnn::MixedEngines engines(functions_, kernel.handle, GraphEnginesOf(kernel, promise.plan));
+  auto plan = PlannedConvolution::Create(engines, problem, promise.plan, promise.undivided);
   if (plan.ok()) {
     record.plan = promise.plan;
     record.workspace_bytes = promise.workspace_bytes;
@@ -179,9 +194,14 @@ Promise Interposer::Improved(Promise promise, const Kernel& kernel, bool may_mea
   if (const auto engine = cudnn::ParseLegacyEngine(promise.reported.engine)) {
     request.chosen = cudnn::LegacyNumericClass(problem.operation, engine->algorithm);
   }
-  const tuning::Answer measured = Measured(kernel, request, may_measure);
+  const Measurements measured = Measured(kernel, request, may_measure);
   settled = measured.settled;
-  const std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, measured.rows);
+  const std::vector<Candidate> candidates = OwnCandidates(problem, measured);
+  if (UsesGraph(promise.plan) &&
+      FindUndivided(candidates, promise.plan.runs[0].micro.engine, problem.n) == nullptr) {
+    // Found wrong since.
+    promise.plan = {{{promise.undivided, 1}}};
+  }
   std::optional<Promise> better = planning::MakePromise(candidates, request);
   if (!better) return promise;
   if (promise.plan.Pieces() == 1) {
@@ -237,7 +257,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     NoteScarceWorkspace(promise_key, key.workspace_bytes);
     if (any_engine) promise = promises_.Find(promise_key, key.workspace_bytes);
     promised = promise.has_value();
-    if (promise && promise->provisional) {
+    const bool without_graph = promise && UsesGraph(promise->plan) && (!kernel.graph || capturing);
+    if (without_graph) promise->plan = {{{promise->undivided, 1}}};
+    if (promise && (promise->provisional || (without_graph && !capturing))) {
       promise = Improved(std::move(*promise), kernel, may_measure, settled);
     }
     const auto plan_unasked = [&] {
@@ -252,6 +274,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
                     ? promises_.FindAlone(promise_key, key.workspace_bytes)
                     : promises_.Find(promise_key, key.workspace_bytes);
       promised = promise.has_value();
+      if (promise && UsesGraph(promise->plan)) promise->plan = {{{promise->undivided, 1}}};
     }
     // Measurements that others made are compared here too, so not only where this process measures.
     trusted = Trusted(
@@ -266,8 +289,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     if (promised) {
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
-      record.reason = promise->plan.Pieces() > 1
-                          ? Pieces(promise->plan)
+      record.reason = promise->plan.Pieces() > 1 ? Pieces(promise->plan)
+                      : UsesGraph(promise->plan)
+                          ? "a faster engine of the graph API"
                           : "undivided, as the library answered when it was asked";
     }
     decision->refused = options_.strict_limit && !promise && record.workspace_bytes > user_limit;
@@ -290,7 +314,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     record.reason =
         "as the caller asked, because the plan was not yet compared with it: " + untrusted;
   } else if (promise) {
-    decision->plan = Prepare(problem, *promise, record);
+    decision->plan = Prepare(kernel, *promise, record);
     settled &= trusted;
     if (!trusted && decision->plan != nullptr && decision->plan->has_undivided()) {
       decision->barred = true;
@@ -300,14 +324,14 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     }
   }
   if (options_.check && decision->plan != nullptr && decision->plan->has_pieces()) {
-    std::vector<Run> engines = promise->plan.runs;
-    engines.push_back({promise->undivided, 1});
-    const auto numeric = tuning::CoarsestClass(problem.operation, engines);
+    const auto numeric = CoarsestClass(kernel, promise->plan, promise->undivided);
     if (numeric.ok()) decision->checked = *numeric;
   }
   // While a graph is captured nothing was measured, so nothing final was decided.
   if (decision->plan == nullptr && capturing && !decision->refused) return nullptr;
-  if (!settled && (options_.tuning.on || !trusted)) {
+  // Graph engines are made ready at the first call after a capture.
+  const bool postponed = capturing && kernel.graph && options_.engines != EngineSet::kLegacy;
+  if (postponed || (!settled && (options_.tuning.on || !trusted))) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at =
         capturing ? calls : std::max({options_.tuning.after_calls, 2 * calls, calls + 1});

@@ -42,6 +42,7 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       functions_(functions),
       driver_(driver),
       kernels_(store, options.tuning, options.lock_folder),
+      choices_(functions),
       graph_(*this, store) {}
 
 int Interposer::PlatformIndex(const planning::Platform& platform) {
@@ -193,7 +194,7 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
       cudnn::ReadProblem(functions_, call.operation, call.descriptors, key.problem) != nullptr) {
     return cudnn::Convolve(functions_, call);
   }
-  const std::optional<Flavour> flavour = FlavourOf(call);
+  const std::optional<Flavour> flavour = FlavourOf(call, key.problem.type);
   if (!flavour) return cudnn::Convolve(functions_, call);
   key.algorithm = call.algorithm;
   key.flavour = *flavour;
@@ -209,7 +210,8 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
       return ConvolveUnplanned(call, *session, key);
     }
     try {
-      decision = Decide(call, {key.problem, session}, key, decision);
+      const Kernel kernel{key.problem, session, call.handle, *flavour == Flavour::kPlain};
+      decision = Decide(call, kernel, key, decision);
     } catch (...) {
       WarnOnce("memory", "out of host memory: a kernel runs undivided");
       return ConvolveUnplanned(call, *session, key);

@@ -17,6 +17,7 @@
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
 #include "cudnn/legacy_call.h"
+#include "interposer/graph_choices.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/promise_book.h"
 #include "interposer/report.h"
@@ -27,6 +28,9 @@
 namespace ucudnn::interposer {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+// Whether engines of the graph API are among those of a legacy kernel's plan.
+bool UsesGraph(const Configuration& plan);
 
 class Interposer {
  public:
@@ -69,6 +73,16 @@ class Interposer {
   struct Kernel {
     ConvolutionProblem problem;
     Session* session = nullptr;
+    cudnnHandle_t handle = nullptr;
+    bool graph = true;  // graph engines may serve it
+  };
+  struct GraphRows {
+    GraphChoices::Template engine;
+    std::vector<MicroConfiguration> rows;
+  };
+  // Of the legacy algorithms, and beside them of graph engines.
+  struct Measurements : tuning::Answer {
+    std::vector<GraphRows> graph;
   };
   using Answer = std::vector<cudnn::AlgorithmPerformance>;
 
@@ -96,7 +110,7 @@ class Interposer {
                                   const CallKey& key);
 
   // decisions.cpp: how a call runs that is met for the first time, or again when more is known.
-  std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call) const;
+  std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call, DataType type) const;
   // `earlier`: the decision taken before, null at the first call.
   Decision* Decide(const cudnn::LegacyCall& call, const Kernel& kernel, const CallKey& key,
                    const Decision* earlier);
@@ -118,19 +132,39 @@ class Interposer {
                Plan plan_anew, std::string& why);
 
   // The promise made ready; the undivided engine alone when that fails, null when neither can be.
-  std::unique_ptr<execution::PlannedConvolution> Prepare(const ConvolutionProblem& problem,
+  std::unique_ptr<execution::PlannedConvolution> Prepare(const Kernel& kernel,
                                                          const planning::Promise& promise,
                                                          KernelRecord& record);
+
+  // measured_engines.cpp: measurements of the kernel at its policy's micro-batches, for what
+  // `request` asks; none when the undivided kernel is not among them.
+  Measurements Measured(const Kernel& kernel, const planning::PromiseRequest& request,
+                        bool may_measure);
+  tuning::EngineScope ScopeOf(const GraphChoices::Template& engine) const;
+  // What the heuristics choose, on the whole mini-batch.
+  void MeasureGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request);
+  // Those that were measured, at the policy's micro-batches.
+  void AddGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request,
+                       bool may_measure, Measurements& measured);
+  // What may share a plan, by the math type that the caller will have set; and what may under the
+  // problem's own.
+  std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
+                                       const Measurements& measured) const;
+  std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
+                                                 const Measurements& measured) const;
+  // The graph engines among those of `plan`.
+  cudnn::MixedEngines::Templates GraphEnginesOf(const Kernel& kernel, const Configuration& plan);
+  // The coarsest arithmetic of `plan` and what may take its place.
+  Result<planning::NumericClass> CoarsestClass(const Kernel& kernel, const Configuration& plan,
+                                               const MicroConfiguration& undivided);
+  tuning::Trust Verify(const Kernel& kernel, const Configuration& plan,
+                       const MicroConfiguration& undivided, bool may_compare);
 
   // queries.cpp: what callers are told.
   std::optional<Kernel> Meet(Operation operation, cudnnHandle_t handle,
                              const cudnn::Descriptors& descriptors);
-  // Measurements of the kernel at its policy's micro-batches, for what `request` asks; none when
-  // the undivided kernel is not among them.
-  tuning::Answer Measured(const Kernel& kernel, const planning::PromiseRequest& request,
-                          bool may_measure);
   // True when `measured` tells which engine is the fastest, or will never tell more than it does.
-  bool Compares(const tuning::Answer& measured) const;
+  bool Compares(const Measurements& measured) const;
   // Before something is promised: true when the caller may be kept waiting for measurements.
   bool MeasuresBeforePromising(const Session& session) const;
   // The workspace ceiling of the user's for every kernel; kNoLimit: none.
@@ -153,7 +187,7 @@ class Interposer {
                                               size_t need_bytes, size_t limit_bytes);
   // Every algorithm and math type within the limit, best first, each once and at its fastest:
   // undivided or as a promise, which is entered into the book. Empty when none fits.
-  Answer AnswerWithin(const Kernel& kernel, const tuning::Answer& measured, size_t limit_bytes);
+  Answer AnswerWithin(const Kernel& kernel, const Measurements& measured, size_t limit_bytes);
 
   const Options& options_;
   const bool hosts_share_store_;
@@ -162,6 +196,7 @@ class Interposer {
   const cuda::Driver* const driver_;
   tuning::MeasuredKernels kernels_;
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
+  GraphChoices choices_;
   PromiseBook promises_;
   Report report_;
   SessionTable sessions_;

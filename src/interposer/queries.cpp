@@ -77,7 +77,8 @@ void CollectOffers(Operation operation, const cudnn::MathGroup& group,
   const auto fastest = planning::FastestUndivided(group.candidates, request);
   for (const Candidate& candidate : group.candidates) {
     const MicroConfiguration& micro = candidate.micro;
-    if (micro.micro_batch != request.n || micro.workspace_bytes > request.limit_bytes) continue;
+    if (micro.micro_batch != request.n || !candidate.native) continue;
+    if (micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !micro.deterministic) continue;
     offers.push_back({PerformanceOf(micro, group.math),
                       {micro,
@@ -91,7 +92,7 @@ void CollectOffers(Operation operation, const cudnn::MathGroup& group,
   for (const bool deterministic : {false, true}) {
     stricter.deterministic |= deterministic;
     std::optional<Promise> promise = planning::MakePromise(group.candidates, stricter);
-    if (!promise || promise->plan.Pieces() == 1) continue;
+    if (!promise || (promise->plan.Pieces() == 1 && !UsesGraph(promise->plan))) continue;
     const int algorithm = cudnn::ParseLegacyEngine(promise->reported.engine)->algorithm;
     if (!MakeKeepableAlone(operation, algorithm, group.candidates, stricter, *promise)) continue;
     offers.push_back({PerformanceOf(promise->reported, group.math), std::move(*promise)});
@@ -105,6 +106,7 @@ std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHan
   if (options_.mode != Mode::kOn) return std::nullopt;
   Kernel kernel;
   kernel.session = SessionOf(handle);
+  kernel.handle = handle;
   if (kernel.session == nullptr) return std::nullopt;
   if (const char* why = cudnn::ReadProblem(functions_, operation, descriptors, kernel.problem)) {
     if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, std::string("left alone: ") + why);
@@ -117,18 +119,7 @@ std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHan
   return kernel;
 }
 
-tuning::Answer Interposer::Measured(const Kernel& kernel, const planning::PromiseRequest& request,
-                                    bool may_measure) {
-  tuning::Answer measured = kernels_.Get(DeviceOf(*kernel.session),
-                                         {kernel.problem, options_.policy, request, may_measure});
-  if (may_measure && !measured.status.ok()) {
-    Fallback(kernel.problem, "cannot be measured", measured.status.message());
-  }
-  NoteUnlikeRanks();
-  return measured;
-}
-
-bool Interposer::Compares(const tuning::Answer& measured) const {
+bool Interposer::Compares(const Measurements& measured) const {
   return !measured.rows.empty() && (measured.whole_tried || !options_.tuning.on);
 }
 
@@ -141,10 +132,10 @@ planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& proble
   return planning::RequestFor(problem, limit_bytes, options_.deterministic);
 }
 
-Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel, const tuning::Answer& measured,
+Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel, const Measurements& measured,
                                             size_t limit_bytes) {
   std::vector<Offer> offers;
-  for (const cudnn::MathGroup& group : cudnn::GroupByMath(kernel.problem, measured.rows)) {
+  for (const cudnn::MathGroup& group : Groups(kernel.problem, measured)) {
     CollectOffers(kernel.problem.operation, group, RequestFor(kernel.problem, limit_bytes), offers);
   }
   std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
@@ -222,8 +213,8 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   if (!kernel) return std::nullopt;
   const size_t ours = UserLimit(*kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
-  const tuning::Answer measured = Measured(*kernel, RequestFor(kernel->problem, limit),
-                                           MeasuresBeforePromising(*kernel->session));
+  const Measurements measured = Measured(*kernel, RequestFor(kernel->problem, limit),
+                                         MeasuresBeforePromising(*kernel->session));
   if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
   // What was left out of measuring may be the fastest; without a limit of the user's the genuine
   // library may still find it.
@@ -252,8 +243,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   if (!kernel) return std::nullopt;
   const bool may_measure = MeasuresBeforePromising(*kernel->session);
   if (const size_t ours = UserLimit(*kernel->session); ours != kNoLimit) {
-    const tuning::Answer measured =
-        Measured(*kernel, RequestFor(kernel->problem, ours), may_measure);
+    const Measurements measured = Measured(*kernel, RequestFor(kernel->problem, ours), may_measure);
     if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, ours);
     Answer answer = AnswerWithin(*kernel, measured, ours);
     if (!answer.empty()) return answer;
@@ -267,7 +257,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
       ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  const tuning::Answer measured =
+  const Measurements measured =
       Measured(*kernel, RequestFor(kernel->problem, ranking[0].workspace_bytes), may_measure);
   if (measured.rows.empty()) return AnswerUnmeasured(*kernel, handle, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice =
@@ -296,9 +286,8 @@ std::optional<Promise> Interposer::PromiseFor(const Kernel& kernel, cudnnHandle_
   const ConvolutionProblem& problem = kernel.problem;
   planning::PromiseRequest request = RequestFor(problem, limit_bytes);
   request.chosen = cudnn::LegacyNumericClass(problem.operation, algorithm);
-  const tuning::Answer measured =
-      Measured(kernel, request, MeasuresBeforePromising(*kernel.session));
-  std::vector<Candidate> candidates = cudnn::OwnMathCandidates(problem, measured.rows);
+  const Measurements measured = Measured(kernel, request, MeasuresBeforePromising(*kernel.session));
+  std::vector<Candidate> candidates = OwnCandidates(problem, measured);
   const bool ranked_only = candidates.empty();
   if (ranked_only) {
     // Undivided, in the order of the genuine library's heuristics.

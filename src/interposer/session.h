@@ -24,8 +24,10 @@
 namespace ucudnn::interposer {
 
 // What decides how a call runs beside the problem. cuDNN serves an identity activation with one
-// algorithm only, and pointers on less than 16 bytes may suit the caller's algorithm alone.
-enum class Flavour : int32_t { kPlain, kActivation, kMisaligned, kIdentity };
+// algorithm only, and pointers on less than 16 bytes may suit the caller's algorithm alone. Engines
+// of the graph API serve plain calls: their plans hold alpha = 1 and beta = 0, or 1 where gradients
+// of the filter add up; calls with other scales are kScaled.
+enum class Flavour : int32_t { kPlain, kScaled, kActivation, kMisaligned, kIdentity };
 
 struct CallKey {
   ConvolutionProblem problem;

@@ -142,7 +142,8 @@ class FailingStore : public test::MemoryStore {
 // A program with one convolution of whole numbers, and the interposer it meets.
 class Program {
  public:
-  Program(Operation operation, const Options& options) : operation_(operation), options_(options) {
+  Program(Operation operation, const Options& options, cudnn::Functions table = WrongStandIn())
+      : functions(table), operation_(operation), options_(options) {
     test::MakeContextCurrent();
     TheWrong() = {};
     TheCalls().clear();
@@ -174,16 +175,10 @@ class Program {
 
   // What the store says of `algorithm` at `images`.
   void Store(int algorithm, int images, double time_ms) {
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
-    ASSERT_TRUE(platform.ok());
-    const size_t bytes = Need(algorithm, images);
-    ASSERT_TRUE(
-        store
-            .Write(
-                Problem(operation_), *platform,
-                {{{"legacy:" + std::to_string(algorithm), images, time_ms, bytes, true}, 5, false}},
-                {images})
-            .ok());
+    StoreRow(
+        {{"legacy:" + std::to_string(algorithm), images, time_ms, Need(algorithm, images), true},
+         5,
+         false});
   }
   size_t Need(int algorithm, int images) {
     ConvolutionProblem part = Problem(operation_);
@@ -197,6 +192,16 @@ class Program {
     return bytes;
   }
 
+  void StoreRow(const planning::Measurement& row) {
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
+    ASSERT_TRUE(platform.ok());
+    ASSERT_TRUE(store.Write(Problem(operation_), *platform, {row}, {row.micro.micro_batch}).ok());
+  }
+  std::vector<planning::Measurement> Stored() {
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
+    return store.Read(Problem(operation_), *platform)->rows;
+  }
+
   // Runs through the interposer, and expects the undivided result.
   void ExpectRight(int algorithm = 0, size_t bytes = kWorkspace) {
     TheCalls().clear();
@@ -204,37 +209,8 @@ class Program {
         [&](const cudnn::LegacyCall& call) { return interposer.Convolve(call); }, algorithm, bytes);
     EXPECT_EQ(output, expected_);
   }
-  // Calls that wrote the caller's own output.
-  std::vector<Seen> OnCallersData() {
-    const auto begin = reinterpret_cast<const char*>(buffers_[Output()]);
-    std::vector<Seen> seen;
-    for (const Seen& call : TheCalls()) {
-      const auto* const y = static_cast<const char*>(call.y);
-      if (y >= begin && y < begin + contents_[Output()].size() * sizeof(float)) {
-        seen.push_back(call);
-      }
-    }
-    return seen;
-  }
-  std::string Fallbacks() {
-    return nlohmann::json::parse(interposer.report().Json("on", 0))["fallbacks"].dump();
-  }
-  cudnnHandle_t handle() const { return handle_; }
-  const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
-
-  static constexpr size_t kWorkspace = 1 << 20;
-  FailingStore store;
-  const cudnn::Functions functions = WrongStandIn();
-
- private:
-  int Output() const { return operation_ == Operation::kForward ? 2 : 1; }
-  Values RunWith(const std::function<cudnnStatus_t(const cudnn::LegacyCall&)>& run, int algorithm,
-                 size_t bytes) {
+  cudnn::LegacyCall Call(int algorithm = 0, size_t bytes = kWorkspace) const {
     static const float kOne = 1, kZero = 0;
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(cuMemcpyHtoD(buffers_[i], contents_[i].data(), contents_[i].size() * sizeof(float)),
-                CUDA_SUCCESS);
-    }
     cudnn::LegacyCall call;
     call.operation = operation_;
     call.handle = handle_;
@@ -247,10 +223,54 @@ class Program {
     call.algorithm = algorithm;
     call.workspace = bytes > 0 ? reinterpret_cast<void*>(workspace_) : nullptr;
     call.workspace_bytes = bytes;
-    EXPECT_EQ(run(call), CUDNN_STATUS_SUCCESS);
+    return call;
+  }
+  // What a call through the interposer makes of Before(), which the output holds until then.
+  Values Output(const std::function<void(cudnn::LegacyCall&)>& change) {
+    return RunWith(
+        [&](cudnn::LegacyCall call) {
+          change(call);
+          return interposer.Convolve(call);
+        },
+        0, kWorkspace);
+  }
+  const Values& Before() const { return contents_[Written()]; }
+  // Calls that wrote the caller's own output.
+  std::vector<Seen> OnCallersData() {
+    const auto begin = reinterpret_cast<const char*>(buffers_[Written()]);
+    std::vector<Seen> seen;
+    for (const Seen& call : TheCalls()) {
+      const auto* const y = static_cast<const char*>(call.y);
+      if (y >= begin && y < begin + contents_[Written()].size() * sizeof(float)) {
+        seen.push_back(call);
+      }
+    }
+    return seen;
+  }
+  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.report().Json("on", 0)); }
+  std::string Fallbacks() { return ReportJson()["fallbacks"].dump(); }
+  cudnnHandle_t handle() const { return handle_; }
+  const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
+
+  static constexpr size_t kWorkspace = 1 << 20;
+  FailingStore store;
+  const cudnn::Functions functions;
+
+ private:
+  int Written() const {
+    if (operation_ == Operation::kForward) return 2;
+    return operation_ == Operation::kBackwardData ? 0 : 1;
+  }
+  Values RunWith(const std::function<cudnnStatus_t(const cudnn::LegacyCall&)>& run, int algorithm,
+                 size_t bytes) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(cuMemcpyHtoD(buffers_[i], contents_[i].data(), contents_[i].size() * sizeof(float)),
+                CUDA_SUCCESS);
+    }
+    EXPECT_EQ(run(Call(algorithm, bytes)), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-    Values output(contents_[Output()].size());
-    EXPECT_EQ(cuMemcpyDtoH(output.data(), buffers_[Output()], output.size() * sizeof(float)),
+    Values output(contents_[Written()].size());
+    EXPECT_EQ(cuMemcpyDtoH(output.data(), buffers_[Written()], output.size() * sizeof(float)),
               CUDA_SUCCESS);
     return output;
   }

@@ -1,0 +1,59 @@
+#include "interposer/graph_choices.h"
+
+#include <utility>
+
+#include "cudnn/problem_graph.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+// Each costs measurements at several micro-batches.
+constexpr size_t kMostChoices = 3;
+
+}  // namespace
+
+GraphChoices::Template GraphChoices::Named(int platform, const ConvolutionProblem& problem,
+                                           const std::string& engine, cudnnHandle_t handle) {
+  const Key key{platform, KernelFamily(problem)};
+  {
+    std::lock_guard lock(mutex_);
+    const Known& known = known_[key];
+    const auto found = known.engines.find(engine);
+    if (found != known.engines.end() || handle == nullptr) {
+      return found != known.engines.end() ? found->second : nullptr;
+    }
+  }
+  Template named;
+  const auto graph = cudnn::ProblemGraph::Create(functions_, {handle, nullptr}, problem);
+  if (graph.ok()) {
+    auto built = graph->Named(engine);
+    if (built.ok()) named = std::make_shared<const cudnn::GraphTemplate>(std::move(*built));
+  }
+  std::lock_guard lock(mutex_);
+  return known_[key].engines.try_emplace(engine, std::move(named)).first->second;
+}
+
+std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
+                                                             const ConvolutionProblem& problem,
+                                                             cudnnHandle_t handle) {
+  const Key key{platform, KernelFamily(problem)};
+  {
+    std::lock_guard lock(mutex_);
+    const Known& known = known_[key];
+    if (known.heuristics) return *known.heuristics;
+  }
+  std::vector<cudnn::GraphTemplate> chosen;
+  const auto graph = cudnn::ProblemGraph::Create(functions_, {handle, nullptr}, problem);
+  if (graph.ok()) chosen = graph->Heuristics(kMostChoices);
+  std::vector<Template> choices;
+  for (cudnn::GraphTemplate& choice : chosen) {
+    choices.push_back(std::make_shared<const cudnn::GraphTemplate>(std::move(choice)));
+  }
+  std::lock_guard lock(mutex_);
+  Known& known = known_[key];
+  for (const Template& choice : choices) known.engines[choice->plan.engine] = choice;
+  known.heuristics = choices;
+  return choices;
+}
+
+}  // namespace ucudnn::interposer

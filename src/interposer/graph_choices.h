@@ -1,0 +1,54 @@
+// The graph API's engines that may serve legacy kernels: built once for each kernel of a platform,
+// whatever its mini-batch. Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "convolution/problem.h"
+#include "cudnn/mixed_engines.h"
+
+namespace ucudnn::interposer {
+
+class GraphChoices {
+ public:
+  using Template = std::shared_ptr<const cudnn::GraphTemplate>;
+
+  explicit GraphChoices(const cudnn::Functions& functions) : functions_(functions) {}
+
+  // The engine that "graph:38[k2=1]" names, for a kernel of a legacy problem; null when it may not
+  // serve. `handle` is one of the platform's; without one only what was built before is found.
+  Template Named(int platform, const ConvolutionProblem& problem, const std::string& engine,
+                 cudnnHandle_t handle);
+
+  // The heuristics' first choices, asked for once.
+  std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
+                                   cudnnHandle_t handle);
+
+ private:
+  struct Key {
+    int platform = 0;
+    ConvolutionProblem family;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return key.family.Hash() ^ static_cast<size_t>(key.platform);
+    }
+  };
+  struct Known {
+    std::map<std::string, Template> engines;  // null: may not serve
+    std::optional<std::vector<Template>> heuristics;
+  };
+
+  const cudnn::Functions& functions_;
+  std::mutex mutex_;
+  std::unordered_map<Key, Known, KeyHash> known_;
+};
+
+}  // namespace ucudnn::interposer

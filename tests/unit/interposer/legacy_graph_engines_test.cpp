@@ -1,0 +1,291 @@
+// A program of the legacy API that gets engines of the graph API, on the stand-in's real
+// arithmetic: its results, what it is told, and when its own algorithms run.
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "cudnn/problem_graph.h"
+#include "wrong_stand_in.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// oneDNN's blocked layouts with the workspace of a quarter of the batch: the legacy API has no such
+// engine.
+constexpr char kEngine[] = "graph:1[k25=2]";
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+
+int executions = 0;
+bool idle = false;  // the graph's engines compute nothing
+bool failing = false;
+
+cudnnStatus_t CountedExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack) {
+  ++executions;
+  if (failing) return CUDNN_STATUS_EXECUTION_FAILED;
+  return idle ? CUDNN_STATUS_SUCCESS : cudnnBackendExecute(handle, plan, pack);
+}
+
+cudnn::Functions CountedGraphs() {
+  cudnn::Functions functions = WrongStandIn();
+  const cudnn::Functions graphs = cudnn::test::StandInGraphs();
+#define TAKE(name) functions.name = graphs.name;
+  UCUDNN_CUDNN_GRAPH_FUNCTIONS(TAKE)
+#undef TAKE
+  functions.cudnnBackendExecute = CountedExecute;
+  return functions;
+}
+
+struct GraphProgram : Program {
+  GraphProgram(Operation of, const Options& options)
+      : Program(of, options, CountedGraphs()), operation(of) {
+    executions = 0;
+    idle = failing = false;
+  }
+
+  size_t GraphNeed(int images) {
+    ConvolutionProblem part = Problem(operation);
+    part.n = images;
+    const auto graph = cudnn::ProblemGraph::Create(functions, {handle(), nullptr}, part);
+    EXPECT_TRUE(graph.ok()) << graph.message();
+    const auto engine = graph->Named(kEngine);
+    EXPECT_TRUE(engine.ok()) << engine.message();
+    cudnn::GraphEngines engines(functions, {handle(), nullptr}, {&*engine});
+    const auto prepared = engines.Prepare(part);
+    EXPECT_TRUE(prepared.ok()) << prepared.message();
+    return (*(*prepared)->Engines())[0].workspace_bytes;
+  }
+  void StoreGraph(int images, double time_ms, bool verified = true) {
+    StoreRow({{kEngine, images, time_ms, GraphNeed(images), true}, 5, verified});
+  }
+  // Executions of graph engines by one call.
+  int Executions(int algorithm = 0, size_t bytes = kWorkspace) {
+    executions = 0;
+    ExpectRight(algorithm, bytes);
+    return executions;
+  }
+  nlohmann::json Kernel() { return ReportJson()["kernels"][0]; }
+
+  const Operation operation;
+};
+
+TEST(LegacyGraphEngines, ServeWhatTheyAreFasterAt) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    GraphProgram program(operation, Planned());
+    program.Store(0, kImages, 100);
+    program.StoreGraph(kImages, 1);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(program.Executions(), 1);
+    EXPECT_THAT(TheCalls(), IsEmpty());
+    EXPECT_EQ(program.Kernel()["api"], "legacy");
+    EXPECT_EQ(program.Kernel()["plan"][0]["engine"], kEngine);
+    EXPECT_EQ(program.Kernel()["plan"][0]["workspace_bytes"], program.GraphNeed(kImages));
+    EXPECT_EQ(program.Kernel()["undivided"]["engine"], "legacy:0");
+    EXPECT_EQ(program.Fallbacks(), "[]");
+  }
+}
+
+TEST(LegacyGraphEngines, ServeInPieces) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    GraphProgram program(operation, Planned());
+    program.Store(0, kImages, 100);
+    program.StoreGraph(kImages, 50);
+    program.StoreGraph(2, 1);
+    EXPECT_EQ(program.Executions(), kImages / 2);
+    EXPECT_THAT(TheCalls(), IsEmpty());
+  }
+}
+
+TEST(LegacyGraphEngines, AreNotWhatACallerIsToldOf) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    Options options = Planned();
+    options.workspace_limit = Program::kWorkspace;
+    GraphProgram program(operation, options);
+    program.Store(0, kImages, 100);
+    program.StoreGraph(kImages, 1);
+    const size_t need = program.GraphNeed(kImages);
+    const auto told =
+        program.interposer.GetAlgorithms(operation, program.handle(), program.descriptors());
+    ASSERT_TRUE(told);
+    ASSERT_THAT(*told, SizeIs(1));
+    EXPECT_EQ(told->front().algorithm, 0);
+    EXPECT_EQ(told->front().workspace_bytes, need);
+    EXPECT_EQ(told->front().time_ms, 1);
+    EXPECT_EQ(program.Executions(0, need), 1);
+    // The algorithm is right by itself in less.
+    EXPECT_EQ(program.Executions(0, need - 1), 0);
+    EXPECT_THAT(TheCalls(), SizeIs(operation == Operation::kBackwardData ? 0 : 1));
+    EXPECT_EQ(program.Executions(0, 0), 0);
+  }
+}
+
+TEST(LegacyGraphEngines, KeepOutWhereTheUserWantsLegacyOnes) {
+  Options options = Planned();
+  options.engines = EngineSet::kLegacy;
+  GraphProgram program(Operation::kForward, options);
+  program.Store(0, kImages, 100);
+  program.StoreGraph(kImages, 1);
+  EXPECT_EQ(program.Executions(), 0);
+  EXPECT_THAT(TheCalls(), SizeIs(1));
+}
+
+TEST(LegacyGraphEngines, AloneDivideWhereTheUserWantsGraphOnes) {
+  Options options = Planned();
+  options.engines = EngineSet::kGraph;
+  GraphProgram program(Operation::kForward, options);
+  program.Store(0, kImages, 100);
+  program.Store(0, 2, 0.1);
+  EXPECT_EQ(program.Executions(), 0);
+  EXPECT_THAT(TheCalls(), SizeIs(1)) << "undivided";
+  GraphProgram other(Operation::kForward, options);
+  other.Store(0, kImages, 100);
+  other.Store(0, 2, 0.1);
+  other.StoreGraph(kImages, 50);
+  other.StoreGraph(4, 1);
+  EXPECT_EQ(other.Executions(), 2);
+}
+
+// A caller who was told of a deterministic direct algorithm is served by nothing else.
+TEST(LegacyGraphEngines, AreNoLessDeterministicThanTheCallersAlgorithm) {
+  GraphProgram program(Operation::kForward, Planned());
+  program.Store(0, kImages, 100);
+  program.StoreRow({{kEngine, kImages, 1, program.GraphNeed(kImages), false}, 5, true});
+  EXPECT_EQ(program.Executions(), 0);
+}
+
+TEST(LegacyGraphEngines, AreComparedWithTheUndividedOnce) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    GraphProgram program(operation, Planned());
+    program.Store(0, kImages, 100);
+    program.StoreGraph(kImages, 1, false);
+    EXPECT_EQ(program.Executions(), 2) << "compared, then used";
+    EXPECT_EQ(program.Executions(), 1);
+    for (const planning::Measurement& row : program.Stored()) {
+      EXPECT_TRUE(row.verified || row.micro.engine != kEngine);
+    }
+  }
+}
+
+TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    GraphProgram program(operation, Planned());
+    program.Store(0, kImages, 100);
+    program.StoreGraph(kImages, 1, false);
+    idle = true;
+    for (int i = 0; i < 2; ++i) program.ExpectRight();
+    EXPECT_EQ(program.Executions(), 0);
+    EXPECT_THAT(program.Fallbacks(), HasSubstr("a graph engine is wrong and never used"));
+  }
+}
+
+TEST(LegacyGraphEngines, ThatFailLeaveTheCallToTheLegacyEngine) {
+  GraphProgram program(Operation::kForward, Planned());
+  program.Store(0, kImages, 100);
+  program.StoreGraph(kImages, 1);
+  EXPECT_EQ(program.Executions(), 1);
+  failing = true;
+  EXPECT_EQ(program.Executions(), 1);
+  EXPECT_EQ(program.Executions(), 0) << "barred";
+}
+
+TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
+  GraphProgram program(Operation::kForward, Planned());
+  program.Store(0, kImages, 100);
+  program.StoreGraph(kImages, 1);
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(program.interposer.SetStream(program.handle(), stream), CUDNN_STATUS_SUCCESS);
+  const auto captured = [&] {
+    executions = 0;
+    TheCalls().clear();
+    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return executions;
+  };
+  EXPECT_EQ(captured(), 0);
+  EXPECT_THAT(TheCalls(), SizeIs(1));
+  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(executions, 1);
+  EXPECT_EQ(captured(), 1) << "it ran outside";
+  EXPECT_EQ(program.interposer.SetStream(program.handle(), nullptr), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+// A plan holds its scales: beta = 1 where gradients of the filter add up, and else none.
+TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
+  const float two = 2, one = 1, zero = 0;
+  for (const Operation operation : kOperations) {
+    SCOPED_TRACE(OperationName(operation));
+    GraphProgram program(operation, Planned());
+    program.Store(0, kImages, 100);
+    program.StoreGraph(kImages, 1);
+    const Values once = program.Output([&](cudnn::LegacyCall&) {});
+    EXPECT_EQ(executions, 1);
+    struct Scales {
+      const float *alpha, *beta;
+    };
+    for (const auto& [alpha, beta] : {Scales{&one, &one}, Scales{&two, &zero}}) {
+      executions = 0;
+      const Values output = program.Output([&](cudnn::LegacyCall& call) {
+        call.alpha = alpha;
+        call.beta = beta;
+      });
+      Values expected = once;
+      for (size_t i = 0; i < once.size(); ++i) {
+        expected[i] = *alpha * once[i] + *beta * program.Before()[i];
+      }
+      EXPECT_EQ(output, expected);
+      const bool adds = operation == Operation::kBackwardFilter && alpha == &one;
+      EXPECT_EQ(executions, adds ? 1 : 0);
+    }
+  }
+}
+
+// What is measured decides, whatever it is.
+TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
+  for (const EngineSet engines : {EngineSet::kBoth, EngineSet::kLegacy}) {
+    Options options = Planned();
+    options.policy = BatchSizePolicy::kUndivided;
+    options.tuning = {};
+    options.engines = engines;
+    options.workspace_limit = GraphProgram(Operation::kForward, options).GraphNeed(kImages);
+    GraphProgram program(Operation::kForward, options);
+    const auto told = program.interposer.GetAlgorithms(Operation::kForward, program.handle(),
+                                                       program.descriptors());
+    ASSERT_TRUE(told && !told->empty());
+    double legacy_ms = 1e9, graph_ms = 1e9;
+    int graphs = 0;
+    for (const planning::Measurement& row : program.Stored()) {
+      const bool graph = cudnn::IsGraphEngine(row.micro.engine);
+      graphs += graph;
+      EXPECT_EQ(row.micro.micro_batch, kImages);
+      if (row.micro.workspace_bytes > *options.workspace_limit) continue;
+      double& best = graph ? graph_ms : legacy_ms;
+      best = std::min(best, row.micro.time_ms);
+    }
+    EXPECT_EQ(graphs, engines == EngineSet::kBoth ? 3 : 0);
+    const int expected = graph_ms < (1 - planning::kHysteresis) * legacy_ms ? 1 : 0;
+    program.ExpectRight(told->front().algorithm, told->front().workspace_bytes);
+    EXPECT_EQ(program.Executions(told->front().algorithm, told->front().workspace_bytes), expected)
+        << graph_ms << " ms against " << legacy_ms;
+    const long measured = program.interposer.measured();
+    program.interposer.GetAlgorithms(Operation::kForward, program.handle(), program.descriptors());
+    EXPECT_EQ(program.interposer.measured(), measured);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
