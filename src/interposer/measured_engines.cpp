@@ -65,14 +65,17 @@ tuning::EngineScope Interposer::ScopeOf(const GraphChoices::Template& engine) co
 
 void Interposer::MeasureGraphEngines(const Kernel& kernel,
                                      const planning::PromiseRequest& request) {
+  const ConvolutionProblem& problem = kernel.problem;
+  const tuning::Device device = DeviceOf(*kernel.session);
   // Building plans inside a capture could break it.
-  if (Capturing(*kernel.session)) return;
+  if (Capturing(*kernel.session) || !kernels_.HasTime(device, problem)) return;
   const cuda::RelaxedCaptureScope relaxed(*driver_);
-  for (const GraphChoices::Template& engine :
-       choices_.Heuristics(kernel.session->platform(), kernel.problem, kernel.handle)) {
+  const tuning::Clock::time_point begin = tuning::Clock::now();
+  const auto engines = choices_.Heuristics(kernel.session->platform(), problem, kernel.handle);
+  kernels_.Spend(device, problem, tuning::Clock::now() - begin);
+  for (const GraphChoices::Template& engine : engines) {
     const tuning::EngineScope scope = ScopeOf(engine);
-    kernels_.Get(DeviceOf(*kernel.session),
-                 {kernel.problem, BatchSizePolicy::kUndivided, request, true, &scope, kTimeShare});
+    kernels_.Get(device, {problem, BatchSizePolicy::kUndivided, request, true, &scope, kTimeShare});
   }
 }
 

@@ -87,6 +87,20 @@ std::vector<std::string> MeasuredKernels::GraphEnginesOf(const Device& device,
   return engines;
 }
 
+bool MeasuredKernels::HasTime(const Device& device, const ConvolutionProblem& problem) {
+  Known& known = Meet(FamilyOf(problem, device.platform, ""));
+  std::lock_guard lock(mutex_);
+  return budget_.Deadline(known.spent[problem.n]) > Clock::now();
+}
+
+void MeasuredKernels::Spend(const Device& device, const ConvolutionProblem& problem,
+                            Clock::duration taken) {
+  Known& known = Meet(FamilyOf(problem, device.platform, ""));
+  budget_.Spend(taken);
+  std::lock_guard lock(mutex_);
+  known.spent[problem.n] += taken;
+}
+
 MeasuredKernels::Family MeasuredKernels::FamilyOf(const ConvolutionProblem& problem,
                                                   const planning::Platform& platform,
                                                   const std::string& engine) {

@@ -86,6 +86,11 @@ class MeasuredKernels {
   // known, by rising time for each image.
   std::vector<std::string> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
+  // Whether the legacy kernel of `problem` has time left for measuring; and what was spent on it
+  // elsewhere.
+  bool HasTime(const Device& device, const ConvolutionProblem& problem);
+  void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
+
   // False when memory or time was too scarce to measure every engine of the undivided `problem`:
   // then the fastest may be among those left out.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
