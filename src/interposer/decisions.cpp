@@ -222,11 +222,14 @@ Promise Interposer::Improved(Promise promise, const Kernel& kernel, bool may_mea
   return std::move(*better);
 }
 
-Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel,
-                             const CallKey& key, const Decision* earlier) {
+Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, const CallKey& key,
+                             const Decision* earlier) {
+  const bool capturing = Capturing(*met.session);
+  // Making graph engines ready could break a capture.
+  Kernel kernel = met;
+  kernel.graph &= !capturing;
   const ConvolutionProblem& problem = kernel.problem;
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
-  const bool capturing = Capturing(*kernel.session);
   auto decision = std::make_unique<Decision>();
   decision->page = &promises_.PageOf(promise_key);
   decision->version = decision->page->version();
@@ -257,7 +260,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     NoteScarceWorkspace(promise_key, key.workspace_bytes);
     if (any_engine) promise = promises_.Find(promise_key, key.workspace_bytes);
     promised = promise.has_value();
-    const bool without_graph = promise && UsesGraph(promise->plan) && (!kernel.graph || capturing);
+    const bool without_graph = promise && UsesGraph(promise->plan) && !kernel.graph;
     if (without_graph) promise->plan = {{{promise->undivided, 1}}};
     if (promise && (promise->provisional || (without_graph && !capturing))) {
       promise = Improved(std::move(*promise), kernel, may_measure, settled);
@@ -302,8 +305,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
     }
   }
   const std::string own = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
-  const bool as_asked =
-      promise && promise->plan.Pieces() == 1 && promise->plan.runs[0].micro.engine == own;
+  const bool as_asked = promise && promise->library_bytes == 0 && promise->plan.Pieces() == 1 &&
+                        promise->plan.runs[0].micro.engine == own;
   if (as_asked) {
     record.plan = promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
@@ -315,11 +318,16 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
         "as the caller asked, because the plan was not yet compared with it: " + untrusted;
   } else if (promise) {
     decision->plan = Prepare(kernel, *promise, record);
+    if (decision->plan != nullptr && decision->plan->has_pieces()) {
+      decision->library_bytes = promise->library_bytes;
+      record.library_bytes = promise->library_bytes;
+    }
     settled &= trusted;
     if (!trusted && decision->plan != nullptr && decision->plan->has_undivided()) {
       decision->barred = true;
       record.plan = {{{promise->undivided, 1}}};
       record.workspace_bytes = promise->undivided.workspace_bytes;
+      record.library_bytes = 0;
       record.reason = "undivided, because the plan was not yet compared with it: " + untrusted;
     }
   }
@@ -329,8 +337,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& kernel
   }
   // While a graph is captured nothing was measured, so nothing final was decided.
   if (decision->plan == nullptr && capturing && !decision->refused) return nullptr;
-  // Graph engines are made ready at the first call after a capture.
-  const bool postponed = capturing && kernel.graph && options_.engines != EngineSet::kLegacy;
+  // Graph engines are made ready at the first call after it.
+  const bool postponed = capturing && met.graph && options_.engines != EngineSet::kLegacy;
   if (postponed || (!settled && (options_.tuning.on || !trusted))) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at =

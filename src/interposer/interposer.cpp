@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/log.h"
 #include "cuda/resources.h"
@@ -102,7 +103,38 @@ cudnnStatus_t Interposer::Create(cudnnHandle_t* handle) {
 
 cudnnStatus_t Interposer::Destroy(cudnnHandle_t handle) {
   sessions_.Close(handle);
-  return functions_.cudnnDestroy(handle);
+  const cudnnStatus_t status = functions_.cudnnDestroy(handle);
+  std::lock_guard lock(arenas_mutex_);
+  for (const auto& [context, arena] : arenas_) arena->Release(handle);
+  return status;
+}
+
+execution::Arena& Interposer::ArenaOf(CUcontext context) {
+  std::lock_guard lock(arenas_mutex_);
+  std::unique_ptr<execution::Arena>& arena = arenas_[context];
+  if (arena == nullptr) arena = std::make_unique<execution::Arena>(*driver_, context, kNoLimit);
+  return *arena;
+}
+
+execution::Arena::Segment Interposer::LibraryWorkspace(Session& session, cudnnHandle_t handle,
+                                                       const CallKey& key, Decision& decision,
+                                                       bool capturing) {
+  const execution::ArenaUser user(handle, session.stream());
+  const size_t bytes = decision.library_bytes;
+  try {
+    if (capturing) return ArenaOf(session.context()).TakeForCapture(bytes);
+    if (const auto kept = session.FindWorkspace(user, bytes); kept.data != nullptr) return kept;
+    const auto taken = ArenaOf(session.context()).Take(user, bytes);
+    if (taken.ok()) {
+      session.KeepWorkspace(user, *taken);
+      return *taken;
+    }
+    Fallback(key.problem, "no memory for the library's own workspace", taken.message());
+  } catch (const std::bad_alloc&) {
+    Fallback(key.problem, "no memory for the library's own workspace");
+  }
+  decision.barred = true;
+  return {};
 }
 
 cudnnStatus_t Interposer::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
@@ -249,7 +281,7 @@ cudnnStatus_t Interposer::ConvolveUnplanned(const cudnn::LegacyCall& call, const
   return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(functions_, whole);
 }
 
-cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& session,
+cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& session,
                                   const CallKey& key, Decision& decision) {
   using execution::Outcome;
   const execution::PlannedConvolution& plan = *decision.plan;
@@ -257,7 +289,16 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& 
   cudnnStatus_t status;
   const bool capturing = Capturing(session);
   // What never ran outside may break a capture.
-  const bool may_run = !decision.barred && (!capturing || decision.ran);
+  bool may_run = !decision.barred && (!capturing || decision.ran);
+  cudnn::LegacyCall call = asked;
+  if (may_run && decision.library_bytes > 0) {
+    const auto segment = LibraryWorkspace(session, call.handle, key, decision, capturing);
+    may_run = segment.data != nullptr;
+    if (may_run) {
+      call.workspace = segment.data;
+      call.workspace_bytes = decision.library_bytes;
+    }
+  }
   if (may_run && !capturing && decision.checked) {
     const CheckedCall checked = RunChecked(*driver_, session.context(), session.stream(), plan,
                                            key.problem, *decision.checked, call);
@@ -273,7 +314,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& 
   if (!may_run && plan.has_undivided()) {
     status = plan.RunUndivided(call, outcome);
   } else if (capturing && !decision.ran) {
-    return cudnn::Convolve(functions_, call);
+    return cudnn::Convolve(functions_, asked);
   } else {
     status = plan.Run(call, outcome);
     if (!capturing) decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
@@ -285,7 +326,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& call, const Session& 
   // Nothing of ours is under way then, and the caller's own call may still do.
   const bool undivided_failed = outcome == Outcome::kUndivided && status != CUDNN_STATUS_SUCCESS;
   if (undivided_failed || outcome == Outcome::kNotAttempted) {
-    return cudnn::Convolve(functions_, call);
+    return cudnn::Convolve(functions_, asked);
   }
   return status;
 }

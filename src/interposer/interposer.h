@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -65,6 +66,9 @@ class Interposer {
   void WriteReport();
   Report& report() { return report_; }
   GraphInterposer& graph() { return graph_; }
+  // What was promised in this process. Whoever plans with the library's own workspace adds to it.
+  PromiseBook& promises() { return promises_; }
+  execution::Arena& ArenaOf(CUcontext context);
   long measured() const { return kernels_.measured(); }
 
  private:
@@ -101,8 +105,13 @@ class Interposer {
   // Once, in a process of a job: an entry of the report where other ranks may plan otherwise.
   void NoteUnlikeRanks();
 
-  cudnnStatus_t RunPlan(const cudnn::LegacyCall& call, const Session& session, const CallKey& key,
+  cudnnStatus_t RunPlan(const cudnn::LegacyCall& asked, Session& session, const CallKey& key,
                         Decision& decision);
+  // The library's workspace for a call: none when there is no memory, or none was made ready for
+  // the capture.
+  execution::Arena::Segment LibraryWorkspace(Session& session, cudnnHandle_t handle,
+                                             const CallKey& key, Decision& decision,
+                                             bool capturing);
   // Whether a decision may be kept for a call that was not met before.
   bool MayRemember(const Session& session, const CallKey& key);
   // Undivided, inside what was promised: without memory, or when no more may be remembered.
@@ -202,6 +211,8 @@ class Interposer {
   SessionTable sessions_;
   std::mutex platforms_mutex_;
   std::vector<std::unique_ptr<planning::Platform>> platforms_;
+  std::mutex arenas_mutex_;
+  std::map<CUcontext, std::unique_ptr<execution::Arena>> arenas_;
   std::mutex report_mutex_;  // one writer of the file at a time
   GraphInterposer graph_;
 };

@@ -99,7 +99,7 @@ std::string KernelText(const CountedKernel& kernel, int depth) {
                  {"calls", Scalar(kernel.calls.load())},
                  {"limit_bytes", Scalar(record.limit_bytes)},
                  {"workspace_bytes", Scalar(record.workspace_bytes)},
-                 {"library_bytes", Scalar(0)},
+                 {"library_bytes", Scalar(record.library_bytes)},
                  {"plan", PlanText(record.plan, depth + 1)},
                  {"undivided", UndividedText(record.undivided, depth + 1)},
                  {"reason", Scalar(record.reason)}},

@@ -24,6 +24,7 @@ struct KernelRecord {
   ConvolutionProblem problem;
   size_t limit_bytes = 0;        // the ceiling this kernel was planned under
   size_t workspace_bytes = 0;    // what it uses of the caller's workspace
+  size_t library_bytes = 0;      // what it uses of the library's own
   Configuration plan;            // what runs; one piece when undivided
   MicroConfiguration undivided;  // the fastest undivided engine under the ceiling; empty: unknown
   std::string reason;

@@ -12,7 +12,21 @@ void Session::Close() {
   std::lock_guard lock(mutex_);
   decisions_.clear();
   replaced_.clear();
+  workspaces_.clear();
   full_ = false;
+}
+
+execution::Arena::Segment Session::FindWorkspace(const execution::ArenaUser& user, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [owner, segment] : workspaces_) {
+    if (owner == user && segment.bytes >= bytes) return segment;
+  }
+  return {};
+}
+
+void Session::KeepWorkspace(const execution::ArenaUser& user, execution::Arena::Segment segment) {
+  std::lock_guard lock(mutex_);
+  workspaces_.emplace_back(user, segment);
 }
 
 Decision* Session::Find(const CallKey& key) {

@@ -13,10 +13,12 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
+#include "execution/arena.h"
 #include "execution/planned_convolution.h"
 #include "interposer/promise_book.h"
 #include "interposer/report.h"
@@ -51,7 +53,8 @@ struct Decision {
   uint64_t version = 0;               // ...as of this version
   // Calls of the page after which it is taken anew, because more may be known then.
   long due_at = kFinal;
-  bool refused = false;  // over a strict limit
+  bool refused = false;      // over a strict limit
+  size_t library_bytes = 0;  // of workspace that the library brings for the plan
   // Set where calls are checked: the coarsest arithmetic of the plan and the undivided engine.
   std::optional<planning::NumericClass> checked;
   std::atomic<bool> barred = false;  // a piece failed: the undivided algorithm runs from now on
@@ -85,6 +88,10 @@ class Session {
   // until Close.
   Decision* Find(const CallKey& key);
   Decision* Keep(const CallKey& key, std::unique_ptr<Decision> decision);
+  // A segment of the library's workspace that was kept for `user`, of at least `bytes`; none when
+  // there is none yet.
+  execution::Arena::Segment FindWorkspace(const execution::ArenaUser& user, size_t bytes);
+  void KeepWorkspace(const execution::ArenaUser& user, execution::Arena::Segment segment);
   // So many decisions that new ones should not be kept: a call is also told from others by its
   // workspace, which some callers change every time.
   bool full() const { return full_.load(std::memory_order_relaxed); }
@@ -98,6 +105,7 @@ class Session {
   std::atomic<bool> full_ = false;
   // Replaced decisions: a call on another thread may still hold one.
   std::vector<std::unique_ptr<Decision>> replaced_;
+  std::vector<std::pair<execution::ArenaUser, execution::Arena::Segment>> workspaces_;
 };
 
 // Sessions by handle. Find is wait-free; sessions are reused and live as long as the table.

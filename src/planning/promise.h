@@ -41,6 +41,9 @@ struct Promise {
   Configuration alone;
   // Made before all was measured: a better plan may take the plan's place, inside the promise.
   bool provisional = false;
+  // Workspace that the library brings for the plan: then `workspace_bytes` is 0, and `undivided`
+  // needs none.
+  size_t library_bytes = 0;
 };
 
 struct PromiseRequest {

@@ -41,6 +41,7 @@ inline Wrong& TheWrong() {
 struct Seen {
   int algorithm, images;
   const void* y;
+  const void* workspace;
 };
 inline std::vector<Seen>& TheCalls() {
   static std::vector<Seen> calls;
@@ -76,7 +77,7 @@ inline cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha,
                              cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
                              const void* beta, cudnnTensorDescriptor_t y_desc, void* y) {
   const int images = ImagesOf(x_desc);
-  TheCalls().push_back({algorithm, images, y});
+  TheCalls().push_back({algorithm, images, y, workspace});
   const Wrong& wrong = TheWrong();
   const bool off =
       wrong.how == Wrong::How::kOffByOneImage && algorithm == wrong.algorithm && images < kImages;
@@ -97,7 +98,7 @@ inline cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
                                     void* w) {
   static const float kZero = 0;
   const int images = ImagesOf(x_desc);
-  TheCalls().push_back({algorithm, images, w});
+  TheCalls().push_back({algorithm, images, w, workspace});
   const Wrong& wrong = TheWrong();
   if (wrong.how == Wrong::How::kIgnoresBeta && algorithm == wrong.algorithm && images < kImages) {
     beta = &kZero;
