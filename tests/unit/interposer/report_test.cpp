@@ -36,6 +36,7 @@ KernelRecord DividedRecord() {
   return {Problem(),
           500,
           300,
+          200,
           {{{{"legacy:1", 4, 1.5, 300, true}, 2}, {{"legacy:0", 2, 1, 0, true}, 1}}},
           {"legacy:0", 10, 6.5, 100, true},
           "divided into 3 micro-batches"};
@@ -90,7 +91,7 @@ TEST(Report, HasTheDocumentedShape) {
   EXPECT_EQ(kernel["calls"], 7);
   EXPECT_EQ(kernel["limit_bytes"], 500);
   EXPECT_EQ(kernel["workspace_bytes"], 300);
-  EXPECT_EQ(kernel["library_bytes"], 0);
+  EXPECT_EQ(kernel["library_bytes"], 200);
   EXPECT_EQ(kernel["reason"], "divided into 3 micro-batches");
   EXPECT_EQ(kernel["undivided"],
             (json{{"engine", "legacy:0"}, {"workspace_bytes", 100}, {"time_ms", 6.5}}));
