@@ -23,6 +23,9 @@ class MixedEngines : public Engines {
   Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
                                            const MicroConfiguration& micro) override;
+  Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
+    return legacy_.MakeSum(problem);
+  }
 
  private:
   const Templates templates_;

@@ -75,7 +75,8 @@ void Interposer::MeasureGraphEngines(const Kernel& kernel,
   kernels_.Spend(device, problem, tuning::Clock::now() - begin);
   for (const GraphChoices::Template& engine : engines) {
     const tuning::EngineScope scope = ScopeOf(engine);
-    kernels_.Get(device, {problem, BatchSizePolicy::kUndivided, request, true, &scope, kTimeShare});
+    kernels_.Get(device,
+                 {problem, BatchSizePolicy::kUndivided, request, true, &scope, false, kTimeShare});
   }
 }
 
@@ -94,8 +95,8 @@ void Interposer::AddGraphEngines(const Kernel& kernel, const planning::PromiseRe
         choices_.Named(kernel.session->platform(), problem, name, handle);
     if (engine == nullptr) continue;
     const tuning::EngineScope scope = ScopeOf(engine);
-    tuning::Question question{problem,   BatchSizePolicy::kUndivided, request, may_measure, &scope,
-                              kTimeShare};
+    tuning::Question question{
+        problem, BatchSizePolicy::kUndivided, request, may_measure, &scope, false, kTimeShare};
     tuning::Answer known = kernels_.Get(device, question);
     const bool hopeless =
         fastest && !known.rows.empty() && known.rows[0].time_ms > kHopeless * fastest->time_ms;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "command/versions.h"
+#include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "db/sqlite_store.h"
@@ -70,10 +71,16 @@ std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, boo
                                           const std::vector<MicroConfiguration>& rows) {
   const int step = LegalStep(problem);
   const std::vector<int> sizes = planning::MicroBatchSizes(options.policy, problem.n, step);
+  const auto sum = std::find_if(rows.begin(), rows.end(),
+                                [](const auto& row) { return row.engine == kPartialSum; });
   std::vector<MicroConfiguration> usable;
   for (MicroConfiguration row : rows) {
+    if (row.engine == kPartialSum) continue;
     if (options.deterministic && !row.deterministic) continue;
-    if (!MayDivide(problem) && row.micro_batch != problem.n) continue;
+    if (IsPartial(problem, row.micro_batch)) {
+      if (sum == rows.end()) continue;
+      row = AsPartial(problem, std::move(row), sum->time_ms);
+    }
     if (options.policy != BatchSizePolicy::kAuto &&
         !std::binary_search(sizes.begin(), sizes.end(), row.micro_batch)) {
       continue;

@@ -109,6 +109,13 @@ class KnownStore : public planning::MeasurementStore {
                       const std::vector<MicroConfiguration>&) override {
     return Status::Ok();
   }
+  Result<std::optional<planning::EnginePromise>> FindPromise(
+      const planning::EnginePromise&) override {
+    return std::optional<planning::EnginePromise>();
+  }
+  Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override {
+    return promise;
+  }
 
   std::vector<ConvolutionProblem> asked;
   std::optional<Operation> missing;
