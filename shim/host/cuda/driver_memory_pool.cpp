@@ -36,6 +36,37 @@ CUresult CallWithPool(CUmemoryPool handle, Use use) {
   });
 }
 
+// What an attribute tells of: a flag, or bytes. Those with a `current` can only be reset to it
+// (high watermarks), or not set at all (they are it).
+struct Field {
+  int MemoryPool::*flag = nullptr;
+  uint64_t MemoryPool::*bytes = nullptr;
+  uint64_t MemoryPool::*current = nullptr;
+};
+
+Field FieldOf(CUmemPool_attribute attribute) {
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      return {&MemoryPool::follow_event_dependencies};
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      return {&MemoryPool::allow_opportunistic};
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      return {&MemoryPool::allow_internal_dependencies};
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      return {nullptr, &MemoryPool::release_threshold};
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return {nullptr, &MemoryPool::reserved, &MemoryPool::reserved};
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return {nullptr, &MemoryPool::reserved_high, &MemoryPool::reserved};
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      return {nullptr, &MemoryPool::used, &MemoryPool::used};
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return {nullptr, &MemoryPool::used_high, &MemoryPool::used};
+    default:
+      return {};
+  }
+}
+
 template <class Body>
 CUresult CallWithDevice(const void* argument, CUdevice device, Body body) {
   return Call([&]() -> CUresult {
@@ -167,66 +198,30 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   return CallWithPool(handle, [&](MemoryPool& pool) {
-    const auto flag = [&](int& to) {
-      to = *static_cast<const int*>(value) != 0;
+    const Field field = FieldOf(attribute);
+    if (field.flag) {
+      pool.*field.flag = *static_cast<const int*>(value) != 0;
       return CUDA_SUCCESS;
-    };
-    // High watermarks can only be reset.
-    const auto reset = [&](uint64_t& high, uint64_t current) {
-      if (*static_cast<const cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-      high = current;
-      return CUDA_SUCCESS;
-    };
-    switch (attribute) {
-      case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-        return flag(pool.follow_event_dependencies);
-      case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-        return flag(pool.allow_opportunistic);
-      case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        return flag(pool.allow_internal_dependencies);
-      case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        pool.release_threshold = *static_cast<const cuuint64_t*>(value);
-        return CUDA_SUCCESS;
-      case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return reset(pool.reserved_high, pool.reserved);
-      case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return reset(pool.used_high, pool.used);
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
     }
+    const bool read_only = !field.bytes || field.bytes == field.current;
+    const cuuint64_t bytes = read_only ? 0 : *static_cast<const cuuint64_t*>(value);
+    if (read_only || (field.current && bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+    pool.*field.bytes = field.current ? pool.*field.current : bytes;
+    return CUDA_SUCCESS;
   });
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   return CallWithPool(handle, [&](const MemoryPool& pool) {
-    const auto flag = [&](int from) {
-      *static_cast<int*>(value) = from;
-      return CUDA_SUCCESS;
-    };
-    const auto bytes = [&](uint64_t from) {
-      *static_cast<cuuint64_t*>(value) = from;
-      return CUDA_SUCCESS;
-    };
-    switch (attribute) {
-      case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-        return flag(pool.follow_event_dependencies);
-      case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-        return flag(pool.allow_opportunistic);
-      case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        return flag(pool.allow_internal_dependencies);
-      case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        return bytes(pool.release_threshold);
-      case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        return bytes(pool.reserved);
-      case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return bytes(pool.reserved_high);
-      case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        return bytes(pool.used);
-      case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return bytes(pool.used_high);
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
+    const Field field = FieldOf(attribute);
+    if (field.flag) {
+      *static_cast<int*>(value) = pool.*field.flag;
+    } else if (field.bytes) {
+      *static_cast<cuuint64_t*>(value) = pool.*field.bytes;
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
     }
+    return CUDA_SUCCESS;
   });
 }
