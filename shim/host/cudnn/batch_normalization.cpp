@@ -208,9 +208,41 @@ cudnnStatus_t ResolveParameters(cudnnTensorDescriptor_t layout,
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t EnqueueForward(cudnnHandle_t handle, std::initializer_list<const void*> uses,
-                             const ForwardCall& call, DataType type) {
-  return Enqueue(handle, uses, [=] {
+// Training or inference, as `call` says beside its tensors and parameters. Saved: null where they
+// are not wanted.
+cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+                             const void* beta, cudnnTensorDescriptor_t x_layout, const void* x,
+                             cudnnTensorDescriptor_t y_layout, void* y,
+                             cudnnTensorDescriptor_t parameters, const void* scale,
+                             const void* bias, const void* mean, const void* variance,
+                             const void* saved_mean, const void* saved_inverse, ForwardCall call) {
+  HOSTGPU_REFUSE_IF(
+      handle == nullptr || x_layout == nullptr || y_layout == nullptr || parameters == nullptr,
+      CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(alpha == nullptr || beta == nullptr || x == nullptr || y == nullptr ||
+                        scale == nullptr || bias == nullptr,
+                    CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!IsMode(mode), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(call.epsilon < 0, CUDNN_STATUS_BAD_PARAM);
+  if (auto status = CheckShapes(mode, x_layout, y_layout, parameters)) return status;
+  call.x_layout = *x_layout;
+  call.y_layout = *y_layout;
+  call.parameters = *parameters;
+  DataType type{};
+  if (auto status = ResolveTensor("x", x_layout, x, &type, &call.x)) return status;
+  if (auto status = ResolveTensor("y", y_layout, y, &type, &call.y)) return status;
+  if (auto status = ResolveParameters(
+          parameters,
+          {{"the scale", scale, &call.scale},
+           {"the bias", bias, &call.bias},
+           {call.training ? "the running mean" : "the mean", mean, &call.mean},
+           {call.training ? "the running variance" : "the variance", variance, &call.variance},
+           {"the saved mean", saved_mean, &call.saved_mean},
+           {"the saved inverse", saved_inverse, &call.saved_inverse}})) {
+    return status;
+  }
+  call.scales = ReadScales(alpha, beta, type);
+  return Enqueue(handle, {x, y, scale, bias, mean, variance, saved_mean, saved_inverse}, [=] {
     WithElement(type, [&](auto element) { Forward<decltype(element)>(call); });
   });
 }
@@ -250,36 +282,15 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     void* resultRunningVariance, double epsilon, void* resultSaveMean,
     void* resultSaveInvVariance) {
   return Protect([&] {
-    const cudnnTensorDescriptor_t parameters = bnScaleBiasMeanVarDesc;
-    HOSTGPU_REFUSE_IF(
-        handle == nullptr || xDesc == nullptr || yDesc == nullptr || parameters == nullptr,
-        CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(alpha == nullptr || beta == nullptr || x == nullptr || y == nullptr ||
-                          bnScale == nullptr || bnBias == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF((resultSaveMean == nullptr) != (resultSaveInvVariance == nullptr),
                       CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(!IsMode(mode), CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(epsilon < 0, CUDNN_STATUS_BAD_PARAM);
-    if (auto status = CheckShapes(mode, xDesc, yDesc, parameters)) return status;
-    ForwardCall call{*xDesc, *yDesc, *parameters, {}, exponentialAverageFactor, epsilon, true};
-    DataType type{};
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &call.y)) return status;
-    if (auto status = ResolveParameters(
-            parameters, {{"the scale", bnScale, &call.scale},
-                         {"the bias", bnBias, &call.bias},
-                         {"the running mean", resultRunningMean, &call.mean},
-                         {"the running variance", resultRunningVariance, &call.variance},
-                         {"the saved mean", resultSaveMean, &call.saved_mean},
-                         {"the saved inverse", resultSaveInvVariance, &call.saved_inverse}})) {
-      return status;
-    }
-    call.scales = ReadScales(alpha, beta, type);
-    return EnqueueForward(handle,
-                          {x, y, bnScale, bnBias, resultRunningMean, resultRunningVariance,
-                           resultSaveMean, resultSaveInvVariance},
-                          call, type);
+    ForwardCall call;
+    call.factor = exponentialAverageFactor;
+    call.epsilon = epsilon;
+    call.training = true;
+    return EnqueueForward(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
+                          bnScale, bnBias, resultRunningMean, resultRunningVariance, resultSaveMean,
+                          resultSaveInvVariance, call);
   });
 }
 
@@ -289,31 +300,13 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
     void* y, const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void* bnScale,
     const void* bnBias, const void* estimatedMean, const void* estimatedVariance, double epsilon) {
   return Protect([&] {
-    const cudnnTensorDescriptor_t parameters = bnScaleBiasMeanVarDesc;
-    HOSTGPU_REFUSE_IF(
-        handle == nullptr || xDesc == nullptr || yDesc == nullptr || parameters == nullptr,
-        CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(alpha == nullptr || beta == nullptr || x == nullptr || y == nullptr ||
-                          bnScale == nullptr || bnBias == nullptr || estimatedMean == nullptr ||
-                          estimatedVariance == nullptr,
+    HOSTGPU_REFUSE_IF(estimatedMean == nullptr || estimatedVariance == nullptr,
                       CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(!IsMode(mode), CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(epsilon < 0, CUDNN_STATUS_BAD_PARAM);
-    if (auto status = CheckShapes(mode, xDesc, yDesc, parameters)) return status;
-    ForwardCall call{*xDesc, *yDesc, *parameters, {}, 0, epsilon, false};
-    DataType type{};
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &call.y)) return status;
-    if (auto status =
-            ResolveParameters(parameters, {{"the scale", bnScale, &call.scale},
-                                           {"the bias", bnBias, &call.bias},
-                                           {"the mean", estimatedMean, &call.mean},
-                                           {"the variance", estimatedVariance, &call.variance}})) {
-      return status;
-    }
-    call.scales = ReadScales(alpha, beta, type);
-    return EnqueueForward(handle, {x, y, bnScale, bnBias, estimatedMean, estimatedVariance}, call,
-                          type);
+    ForwardCall call;
+    call.epsilon = epsilon;
+    return EnqueueForward(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
+                          bnScale, bnBias, estimatedMean, estimatedVariance, nullptr, nullptr,
+                          call);
   });
 }
 
