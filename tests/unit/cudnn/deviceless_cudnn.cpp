@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/shared_library.h"
+#include "cudnn/descriptors.h"
 
 namespace ucudnn::cudnn::test {
 namespace {
@@ -36,20 +37,6 @@ Status Set(BackendDescriptor& to, cudnnBackendAttributeName_t name, cudnnBackend
 Status Set(BackendDescriptor& to, cudnnBackendAttributeName_t name,
            const std::vector<int64_t>& values) {
   return to.Set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data());
-}
-
-cudnnDataType_t Type(DataType type) {
-  switch (type) {
-    case DataType::kFloat:
-      return CUDNN_DATA_FLOAT;
-    case DataType::kHalf:
-      return CUDNN_DATA_HALF;
-    case DataType::kBfloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case DataType::kDouble:
-      return CUDNN_DATA_DOUBLE;
-  }
-  return CUDNN_DATA_FLOAT;
 }
 
 std::vector<int64_t> Axes(const ConvolutionProblem& problem, const Spatial& values) {
@@ -129,7 +116,7 @@ BackendDescriptor Graph::Tensor(int64_t uid, DataType type, const std::vector<in
                                 const std::vector<int64_t>& strides, int64_t alignment,
                                 bool is_virtual) {
   BackendDescriptor tensor = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const cudnnDataType_t data_type = Type(type);
+  const cudnnDataType_t data_type = CudnnType(type);
   Check(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &data_type));
   Check(Set(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, dims));
   Check(Set(tensor, CUDNN_ATTR_TENSOR_STRIDES, strides));
@@ -189,7 +176,7 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
   };
 
   BackendDescriptor convolution = New(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnDataType_t compute = Type(problem.compute);
+  const cudnnDataType_t compute = CudnnType(problem.compute);
   const cudnnConvolutionMode_t mode =
       problem.mode == ConvolutionMode::kConvolution ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION;
   const std::vector<int64_t> pad = Axes(problem, problem.pad);
