@@ -57,6 +57,7 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
   UCUDNN_ASSIGN_OR_RETURN(problem.configurations,
                           LegalConfigurations(graph, devices, options.configurations));
   problem.graph = std::move(graph);
+  problem.update = options.update;
   std::map<Key, TransferTables> known;
   for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
     const PlannedLayer& layer = problem.graph.layers[at];
@@ -86,8 +87,7 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
   return problem;
 }
 
-LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment,
-                  UpdateModel update) {
+LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment) {
   LayoutCost cost;
   const auto chosen = [&](int layer) {
     const auto at = static_cast<size_t>(layer);
@@ -102,7 +102,7 @@ LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment,
     cost.compute_ms += compute_ms;
     cost.update_ms +=
         problem.search.layers[at].ms[static_cast<size_t>(assignment[at])] - compute_ms;
-    cost.update_bytes += UpdateBytes(update, configuration.degrees,
+    cost.update_bytes += UpdateBytes(problem.update, configuration.degrees,
                                      problem.graph.layers[at].parameters * kElementBytes);
   }
   const Machine machine = AnyMachine(devices);

@@ -16,6 +16,7 @@ namespace ucudnn::planner {
 struct PlanningOptions {
   ConfigurationOptions configurations;
   int optimizer_states = 1;  // numbers a parameter beside its value and gradient
+  UpdateModel update = UpdateModel::kParameterServer;  // whose bytes are counted
 };
 
 struct PlanningProblem {
@@ -24,6 +25,7 @@ struct PlanningProblem {
   std::vector<std::vector<ComputeModel::Cost>> compute;            // by layer and configuration
   SearchProblem search;
   std::vector<int> inputs;  // by edge of `search`: which input of its consumer it is
+  UpdateModel update = UpdateModel::kParameterServer;
 };
 
 // Errors are those of LegalConfigurations. Edges that are alike share one computation.
@@ -37,12 +39,11 @@ struct LayoutCost {
   double update_ms = 0;
   double total_ms = 0;
   int64_t transfer_bytes = 0;  // arriving at devices in one step, forward and backward
-  int64_t update_bytes = 0;    // by the parameter server or all-reduce of `update`
+  int64_t update_bytes = 0;    // by the parameter server or all-reduce
   int64_t memory_bytes = 0;    // no device needs more
 };
 
 // Bytes are counted by exact box intersection whatever the cost model.
-LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment,
-                  UpdateModel update = UpdateModel::kParameterServer);
+LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment);
 
 }  // namespace ucudnn::planner

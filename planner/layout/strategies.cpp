@@ -63,10 +63,11 @@ Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy 
   Layout layout;
   layout.strategy = strategy;
   if (strategy == Strategy::kDeePa) {
-    UCUDNN_ASSIGN_OR_RETURN(const SearchResult result, Search(problem.search, options));
+    UCUDNN_ASSIGN_OR_RETURN(SearchResult result, Search(problem.search, options));
     layout.assignment = result.plans.front().assignment;
     layout.lower_bound_ms = result.lower_bound_ms;
     layout.optimal = result.optimal;
+    layout.best_total_ms = std::move(result.best_total_ms);
     layout.cost = CostOf(problem, layout.assignment);
     return layout;
   }

@@ -28,6 +28,8 @@ struct Layout {
   LayoutCost cost;
   double lower_bound_ms = 0;  // of DeePa's; of the others their own total
   bool optimal = false;       // that is, proved to be the least; of DeePa's only
+  // Of DeePa's where SearchOptions asks for marginals: SearchResult::best_total_ms.
+  std::vector<std::vector<double>> best_total_ms;
 };
 
 // The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided

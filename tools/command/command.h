@@ -27,6 +27,7 @@ struct Command {
 
 Command AddRun(CLI::App& ucudnn);
 Command AddBench(CLI::App& ucudnn);
+Command AddPlan(CLI::App& ucudnn);
 Command AddCache(CLI::App& ucudnn);
 Command AddWorkspace(CLI::App& ucudnn);
 Command AddDoctor(CLI::App& ucudnn);

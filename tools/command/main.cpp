@@ -56,9 +56,9 @@ int Main(int argc, char** argv) {
   app.get_help_ptr()->description("print this text");
   app.set_version_flag("--version", std::string("ucudnn ") + kVersion)
       ->description("print the version");
-  std::vector<Command> commands = {AddRun(app), AddBench(app), AddCache(app), AddWorkspace(app),
-                                   AddDoctor(app)};
-  for (const char* name : {"plan", "report"}) {
+  std::vector<Command> commands = {AddRun(app),   AddBench(app),     AddPlan(app),
+                                   AddCache(app), AddWorkspace(app), AddDoctor(app)};
+  for (const char* name : {"report"}) {
     commands.push_back(AddNotBuilt(app, name));
   }
 
@@ -70,9 +70,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty() && !app.remaining().empty() &&
         !app.remaining().front().starts_with("-")) {
-      return Refuse(
-          app, "'" + app.remaining().front() +
-                   "' is not a command; the commands are run, bench, cache, workspace and doctor");
+      return Refuse(app, "'" + app.remaining().front() + "' is not a command; the commands are " +
+                             Subcommands(app));
     }
     const CLI::App& inner = Innermost(app);
     return Refuse(inner, Explain(inner, error));
@@ -84,7 +83,7 @@ int Main(int argc, char** argv) {
     }
     return command.run(program);
   }
-  return Refuse(app, "which command? One of run, bench, cache, workspace and doctor; see --help");
+  return Refuse(app, "which command? One of " + Subcommands(app) + "; see --help");
 }
 
 }  // namespace

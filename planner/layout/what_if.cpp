@@ -1,0 +1,27 @@
+#include "planner/layout/what_if.h"
+
+namespace ucudnn::planner {
+
+std::vector<WhatIf> WhatIfTable(const PlanningProblem& problem, const Assignment& assignment,
+                                const std::vector<std::vector<double>>& best_total_ms, int layer) {
+  const auto at = static_cast<size_t>(layer);
+  std::vector<WhatIf> rows;
+  for (size_t choice = 0; choice < problem.configurations[at].size(); ++choice) {
+    WhatIf row;
+    row.configuration = problem.configurations[at][choice];
+    row.compute_ms = problem.compute[at][choice].ms;
+    row.measured = problem.compute[at][choice].measured;
+    row.update_ms = problem.search.layers[at].ms[choice] - row.compute_ms;
+    for (const SearchProblem::Edge& edge : problem.search.edges) {
+      if (edge.to != layer) continue;
+      const auto from = static_cast<size_t>(assignment[static_cast<size_t>(edge.from)]);
+      row.transfer_ms += edge.ms[from * problem.configurations[at].size() + choice];
+    }
+    row.total_ms = row.transfer_ms + row.compute_ms + row.update_ms;
+    if (!best_total_ms.empty()) row.best_total_ms = best_total_ms[at][choice];
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,23 @@
+// Layouts as JSON (format `ucudnn-layout`, described in FORMAT.md beside this file). Pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/layout/strategies.h"
+
+namespace ucudnn::planner {
+
+// What a layout was made for, as its document says it.
+struct LayoutSetting {
+  std::string machine;
+  int devices = 0;
+  std::string cost;    // cost model
+  std::string update;  // update model
+};
+
+// `chosen` is one of `layouts`; DeePa's is among them.
+std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& setting,
+                         const std::vector<Layout>& layouts, const Layout& chosen);
+
+}  // namespace ucudnn::planner
