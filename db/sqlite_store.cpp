@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/log.h"
+#include "convolution/partial_sums.h"
 #include "db/family.h"
 #include "db/promise_rows.h"
 #include "db/row_reader.h"
@@ -164,7 +165,8 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
     for (const StoredMeasurement& row : rows) {
       UCUDNN_ASSIGN_OR_RETURN(const bool is_new, writer.Insert(row, RowWriter::Origin::kImported));
       added += is_new ? 1 : 0;
-      if (!row.complete) continue;
+      // Summing partials says nothing of the engines at its micro-batch.
+      if (!row.complete || row.measurement.micro.engine == kPartialSum) continue;
       UCUDNN_RETURN_IF_ERROR(
           writer.MarkComplete(row.problem, row.platform, row.measurement.micro.micro_batch));
     }

@@ -71,6 +71,7 @@ bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
   return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
     const MicroConfiguration& micro = row.micro;
     const auto engine = cudnn::ParseLegacyEngine(micro.engine);
+    if (!engine) return false;
     const NumericClass offered = Class(engine->algorithm);
     const bool right_math = !math || (*math == setting_.problem.math && !engine->math);
     return right_math && micro.micro_batch == call_.what.problem.n &&

@@ -210,6 +210,17 @@ TEST_F(SqliteStoreTest, WhatCameByImportIsCompleteAndNotTrusted) {
   EXPECT_THAT(*store.List(), ElementsAre(row));  // as it came
 }
 
+TEST_F(SqliteStoreTest, AnImportedSumOfPartialsCompletesNoSize) {
+  SqliteStore store({Path()});
+  const StoredMeasurement engine{"conv1", Problem(), kPlatform, Row("legacy:1", 32, 1)};
+  const StoredMeasurement sum{"conv1", Problem(), kPlatform, Row("sum", 1, 1)};
+  ASSERT_TRUE(store.Add({engine, sum}).ok());
+  const auto known = store.Read(Problem(), kPlatform);
+  ASSERT_TRUE(known.ok()) << known.message();
+  EXPECT_EQ(known->rows.size(), 2u);
+  EXPECT_THAT(known->complete_sizes, ElementsAre(32));
+}
+
 TEST_F(SqliteStoreTest, MarkedRowsAreVerifiedOnThatPlatformAlone) {
   const Platform other{kPlatform.device, kPlatform.cudnn + 1, kPlatform.driver};
   SqliteStore store({Path()});
