@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "cudnn/functions.h"
 #include "db/sqlite_store.h"
 #include "tests/bench/allocation_count.h"
+#include "tests/bench/own_store_main.h"
 #include "tests/bench/statistics.h"
 #include "tuning/measure.h"
 
@@ -345,16 +345,4 @@ BENCHMARK(FinalizePlannedAgain)->UseManualTime()->Unit(benchmark::kNanosecond)->
 }  // namespace
 }  // namespace ucudnn
 
-int main(int argc, char** argv) {
-  std::string folder = std::filesystem::temp_directory_path() / "graph_bench_XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) ucudnn::Fail("no temporary folder");
-  setenv("UCUDNN_REAL_CUDNN", NULL_CUDNN, 1);
-  setenv("UCUDNN_DATABASE", (folder + "/measurements.db").c_str(), 1);
-  setenv("UCUDNN_TUNE", "off", 1);
-  setenv("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo", 1);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  std::filesystem::remove_all(folder);
-  return 0;
-}
+int main(int argc, char** argv) { return ucudnn::bench::RunWithOwnStore(argc, argv); }

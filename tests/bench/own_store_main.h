@@ -1,0 +1,31 @@
+// The main function of a bench that goes a user's way: through the drop-in, with the null library
+// in the genuine one's place and a store of its own, from which plans are made.
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <stdlib.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+namespace ucudnn::bench {
+
+inline int RunWithOwnStore(int argc, char** argv) {
+  std::string folder = std::filesystem::temp_directory_path() / "ucudnn_bench_XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
+    std::perror(folder.c_str());
+    return 1;
+  }
+  setenv("UCUDNN_REAL_CUDNN", NULL_CUDNN, 1);
+  setenv("UCUDNN_DATABASE", (folder + "/measurements.db").c_str(), 1);
+  setenv("UCUDNN_TUNE", "off", 1);
+  setenv("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo", 1);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  std::filesystem::remove_all(folder);
+  return 0;
+}
+
+}  // namespace ucudnn::bench
