@@ -55,6 +55,19 @@ inline double ScaleOf(const void* scale, DataType type) {
                                    : *static_cast<const float*>(scale);
 }
 
+// The member that a call of `operation` writes.
+constexpr void* LegacyCall::*OutputOf(Operation operation) {
+  switch (operation) {
+    case Operation::kForward:
+      return &LegacyCall::y;
+    case Operation::kBackwardData:
+      return &LegacyCall::x;
+    case Operation::kBackwardFilter:
+      break;
+  }
+  return &LegacyCall::w;
+}
+
 // The genuine convolution of `call`.
 cudnnStatus_t Convolve(const Functions& functions, const LegacyCall& call);
 

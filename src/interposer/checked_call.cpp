@@ -14,18 +14,6 @@ namespace {
 using tuning::Verdict;
 using tuning::Verification;
 
-void*& OutputOf(cudnn::LegacyCall& call) {
-  switch (call.operation) {
-    case Operation::kForward:
-      return call.y;
-    case Operation::kBackwardData:
-      return call.x;
-    case Operation::kBackwardFilter:
-      break;
-  }
-  return call.w;
-}
-
 // Both results are on their way.
 Result<Verification> Compare(const cuda::Driver& driver, CUstream stream,
                              const ConvolutionProblem& problem, planning::NumericClass numeric,
@@ -62,7 +50,8 @@ void Run(const cuda::Driver& driver, CUstream stream, const execution::PlannedCo
     return;
   }
   cudnn::LegacyCall planned = call;
-  const auto output = reinterpret_cast<CUdeviceptr>(OutputOf(planned));
+  void*& written = planned.*cudnn::OutputOf(call.operation);
+  const auto output = reinterpret_cast<CUdeviceptr>(written);
   cuda::MemoryPool memory(driver);
   tuning::GuardedBuffer scratch(memory, driver);
   Status ready = memory.Create(stream);
@@ -75,7 +64,7 @@ void Run(const cuda::Driver& driver, CUstream stream, const execution::PlannedCo
   }
   const char* failure = nullptr;  // what follows allocates nothing until the stream is idle
   if (ready.ok()) {
-    OutputOf(planned) = scratch.data();
+    written = scratch.data();
     execution::Outcome outcome, undivided_outcome;
     const cudnnStatus_t planned_status = plan.Run(planned, outcome);
     checked.done = plan.RunUndivided(call, undivided_outcome) == CUDNN_STATUS_SUCCESS &&

@@ -104,18 +104,6 @@ Functions FaultyStandIn(const Fault& fault) {
   return functions;
 }
 
-void* OutputOf(const LegacyCall& call) {
-  switch (call.operation) {
-    case Operation::kForward:
-      return call.y;
-    case Operation::kBackwardData:
-      return call.x;
-    case Operation::kBackwardFilter:
-      break;
-  }
-  return call.w;
-}
-
 void WriteByte(void* device_address) {
   auto* const byte = static_cast<unsigned char*>(hostgpuHostAlias(device_address));
   ASSERT_NE(byte, nullptr);

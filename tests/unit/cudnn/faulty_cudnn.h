@@ -18,7 +18,6 @@ struct Fault {
 // Sets `fault` and begins to count calls.
 Functions FaultyStandIn(const Fault& fault);
 
-void* OutputOf(const LegacyCall& call);
 // Changes the byte at a device address.
 void WriteByte(void* device_address);
 

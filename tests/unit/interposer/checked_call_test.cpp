@@ -25,7 +25,6 @@ namespace ucudnn::interposer {
 namespace {
 
 using cudnn::test::Fault;
-using cudnn::test::OutputOf;
 using cudnn::test::WriteByte;
 using test::ComparedProblem;
 using test::FreeBytes;
@@ -133,9 +132,10 @@ class Caller {
   Bytes Output(const cudnn::LegacyCall& call) {
     EXPECT_TRUE(handle_.stream().Synchronize().ok());
     Bytes bytes(tuning::ResultTensor(problem_).Bytes());
-    EXPECT_EQ(
-        cuMemcpyDtoH(bytes.data(), reinterpret_cast<CUdeviceptr>(OutputOf(call)), bytes.size()),
-        CUDA_SUCCESS);
+    EXPECT_EQ(cuMemcpyDtoH(bytes.data(),
+                           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)),
+                           bytes.size()),
+              CUDA_SUCCESS);
     return bytes;
   }
 

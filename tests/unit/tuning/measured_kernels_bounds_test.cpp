@@ -206,7 +206,7 @@ void SpoilPieces(const cudnn::LegacyCall& call) {
   EXPECT_EQ(::cudnnGetTensorNdDescriptor(call.descriptors.y, CUDNN_DIM_MAX, &type, &rank, extents,
                                          strides),
             CUDNN_STATUS_SUCCESS);
-  if (extents[0] < Problem().n) cudnn::test::WriteByte(cudnn::test::OutputOf(call));
+  if (extents[0] < Problem().n) cudnn::test::WriteByte(call.*cudnn::OutputOf(call.operation));
 }
 
 TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {

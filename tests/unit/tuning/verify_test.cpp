@@ -25,7 +25,6 @@ namespace ucudnn::tuning {
 namespace {
 
 using cudnn::test::Fault;
-using cudnn::test::OutputOf;
 using cudnn::test::WriteByte;
 using test::ComparedProblem;
 using test::FreeBytes;
@@ -138,15 +137,16 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
       corrupt_partial = SumsPartials(problem);
       // The lowest bit of one element: the smallest step that the type has; of a partial, whose
       // lowest bits vanish in the sum, one of the exponent.
-      const Verification verification = VerifyFaulty(
-          problem,
-          {3,
-           [](const cudnn::LegacyCall& call) {
-             auto* const byte = static_cast<unsigned char*>(hostgpuHostAlias(OutputOf(call)));
-             ASSERT_NE(byte, nullptr);
-             byte[corrupt_partial ? 1 : 0] ^= corrupt_partial ? 0x40 : 1;
-           }},
-          "legacy:0");
+      const Verification verification =
+          VerifyFaulty(problem,
+                       {3,
+                        [](const cudnn::LegacyCall& call) {
+                          auto* const byte = static_cast<unsigned char*>(
+                              hostgpuHostAlias(call.*cudnn::OutputOf(call.operation)));
+                          ASSERT_NE(byte, nullptr);
+                          byte[corrupt_partial ? 1 : 0] ^= corrupt_partial ? 0x40 : 1;
+                        }},
+                       "legacy:0");
       EXPECT_EQ(verification.verdict, Verdict::kDifferent) << Describe(problem);
       EXPECT_THAT(verification.message, HasSubstr("1 of "));
       if (operation != Operation::kBackwardFilter) {
@@ -238,12 +238,12 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
 
 TEST_F(VerifyTest, AnOutputLeftUnwrittenIsDifferent) {
   for (const Operation operation : kOperations) {
-    const Verification verification =
-        VerifyFaulty(ComparedProblem(operation), {1, [](const cudnn::LegacyCall& call) {
-                                                    auto* const bytes = static_cast<unsigned char*>(
-                                                        hostgpuHostAlias(OutputOf(call)));
-                                                    std::memset(bytes, 0xff, 4);
-                                                  }});
+    const Verification verification = VerifyFaulty(
+        ComparedProblem(operation), {1, [](const cudnn::LegacyCall& call) {
+                                       auto* const bytes = static_cast<unsigned char*>(
+                                           hostgpuHostAlias(call.*cudnn::OutputOf(call.operation)));
+                                       std::memset(bytes, 0xff, 4);
+                                     }});
     EXPECT_EQ(verification.verdict, Verdict::kDifferent) << OperationName(operation);
     EXPECT_THAT(verification.message, HasSubstr("nan"));
   }
