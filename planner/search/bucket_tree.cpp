@@ -216,8 +216,7 @@ size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
 }
 
 BucketTree::BucketTree(const SearchProblem& problem, const EliminationOrder& order,
-                       double most_entries)
-    : order_(order.layers) {
+                       double most_entries) {
   for (const auto& layer : problem.layers) counts_.push_back(static_cast<int>(layer.ms.size()));
   Plan(problem, order, most_entries);
   OrderScopes();

@@ -58,7 +58,6 @@ class BucketTree {
   void Minimize(size_t bucket);
 
   std::vector<int> counts_;  // configurations, by layer
-  std::vector<int> order_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_edge_;
   std::vector<int> bucket_of_layer_;  // that has the layer's own costs
