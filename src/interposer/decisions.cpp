@@ -256,7 +256,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     record.workspace_bytes = need;
     record.reason = "observed: runs as the caller asked";
   } else {
-    const bool any_engine = key.flavour == Flavour::kPlain || key.flavour == Flavour::kActivation;
+    const bool any_engine =
+        key.flavour != Flavour::kMisaligned && key.flavour != Flavour::kIdentity;
     NoteScarceWorkspace(promise_key, key.workspace_bytes);
     if (any_engine) promise = promises_.Find(promise_key, key.workspace_bytes);
     promised = promise.has_value();
