@@ -59,22 +59,28 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
   return layers;
 }
 
+// In lines that fit the column of descriptions.
 std::string Networks() {
-  std::string names;
-  for (const std::string& name : planner::NetworkNames())
-    names += (names.empty() ? "" : ", ") + name;
-  return names;
+  constexpr size_t kColumns = 60;
+  std::string lines, line;
+  for (const std::string& name : planner::NetworkNames()) {
+    if (!line.empty() && line.size() + name.size() + 2 > kColumns) {
+      lines += line + ",\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : ", ") + name;
+  }
+  return lines + line;
 }
 
 }  // namespace
 
 void LayerSource::AddTo(CLI::App& app) {
   app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");
-  app.add_option(
-         "--net", net,
-         "layers of a network: FILE.onnx, FILE.prototxt (Caffe), FILE.json (ucudnn-net), or "
-         "built-in (" +
-             Networks() + ")")
+  app.add_option("--net", net,
+                 "layers of a network: FILE.onnx, FILE.prototxt (Caffe),\n"
+                 "FILE.json (ucudnn-net), or built-in:\n" +
+                     Networks())
       ->type_name("NAME|FILE");
   app.add_flag("--pass-through", pass_through,
                "operators of --net FILE that are not known pass their input through");

@@ -20,8 +20,8 @@ struct LayerSource {
   std::string batch;
   std::string ops = "forward,backward_data,backward_filter";
 
-  // Adds --layers, --net, --pass-through, --trace, --batch and --ops; `app` and this object live as long as each
-  // other.
+  // Adds --layers, --net, --pass-through, --trace, --batch and --ops; `app` and this object live as
+  // long as each other.
   void AddTo(CLI::App& app);
 };
 

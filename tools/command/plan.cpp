@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "command/command.h"
 #include "planner/cost/deepa_paper.h"
-#include "planner/graph/networks.h"
+#include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
 #include "planner/layout/what_if.h"
 #include "planner/machine/machine_json.h"
@@ -156,7 +156,7 @@ void PrintWhatIf(const PlanningProblem& problem, const Layout& chosen, const Lay
 
 int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
-  const Result<Graph> graph = BuildNetwork(plan.net);
+  const Result<Graph> graph = LoadNetwork(plan.net);
   if (!graph.ok()) return refuse(graph.status());
   const Result<int> batch = ParseBatch(plan.batch);
   if (!batch.ok()) return refuse(batch.status());
@@ -229,7 +229,9 @@ Command AddPlan(CLI::App& ucudnn) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* app = AddSubcommand(ucudnn, "plan", "plan NET --machine FILE|NAME --batch N [OPTIONS]",
                                 "find the layout of least time for training a network");
-  app->add_option("NET", options->net, "a built-in network (any other word lists them)")
+  app->add_option("NET", options->net,
+                  "FILE.onnx, FILE.prototxt (Caffe), FILE.json (ucudnn-net),\n"
+                  "or a built-in network (any other word lists them)")
       ->required()
       ->type_name("");
   app->add_option("--machine", options->machine,
