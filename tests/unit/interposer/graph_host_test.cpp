@@ -219,23 +219,32 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     const cudnn::test::Graph plain(problem, graph_options, program.genuine, device);
     const cudnn::test::Graph plain_part(part, graph_options, program.genuine, device);
     const cudnn::test::Graph hooked(problem, graph_options, program.hooked, device);
+    const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
+    // An engine whose rounding hides nothing, and whose pieces fit into what the whole needs.
     std::optional<cudnn::BackendDescriptor> whole, piece;
+    size_t need = 0, part_need = 0;
+    bool direct = false;
     int engine = -1;
-    while (!whole || !piece) {
+    while (!direct || part_need + sum_bytes > need) {
       ASSERT_LT(++engine, 8);
       whole = plain.Plan(engine);
       piece = plain_part.Plan(engine);
+      direct = false;
+      if (!whole || !piece) continue;
+      need = *cudnn::PlanWorkspace(program.genuine, whole->get());
+      part_need = *cudnn::PlanWorkspace(program.genuine, piece->get());
+      const auto candidate = cudnn::ReadTemplate(program.genuine, whole->get());
+      direct = candidate.ok() && candidate->numeric == planning::NumericClass::kDirect;
     }
     const auto read = cudnn::ReadTemplate(program.genuine, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.genuine);
-    const size_t need = *cudnn::PlanWorkspace(program.genuine, whole->get());
-    const size_t part_need = *cudnn::PlanWorkspace(program.genuine, piece->get());
     // Said to be compared before: the check is the last line of defence.
     ASSERT_TRUE(program.store
                     .Write(read->plan.problem, *platform,
                            {{{read->plan.engine, problem.n, 100, need, true}, 5, true},
-                            {{read->plan.engine, kPart, 1, part_need, true}, 5, true}},
+                            {{read->plan.engine, kPart, 1, part_need, true}, 5, true},
+                            {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, true}},
                            {})
                     .ok());
     const Values expected = program.Run(program.genuine, problem, whole->get(), graph_options);
