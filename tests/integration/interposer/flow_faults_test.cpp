@@ -165,13 +165,13 @@ class Flow : public testing::Test {
     return convolutions;
   }
 
-  // Meets a problem with every k-th occurrence at `site` failing that there is; `check` gets each
-  // and what Meet gave.
+  // Meets a problem with every k-th occurrence at `site` failing that there is, or one of `stride`;
+  // `check` gets each and what Meet gave.
   static void FailEvery(const char* site, const Program& program,
                         const std::function<ConvolutionProblem()>& problem,
                         const Scales& scales = {},
-                        const std::function<void(long, long)>& check = {}) {
-    for (long kth = 1; !HasFailure(); ++kth) {
+                        const std::function<void(long, long)>& check = {}, long stride = 1) {
+    for (long kth = 1; !HasFailure(); kth += stride) {
       const ConvolutionProblem next = problem();
       Fault fault(site, kth);
       SCOPED_TRACE(std::string(OperationName(next.operation)) + " beta " +
@@ -179,7 +179,7 @@ class Flow : public testing::Test {
       const long convolutions = Meet(program, next, fault, scales);
       if (check) check(kth, convolutions);
       if (!fault.occurred()) {
-        met_ += kth - 1;
+        met_ += (kth - 1) / stride;
         return;
       }
     }
@@ -331,6 +331,24 @@ TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(ThirdCall, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
+// Graph engines are asked for, measured and compared, too. What they share with legacy ones fails
+// in the other suites, which do without them.
+class BothEngines : public Measured {
+ protected:
+  static constexpr Program kProgram = {Question::kFindEx, 2};
+  static ConvolutionProblem Next() { return FreshProblem(Operation::kForward, 2); }
+};
+TEST_F(BothEngines, EveryResourceAndConvolutionMayFail) {
+  for (const char* site : kResources) FailEvery(site, kProgram, Next);
+  FailEvery("convolution", kProgram, Next);
+  EXPECT_GT(met_, 50);
+}
+TEST_F(BothEngines, AllocationsMayFail) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  FailEvery(kHostMemory, kProgram, Next, {}, {}, 17);
+  EXPECT_GT(met_, 50);
+}
+
 // Told from heuristics what fits the limit, and improved at the third call.
 class Improved : public Measured {
  protected:
@@ -372,25 +390,31 @@ TEST_F(NoReport, CostsOneWarning) {
 
 int main(int argc, char** argv) {
   using ucudnn::test::kLimitText;
+  const std::pair<std::string, std::string> legacy = {"UCUDNN_ENGINES", "legacy"};
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"Verifying", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
-       {"Checked", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_CHECK", "1"}, {"UCUDNN_REPORT", ""}}},
+      {{"Verifying", {legacy, {"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
+       {"Checked", {legacy, {"UCUDNN_TUNE", "off"}, {"UCUDNN_CHECK", "1"}, {"UCUDNN_REPORT", ""}}},
        {"ThirdCall",
-        {{"UCUDNN_TUNE", "after:2"},
+        {legacy,
+         {"UCUDNN_TUNE", "after:2"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
        {"Improved",
-        {{"UCUDNN_TUNE", "after:2"},
+        {legacy,
+         {"UCUDNN_TUNE", "after:2"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
        {"PolicyAuto",
-        {{"UCUDNN_BATCH_SIZE_POLICY", "auto"},
+        {legacy,
+         {"UCUDNN_BATCH_SIZE_POLICY", "auto"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
        {"Strict",
-        {{"UCUDNN_STRICT_LIMIT", "1"},
+        {legacy,
+         {"UCUDNN_STRICT_LIMIT", "1"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
-       {"NoReport", {{"UCUDNN_REPORT", "/dev/null/report.json"}}}});
+       {"BothEngines", {{"UCUDNN_WORKSPACE_LIMIT", kLimitText}, {"UCUDNN_REPORT", ""}}},
+       {"NoReport", {legacy, {"UCUDNN_REPORT", "/dev/null/report.json"}}}});
 }
