@@ -16,8 +16,9 @@ BATCH = 8
 
 def workspaces(*options, **variables):
     """The workspace of each step, as the program printed it; its results are exact, or it fails."""
-    result = subprocess.run([COMMAND, "run", "--host", *options, "--", PROGRAM, str(BATCH)], check=True,
-                            capture_output=True, text=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
+    result = subprocess.run([COMMAND, "run", "--host", *options, "--", PROGRAM, "fp32", "2", str(BATCH)],
+                            check=True, capture_output=True, text=True,
+                            env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
     return {line.split()[0]: int(line.split("workspace ")[1].split()[0]) for line in result.stdout.splitlines()}
 
 
