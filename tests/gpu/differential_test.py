@@ -13,7 +13,6 @@ import machine
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/convolution_cases"
 WORKSPACE_MIB, SHAPES = "256", "1" if machine.HOST else "5"
-SIXTEEN_BIT = ("fp16", "bf16")
 
 
 def results(output):
@@ -39,7 +38,9 @@ class Differential(unittest.TestCase):
 
     @classmethod
     def start(cls, *options, **variables):
-        return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], machine.environment(**variables))
+        # Engines of the legacy API: those of the graph API serve its calls only where they are the fastest undivided.
+        environment = machine.environment(UCUDNN_ENGINES="legacy", **variables)
+        return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], environment)
 
     def start_with_pieces_of(self, engine):
         """Runs with a store in which a quarter of the mini-batch on `engine` is the fastest way for every kernel."""
@@ -74,10 +75,8 @@ class Differential(unittest.TestCase):
 
     def test_pieces_of_every_engine_give_equal_results(self):
         divided_by_engine = {}
-        # Sums of 16-bit partial gradients would be rounded once more than undivided ones.
-        whole = lambda op, problem: op == "backward_filter" and problem["dtype"] in SIXTEEN_BIT
-        smaller = [row for row in self.rows if int(row["micro_batch"]) < int(row["n"]) and not whole(row["op"], row)]
-        for engine in sorted({row["engine"] for row in smaller}):
+        smaller = [row for row in self.rows if int(row["micro_batch"]) < int(row["n"])]
+        for engine in sorted({row["engine"] for row in smaller} - {"sum"}):
             with self.subTest(engine=engine):
                 output, report = self.start_with_pieces_of(engine)
                 self.assertEqual(0, report["measured"])
@@ -85,7 +84,6 @@ class Differential(unittest.TestCase):
                 divided = [kernel for kernel in report["kernels"] if machine.pieces(kernel) > 1]
                 divided_by_engine[engine] = len([k for k in divided if k["plan"][0]["engine"] == engine])
                 self.assertGreater(divided_by_engine[engine], 0)
-                self.assertEqual([], [k["problem"] for k in divided if whole(k["op"], k["problem"])])
         machine.record("kernels divided, by engine", divided_by_engine)
 
 
