@@ -66,6 +66,12 @@ GraphInterposer::Template GraphInterposer::FindOther(const Met& met, const Engin
   const auto serves = [&](int engine) -> Template {
     auto other = cudnn::WithOtherEngine(i_.functions_, device, *met.own, engine);
     if (!other.ok() || !cudnn::IsExactAs(other->notes, met.own->notes)) return nullptr;
+    // For fp32, tensor cores compute in TF32.
+    const auto in_tf32 = [&](const cudnn::GraphTemplate& engine) {
+      return met.problem().type == DataType::kFloat &&
+             engine.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    };
+    if (in_tf32(*other) && !in_tf32(*met.own)) return nullptr;
     const auto built = cudnn::BuildAtBatch(i_.functions_, device, *other, met.problem().n,
                                            met.own->plan.alpha, met.own->plan.beta);
     if (!built.ok()) return nullptr;

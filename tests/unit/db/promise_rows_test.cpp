@@ -44,6 +44,15 @@ TEST_F(PromiseRowsTest, TheFirstOneStays) {
   EXPECT_EQ(Find(store, later), Promise());
 }
 
+TEST_F(PromiseRowsTest, ItIsFoundByItsKeyAlone) {
+  SqliteStore store({Path()});
+  EXPECT_EQ(*store.KeepPromise(Promise()), Promise());
+  EnginePromise key = Promise(0);
+  key.undivided.clear();
+  key.any_engine = false;
+  EXPECT_EQ(Find(store, key), Promise());
+}
+
 TEST_F(PromiseRowsTest, EverythingInTheKeyKeepsThemApart) {
   SqliteStore store({Path()});
   ASSERT_TRUE(store.KeepPromise(Promise()).ok());
