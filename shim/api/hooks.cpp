@@ -44,12 +44,18 @@ cudnnStatus_t GuardedConvolve(const LegacyCall& call) {
                  [&] { return cudnn::Convolve(Genuine(), call); });
 }
 
+// What is answered is promised: nothing where nobody would read it, and the error is the genuine
+// library's.
+bool MayDeliver(int requested, const int* returned, const void* results) {
+  return requested > 0 && returned != nullptr && results != nullptr;
+}
+
 // Writes `answer` as cuDNN's result arrays are written; none when the genuine library must answer.
 // An empty answer is that nothing serves within what the user demands.
 template <typename Performance>
 std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
                                      int requested, int* returned, Performance* results) {
-  if (!answer || requested < 1 || returned == nullptr || results == nullptr) return std::nullopt;
+  if (!answer) return std::nullopt;
   const int count = std::min(requested, static_cast<int>(answer->size()));
   for (int i = 0; i < count; ++i) {
     results[i] = cudnn::ToPerformance<Performance>((*answer)[i]);
@@ -204,6 +210,7 @@ struct ListHook<Order, genuine, is_find,
     const auto forward = [&] {
       return (Genuine().*genuine)(handle, a, b, c, d, requested, returned, results);
     };
+    if (!MayDeliver(requested, returned, results)) return forward();
     return Guarded(
         [&] {
           const Descriptors descriptors = Order::Sort(a, b, c, d);
@@ -234,6 +241,7 @@ struct FindExHook<Order, genuine,
                                   results, workspace, workspace_bytes);
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
+    if (!MayDeliver(requested, returned, results)) return forward();
     // What runs on these pointers only the genuine library can tell.
     const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
                          cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
