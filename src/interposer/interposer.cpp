@@ -305,6 +305,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
     const tuning::Verdict verdict = checked.verification.verdict;
     if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
       decision.barred = true;
+      decision.due_at = Decision::kFinal;
       Fallback(key.problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
       Fallback(key.problem, checked.verification.message);
     }
@@ -320,6 +321,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
     if (!capturing) decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
     if (plan.has_pieces() && (outcome == Outcome::kUndivided || outcome == Outcome::kFailed)) {
       decision.barred = true;
+      decision.due_at = Decision::kFinal;
       Fallback(key.problem, "a piece failed; this kernel runs undivided from now on");
     }
   }

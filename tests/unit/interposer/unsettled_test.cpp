@@ -167,6 +167,24 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
+// More may be known at a later call, but not that it works.
+TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  OtherKernel kernel(setting);
+  kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
+               {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, true}});
+  const auto run = [&](int fail_at) {
+    ThisRecording() = {};
+    ThisRecording().fail_at = fail_at;
+    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
+              CUDNN_STATUS_SUCCESS);
+    return ThisRecording().calls.size();
+  };
+  EXPECT_EQ(run(-1), 4u);
+  EXPECT_EQ(run(1), 3u) << "two pieces and what takes their place";
+  for (int call = 3; call <= 100; ++call) EXPECT_EQ(run(-1), 1u) << call;
+}
+
 // In a capture nothing can be measured that would keep the limit; afterwards it can.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   Options options = WithoutTime();
