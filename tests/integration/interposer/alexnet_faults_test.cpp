@@ -299,16 +299,11 @@ TEST_F(Reporting, EveryAllocationMayFailWhileReadingAndReporting) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  // Faults of graph engines: flow_faults_test.
-  const std::pair<std::string, std::string> legacy = {"UCUDNN_ENGINES", "legacy"};
   return ucudnn::test::RunSuites(
       argc, argv,
       {{"ColdStep",
-        {legacy,
-         {"UCUDNN_DATABASE", "none"},
-         {"UCUDNN_REPORT", ""},
-         {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
+        {{"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
        {"WarmStep", {{"UCUDNN_TUNE", "off"}}},
-       {"Measuring", {legacy, {"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
-       {"Reporting", {legacy, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}}});
+       {"Measuring", {{"UCUDNN_REPORT", ""}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
+       {"Reporting", {{"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}}});
 }

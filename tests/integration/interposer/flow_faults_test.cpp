@@ -390,31 +390,29 @@ TEST_F(NoReport, CostsOneWarning) {
 
 int main(int argc, char** argv) {
   using ucudnn::test::kLimitText;
-  const std::pair<std::string, std::string> legacy = {"UCUDNN_ENGINES", "legacy"};
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"Verifying", {legacy, {"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
-       {"Checked", {legacy, {"UCUDNN_TUNE", "off"}, {"UCUDNN_CHECK", "1"}, {"UCUDNN_REPORT", ""}}},
+      {{"Verifying", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
+       {"Checked", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_CHECK", "1"}, {"UCUDNN_REPORT", ""}}},
        {"ThirdCall",
-        {legacy,
-         {"UCUDNN_TUNE", "after:2"},
+        {{"UCUDNN_TUNE", "after:2"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
        {"Improved",
-        {legacy,
-         {"UCUDNN_TUNE", "after:2"},
+        {{"UCUDNN_TUNE", "after:2"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
        {"PolicyAuto",
-        {legacy,
-         {"UCUDNN_BATCH_SIZE_POLICY", "auto"},
+        {{"UCUDNN_BATCH_SIZE_POLICY", "auto"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
        {"Strict",
-        {legacy,
-         {"UCUDNN_STRICT_LIMIT", "1"},
+        {{"UCUDNN_STRICT_LIMIT", "1"},
          {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
          {"UCUDNN_REPORT", ""}}},
-       {"BothEngines", {{"UCUDNN_WORKSPACE_LIMIT", kLimitText}, {"UCUDNN_REPORT", ""}}},
-       {"NoReport", {legacy, {"UCUDNN_REPORT", "/dev/null/report.json"}}}});
+       {"BothEngines",
+        {{"UCUDNN_ENGINES", "both"},
+         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
+         {"UCUDNN_REPORT", ""}}},
+       {"NoReport", {{"UCUDNN_REPORT", "/dev/null/report.json"}}}});
 }

@@ -383,11 +383,9 @@ int main(int argc, char** argv) {
   using ucudnn::test::Suite;
   const std::pair<std::string, std::string> limit = {"UCUDNN_WORKSPACE_LIMIT",
                                                      std::to_string(ucudnn::test::kTightBytes)};
-  const std::vector<Suite> suites = {
-      {"Ranks", {limit}},
-      {"HastyRanks", {limit, {"UCUDNN_TUNE_SECONDS", "0.02:0.2"}}},
-      {"Crowd", {limit}},
-      // To ask for graph engines would use up the time that is to be waited.
-      {"Waiting", {limit, {"UCUDNN_ENGINES", "legacy"}, {"UCUDNN_TUNE_SECONDS", "0.05:0.5"}}}};
+  const std::vector<Suite> suites = {{"Ranks", {limit}},
+                                     {"HastyRanks", {limit, {"UCUDNN_TUNE_SECONDS", "0.02:0.2"}}},
+                                     {"Crowd", {limit}},
+                                     {"Waiting", {limit, {"UCUDNN_TUNE_SECONDS", "0.05:0.5"}}}};
   return ucudnn::test::RunSuites(argc, argv, suites);
 }
