@@ -64,6 +64,10 @@ class GraphPiece : public Piece {
                        call.workspace);
   }
 
+  size_t FilterAlignment() const override {
+    return static_cast<size_t>(std::max<int64_t>(kLegacyAlignment, plan_.w_alignment));
+  }
+
  private:
   const Functions& functions_;
   const GraphPlan plan_;
@@ -210,9 +214,9 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
   const bool partial = IsPartial(problem, micro.micro_batch);
   const bool adds = Accumulates(problem) && !partial &&
                     (original->callers_beta || micro.micro_batch != problem.n);
-  if (partial && plan.w_alignment > kLegacyAlignment) {
-    return Status::Error("a workspace need not be on " + std::to_string(plan.w_alignment) +
-                         " bytes, as a partial would");
+  if (partial && plan.w_alignment > int64_t{kPartialSumAlignment}) {
+    return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
+                         " bytes, not on " + std::to_string(plan.w_alignment));
   }
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor first,
                           BuildAtBatch(functions_, device_, *original, micro.micro_batch,

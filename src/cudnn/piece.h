@@ -3,6 +3,9 @@
 // nothing of ours.
 #pragma once
 
+#include <cstddef>
+
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_call.h"
 
 namespace ucudnn::cudnn {
@@ -14,6 +17,8 @@ class Piece {
   // what the piece may use. A piece that needs descriptors takes from the call those that have no
   // batch. `accumulate`: adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const = 0;
+  // In bytes: what the pointer to a gradient of the filter must be a multiple of.
+  virtual size_t FilterAlignment() const { return kLegacyAlignment; }
 };
 
 }  // namespace ucudnn::cudnn

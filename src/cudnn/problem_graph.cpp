@@ -250,7 +250,8 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
   return read;
 }
 
-std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most) const {
+std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most,
+                                                    const std::function<bool()>& in_time) const {
   std::vector<GraphTemplate> best;
   auto heuristics = BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   if (!heuristics.ok()) return best;
@@ -279,7 +280,7 @@ std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most) const {
     return best;
   }
   for (int64_t i = 0; i < std::min<int64_t>(count, kLookedAt); ++i) {
-    if (best.size() == most) break;
+    if (best.size() == most || !in_time()) break;
     auto read = TemplateOf(filled[static_cast<size_t>(i)]);
     if (read.ok()) best.push_back(std::move(*read));
   }

@@ -2,6 +2,7 @@
 // to serve in place of the legacy algorithms. Thread-compatible.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,10 @@ class ProblemGraph {
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
-  // The first `most` of the heuristics' choices that may serve the problem, best first.
-  std::vector<GraphTemplate> Heuristics(size_t most) const;
+  // The first `most` of the heuristics' choices that may serve the problem, best first: as many as
+  // were built while `in_time` said so.
+  std::vector<GraphTemplate> Heuristics(
+      size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
   // The engine that "graph:38[k2=1]" names; an error when it may not serve the problem.
   Result<GraphTemplate> Named(const std::string& engine) const;
 

@@ -51,6 +51,7 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
     MicroConfiguration micro = run.micro;
     micro.workspace_bytes = EngineBytes(problem, run.micro);
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece, engines.MakePiece(problem, micro));
+    plan->partial_alignment_ = std::max(plan->partial_alignment_, piece->FilterAlignment());
     const auto images = static_cast<size_t>(micro.micro_batch);
     plan->parts_.push_back(
         {std::move(piece), run.count, images * static_cast<size_t>(problem.x_strides[0]) * element,
@@ -78,6 +79,10 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::CreateUndivided(
     plan->undivided_bytes_ = undivided.workspace_bytes;
   }
   return plan;
+}
+
+bool PlannedConvolution::Suits(const void* workspace) const {
+  return sum_ == nullptr || reinterpret_cast<uintptr_t>(workspace) % partial_alignment_ == 0;
 }
 
 // A second run over an output that pieces have already changed is right only when it neither reads
@@ -116,7 +121,7 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
     outcome = Outcome::kNotAttempted;
     return CUDNN_STATUS_SUCCESS;
   }
-  if (sum_ != nullptr && !cudnn::IsAligned(call.workspace)) return RunUndivided(call, outcome);
+  if (!Suits(call.workspace)) return RunUndivided(call, outcome);
   cudnn::LegacyCall piece = call;
   if (sum_ != nullptr) {
     piece.alpha = &kOne;

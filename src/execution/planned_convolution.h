@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
 #include "cudnn/legacy_call.h"
 
@@ -47,11 +48,14 @@ class PlannedConvolution {
   // Enqueues all pieces of `call`, whose descriptors describe the problem this was made for. Uses
   // at most the larger of both workspaces, out of what the caller passed. Pieces whose partials are
   // summed (convolution/partial_sums.h) leave the output alone until all are: whatever fails, the
-  // undivided engine may still take their place. It does from the start where the workspace, which
-  // partials lie in, is not aligned as engines expect their output.
+  // undivided engine may still take their place. It does from the start where the workspace is not
+  // suitable.
   cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const;
   // The undivided engine alone, inside the same workspace.
   cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const;
+
+  // False where partials would lie in `workspace` otherwise aligned than engines expect.
+  bool Suits(const void* workspace) const;
 
   bool has_pieces() const { return !parts_.empty(); }
   bool has_undivided() const { return undivided_ != nullptr; }
@@ -71,6 +75,7 @@ class PlannedConvolution {
   ConvolutionProblem problem_;
   std::vector<Part> parts_;
   std::unique_ptr<cudnn::PartialSum> sum_;  // null: pieces write the output themselves
+  size_t partial_alignment_ = cudnn::kLegacyAlignment;
   size_t workspace_bytes_ = 0;
   std::unique_ptr<cudnn::Piece> undivided_;
   size_t undivided_bytes_ = 0;

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "base/byte_size.h"
+#include "convolution/partial_sums.h"
+#include "cuda/resources.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
@@ -30,17 +32,21 @@ bool NeedsTrust(const Configuration& plan) { return plan.Pieces() > 1 || UsesGra
 
 }  // namespace
 
-std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call, DataType type) const {
+std::optional<Flavour> Interposer::FlavourOf(const cudnn::LegacyCall& call,
+                                             const ConvolutionProblem& problem) const {
   const bool aligned = cudnn::IsAligned(call.x) && cudnn::IsAligned(call.w) &&
                        cudnn::IsAligned(call.y) && cudnn::IsAligned(call.workspace) &&
                        (call.bias == nullptr || cudnn::IsAligned(call.bias->z));
   if (call.bias == nullptr) {
     if (!aligned) return Flavour::kMisaligned;
     if (options_.engines == EngineSet::kLegacy) return Flavour::kPlain;
-    const double beta = cudnn::ScaleOf(call.beta, type);
-    const bool adds = call.operation == Operation::kBackwardFilter && beta == 1;
-    const bool plain = cudnn::ScaleOf(call.alpha, type) == 1 && (beta == 0 || adds);
-    return plain ? Flavour::kPlain : Flavour::kScaled;
+    if (cudnn::ScaleOf(call.alpha, problem.type) != 1) return Flavour::kScaled;
+    const double beta = cudnn::ScaleOf(call.beta, problem.type);
+    if (beta == 0) return Flavour::kPlain;
+    // Of gradients that are summed apart from each other no engine was compared that adds.
+    const bool adds =
+        problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
+    return adds ? Flavour::kAdding : Flavour::kScaled;
   }
   // Pieces of z are described by pieces of y.
   if (!cudnn::SameTensor(functions_, call.bias->z_descriptor, call.descriptors.y)) {
@@ -224,6 +230,8 @@ Promise Interposer::Improved(Promise promise, const Kernel& kernel, bool may_mea
 
 Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, const CallKey& key,
                              const Decision* earlier) {
+  // Another thread may capture, in a mode that forbids us to build plans.
+  const cuda::RelaxedCaptureScope relaxed(*driver_);
   const bool capturing = Capturing(*met.session);
   // Making graph engines ready could break a capture.
   Kernel kernel = met;
@@ -241,6 +249,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   // Whether a strict limit can be kept is known only after measuring.
   const bool may_measure = options_.tuning.on && !capturing &&
                            (options_.strict_limit || calls >= options_.tuning.after_calls);
+  const bool failed = decision->page->failed;  // then nothing divides
   bool settled = true, trusted = true, promised = false;
   std::string untrusted;
 
@@ -281,15 +290,15 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       if (promise && UsesGraph(promise->plan)) promise->plan = {{{promise->undivided, 1}}};
     }
     // Measurements that others made are compared here too, so not only where this process measures.
-    trusted = Trusted(
-        kernel, !capturing && options_.mode == Mode::kOn, promise,
-        [&]() -> std::optional<Promise> {
-          // No other engine serves an identity activation.
-          if (promised && !any_engine) return promise;
-          if (promised) return Improved(*promise, kernel, may_measure, settled);
-          return plan_unasked();
-        },
-        untrusted);
+    trusted = failed || Trusted(
+                            kernel, !capturing && options_.mode == Mode::kOn, promise,
+                            [&]() -> std::optional<Promise> {
+                              // No other engine serves an identity activation.
+                              if (promised && !any_engine) return promise;
+                              if (promised) return Improved(*promise, kernel, may_measure, settled);
+                              return plan_unasked();
+                            },
+                            untrusted);
     if (promised) {
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
@@ -324,12 +333,14 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       record.library_bytes = promise->library_bytes;
     }
     settled &= trusted;
-    if (!trusted && decision->plan != nullptr && decision->plan->has_undivided()) {
+    if ((failed || !trusted) && decision->plan != nullptr && decision->plan->has_undivided()) {
       decision->barred = true;
       record.plan = {{{promise->undivided, 1}}};
       record.workspace_bytes = promise->undivided.workspace_bytes;
       record.library_bytes = 0;
-      record.reason = "undivided, because the plan was not yet compared with it: " + untrusted;
+      record.reason =
+          failed ? "undivided, because a piece of a plan failed"
+                 : "undivided, because the plan was not yet compared with it: " + untrusted;
     }
   }
   if (options_.check && decision->plan != nullptr && decision->plan->has_pieces()) {
@@ -340,7 +351,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   if (decision->plan == nullptr && capturing && !decision->refused) return nullptr;
   // Graph engines are made ready at the first call after it.
   const bool postponed = capturing && met.graph && options_.engines != EngineSet::kLegacy;
-  if (postponed || (!settled && (options_.tuning.on || !trusted))) {
+  const bool more_may_come = postponed || (!settled && (options_.tuning.on || !trusted));
+  if (more_may_come && !failed) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at =
         capturing ? calls : std::max({options_.tuning.after_calls, 2 * calls, calls + 1});

@@ -35,7 +35,8 @@ GraphChoices::Template GraphChoices::Named(int platform, const ConvolutionProble
 
 std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
                                                              const ConvolutionProblem& problem,
-                                                             cudnnHandle_t handle) {
+                                                             cudnnHandle_t handle,
+                                                             const std::function<bool()>& in_time) {
   const Key key{platform, KernelFamily(problem)};
   {
     std::lock_guard lock(mutex_);
@@ -44,7 +45,7 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   }
   std::vector<cudnn::GraphTemplate> chosen;
   const auto graph = cudnn::ProblemGraph::Create(functions_, {handle, nullptr}, problem);
-  if (graph.ok()) chosen = graph->Heuristics(kMostChoices);
+  if (graph.ok()) chosen = graph->Heuristics(kMostChoices, in_time);
   std::vector<Template> choices;
   for (cudnn::GraphTemplate& choice : chosen) {
     choices.push_back(std::make_shared<const cudnn::GraphTemplate>(std::move(choice)));
@@ -54,6 +55,16 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   for (const Template& choice : choices) known.engines[choice->plan.engine] = choice;
   known.heuristics = choices;
   return choices;
+}
+
+void GraphChoices::Postpone(int platform, const ConvolutionProblem& problem) {
+  std::lock_guard lock(mutex_);
+  postponed_.insert({platform, problem});
+}
+
+bool GraphChoices::TakePostponed(int platform, const ConvolutionProblem& problem) {
+  std::lock_guard lock(mutex_);
+  return postponed_.erase({platform, problem}) > 0;
 }
 
 }  // namespace ucudnn::interposer

@@ -2,12 +2,14 @@
 // whatever its mini-batch. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "convolution/problem.h"
@@ -26,19 +28,24 @@ class GraphChoices {
   Template Named(int platform, const ConvolutionProblem& problem, const std::string& engine,
                  cudnnHandle_t handle);
 
-  // The heuristics' first choices, asked for once.
+  // The heuristics' first choices, asked for once; fewer when building them took so long that
+  // `in_time` became false.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
-                                   cudnnHandle_t handle);
+                                   cudnnHandle_t handle, const std::function<bool()>& in_time);
+
+  // Notes that `problem` was measured without them, and tells and forgets it.
+  void Postpone(int platform, const ConvolutionProblem& problem);
+  bool TakePostponed(int platform, const ConvolutionProblem& problem);
 
  private:
   struct Key {
     int platform = 0;
-    ConvolutionProblem family;
+    ConvolutionProblem problem;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
     size_t operator()(const Key& key) const {
-      return key.family.Hash() ^ static_cast<size_t>(key.platform);
+      return key.problem.Hash() ^ static_cast<size_t>(key.platform);
     }
   };
   struct Known {
@@ -48,7 +55,8 @@ class GraphChoices {
 
   const cudnn::Functions& functions_;
   std::mutex mutex_;
-  std::unordered_map<Key, Known, KeyHash> known_;
+  std::unordered_map<Key, Known, KeyHash> known_;  // by kernel, n = 0
+  std::unordered_set<Key, KeyHash> postponed_;
 };
 
 }  // namespace ucudnn::interposer

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "cuda/resources.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/interposer.h"
 #include "interposer/met_plan.h"
@@ -35,18 +36,22 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
   const bool must_shrink = met.need_bytes > user_limit;
   record.limit_bytes = user_limit == kNoLimit ? met.need_bytes : user_limit;
   const planning::PromiseRequest request = i_.RequestFor(problem, limit);
+  if (i_.options_.mode != Mode::kOn) {
+    record.reason = "observed: runs as the caller asked";
+    return;
+  }
   if (i_.options_.deterministic && !met.own->deterministic) {
     decision.refused = true;
     record.reason = "not deterministic: refused";
     return;
   }
-  if (i_.options_.mode != Mode::kOn || problem.n == 1) {
-    record.reason = i_.options_.mode != Mode::kOn ? "observed: runs as the caller asked"
-                                                  : "cannot be divided: runs as the caller asked";
-    if (must_shrink && i_.options_.mode == Mode::kOn) LeaveAlone(met, kOverLimit, record.reason);
-    decision.refused = must_shrink && i_.options_.strict_limit && i_.options_.mode == Mode::kOn;
-    return;
-  }
+  const auto stays = [&](std::string why) {
+    record.reason = std::move(why);
+    if (!must_shrink) return;
+    decision.refused = i_.options_.strict_limit;
+    LeaveAlone(met, kOverLimit, record.reason);
+  };
+  if (problem.n == 1) return stays("cannot be divided: runs as the caller asked");
   const auto trusted = [&](const Promise& promise, const Template& other, std::string& why) {
     const tuning::EngineScope scope = ScopeOf(met.own, other);
     const tuning::Trust trust =
@@ -87,14 +92,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
         promise.reset();
       }
     }
-    if (!promise) {
-      record.reason = why;
-      if (must_shrink) {
-        decision.refused = i_.options_.strict_limit;
-        LeaveAlone(met, kOverLimit, why);
-      }
-      return;
-    }
+    if (!promise) return stays(why);
     auto trust = tuning::Trust::Kind::kTrusted;
     if (promise->plan.Pieces() > 1) trust = trusted(*promise, other, why);
     if (trust == tuning::Trust::Kind::kWrong) continue;
@@ -114,20 +112,22 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
       const auto bytes = built.ok() ? cudnn::PlanWorkspace(i_.functions_, built->get())
                                     : Result<size_t>(built.status());
       if (!bytes.ok() || *bytes > promise->workspace_bytes) {
-        record.reason = "nothing undivided is ready inside the promise";
-        return LeaveAlone(met, kOverLimit, record.reason);
+        return stays("nothing undivided is ready inside the promise");
       }
       substitute = std::move(*built);
     }
     if (promise->plan.Pieces() > 1) {
       auto plan = execution::PlannedConvolution::Create(engines, problem, promise->plan,
                                                         promise->undivided);
-      if (!plan.ok()) {
-        record.reason = "the plan could not be prepared: " + plan.message();
-        return LeaveAlone(met, "a plan could not be prepared", plan.message());
+      if (plan.ok()) {
+        decision.plan = std::move(*plan);
+        decision.pieces = promise->plan;
+      } else {
+        LeaveAlone(met, "a plan could not be prepared", plan.message());
+        // What is undivided keeps the promise.
+        if (!must_shrink) return stays("the plan could not be prepared: " + plan.message());
+        promise->plan = {{{promise->undivided, 1}}};
       }
-      decision.plan = std::move(*plan);
-      decision.pieces = promise->plan;
     }
     if (must_shrink && !promised) {
       promised = asked;
@@ -158,8 +158,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
                                    : "an engine that fits, in place of " + met.own->plan.engine;
     return;
   }
-  record.reason = "every division of it was found wrong";
-  if (must_shrink) LeaveAlone(met, kOverLimit, record.reason);
+  stays("every division of it was found wrong");
 }
 
 std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& record) {
@@ -193,7 +192,8 @@ long GraphInterposer::NextLook(const Met& met, long calls) const {
 GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& decision, long calls) {
   // One thread looks; the others go on with what there is.
   long due = decision.due_at.exchange(GraphDecision::kFinal);
-  if (due == GraphDecision::kFinal) return &decision;
+  if (due == GraphDecision::kFinal || *decision.failed) return &decision;
+  const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
   try {
     Met met;
     met.handle = handle;
@@ -219,6 +219,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
       return &decision;
     }
     better->due_at = due;
+    better->failed = decision.failed;
     if (record.plan == decision.record->record.plan) better->ran = decision.ran.load();
     bool fresh = false;
     better->record = i_.report_.Record(std::move(record), decision.record, fresh);
@@ -243,6 +244,8 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
   met.first = shadow.first;
   met.session = i_.SessionOf(shadow.handle);
   if (met.session == nullptr) return nullptr;
+  // Another thread may capture, in a mode that forbids us to build plans.
+  const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
   if (shadow.kind == GraphKind::kUndividable) {
     // Nothing is to be said of it where no limit bites.
     const auto bytes = cudnn::PlanWorkspace(i_.functions_, plan);

@@ -177,7 +177,8 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
     // Out of memory where a handle is met for the first time.
   }
   if (operands == nullptr || !operands->plain || session == nullptr ||
-      session->context() != decision.context || decision.barred.load(std::memory_order_relaxed)) {
+      session->context() != decision.context || !decision.may_divide() ||
+      !decision.plan->Suits(operands->workspace)) {
     return undivided();
   }
   // What never ran outside may break a capture.
@@ -217,14 +218,13 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
                                            *decision.plan, problem, decision.numeric, call);
     const tuning::Verdict verdict = checked.verification.verdict;
     if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
-      decision.barred = true;
-      decision.due_at = GraphDecision::kFinal;
+      *decision.failed = true;
       i_.Fallback(problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
       i_.Fallback(problem, checked.verification.message);
     }
     if (verdict == tuning::Verdict::kEqual) decision.ran = true;
     if (checked.done) return CUDNN_STATUS_SUCCESS;
-    if (decision.barred) return undivided();
+    if (*decision.failed) return undivided();
   }
   Outcome outcome;
   const cudnnStatus_t status = decision.plan->Run(call, outcome);
@@ -233,8 +233,7 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
     if (!capturing) decision.ran.store(true, std::memory_order_relaxed);
     return status;
   }
-  decision.barred = true;
-  decision.due_at = GraphDecision::kFinal;
+  *decision.failed = true;
   i_.Fallback(problem, "a piece failed; this kernel runs undivided from now on");
   return status;
 }

@@ -58,9 +58,11 @@ struct GraphDecision {
   CountedKernel* record = nullptr;
   // The coarsest arithmetic of the pieces and what may take their place.
   planning::NumericClass numeric = planning::NumericClass::kDirect;
-  bool refused = false;              // over a strict limit
-  std::atomic<bool> barred = false;  // a piece failed, or was never compared
-  std::atomic<bool> ran = false;     // all pieces ran once, so they may be captured
+  bool refused = false;  // over a strict limit
+  bool barred = false;   // the pieces were never compared: undivided instead
+  // A piece failed, or was found wrong: undivided for ever. One for all that take its place.
+  std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<bool> ran = false;  // all pieces ran once, so they may be captured
   // The plan's scales as cuDNN's calls have them.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
@@ -70,6 +72,7 @@ struct GraphDecision {
   std::atomic<long> due_at = kFinal;
   std::atomic<GraphDecision*> better = nullptr;  // inside the same promise
 
+  bool may_divide() const { return plan != nullptr && !barred && !*failed; }
   bool smaller() const { return substitute.get() != nullptr; }
   GraphDecision* Latest() {
     GraphDecision* latest = this;

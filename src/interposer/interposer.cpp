@@ -226,7 +226,7 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
       cudnn::ReadProblem(functions_, call.operation, call.descriptors, key.problem) != nullptr) {
     return cudnn::Convolve(functions_, call);
   }
-  const std::optional<Flavour> flavour = FlavourOf(call, key.problem.type);
+  const std::optional<Flavour> flavour = FlavourOf(call, key.problem);
   if (!flavour) return cudnn::Convolve(functions_, call);
   key.algorithm = call.algorithm;
   key.flavour = *flavour;
@@ -242,7 +242,8 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
       return ConvolveUnplanned(call, *session, key);
     }
     try {
-      const Kernel kernel{key.problem, session, call.handle, *flavour == Flavour::kPlain};
+      const bool graph = *flavour == Flavour::kPlain || *flavour == Flavour::kAdding;
+      const Kernel kernel{key.problem, session, call.handle, graph};
       decision = Decide(call, kernel, key, decision);
     } catch (...) {
       WarnOnce("memory", "out of host memory: a kernel runs undivided");
@@ -289,7 +290,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   cudnnStatus_t status;
   const bool capturing = Capturing(session);
   // What never ran outside may break a capture.
-  bool may_run = !decision.barred && (!capturing || decision.ran);
+  bool may_run = !decision.barred && !decision.page->failed && (!capturing || decision.ran);
   cudnn::LegacyCall call = asked;
   if (may_run && decision.library_bytes > 0) {
     const auto segment = LibraryWorkspace(session, call.handle, key, decision, capturing);
@@ -299,13 +300,13 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
       call.workspace_bytes = decision.library_bytes;
     }
   }
+  may_run = may_run && plan.Suits(call.workspace);
   if (may_run && !capturing && decision.checked) {
     const CheckedCall checked = RunChecked(*driver_, session.context(), session.stream(), plan,
                                            key.problem, *decision.checked, call);
     const tuning::Verdict verdict = checked.verification.verdict;
     if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
-      decision.barred = true;
-      decision.due_at = Decision::kFinal;
+      decision.page->failed = true;
       Fallback(key.problem, "UCUDNN_CHECK found the plan wrong; it is never used again");
       Fallback(key.problem, checked.verification.message);
     }
@@ -320,8 +321,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
     status = plan.Run(call, outcome);
     if (!capturing) decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
     if (plan.has_pieces() && (outcome == Outcome::kUndivided || outcome == Outcome::kFailed)) {
-      decision.barred = true;
-      decision.due_at = Decision::kFinal;
+      decision.page->failed = true;
       Fallback(key.problem, "a piece failed; this kernel runs undivided from now on");
     }
   }

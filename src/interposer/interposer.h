@@ -119,7 +119,8 @@ class Interposer {
                                   const CallKey& key);
 
   // decisions.cpp: how a call runs that is met for the first time, or again when more is known.
-  std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call, DataType type) const;
+  std::optional<Flavour> FlavourOf(const cudnn::LegacyCall& call,
+                                   const ConvolutionProblem& problem) const;
   // `earlier`: the decision taken before, null at the first call.
   Decision* Decide(const cudnn::LegacyCall& call, const Kernel& kernel, const CallKey& key,
                    const Decision* earlier);

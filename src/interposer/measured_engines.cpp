@@ -18,8 +18,9 @@ constexpr size_t kMostGraphEngines = 3;
 // A graph engine so much slower on the whole mini-batch than what it could replace is not measured
 // at other sizes.
 constexpr double kHopeless = 1.25;
-// Of what is left of the kernel's time for measuring, at most this may go to one of them.
-constexpr double kTimeShare = 0.25;
+// Of what is left of the kernel's time for measuring, at most this may go to one of them: the
+// legacy algorithms, which come behind kMostGraphEngines, keep more than two thirds of it.
+constexpr double kTimeShare = 0.1;
 
 }  // namespace
 
@@ -34,14 +35,21 @@ Interposer::Measurements Interposer::Measured(const Kernel& kernel,
   tuning::Question question{kernel.problem, options_.policy, request, may_measure};
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
   const tuning::Device device = DeviceOf(*kernel.session);
-  const bool graph =
-      kernel.graph && options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
-  if (graph && may_measure) {
+  const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
+  const bool graph = kernel.graph && any_graph;
+  if (any_graph && may_measure) {
     tuning::Question known = question;
     known.may_measure = false;
     // Before the legacy algorithms: who finds those measured finds all there is, and what was
     // measured without graph engines, by `ucudnn bench` or an earlier release, is enough.
-    if (!kernels_.Get(device, known).whole_tried) MeasureGraphEngines(kernel, request);
+    const bool whole_tried = kernels_.Get(device, known).whole_tried;
+    const int platform = kernel.session->platform();
+    if (!graph) {
+      // The first call that they may serve finds nothing left to measure but them.
+      if (!whole_tried) choices_.Postpone(platform, kernel.problem);
+    } else if (choices_.TakePostponed(platform, kernel.problem) || !whole_tried) {
+      MeasureGraphEngines(kernel, request);
+    }
   }
   Measurements measured{kernels_.Get(device, question), {}};
   if (may_measure && !measured.status.ok()) {
@@ -71,7 +79,13 @@ void Interposer::MeasureGraphEngines(const Kernel& kernel,
   if (Capturing(*kernel.session) || !kernels_.HasTime(device, problem)) return;
   const cuda::RelaxedCaptureScope relaxed(*driver_);
   const tuning::Clock::time_point begin = tuning::Clock::now();
-  const auto engines = choices_.Heuristics(kernel.session->platform(), problem, kernel.handle);
+  const auto in_time = [&] {
+    const tuning::Clock::duration taken = tuning::Clock::now() - begin;
+    return kernels_.HasTime(
+        device, problem, std::chrono::duration_cast<tuning::Clock::duration>(taken / kTimeShare));
+  };
+  const auto engines =
+      choices_.Heuristics(kernel.session->platform(), problem, kernel.handle, in_time);
   kernels_.Spend(device, problem, tuning::Clock::now() - begin);
   for (const GraphChoices::Template& engine : engines) {
     const tuning::EngineScope scope = ScopeOf(engine);

@@ -108,7 +108,7 @@ const VariantPack* GraphInterposer::NativeOperands(cudnnHandle_t handle,
 
 bool GraphInterposer::PopulatePieces(cudnnHandle_t handle, GraphDecision& decision,
                                      cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (decision.barred) return false;
+  if (!decision.may_divide()) return false;
   const VariantPack* const operands = NativeOperands(handle, decision, pack);
   if (operands == nullptr) return false;
   std::lock_guard lock(native_mutex_);

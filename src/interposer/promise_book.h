@@ -37,6 +37,8 @@ class PromiseBook {
 
     // Calls of this key on all handles, as far as they were counted.
     std::atomic<long> calls = 0;
+    // A piece failed, or was found wrong: no plan of this key divides again, on any handle.
+    std::atomic<bool> failed = false;
 
    private:
     friend class PromiseBook;

@@ -27,9 +27,10 @@ namespace ucudnn::interposer {
 
 // What decides how a call runs beside the problem. cuDNN serves an identity activation with one
 // algorithm only, and pointers on less than 16 bytes may suit the caller's algorithm alone. Engines
-// of the graph API serve plain calls: their plans hold alpha = 1 and beta = 0, or 1 where gradients
-// of the filter add up; calls with other scales are kScaled.
-enum class Flavour : int32_t { kPlain, kScaled, kActivation, kMisaligned, kIdentity };
+// of the graph API serve plain calls, alpha = 1 and beta = 0, and, by plans of their own that must
+// run before they are captured, calls that add to the gradient of a filter, beta = 1; calls with
+// other scales are kScaled.
+enum class Flavour : int32_t { kPlain, kAdding, kScaled, kActivation, kMisaligned, kIdentity };
 
 struct CallKey {
   ConvolutionProblem problem;
@@ -57,8 +58,10 @@ struct Decision {
   size_t library_bytes = 0;  // of workspace that the library brings for the plan
   // Set where calls are checked: the coarsest arithmetic of the plan and the undivided engine.
   std::optional<planning::NumericClass> checked;
-  std::atomic<bool> barred = false;  // a piece failed: the undivided algorithm runs from now on
-  std::atomic<bool> ran = false;     // all pieces ran once, so they may be captured
+  // Never compared, or without memory: the undivided algorithm runs instead. So it does for ever
+  // where a piece failed (PromiseBook::Page::failed).
+  std::atomic<bool> barred = false;
+  std::atomic<bool> ran = false;  // all pieces ran once, so they may be captured
 
   static constexpr long kFinal = std::numeric_limits<long>::max();
   bool Due() const { return due_at != kFinal && page->calls.load(kRelaxed) >= due_at; }

@@ -271,6 +271,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
       Log(LogLevel::kInfo, Describe(problem) + " stays whole: " + status.message());
     }
   }
+  const size_t summed = all.measurements.size();
   Status last = Status::Error("no engine runs it");
   for (const int size : feasible) {
     part.n = size;
@@ -278,7 +279,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   }
   // Nothing of ours may still run when the memory goes.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
-  const bool none = all.measurements.empty() && all.complete_sizes.empty();
+  const bool none = all.measurements.size() == summed && all.complete_sizes.empty();
   if (none && all.late_sizes.empty()) return last;
   return all;
 }

@@ -28,6 +28,11 @@ size_t L2Bytes(const Device& device) {
   return static_cast<size_t>(std::max(bytes, 0));
 }
 
+// The engine in whose measurements `micro` of `plan` is found: sums are measured with every engine.
+const std::string& Measurer(const Configuration& plan, const MicroConfiguration& micro) {
+  return micro.engine == kPartialSum ? plan.Largest().engine : micro.engine;
+}
+
 }  // namespace
 
 size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
@@ -87,10 +92,11 @@ std::vector<std::string> MeasuredKernels::GraphEnginesOf(const Device& device,
   return engines;
 }
 
-bool MeasuredKernels::HasTime(const Device& device, const ConvolutionProblem& problem) {
+bool MeasuredKernels::HasTime(const Device& device, const ConvolutionProblem& problem,
+                              Clock::duration needed) {
   Known& known = Meet(FamilyOf(problem, device.platform, ""));
   std::lock_guard lock(mutex_);
-  return budget_.Deadline(known.spent[problem.n]) > Clock::now();
+  return budget_.Deadline(known.spent[problem.n] + needed) > Clock::now();
 }
 
 void MeasuredKernels::Spend(const Device& device, const ConvolutionProblem& problem,
@@ -231,7 +237,7 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
   }
   Known& legacy = Meet(FamilyOf(problem, device.platform, ""));
   std::lock_guard lock(mutex_);
-  known.sum_tried = true;
+  known.sum_tried |= problem.n > 1;
   for (planning::Measurement& row : rows) {
     NoteGraphEngine(row.micro, legacy);
     known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));
@@ -248,13 +254,15 @@ std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem
                                                         const std::vector<int>& sizes) {
   std::lock_guard lock(mutex_);
   std::vector<MicroConfiguration> rows;
-  const auto sum = known.rows.find({kPartialSumBatch, kPartialSum});
+  const std::pair<int, std::string> summing{kPartialSumBatch, kPartialSum};
+  const auto sum = known.rows.find(summing);
+  const bool may_sum = sum != known.rows.end() && !known.wrong.contains(summing);
   for (const auto& [key, row] : known.rows) {
     const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
     if (!wanted || key.second == kPartialSum || known.wrong.contains(key)) continue;
     if (!IsPartial(problem, key.first)) {
       rows.push_back(row.micro);
-    } else if (sum != known.rows.end()) {
+    } else if (may_sum) {
       rows.push_back(AsPartial(problem, row.micro, sum->second.micro.time_ms));
     }
   }
@@ -332,16 +340,22 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
                                   const Configuration& plan, bool reread,
                                   std::vector<MicroConfiguration>& untried) {
   untried.clear();
-  for (const Run& run : plan.runs) {
-    const Family family = FamilyOf(problem, device.platform, run.micro.engine);
+  std::vector<MicroConfiguration> parts;
+  for (const Run& run : plan.runs) parts.push_back(run.micro);
+  // Who sums partials is trusted apart from those who compute them.
+  if (plan.Pieces() > 1 && SumsPartials(problem)) {
+    parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
+  }
+  for (MicroConfiguration& micro : parts) {
+    const Family family = FamilyOf(problem, device.platform, Measurer(plan, micro));
     Known& known = Meet(family);
     if (reread) Refresh(family, known);
-    const std::pair<int, std::string> key{run.micro.micro_batch, run.micro.engine};
+    const std::pair<int, std::string> key{micro.micro_batch, micro.engine};
     std::lock_guard lock(mutex_);
     if (known.wrong.contains(key)) return false;
     const auto row = known.rows.find(key);
     const bool verified = row != known.rows.end() && row->second.verified;
-    if (!verified && !known.trusted.contains(key)) untried.push_back(run.micro);
+    if (!verified && !known.trusted.contains(key)) untried.push_back(std::move(micro));
   }
   return true;
 }
@@ -386,7 +400,9 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    Known& of_engine = Meet(FamilyOf(problem, device.platform, micro.engine));
+    // Where an engine may be to blame, the sum of its partials is not.
+    if (!equal && micro.engine == kPartialSum && untried.size() > 1) continue;
+    Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(plan, micro)));
     std::lock_guard lock(mutex_);
     (equal ? of_engine.trusted : of_engine.wrong).insert({micro.micro_batch, micro.engine});
   }

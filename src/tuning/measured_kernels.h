@@ -86,9 +86,10 @@ class MeasuredKernels {
   // known, by rising time for each image.
   std::vector<std::string> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
-  // Whether the legacy kernel of `problem` has time left for measuring; and what was spent on it
-  // elsewhere.
-  bool HasTime(const Device& device, const ConvolutionProblem& problem);
+  // Whether the legacy kernel of `problem` has more than `needed` left for measuring; and what was
+  // spent on it elsewhere.
+  bool HasTime(const Device& device, const ConvolutionProblem& problem,
+               Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
 
   // False when memory or time was too scarce to measure every engine of the undivided `problem`:

@@ -53,9 +53,15 @@ class Verifier {
 
   Verification Verify(const Division& undivided, const Division& plan) {
     if (Status status = Prepare(undivided, plan); !status.ok()) return Unknown(status);
-    if (auto outcome = Compute(undivided, Output())) return *outcome;
-    if (auto outcome = Compute(plan, other_)) return *outcome;
-    return Compare(plan);
+    if (auto outcome = Compute(undivided, Output(), 0)) return *outcome;
+    // Of pieces that add up the first replaces the output: each run of the plan is once first.
+    const size_t passes = Accumulates(plan) ? plan.configuration.runs.size() : 1;
+    for (size_t first = 0; first < passes; ++first) {
+      if (auto outcome = Compute(plan, other_, first)) return *outcome;
+      const Verification compared = Compare(plan);
+      if (compared.verdict != Verdict::kEqual) return compared;
+    }
+    return {Verdict::kEqual, ""};
   }
 
  private:
@@ -93,7 +99,7 @@ class Verifier {
       runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
       UCUDNN_ASSIGN_OR_RETURN(numeric, CoarsestClass(problem_.operation, runs));
     }
-    const int64_t terms = TestTerms(problem_);
+    const int64_t terms = TestTerms(problem_) * (twice_ ? 2 : 1);
     tolerance_ = IntegerTolerance(problem_, numeric, terms);
     if (!Discriminates(tolerance_, terms)) {
       return Status::Error("rounding of " + std::to_string(tolerance_.absolute) +
@@ -109,6 +115,7 @@ class Verifier {
                            " images is no plan of " + Describe(problem_));
     }
     UCUDNN_RETURN_IF_ERROR(InTime());
+    twice_ = Accumulates(plan) && plan.configuration.Pieces() == 1;
     size_t workspace = undivided.configuration.WorkspaceBytes();
     for (const Run& run : plan.configuration.runs) {
       workspace = std::max(workspace, EngineBytes(problem_, run.micro));
@@ -151,8 +158,42 @@ class Verifier {
     return division.configuration.Pieces() > 1 && SumsPartials(problem_);
   }
 
+  // Whether engines add to an output that they also replace: some are two engines then.
+  bool Accumulates(const Division& division) const {
+    return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
+           !division.configuration.runs.empty();
+  }
+
+  // One of a division's pieces, and where its images begin.
+  struct Part {
+    size_t run;
+    int number;  // in messages
+    size_t x_offset, y_offset;
+  };
+  // In the order in which they are computed: what the run `first` begins with comes first.
+  std::vector<Part> PartsOf(const Configuration& configuration, size_t first) const {
+    const size_t element = ElementBytes(problem_.type);
+    std::vector<Part> parts;
+    size_t images = 0, front = 0;
+    for (size_t run = 0; run < configuration.runs.size(); ++run) {
+      if (run == first) front = parts.size();
+      for (int i = 0; i < configuration.runs[run].count; ++i) {
+        parts.push_back({run, static_cast<int>(parts.size()),
+                         images * static_cast<size_t>(problem_.x_strides[0]) * element,
+                         images * static_cast<size_t>(problem_.y_strides[0]) * element});
+        images += static_cast<size_t>(configuration.runs[run].micro.micro_batch);
+      }
+    }
+    std::rotate(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(front),
+                parts.begin() + static_cast<std::ptrdiff_t>(front) + 1);
+    // What is whole adds to itself.
+    if (twice_) parts.push_back(parts[0]);
+    return parts;
+  }
+
   // Runs `division` into `output`. Empty when nothing is to be said against it.
-  std::optional<Verification> Compute(const Division& division, GuardedBuffer& output) {
+  std::optional<Verification> Compute(const Division& division, GuardedBuffer& output,
+                                      size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     const std::unique_ptr<cudnn::Engines> engines = scope_.make(handle_.get());
     std::unique_ptr<cudnn::PartialSum> sum;
@@ -162,35 +203,32 @@ class Verifier {
       sum = std::move(*made);
       if (Status status = sum_.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     }
-    const size_t element = ElementBytes(problem_.type);
-    size_t x_offset = 0, y_offset = 0;
-    int piece = 0;
+    std::vector<std::unique_ptr<cudnn::PreparedProblem>> prepared;
     for (const Run& run : division.configuration.runs) {
       ConvolutionProblem part = problem_;
       part.n = run.micro.micro_batch;
-      auto prepared = engines->Prepare(part);
-      if (!prepared.ok()) return Unknown(prepared.status());
-      for (int i = 0; i < run.count; ++i) {
-        if (Status status = InTime(); !status.ok()) return Unknown(status);
-        const std::string who = division.configuration.Pieces() == 1
-                                    ? division.name + " (" + run.micro.engine + ")"
-                                    : "piece " + std::to_string(piece) + " of " + division.name +
-                                          " (" + run.micro.engine + ")";
-        void* const result = sum != nullptr ? sum->Partial(sum_.data()) : output.data();
-        if (auto outcome =
-                RunPiece(**prepared, run.micro, who, output, result, x_offset, y_offset)) {
-          return outcome;
-        }
-        if (sum != nullptr) {
-          const cudnnStatus_t status = sum->Add(handle_.get(), sum_.data(), piece == 0);
-          if (auto outcome = AfterSum(status, division)) return outcome;
-        }
-        ++piece;
-        x_offset +=
-            static_cast<size_t>(part.n) * static_cast<size_t>(problem_.x_strides[0]) * element;
-        y_offset +=
-            static_cast<size_t>(part.n) * static_cast<size_t>(problem_.y_strides[0]) * element;
+      auto made = engines->Prepare(part);
+      if (!made.ok()) return Unknown(made.status());
+      prepared.push_back(std::move(*made));
+    }
+    void* const result = sum != nullptr ? sum->Partial(sum_.data()) : output.data();
+    bool adds = false;
+    for (const Part& part : PartsOf(division.configuration, first)) {
+      if (Status status = InTime(); !status.ok()) return Unknown(status);
+      const MicroConfiguration& micro = division.configuration.runs[part.run].micro;
+      const std::string who = division.configuration.Pieces() == 1
+                                  ? division.name + " (" + micro.engine + ")"
+                                  : "piece " + std::to_string(part.number) + " of " +
+                                        division.name + " (" + micro.engine + ")";
+      if (auto outcome = RunPiece(*prepared[part.run], micro, who, output, result, part,
+                                  adds && result == output.data())) {
+        return outcome;
       }
+      if (sum != nullptr) {
+        const cudnnStatus_t status = sum->Add(handle_.get(), sum_.data(), !adds);
+        if (auto outcome = AfterSum(status, division)) return outcome;
+      }
+      adds = true;
     }
     if (sum == nullptr) return std::nullopt;
     constexpr float kOne = 1, kZero = 0;
@@ -206,11 +244,12 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Computes gradients of the filter into `result`, others into `output`.
+  // Computes gradients of the filter into `result`, others into `output`. `adds`: as execution does
+  // behind the first piece.
   std::optional<Verification> RunPiece(cudnn::PreparedProblem& prepared,
                                        const MicroConfiguration& micro, const std::string& who,
-                                       GuardedBuffer& output, void* result, size_t x_offset,
-                                       size_t y_offset) {
+                                       GuardedBuffer& output, void* result, const Part& part,
+                                       bool adds) {
     const size_t bytes = EngineBytes(problem_, micro);
     Status status = workspace_.Fill(kUnwritten, stream());
     if (status.ok()) status = workspace_.Guard(bytes, stream());
@@ -219,11 +258,11 @@ class Verifier {
       return static_cast<char*>(used.data()) + offset;
     };
     const bool gradient_of_filter = problem_.operation == Operation::kBackwardFilter;
-    cudnn::Buffers buffers{address(x_, x_offset), gradient_of_filter ? result : w_.data(),
-                           address(y_, y_offset), bytes > 0 ? workspace_.data() : nullptr, bytes};
-    // As execution: gradients of the filter add up.
-    buffers.accumulate = gradient_of_filter && x_offset > 0 && result == output.data();
-    if (scope_.residual) buffers.residual = address(residual_, y_offset);
+    cudnn::Buffers buffers{address(x_, part.x_offset), gradient_of_filter ? result : w_.data(),
+                           address(y_, part.y_offset), bytes > 0 ? workspace_.data() : nullptr,
+                           bytes};
+    buffers.accumulate = gradient_of_filter && adds;
+    if (scope_.residual) buffers.residual = address(residual_, part.y_offset);
     if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
     if (status.ok()) status = prepared.Run({micro.engine}, buffers);
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
@@ -298,6 +337,7 @@ class Verifier {
   TestOperands operands_;
   std::vector<OperandPattern> addends_;
   Tolerance tolerance_;
+  bool twice_ = false;  // a whole gradient is added to itself, so that adding is compared, too
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
   GuardedBuffer residual_, bias_;

@@ -27,9 +27,11 @@ struct Verification {
 };
 
 // Runs `undivided` and then `plan`, as execution does, on integer operands with alpha = 1 and beta
-// = 0, each in exactly the workspace it was promised. Both hold engines of `scope`, legacy ones
-// with the problem's own math type. Takes what both tensors, the filter, one more output and the
-// workspace need; all is given back. May be called from any thread, also while others capture.
+// = 0, each in exactly the workspace it was promised. Gradients of a filter that pieces add up are
+// computed once for each run of the plan, whose piece then replaces the output; a whole one is
+// added to itself: adding is compared as well as replacing. Both hold engines of `scope`, legacy
+// ones with the problem's own math type. Takes what both tensors, the filter, one more output and
+// the workspace need; all is given back. May be called from any thread, also while others capture.
 // Between pieces, and between chunks of what is compared, the deadline is looked at.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                         const Configuration& plan, const MicroConfiguration& undivided,
