@@ -167,7 +167,8 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
   const int64_t filter_channels = problem.c / problem.groups;
   const cudnnBackendDescriptor_t w =
       Keep(Tensor(kUidW, problem.type, Dims(problem, problem.k, filter_channels, problem.w),
-                  Narrow(problem, PackedStrides(problem.layout, filter_channels, problem.w)), 16));
+                  Narrow(problem, PackedStrides(problem.layout, filter_channels, problem.w)),
+                  options.w_alignment));
   const cudnnBackendDescriptor_t y =
       Keep(Tensor(kUidY, problem.type, y_dims, y_strides, options.y_alignment));
   int64_t next_uid = 200;

@@ -23,7 +23,7 @@ constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUi
 // What a graph says beside the problem.
 struct GraphOptions {
   double alpha = 1, beta = 0;
-  int64_t x_alignment = 16, y_alignment = 16;
+  int64_t x_alignment = 16, w_alignment = 16, y_alignment = 16;
   std::vector<int64_t> post_pad;  // empty: as the padding before
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;

@@ -264,6 +264,79 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
   }
 }
 
+int& Executed() {
+  static int executed = 0;
+  return executed;
+}
+cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack) {
+  ++Executed();
+  return cudnn::test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
+}
+
+// As PyTorch declares its tensors: partials lie in the workspace, on at least as much. In one that
+// is on less the call runs undivided, and the next is divided again.
+TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
+  constexpr int kPart = 2;
+  const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);
+  ConvolutionProblem part = problem;
+  part.n = kPart;
+  GraphOptions graph_options;
+  graph_options.x_alignment = graph_options.w_alignment = graph_options.y_alignment = 32;
+  int engine = -1;
+  Options options;
+  options.tuning.on = false;
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  test::MemoryStore store;
+  Values expected;
+  {
+    Program genuine(options, nullptr, &store);
+    const cudnn::test::Graph whole(problem, graph_options, genuine.genuine, {genuine.handle});
+    const cudnn::test::Graph piece(part, graph_options, genuine.genuine, {genuine.handle});
+    size_t need = 0, divided = 1;
+    while (divided > need) {
+      ASSERT_LT(++engine, 8);
+      const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
+      if (!plan || !of_piece) continue;
+      need = *cudnn::PlanWorkspace(genuine.genuine, plan->get());
+      divided = *cudnn::PlanWorkspace(genuine.genuine, of_piece->get()) + PartialSumBytes(problem);
+      expected = genuine.Run(genuine.genuine, problem, plan->get(), graph_options);
+    }
+    genuine.Measured(whole, engine, 100);
+    genuine.Measured(piece, engine, 0.001);
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), genuine.genuine);
+    ASSERT_TRUE(platform.ok());
+    const MicroConfiguration sum = {kPartialSum, kPartialSumBatch, 0.001, PartialSumBytes(problem),
+                                    true};
+    ConvolutionProblem as_declared = problem;
+    as_declared.alignment = 32;
+    ASSERT_TRUE(store.Write(as_declared, *platform, {{sum, 5, true}}, {}).ok());
+  }
+  Program program(options, CountExecution, &store);
+  const cudnn::test::Graph hooked(problem, graph_options, program.hooked, {program.handle});
+  const auto plan = hooked.Plan(engine);
+  ASSERT_TRUE(plan);
+  const size_t promised = *cudnn::PlanWorkspace(program.hooked, plan->get());
+  const auto executions = [&] {
+    const auto report = program.Report();
+    EXPECT_EQ(report["kernels"][0]["plan"][0]["micro_batch"], kPart) << report;
+    EXPECT_EQ(report["fallbacks"].dump(), "[]");
+    return report["kernels"][0]["calls"].get<int>();
+  };
+  const auto run = [&](size_t beyond) {
+    Operands operands(problem, graph_options, promised);
+    Executed() = 0;
+    EXPECT_EQ(operands.Execute(program.hooked, program.handle, plan->get(), beyond),
+              CUDNN_STATUS_SUCCESS);
+    ExpectSame(operands.Output(), expected, std::to_string(beyond));
+    return Executed();
+  };
+  EXPECT_EQ(run(0), problem.n / kPart);
+  EXPECT_EQ(run(16), 1);
+  EXPECT_EQ(run(0), problem.n / kPart);
+  EXPECT_EQ(executions(), 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Graphs, GraphHost,
     ::testing::Values(

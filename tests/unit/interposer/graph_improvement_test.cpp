@@ -69,6 +69,22 @@ TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
 }
 
+// More may be known at a later call, but not that it works.
+TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
+  Options options = test::PlannedSetting::NotMeasuring();
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  options.tuning.on = true;
+  options.tuning.kernel_seconds = 0;  // the other sizes stay unknown
+  GraphSetting setting(options, GraphSetting::With());
+  const auto plan = setting.Plan();
+  ASSERT_EQ(PiecesOf(setting, plan), 4u);
+  Executions() = {};
+  Executions().fail_at = 1;
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  for (int call = 0; call < 100; ++call) EXPECT_EQ(PiecesOf(setting, plan), 1u) << call;
+  EXPECT_EQ(PiecesOf(setting, setting.Plan()), 1u) << "an equal plan";
+}
+
 TEST(GraphImprovement, NothingIsAskedWhereAllIsKnown) {
   GraphSetting setting;
   const auto plan = setting.Plan();

@@ -268,6 +268,27 @@ TEST(GraphInterposer, WhatCannotFitReportsItsNeed) {
   }
 }
 
+// A store that says of pieces that they need less than they do.
+TEST(GraphInterposer, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
+  for (const bool strict : {false, true}) {
+    GraphSetting::With with;
+    with.measured = false;
+    Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
+    options.strict_limit = strict;
+    GraphSetting setting(options, with);
+    setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
+    setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes / 2);
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    const auto plan = setting.Plan(&finalized);
+    EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+    EXPECT_LE(setting.Workspace(plan), GraphSetting::kPartBytes);
+    ASSERT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+    ExpectSubstitute();
+    EXPECT_THAT(setting.interposer.report().Json("on", 0),
+                HasSubstr("a plan could not be prepared"));
+  }
+}
+
 TEST(GraphInterposer, OnlyTheFirstOfAListMayChangeItsEngine) {
   GraphSetting::With with;
   with.other_ms = 0.5;  // the other engine is faster than four pieces

@@ -133,10 +133,11 @@ class Operands {
           CUDA_SUCCESS);
     }
   }
+  // The workspace begins `beyond` where it does otherwise: at most its guard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
-                        cudnnBackendDescriptor_t plan) const {
+                        cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
     return cudnn::ExecutePlan(functions, handle, plan, uids_, pointers_,
-                              reinterpret_cast<void*>(workspace_ + kGuard));
+                              reinterpret_cast<void*>(workspace_ + kGuard + beyond));
   }
   // Waits.
   Values Output() const {

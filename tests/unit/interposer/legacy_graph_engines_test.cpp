@@ -23,13 +23,15 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
 
 int executions = 0;
 bool idle = false;  // the graph's engines compute nothing
+int idle_at = 0;    // the one execution that does not
 bool failing = false;
 
 cudnnStatus_t CountedExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack) {
   ++executions;
   if (failing) return CUDNN_STATUS_EXECUTION_FAILED;
-  return idle ? CUDNN_STATUS_SUCCESS : cudnnBackendExecute(handle, plan, pack);
+  const bool skipped = idle || executions == idle_at;
+  return skipped ? CUDNN_STATUS_SUCCESS : cudnnBackendExecute(handle, plan, pack);
 }
 
 cudnn::Functions CountedGraphs() {
@@ -45,7 +47,7 @@ cudnn::Functions CountedGraphs() {
 struct GraphProgram : Program {
   GraphProgram(Operation of, const Options& options)
       : Program(of, options, CountedGraphs()), operation(of) {
-    executions = 0;
+    executions = idle_at = 0;
     idle = failing = false;
   }
 
@@ -167,7 +169,8 @@ TEST(LegacyGraphEngines, AreComparedWithTheUndividedOnce) {
     GraphProgram program(operation, Planned());
     program.Store(0, kImages, 100);
     program.StoreGraph(kImages, 1, false);
-    EXPECT_EQ(program.Executions(), 2) << "compared, then used";
+    const int compared = operation == Operation::kBackwardFilter ? 2 : 1;  // replacing, adding
+    EXPECT_EQ(program.Executions(), compared + 1) << "compared, then used";
     EXPECT_EQ(program.Executions(), 1);
     for (const planning::Measurement& row : program.Stored()) {
       EXPECT_TRUE(row.verified || row.micro.engine != kEngine);
@@ -186,6 +189,17 @@ TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
     EXPECT_EQ(program.Executions(), 0);
     EXPECT_THAT(program.Fallbacks(), HasSubstr("a graph engine is wrong and never used"));
   }
+}
+
+// Plans that replace a gradient and plans that add to it are compared alike.
+TEST(LegacyGraphEngines, ThatDoNotAddAreNeverUsed) {
+  GraphProgram program(Operation::kBackwardFilter, Planned());
+  program.Store(0, kImages, 100);
+  program.StoreGraph(kImages, 1, false);
+  idle_at = 2;  // behind the one that replaces
+  EXPECT_EQ(program.Executions(), 2) << "compared";
+  EXPECT_EQ(program.Executions(), 0);
+  EXPECT_THAT(program.Fallbacks(), HasSubstr("a graph engine is wrong and never used"));
 }
 
 TEST(LegacyGraphEngines, ThatFailLeaveTheCallToTheLegacyEngine) {
@@ -222,6 +236,63 @@ TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
   EXPECT_EQ(captured(), 1) << "it ran outside";
   EXPECT_EQ(program.interposer.SetStream(program.handle(), nullptr), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+// The plan that adds is another one than ran.
+TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
+  const float one = 1;
+  GraphProgram program(Operation::kBackwardFilter, Planned());
+  program.Store(0, kImages, 100);
+  program.StoreGraph(kImages, 1);
+  cudnn::LegacyCall adding = program.Call();
+  adding.beta = &one;
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(program.interposer.SetStream(program.handle(), stream), CUDNN_STATUS_SUCCESS);
+  const auto captured = [&] {
+    executions = 0;
+    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(program.interposer.Convolve(adding), CUDNN_STATUS_SUCCESS);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return executions;
+  };
+  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(executions, 1);
+  EXPECT_EQ(captured(), 0);
+  EXPECT_EQ(program.interposer.Convolve(adding), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(captured(), 1);
+  EXPECT_EQ(program.interposer.SetStream(program.handle(), nullptr), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+// A call with other scales measures the legacy engines alone: the next plain one finds the others
+// still to be measured.
+TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
+  const float two = 2;
+  Options options = Planned();
+  options.policy = BatchSizePolicy::kUndivided;
+  options.tuning = {};
+  options.tuning.after_calls = 0;
+  options.tuning.before_promising = false;
+  GraphProgram program(Operation::kForward, options);
+  const auto graphs = [&] {
+    const auto rows = program.Stored();
+    return std::count_if(rows.begin(), rows.end(), [](const planning::Measurement& row) {
+      return cudnn::IsGraphEngine(row.micro.engine);
+    });
+  };
+  cudnn::LegacyCall scaled = program.Call();
+  scaled.alpha = &two;
+  EXPECT_EQ(program.interposer.Convolve(scaled), CUDNN_STATUS_SUCCESS);
+  EXPECT_GT(program.Stored().size(), 0u);
+  EXPECT_EQ(graphs(), 0);
+  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(graphs(), 3);
+  const long measured = program.interposer.measured();
+  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.measured(), measured);
 }
 
 // A plan holds its scales: beta = 1 where gradients of the filter add up, and else none.

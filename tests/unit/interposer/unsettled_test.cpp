@@ -183,6 +183,17 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   EXPECT_EQ(run(-1), 4u);
   EXPECT_EQ(run(1), 3u) << "two pieces and what takes their place";
   for (int call = 3; call <= 100; ++call) EXPECT_EQ(run(-1), 1u) << call;
+  // Nor on another handle.
+  cudnnHandle_t other = nullptr;
+  ASSERT_EQ(setting.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+  cudnn::LegacyCall call = kernel.Call(PlannedSetting::kPieceBytes);
+  call.handle = other;
+  ThisRecording() = {};
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().calls, SizeIs(1));
+  setting.interposer.Destroy(other);
+  EXPECT_THAT(setting.interposer.report().Json("on", 0),
+              testing::HasSubstr("a piece of a plan failed"));
 }
 
 // In a capture nothing can be measured that would keep the limit; afterwards it can.

@@ -318,6 +318,38 @@ TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
   }
 }
 
+// Engines that were compared whole say nothing of what sums their partials.
+TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
+  const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
+  MeasuredKernels first(&store_, std::nullopt, kNoFolder);
+  const Result<Rows> rows = Get(first, problem);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  const auto row = [&](int size) {
+    return *std::find_if(rows->begin(), rows->end(), [&](const MicroConfiguration& candidate) {
+      return candidate.micro_batch == size && candidate.engine == "legacy:0";
+    });
+  };
+  ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
+  const Configuration plan = {{{row(4), 2}}};
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
+  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), false).kind, Trust::Kind::kUnknown);
+  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), true).kind, Trust::Kind::kTrusted);
+  // The next process finds it compared.
+  MeasuredKernels next(&store_, std::nullopt, kNoFolder);
+  EXPECT_EQ(next.Verify(device_, problem, plan, row(8), false).kind, Trust::Kind::kTrusted);
+}
+
+TEST_F(MeasuredKernelsTest, ASingleImageLeavesTheSumToBeMeasured) {
+  ConvolutionProblem problem = FilterGradient(DataType::kHalf);
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
+  problem.n = 1;
+  ASSERT_TRUE(Get(kernels, problem).ok());
+  problem.n = 8;
+  const Result<Rows> rows = Get(kernels, problem);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+}
+
 TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
   for (const ConvolutionProblem& problem : {Problem(), FilterGradient(DataType::kFloat)}) {
     MemoryStore store;

@@ -112,6 +112,48 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
   }
 }
 
+// What the convolution calls of one comparison were: images, and whether they added.
+std::vector<std::pair<int, bool>> compared;
+void NoteCall(const cudnn::LegacyCall& call) {
+  cudnnDataType_t type;
+  int rank = 0, extents[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];
+  ASSERT_EQ(::cudnnGetTensorNdDescriptor(call.descriptors.y, CUDNN_DIM_MAX, &type, &rank, extents,
+                                         strides),
+            CUDNN_STATUS_SUCCESS);
+  compared.emplace_back(extents[0], *static_cast<const float*>(call.beta) != 0);
+}
+
+TEST_F(VerifyTest, EachRunOfAFilterGradientReplacesAndAdds) {
+  compared.clear();
+  const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter);
+  EXPECT_EQ(VerifyFaulty(problem, {.at = -1, .later = NoteCall}).verdict, Verdict::kEqual);
+  EXPECT_THAT(compared,
+              testing::ElementsAre(std::pair(10, false), std::pair(4, false), std::pair(4, true),
+                                   std::pair(2, true), std::pair(2, false), std::pair(4, true),
+                                   std::pair(4, true)));
+}
+
+TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
+  compared.clear();
+  const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter);
+  const MicroConfiguration whole = Micro(problem, "legacy:1", problem.n);
+  const auto verify = [&](const Fault& fault) {
+    const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
+    device_.functions = &faulty;
+    const Verdict verdict =
+        Verify(problem, {{{whole, 1}}}, Micro(problem, "legacy:0", problem.n)).verdict;
+    device_.functions = &functions_;
+    return verdict;
+  };
+  EXPECT_EQ(verify({.at = -1, .later = NoteCall}), Verdict::kEqual);
+  EXPECT_THAT(compared, testing::ElementsAre(std::pair(10, false), std::pair(10, true),
+                                             std::pair(10, false), std::pair(10, true)));
+  // The plan's second run replaces.
+  static constexpr float kZero = 0;
+  EXPECT_EQ(verify({.at = 3, .before = [](cudnn::LegacyCall& call) { call.beta = &kZero; }}),
+            Verdict::kDifferent);
+}
+
 TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
   for (const Operation operation : kOperations) {
     ConvolutionProblem problem = ComparedProblem(operation);
