@@ -237,7 +237,7 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
   }
   Known& legacy = Meet(FamilyOf(problem, device.platform, ""));
   std::lock_guard lock(mutex_);
-  known.sum_tried |= problem.n > 1;
+  known.sum_tried |= problem.n > 1 && !(fresh.ok() && fresh->sum_late);
   for (planning::Measurement& row : rows) {
     NoteGraphEngine(row.micro, legacy);
     known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));

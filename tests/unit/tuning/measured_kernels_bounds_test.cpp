@@ -95,6 +95,23 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasLateIsReadWhenAnotherProcessMeasuredIt)
   EXPECT_TRUE(hurried.HasAllEngines(device_, Problem()));
 }
 
+TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
+  ConvolutionProblem problem = Problem();
+  problem.operation = Operation::kBackwardFilter;
+  problem.type = DataType::kHalf;
+  device_.functions = &functions_;
+  const auto nothing_known = [](const std::string&, int) { return false; };
+  for (const bool in_time : {true, false}) {
+    MeasureLimits limits;
+    limits.deadline = in_time ? Clock::time_point::max() : Clock::now();
+    const auto all = MeasureEngines(device_, problem, {2, 8}, limits, nothing_known,
+                                    LegacyScope(*device_.functions));
+    ASSERT_TRUE(all.ok()) << all.message();
+    EXPECT_EQ(all->sum_late, !in_time);
+    EXPECT_EQ(all->late_sizes, in_time ? std::vector<int>{} : (std::vector{2, 8}));
+  }
+}
+
 TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   MeasuredKernels kernels(&store_, Seconds(1000, kTooLittle), kNoFolder);
   ASSERT_TRUE(Ask(kernels, Problem()).status.ok());
