@@ -214,7 +214,9 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
   const bool partial = IsPartial(problem, micro.micro_batch);
   const bool adds = Accumulates(problem) && !partial &&
                     (original->callers_beta || micro.micro_batch != problem.n);
-  if (partial && plan.w_alignment > int64_t{kPartialSumAlignment}) {
+  const bool lies_right =
+      plan.w_alignment > 0 && int64_t{kPartialSumAlignment} % plan.w_alignment == 0;
+  if (partial && !lies_right) {
     return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
                          " bytes, not on " + std::to_string(plan.w_alignment));
   }

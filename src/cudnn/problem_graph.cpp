@@ -280,7 +280,7 @@ std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most,
     return best;
   }
   for (int64_t i = 0; i < std::min<int64_t>(count, kLookedAt); ++i) {
-    if (best.size() == most || !in_time()) break;
+    if (best.size() == most || (!best.empty() && !in_time())) break;
     auto read = TemplateOf(filled[static_cast<size_t>(i)]);
     if (read.ok()) best.push_back(std::move(*read));
   }

@@ -24,8 +24,8 @@ class ProblemGraph {
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
-  // The first `most` of the heuristics' choices that may serve the problem, best first: as many as
-  // were built while `in_time` said so.
+  // The first `most` of the heuristics' choices that may serve the problem, best first: behind the
+  // first as many as were built while `in_time` said so.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
   // The engine that "graph:38[k2=1]" names; an error when it may not serve the problem.

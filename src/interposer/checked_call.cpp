@@ -73,6 +73,7 @@ void Run(const cuda::Driver& driver, CUstream stream, const execution::PlannedCo
       failure = "the undivided engine cannot run";
     } else if (outcome != execution::Outcome::kPlanned || planned_status != CUDNN_STATUS_SUCCESS) {
       failure = "a piece of the plan failed";
+      checked.piece_failed = true;
     }
   }
   // Nothing of ours may still run when the scratch memory goes. A failure shows at the caller's own

@@ -17,6 +17,7 @@ struct CheckedCall {
   // was, and the call has yet to be run (nothing to compare with, no memory, the undivided engine
   // failed).
   bool done = false;
+  bool piece_failed = false;  // the plan did not get to its end
   // Of the plan. Not compared: why.
   tuning::Verification verification;
 };

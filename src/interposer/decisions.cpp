@@ -228,8 +228,12 @@ Promise Interposer::Improved(Promise promise, const Kernel& kernel, bool may_mea
   return std::move(*better);
 }
 
+long Interposer::NextLook(long calls) const {
+  return std::max({options_.tuning.after_calls, 2 * calls, calls + 1});
+}
+
 Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, const CallKey& key,
-                             const Decision* earlier) {
+                             Decision* earlier) {
   // Another thread may capture, in a mode that forbids us to build plans.
   const cuda::RelaxedCaptureScope relaxed(*driver_);
   const bool capturing = Capturing(*met.session);
@@ -249,11 +253,13 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   // Whether a strict limit can be kept is known only after measuring.
   const bool may_measure = options_.tuning.on && !capturing &&
                            (options_.strict_limit || calls >= options_.tuning.after_calls);
-  const bool failed = decision->page->failed;  // then nothing divides
+  const bool failed = decision->page->failed;
   bool settled = true, trusted = true, promised = false;
   std::string untrusted;
 
   std::optional<Promise> promise;
+  // A piece failed before: what is undivided runs, where there is something.
+  const auto stays_whole = [&] { return failed && promise && !promise->undivided.engine.empty(); };
   if (options_.mode == Mode::kObserve) {
     size_t need = key.workspace_bytes;
     if (cudnn::WorkspaceBytes(functions_, problem.operation, call.handle, call.descriptors,
@@ -290,15 +296,18 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       if (promise && UsesGraph(promise->plan)) promise->plan = {{{promise->undivided, 1}}};
     }
     // Measurements that others made are compared here too, so not only where this process measures.
-    trusted = failed || Trusted(
-                            kernel, !capturing && options_.mode == Mode::kOn, promise,
-                            [&]() -> std::optional<Promise> {
-                              // No other engine serves an identity activation.
-                              if (promised && !any_engine) return promise;
-                              if (promised) return Improved(*promise, kernel, may_measure, settled);
-                              return plan_unasked();
-                            },
-                            untrusted);
+    const auto plan_anew = [&]() -> std::optional<Promise> {
+      // No other engine serves an identity activation.
+      if (promised && !any_engine) return promise;
+      if (promised) return Improved(*promise, kernel, may_measure, settled);
+      return plan_unasked();
+    };
+    trusted = stays_whole() || Trusted(kernel, !capturing, promise, plan_anew, untrusted);
+    if (!trusted && earlier != nullptr && earlier->Divides()) {
+      // What was compared stays until the better plan is.
+      earlier->due_at = NextLook(calls);
+      return earlier;
+    }
     if (promised) {
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
@@ -315,17 +324,23 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     }
   }
   const std::string own = cudnn::LegacyEngineName({call.algorithm, std::nullopt});
+  const auto own_serves = [&] {
+    return record.workspace_bytes <= record.limit_bytes &&
+           (!options_.deterministic || record.plan.Largest().deterministic);
+  };
   const bool as_asked = promise && promise->library_bytes == 0 && promise->plan.Pieces() == 1 &&
                         promise->plan.runs[0].micro.engine == own;
   if (as_asked) {
     record.plan = promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
-  } else if (!trusted && !promised && promise->undivided.engine.empty() &&
-             record.workspace_bytes <= key.workspace_bytes && !options_.strict_limit) {
-    // Only the caller's own algorithm serves the call, and it can run whole until then.
-    settled = false;
+  } else if (promise && !promised && (failed || !trusted) &&
+             (own_serves() || promise->undivided.engine.empty())) {
+    // It was never slower than what would take the place of the pieces.
+    settled = failed;
     record.reason =
-        "as the caller asked, because the plan was not yet compared with it: " + untrusted;
+        failed ? "as the caller asked, because a piece of a plan failed"
+               : "as the caller asked, because the plan was not yet compared with it: " + untrusted;
+    decision->refused = options_.strict_limit && record.workspace_bytes > user_limit;
   } else if (promise) {
     decision->plan = Prepare(kernel, *promise, record);
     if (decision->plan != nullptr && decision->plan->has_pieces()) {
@@ -333,7 +348,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       record.library_bytes = promise->library_bytes;
     }
     settled &= trusted;
-    if ((failed || !trusted) && decision->plan != nullptr && decision->plan->has_undivided()) {
+    if ((stays_whole() || !trusted) && decision->plan != nullptr &&
+        decision->plan->has_undivided()) {
       decision->barred = true;
       record.plan = {{{promise->undivided, 1}}};
       record.workspace_bytes = promise->undivided.workspace_bytes;
@@ -352,10 +368,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   // Graph engines are made ready at the first call after it.
   const bool postponed = capturing && met.graph && options_.engines != EngineSet::kLegacy;
   const bool more_may_come = postponed || (!settled && (options_.tuning.on || !trusted));
-  if (more_may_come && !failed) {
+  if (more_may_come && !stays_whole()) {
     // What a capture kept from being known may be known at the first call after it.
-    decision->due_at =
-        capturing ? calls : std::max({options_.tuning.after_calls, 2 * calls, calls + 1});
+    decision->due_at = capturing ? calls : NextLook(calls);
   }
   bool fresh = false;
   decision->record =

@@ -45,7 +45,9 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   }
   std::vector<cudnn::GraphTemplate> chosen;
   const auto graph = cudnn::ProblemGraph::Create(functions_, {handle, nullptr}, problem);
-  if (graph.ok()) chosen = graph->Heuristics(kMostChoices, in_time);
+  bool cut = false;
+  const auto goes_on = [&] { return !(cut |= !in_time()); };
+  if (graph.ok()) chosen = graph->Heuristics(kMostChoices, goes_on);
   std::vector<Template> choices;
   for (cudnn::GraphTemplate& choice : chosen) {
     choices.push_back(std::make_shared<const cudnn::GraphTemplate>(std::move(choice)));
@@ -53,18 +55,23 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   std::lock_guard lock(mutex_);
   Known& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->plan.engine] = choice;
-  known.heuristics = choices;
+  // Another mini-batch has time of its own.
+  if (!cut) known.heuristics = choices;
   return choices;
 }
 
-void GraphChoices::Postpone(int platform, const ConvolutionProblem& problem) {
+void GraphChoices::SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed) {
   std::lock_guard lock(mutex_);
-  postponed_.insert({platform, problem});
+  if (postponed) {
+    postponed_.insert({platform, problem});
+  } else {
+    postponed_.erase({platform, problem});
+  }
 }
 
-bool GraphChoices::TakePostponed(int platform, const ConvolutionProblem& problem) {
+bool GraphChoices::IsPostponed(int platform, const ConvolutionProblem& problem) {
   std::lock_guard lock(mutex_);
-  return postponed_.erase({platform, problem}) > 0;
+  return postponed_.contains({platform, problem});
 }
 
 }  // namespace ucudnn::interposer

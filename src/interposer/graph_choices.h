@@ -33,9 +33,9 @@ class GraphChoices {
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // Notes that `problem` was measured without them, and tells and forgets it.
-  void Postpone(int platform, const ConvolutionProblem& problem);
-  bool TakePostponed(int platform, const ConvolutionProblem& problem);
+  // Whether `problem` was measured without them, and they are yet to be.
+  void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
+  bool IsPostponed(int platform, const ConvolutionProblem& problem);
 
  private:
   struct Key {

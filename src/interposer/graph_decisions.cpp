@@ -95,7 +95,11 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     if (!promise) return stays(why);
     auto trust = tuning::Trust::Kind::kTrusted;
     if (promise->plan.Pieces() > 1) trust = trusted(*promise, other, why);
-    if (trust == tuning::Trust::Kind::kWrong) continue;
+    if (trust == tuning::Trust::Kind::kWrong) {
+      if (!must_shrink || attempt + 1 < kAttempts) continue;
+      // What is undivided keeps the promise.
+      promise->plan = {{{promise->undivided, 1}}};
+    }
     if (trust == tuning::Trust::Kind::kUnknown && !must_shrink) {
       met.compared = false;
       record.reason = "as the caller asked, because the plan was not yet compared with it: " + why;
@@ -116,6 +120,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
       }
       substitute = std::move(*built);
     }
+    const bool any_engine = met.first || promise->plan.Largest().engine != met.own->plan.engine;
     if (promise->plan.Pieces() > 1) {
       auto plan = execution::PlannedConvolution::Create(engines, problem, promise->plan,
                                                         promise->undivided);
@@ -124,7 +129,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
         decision.pieces = promise->plan;
       } else {
         LeaveAlone(met, "a plan could not be prepared", plan.message());
-        // What is undivided keeps the promise.
+        met.compared = false;
         if (!must_shrink) return stays("the plan could not be prepared: " + plan.message());
         promise->plan = {{{promise->undivided, 1}}};
       }
@@ -133,7 +138,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
       promised = asked;
       promised->workspace_bytes = promise->workspace_bytes;
       promised->undivided = promise->undivided.engine;
-      promised->any_engine = met.first || promise->plan.Largest().engine != met.own->plan.engine;
+      promised->any_engine = any_engine;
       if (anew) {
         promises_.Replace(*promised);
       } else if (EnginePromise first = promises_.Keep(*promised); first != *promised) {
@@ -147,8 +152,8 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     decision.substitute = std::move(substitute);
     decision.promised_bytes = promise->workspace_bytes;
     decision.numeric = ScopeOf(met.own, other).numeric;
-    decision.barred = trust == tuning::Trust::Kind::kUnknown;
-    met.compared = !decision.barred;
+    decision.barred = decision.plan != nullptr && trust == tuning::Trust::Kind::kUnknown;
+    met.compared &= !decision.barred;
     record.plan = decision.barred ? Configuration{{{promise->undivided, 1}}} : promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
     record.undivided = promise->fastest_undivided;
@@ -186,7 +191,7 @@ long GraphInterposer::NextLook(const Met& met, long calls) const {
   const bool more_may_come =
       !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
   if (!more_may_come) return GraphDecision::kFinal;
-  return std::max({on ? i_.options_.tuning.after_calls : 0, 2 * calls, calls + 1});
+  return std::max(on ? i_.NextLook(calls) : 0, std::max(2 * calls, calls + 1));
 }
 
 GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& decision, long calls) {
@@ -214,7 +219,9 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     due = NextLook(met, calls);
     const bool keeps = better->smaller() == decision.smaller() &&
                        better->promised_bytes == decision.promised_bytes && !better->refused;
-    if (!keeps || record == decision.record->record) {
+    // What was compared stays until the better plan is.
+    const bool not_yet = decision.may_divide() && !met.compared;
+    if (!keeps || not_yet || record == decision.record->record) {
       decision.due_at = due;
       return &decision;
     }

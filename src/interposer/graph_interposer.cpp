@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "cuda/resources.h"
 #include "interposer/checked_call.h"
 #include "interposer/interposer.h"
 
@@ -91,6 +92,7 @@ std::optional<size_t> GraphInterposer::PromiseOf(cudnnBackendDescriptor_t config
     // Without a limit a plan reports what it needs.
     Session* const session = i_.SessionOf(shadow->handle);
     if (session == nullptr || i_.UserLimit(*session) == kNoLimit) return std::nullopt;
+    const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
     auto plan =
         cudnn::BackendDescriptor::Create(i_.functions_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (!plan.ok() ||
@@ -223,6 +225,10 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
       i_.Fallback(problem, checked.verification.message);
     }
     if (verdict == tuning::Verdict::kEqual) decision.ran = true;
+    if (checked.piece_failed) {
+      *decision.failed = true;
+      i_.Fallback(problem, kPieceFailed);
+    }
     if (checked.done) return CUDNN_STATUS_SUCCESS;
     if (*decision.failed) return undivided();
   }
@@ -234,7 +240,7 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
     return status;
   }
   *decision.failed = true;
-  i_.Fallback(problem, "a piece failed; this kernel runs undivided from now on");
+  i_.Fallback(problem, kPieceFailed);
   return status;
 }
 

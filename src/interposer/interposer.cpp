@@ -292,10 +292,11 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   // What never ran outside may break a capture.
   bool may_run = !decision.barred && !decision.page->failed && (!capturing || decision.ran);
   cudnn::LegacyCall call = asked;
-  if (may_run && decision.library_bytes > 0) {
+  const bool alone = !plan.has_undivided();
+  if ((may_run || alone) && decision.library_bytes > 0) {
     const auto segment = LibraryWorkspace(session, call.handle, key, decision, capturing);
-    may_run = segment.data != nullptr;
-    if (may_run) {
+    may_run &= segment.data != nullptr;
+    if (segment.data != nullptr) {
       call.workspace = segment.data;
       call.workspace_bytes = decision.library_bytes;
     }
@@ -311,24 +312,31 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
       Fallback(key.problem, checked.verification.message);
     }
     if (verdict == tuning::Verdict::kEqual) decision.ran = true;
+    if (checked.piece_failed) {
+      decision.page->failed = true;
+      Fallback(key.problem, kPieceFailed);
+    }
     if (checked.done) return CUDNN_STATUS_SUCCESS;
   }
-  if (!may_run && plan.has_undivided()) {
+  if (!may_run && !alone) {
     status = plan.RunUndivided(call, outcome);
   } else if (capturing && !decision.ran) {
-    return cudnn::Convolve(functions_, asked);
+    return ConvolveUnplanned(asked, session, key);
   } else {
     status = plan.Run(call, outcome);
     if (!capturing) decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
-    if (plan.has_pieces() && (outcome == Outcome::kUndivided || outcome == Outcome::kFailed)) {
+    const bool replaced = outcome == Outcome::kUndivided && status == CUDNN_STATUS_SUCCESS;
+    if (plan.has_pieces() && (replaced || outcome == Outcome::kFailed)) {
       decision.page->failed = true;
-      Fallback(key.problem, "a piece failed; this kernel runs undivided from now on");
+      Fallback(key.problem, kPieceFailed);
+    } else if (may_run && outcome == Outcome::kNotAttempted) {
+      Fallback(key.problem, "a piece failed; the call runs as the caller asked");
     }
   }
   // Nothing of ours is under way then, and the caller's own call may still do.
   const bool undivided_failed = outcome == Outcome::kUndivided && status != CUDNN_STATUS_SUCCESS;
   if (undivided_failed || outcome == Outcome::kNotAttempted) {
-    return cudnn::Convolve(functions_, asked);
+    return ConvolveUnplanned(asked, session, key);
   }
   return status;
 }

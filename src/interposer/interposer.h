@@ -30,6 +30,8 @@ namespace ucudnn::interposer {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
+inline constexpr char kPieceFailed[] = "a piece failed; this kernel runs undivided from now on";
+
 // Whether engines of the graph API are among those of a legacy kernel's plan.
 bool UsesGraph(const Configuration& plan);
 
@@ -123,7 +125,9 @@ class Interposer {
                                    const ConvolutionProblem& problem) const;
   // `earlier`: the decision taken before, null at the first call.
   Decision* Decide(const cudnn::LegacyCall& call, const Kernel& kernel, const CallKey& key,
-                   const Decision* earlier);
+                   Decision* earlier);
+  // Decision::due_at of what was decided after `calls`, where more may be known later.
+  long NextLook(long calls) const;
   // A plan inside what the caller passes, at least as exact and deterministic as the algorithm it
   // names; none when the call had better run as it is. Fills what the report says of it. `settled`
   // becomes false when a later call may know more.
@@ -151,8 +155,8 @@ class Interposer {
   Measurements Measured(const Kernel& kernel, const planning::PromiseRequest& request,
                         bool may_measure);
   tuning::EngineScope ScopeOf(const GraphChoices::Template& engine) const;
-  // What the heuristics choose, on the whole mini-batch.
-  void MeasureGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request);
+  // What the heuristics choose, on the whole mini-batch. False when a later call may measure more.
+  bool MeasureGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request);
   // Those that were measured, at the policy's micro-batches.
   void AddGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request,
                        bool may_measure, Measurements& measured);

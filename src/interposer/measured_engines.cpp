@@ -46,9 +46,10 @@ Interposer::Measurements Interposer::Measured(const Kernel& kernel,
     const int platform = kernel.session->platform();
     if (!graph) {
       // The first call that they may serve finds nothing left to measure but them.
-      if (!whole_tried) choices_.Postpone(platform, kernel.problem);
-    } else if (choices_.TakePostponed(platform, kernel.problem) || !whole_tried) {
-      MeasureGraphEngines(kernel, request);
+      if (!whole_tried) choices_.SetPostponed(platform, kernel.problem, true);
+    } else if (!whole_tried || choices_.IsPostponed(platform, kernel.problem)) {
+      const bool done = MeasureGraphEngines(kernel, request);
+      choices_.SetPostponed(platform, kernel.problem, !done);
     }
   }
   Measurements measured{kernels_.Get(device, question), {}};
@@ -71,12 +72,13 @@ tuning::EngineScope Interposer::ScopeOf(const GraphChoices::Template& engine) co
   return scope;
 }
 
-void Interposer::MeasureGraphEngines(const Kernel& kernel,
+bool Interposer::MeasureGraphEngines(const Kernel& kernel,
                                      const planning::PromiseRequest& request) {
   const ConvolutionProblem& problem = kernel.problem;
   const tuning::Device device = DeviceOf(*kernel.session);
   // Building plans inside a capture could break it.
-  if (Capturing(*kernel.session) || !kernels_.HasTime(device, problem)) return;
+  if (Capturing(*kernel.session)) return false;
+  if (!kernels_.HasTime(device, problem)) return true;
   const cuda::RelaxedCaptureScope relaxed(*driver_);
   const tuning::Clock::time_point begin = tuning::Clock::now();
   const auto in_time = [&] {
@@ -87,11 +89,14 @@ void Interposer::MeasureGraphEngines(const Kernel& kernel,
   const auto engines =
       choices_.Heuristics(kernel.session->platform(), problem, kernel.handle, in_time);
   kernels_.Spend(device, problem, tuning::Clock::now() - begin);
+  bool done = true;
   for (const GraphChoices::Template& engine : engines) {
     const tuning::EngineScope scope = ScopeOf(engine);
-    kernels_.Get(device,
-                 {problem, BatchSizePolicy::kUndivided, request, true, &scope, false, kTimeShare});
+    const tuning::Answer answer = kernels_.Get(
+        device, {problem, BatchSizePolicy::kUndivided, request, true, &scope, false, kTimeShare});
+    done &= answer.settled;
   }
+  return done || !kernels_.HasTime(device, problem);
 }
 
 void Interposer::AddGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request,

@@ -24,7 +24,7 @@ struct GraphInterposer::Met {
   // What was found out of it: a later call may know more where one is false.
   bool settled = true;   // all was measured that the policy wants
   bool measured = true;  // something of its own engine was
-  bool compared = true;  // the plan that divides it
+  bool compared = true;  // the plan that divides it, and made ready
 
   const ConvolutionProblem& problem() const { return own->plan.problem; }
 };

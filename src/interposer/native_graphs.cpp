@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cuda/child_graphs.h"
+#include "cuda/resources.h"
 #include "cudnn/descriptors.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/interposer.h"
@@ -21,6 +22,7 @@ Status GraphInterposer::BuildNative(cudnnHandle_t handle, GraphDecision& decisio
   if (decision.native.size() == decision.pieces.runs.size()) return Status::Ok();
   const cudnn::GraphPlan& plan = decision.own->plan;
   const cudnn::PlanDevice device{handle, nullptr};
+  const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
   const auto build = [&](int images, double beta, BackendDescriptor& to) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         to, cudnn::BuildAtBatch(i_.functions_, device, *decision.own, images, plan.alpha, beta));
@@ -150,7 +152,7 @@ cudnnStatus_t GraphInterposer::UpdateCudaGraph(cudnnHandle_t handle, cudnnBacken
     // A graph was made of what was decided by then.
     for (; decision != nullptr && !children.empty(); decision = decision->better) {
       std::lock_guard lock(native_mutex_);
-      if (decision->native.empty() ||
+      if (decision->native.empty() || *decision->failed ||
           static_cast<size_t>(decision->pieces.Pieces()) != children.size()) {
         continue;
       }

@@ -37,7 +37,8 @@ class PromiseBook {
 
     // Calls of this key on all handles, as far as they were counted.
     std::atomic<long> calls = 0;
-    // A piece failed, or was found wrong: no plan of this key divides again, on any handle.
+    // A piece failed, or was found wrong: on no handle a plan of this key divides again where
+    // something undivided can take its place.
     std::atomic<bool> failed = false;
 
    private:

@@ -53,20 +53,24 @@ struct Decision {
   PromiseBook::Page* page = nullptr;  // promises it was taken with...
   uint64_t version = 0;               // ...as of this version
   // Calls of the page after which it is taken anew, because more may be known then.
-  long due_at = kFinal;
+  std::atomic<long> due_at = kFinal;
   bool refused = false;      // over a strict limit
   size_t library_bytes = 0;  // of workspace that the library brings for the plan
   // Set where calls are checked: the coarsest arithmetic of the plan and the undivided engine.
   std::optional<planning::NumericClass> checked;
-  // Never compared, or without memory: the undivided algorithm runs instead. So it does for ever
-  // where a piece failed (PromiseBook::Page::failed).
+  // Never compared, or without memory: the undivided algorithm runs instead, where there is one. So
+  // it does for ever where a piece failed (PromiseBook::Page::failed).
   std::atomic<bool> barred = false;
   std::atomic<bool> ran = false;  // all pieces ran once, so they may be captured
 
   static constexpr long kFinal = std::numeric_limits<long>::max();
-  bool Due() const { return due_at != kFinal && page->calls.load(kRelaxed) >= due_at; }
+  bool Due() const {
+    const long due = due_at.load(kRelaxed);
+    return due != kFinal && page->calls.load(kRelaxed) >= due;
+  }
+  bool Divides() const { return plan != nullptr && plan->has_pieces() && !barred && !page->failed; }
   void Count() {
-    if (due_at != kFinal) page->calls.fetch_add(1, kRelaxed);
+    if (due_at.load(kRelaxed) != kFinal) page->calls.fetch_add(1, kRelaxed);
     record->calls.fetch_add(1, kRelaxed);
   }
 

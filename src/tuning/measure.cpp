@@ -280,7 +280,10 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   // Nothing of ours may still run when the memory goes.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
   const bool none = all.measurements.size() == summed && all.complete_sizes.empty();
-  if (none && all.late_sizes.empty()) return last;
+  if (none && all.late_sizes.empty()) {
+    if (summed == 0) return last;
+    all.failure = last;
+  }
   return all;
 }
 

@@ -46,6 +46,7 @@ struct EngineMeasurements {
   std::vector<int> scarce_sizes;
   // Sizes at which an engine was left out because the deadline was over.
   std::vector<int> late_sizes;
+  Status failure;         // of the engines, where only what sums partials was measured
   bool sum_late = false;  // what sums partials was left out for the same reason
 };
 

@@ -246,7 +246,7 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
     SizeState& known_state = known.sizes.try_emplace(size, state).first->second;
     if (known_state != SizeState::kMeasured) known_state = state;
   }
-  return fresh.status();
+  return fresh.ok() ? fresh->failure : fresh.status();
 }
 
 std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem& problem,

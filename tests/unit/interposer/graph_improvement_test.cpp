@@ -85,6 +85,21 @@ TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
   EXPECT_EQ(PiecesOf(setting, setting.Plan()), 1u) << "an equal plan";
 }
 
+TEST(GraphImprovement, APlanThatRunsStaysUntilABetterOneIsCompared) {
+  Options options = test::PlannedSetting::NotMeasuring();
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  options.tuning.on = true;
+  options.tuning.kernel_seconds = 0;
+  GraphSetting setting(options, GraphSetting::With());
+  const auto plan = setting.Plan();
+  ASSERT_EQ(PiecesOf(setting, plan), 4u);
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
+  ASSERT_TRUE(platform.ok());
+  const MicroConfiguration faster = {"graph:38", 8, 0.1, GraphSetting::kPartBytes, true};
+  ASSERT_TRUE(setting.store.Write(setting.Problem(), *platform, {{faster, 5, false}}, {}).ok());
+  for (int call = 0; call < 40; ++call) EXPECT_EQ(PiecesOf(setting, plan), 4u) << call;
+}
+
 TEST(GraphImprovement, NothingIsAskedWhereAllIsKnown) {
   GraphSetting setting;
   const auto plan = setting.Plan();

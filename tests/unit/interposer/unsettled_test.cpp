@@ -112,6 +112,58 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
 }
 
+// That a piece of another plan failed makes none of those trusted that were never compared.
+TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
+  Options options = WithoutTime();
+  options.workspace_limit = PlannedSetting::kPieceBytes;
+  PlannedSetting setting(Needy(), 4, options);
+  OtherKernel kernel(setting);
+  kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
+               {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false},
+               {{"legacy:1", 16, 2, 0, true}, 5, true},
+               {{"legacy:1", 4, 0.1, PlannedSetting::kPieceBytes, true}, 5, true}});
+  cudnn::LegacyCall call = kernel.Call(kNeed);
+  ThisRecording().fail_at = 1;
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
+  ThisRecording() = {};
+  call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
+  EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
+}
+
+// What would take the pieces' place inside their workspace may be far slower.
+TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  OtherKernel kernel(setting);
+  kernel.Know({{{"legacy:1", 16, 10, 2 * PlannedSetting::kPieceBytes, true}, 5, true},
+               {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false},
+               {{"legacy:0", 16, 100, 0, true}, 5, true}});
+  cudnn::LegacyCall call = kernel.Call(2 * PlannedSetting::kPieceBytes);
+  call.algorithm = 1;
+  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_EQ(ThisRecording().calls[0].algorithm, 1);
+}
+
+TEST(Unsettled, APlanThatRunsStaysUntilABetterOneIsCompared) {
+  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  OtherKernel kernel(setting);
+  kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
+               {{"legacy:1", 4, 5, PlannedSetting::kPieceBytes, true}, 5, true}});
+  const auto pieces = [&] {
+    ThisRecording() = {};
+    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
+              CUDNN_STATUS_SUCCESS);
+    return ThisRecording().calls.size();
+  };
+  EXPECT_EQ(pieces(), 4u);
+  kernel.Know({{{"legacy:1", 8, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
+  for (int call = 0; call < 40; ++call) EXPECT_EQ(pieces(), 4u) << call;
+}
+
 TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
   Options options = PlannedSetting::NotMeasuring();
   options.workspace_limit_auto = true;

@@ -339,6 +339,45 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   EXPECT_EQ(next.Verify(device_, problem, plan, row(8), false).kind, Trust::Kind::kTrusted);
 }
 
+// Serves at most four images.
+class FewImages : public cudnn::Engines {
+ public:
+  FewImages(const cudnn::Functions& functions, cudnnHandle_t handle) : all_(functions, handle) {}
+  Result<std::unique_ptr<cudnn::PreparedProblem>> Prepare(
+      const ConvolutionProblem& problem) override {
+    if (problem.n > 4) return Status::Error("too many images");
+    return all_.Prepare(problem);
+  }
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem& problem,
+                                                  const MicroConfiguration& micro) override {
+    return all_.MakePiece(problem, micro);
+  }
+  Result<std::unique_ptr<cudnn::PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
+    return all_.MakeSum(problem);
+  }
+
+ private:
+  cudnn::LegacyEngines all_;
+};
+
+TEST_F(MeasuredKernelsTest, WhereNoEngineServesTheWholeItsSumIsStillKnown) {
+  EngineScope few;
+  few.make = [this](cudnnHandle_t handle) {
+    return std::make_unique<FewImages>(*device_.functions, handle);
+  };
+  MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
+  ConvolutionProblem problem = FilterGradient(DataType::kHalf);
+  Question question = Asking(problem, true, BatchSizePolicy::kUndivided);
+  question.scope = &few;
+  const Answer whole = kernels.Get(device_, question);
+  EXPECT_TRUE(whole.rows.empty());
+  EXPECT_EQ(whole.status.message(), "too many images");
+  problem.n = 4;
+  question = Asking(problem, true);
+  question.scope = &few;
+  EXPECT_EQ(SizesOf(kernels.Get(device_, question).rows), (std::set{1, 2, 4}));
+}
+
 TEST_F(MeasuredKernelsTest, ASingleImageLeavesTheSumToBeMeasured) {
   ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
