@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -187,10 +188,14 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { FailEvery("convolution"); }
 
 class WarmStep : public AlexNet {
  protected:
+  // A kernel whose piece failed never divides again: every failing piece has a step of its own.
+  static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
     PrimedStore store;
     for (const Kernel& kernel : Step()) {
-      store.Add(ProblemOf(kernel, 0), {1, kImages}, DividedInto(1, kImages));
+      for (int variant = 0; variant < kVariants; ++variant) {
+        store.Add(ProblemOf(kernel, variant), {1, kImages}, DividedInto(1, kImages));
+      }
     }
     store.Write();
     AlexNet::SetUpTestSuite();
@@ -199,7 +204,8 @@ class WarmStep : public AlexNet {
   // A step on handles of its own, then another; false when no fault was met.
   static bool StepWithFault(const char* site, long kth) {
     std::vector<std::unique_ptr<Layer>> layers;
-    for (const Kernel& kernel : Step()) layers.push_back(std::make_unique<Layer>(kernel, 0));
+    const int variant = std::strcmp(site, "convolution") == 0 ? static_cast<int>(kth) : 0;
+    for (const Kernel& kernel : Step()) layers.push_back(std::make_unique<Layer>(kernel, variant));
     const size_t before = FreeMemory();
     hostgpuInjectFault(site, kth);
     for (const auto& layer : layers) layer->AskAndRun();
@@ -226,6 +232,7 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
   }
   // Most kernels ran in pieces, or this proves nothing.
   EXPECT_GE(occurred_["convolution"], static_cast<long>(Step().size()) * 2);
+  EXPECT_LT(occurred_["convolution"], kVariants);
 }
 
 // --- Host memory ---------------------------------------------------------------------------------

@@ -65,8 +65,15 @@ void PrimedStore::Write(bool verified) {
   const Result<size_t> added = store.Add(rows_);
   ASSERT_TRUE(added.ok()) << added.message();
   if (!verified) return;
-  for (const db::StoredMeasurement& row : rows_) {
-    ASSERT_TRUE(store.MarkVerified(row.problem, row.platform, {row.measurement.micro}).ok());
+  // Those of one kernel, which follow each other, at once.
+  std::vector<MicroConfiguration> kernel;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    kernel.push_back(rows_[i].measurement.micro);
+    const bool last = i + 1 == rows_.size() ||
+                      KernelFamily(rows_[i + 1].problem) != KernelFamily(rows_[i].problem);
+    if (!last) continue;
+    ASSERT_TRUE(store.MarkVerified(rows_[i].problem, rows_[i].platform, kernel).ok());
+    kernel.clear();
   }
 }
 
