@@ -314,7 +314,7 @@ void* Address(Function* function) {
 }  // namespace
 
 std::span<const Hook> Hooks() {
-  if (ProcessOptions().mode == Mode::kOff || ProcessInterposer() == nullptr) return {};
+  if (FixedOptions().mode == Mode::kOff || ProcessInterposer() == nullptr) return {};
   static const std::array hooks = {
       UCUDNN_HOOK(cudnnCreate, Create),
       UCUDNN_HOOK(cudnnDestroy, Destroy),
@@ -347,7 +347,7 @@ std::span<const Hook> Hooks() {
       UCUDNN_HOOK(cudnnGetExecutionPlanWorkspaceSize, PlanWorkspace),
   };
   constexpr size_t kGraphHooks = 9;
-  const bool graphs = Genuine().HasGraphApi() && ProcessOptions().engines != EngineSet::kLegacy;
+  const bool graphs = Genuine().HasGraphApi() && FixedOptions().engines != EngineSet::kLegacy;
   return graphs ? std::span<const Hook>(hooks)
                 : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);
 }

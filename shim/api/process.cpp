@@ -16,6 +16,7 @@ namespace ucudnn {
 namespace {
 
 pid_t owner = 0;
+std::atomic<bool> options_fixed = false;
 
 // Programs that leave by exit() get a last report with the final counts. A forked child has no part
 // in its parent's calls and writes nothing.
@@ -36,7 +37,7 @@ struct Parts {
 
 // Null when the genuine library lacks something.
 std::unique_ptr<Parts> Join() {
-  const Options& options = ProcessOptions();
+  const Options& options = FixedOptions();
   const cudnn::GenuineLibrary& genuine = cudnn::OpenGenuine(
       options.real_cudnn.c_str(), reinterpret_cast<const void*>(&WriteLastReport));
   if (!genuine.library) return nullptr;
@@ -58,6 +59,13 @@ std::unique_ptr<Parts> Join() {
 
 }  // namespace
 
+const Options& FixedOptions() {
+  options_fixed = true;
+  return ProcessOptions();
+}
+
+bool OptionsAreFixed() { return options_fixed; }
+
 interposer::Interposer* ProcessInterposer() {
   // No lock is held while joining, because a child forked meanwhile would wait for it for ever.
   // Threads that come at once all join one; the first stays, and is never destroyed.
@@ -75,7 +83,7 @@ interposer::Interposer* ProcessInterposer() {
     return expected->interposer.get();
   }
   owner = getpid();
-  if (!ProcessOptions().report.empty()) std::atexit(WriteLastReport);
+  if (!FixedOptions().report.empty()) std::atexit(WriteLastReport);
   return mine.release()->interposer.get();
 }
 

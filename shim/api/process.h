@@ -2,12 +2,18 @@
 // driver and the measurement store.
 #pragma once
 
+#include "base/options.h"
 #include "interposer/interposer.h"
 
 namespace ucudnn {
 
 // Null when the genuine library lacks a function ucudnn needs (one warning says which): then
-// nothing is hooked. The genuine library must be open. Thread-safe; the object is never destroyed.
+// nothing is hooked. Opens the genuine library where it is not open yet. Thread-safe; the object is
+// never destroyed.
 interposer::Interposer* ProcessInterposer();
+
+// The process's options, for who acts on them: those set later are too late from then on.
+const Options& FixedOptions();
+bool OptionsAreFixed();
 
 }  // namespace ucudnn

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 
 #include "base/byte_size.h"
 #include "base/text.h"
@@ -237,6 +238,8 @@ int RankOfJob(const std::function<const char*(const char*)>& lookup) {
   return -1;
 }
 
+std::atomic<const Options*> process_options = nullptr;  // null: not read yet
+
 }  // namespace
 
 const char* BatchSizePolicyName(BatchSizePolicy policy) {
@@ -305,21 +308,43 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
   return options;
 }
 
+const Variable* FindVariable(std::string_view name) {
+  for (const Variable& variable : kVariables) {
+    if (name == variable.name) return &variable;
+    if (variable.old_name != nullptr && name == variable.old_name) return &variable;
+  }
+  return nullptr;
+}
+
 const Options& ProcessOptions() {
   // No lock is held while reading, because a child forked meanwhile would wait for it for ever.
-  static std::atomic<const Options*> read = nullptr;
-  if (const Options* options = read.load(std::memory_order_acquire)) return *options;
+  if (const Options* options = process_options.load(std::memory_order_acquire)) return *options;
   std::vector<std::string> warnings;
   const auto* const mine =
       new Options(ParseOptions([](const char* name) { return std::getenv(name); }, warnings));
   const Options* expected = nullptr;
-  if (!read.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) {
+  if (!process_options.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) {
     delete mine;
     return *expected;
   }
   ConfigureLog(mine->log_level, mine->log_file, mine->rank);
   for (const std::string& warning : warnings) WarnOnce(warning, warning);
   return *mine;
+}
+
+Status SetProcessOption(const Variable& variable, std::string_view value) {
+  while (true) {
+    const Options* current = &ProcessOptions();
+    auto changed = std::make_unique<Options>(*current);
+    UCUDNN_RETURN_IF_ERROR(variable.Apply(value, Use::kRunning, *changed));
+    const bool log_changes =
+        changed->log_level != current->log_level || changed->log_file != current->log_file;
+    if (!process_options.compare_exchange_strong(current, changed.get())) continue;
+    // Never freed, as those before: whoever asked holds them.
+    const Options& now = *changed.release();
+    if (log_changes) ConfigureLog(now.log_level, now.log_file, now.rank);
+    return Status::Ok();
+  }
 }
 
 }  // namespace ucudnn

@@ -89,7 +89,15 @@ std::span<const Variable> Variables();
 Options ParseOptions(const std::function<const char*(const char*)>& lookup,
                      std::vector<std::string>& warnings, Use use = Use::kRunning);
 
-// This process's options: the environment, read at the first call; configures the log.
+// The variable of this name, old ones too; null when there is none.
+const Variable* FindVariable(std::string_view name);
+
+// This process's options: the environment, read at the first call, and what was set since;
+// configures the log. What was returned stays valid and as it is.
 const Options& ProcessOptions();
+
+// Sets a variable of this process's options as its environment could have, for who asks for them
+// from now on. Thread-safe.
+Status SetProcessOption(const Variable& variable, std::string_view value);
 
 }  // namespace ucudnn

@@ -43,6 +43,8 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       functions_(functions),
       driver_(driver),
       kernels_(store, options.tuning, options.lock_folder),
+      limit_(options.workspace_limit.value_or(kNoLimit)),
+      limit_is_auto_(options.workspace_limit_auto),
       choices_(functions),
       graph_(*this, store) {}
 
@@ -145,6 +147,15 @@ cudnnStatus_t Interposer::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
   return status;
 }
 
+void Interposer::FollowStream(cudnnHandle_t handle) {
+  Session* const session = sessions_.Find(handle);
+  cudaStream_t stream = nullptr;
+  if (session == nullptr || functions_.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) {
+    return;
+  }
+  if (stream != session->stream()) session->set_stream(stream);
+}
+
 bool Interposer::Capturing(const Session& session) const {
   const CUstream stream = session.stream();
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
@@ -153,7 +164,7 @@ bool Interposer::Capturing(const Session& session) const {
 }
 
 size_t Interposer::UserLimit(const Session& session) {
-  if (!options_.workspace_limit_auto) return options_.workspace_limit.value_or(kNoLimit);
+  if (!limit_is_auto_.load(std::memory_order_acquire)) return limit_.load();
   size_t limit = auto_limit_.load(std::memory_order_relaxed);
   if (limit != kNoLimit) return limit;
   const cuda::ContextScope scope(*driver_, session.context());
@@ -167,8 +178,13 @@ size_t Interposer::UserLimit(const Session& session) {
   return std::min(limit, expected);
 }
 
+void Interposer::SetWorkspaceLimit(size_t bytes) {
+  limit_ = bytes;
+  limit_is_auto_.store(false, std::memory_order_release);
+}
+
 void Interposer::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes) {
-  if (!options_.workspace_limit_auto) return;
+  if (!limit_is_auto_) return;
   const std::optional<size_t> reported = promises_.LastReported(key);
   // A caller told several sizes may have chosen any.
   if (!reported || passed_bytes >= *reported || promises_.Find(key, passed_bytes)) return;
@@ -339,6 +355,10 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
     return ConvolveUnplanned(asked, session, key);
   }
   return status;
+}
+
+std::string Interposer::ReportText() {
+  return report_.Json(ModeName(options_.mode), kernels_.measured());
 }
 
 void Interposer::WriteReport() {

@@ -48,6 +48,8 @@ class Interposer {
   cudnnStatus_t Create(cudnnHandle_t* handle);
   cudnnStatus_t Destroy(cudnnHandle_t handle);
   cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream);
+  // Before a call on `handle`, whose stream may have been set past us.
+  void FollowStream(cudnnHandle_t handle);
 
   cudnnStatus_t Convolve(const cudnn::LegacyCall& call);
 
@@ -60,13 +62,19 @@ class Interposer {
       Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
       std::optional<size_t> caller_bytes);
 
-  // The answer to cudnnGetConvolution*Algorithm_v7, like FindAlgorithms.
+  // The answer to cudnnGetConvolution*Algorithm_v7, like FindAlgorithms; within `caller_bytes`
+  // where the caller names a limit.
   std::optional<std::vector<cudnn::AlgorithmPerformance>> GetAlgorithms(
-      Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors);
+      Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+      std::optional<size_t> caller_bytes = std::nullopt);
+  // The workspace ceiling (kNoLimit: none) of every kernel that is asked about or first called from
+  // now on, in place of the options'.
+  void SetWorkspaceLimit(size_t bytes);
 
   // Rewrites the report file, if one was asked for and this process called a convolution.
   void WriteReport();
   Report& report() { return report_; }
+  std::string ReportText();
   GraphInterposer& graph() { return graph_; }
   // What was promised in this process. Whoever plans with the library's own workspace adds to it.
   PromiseBook& promises() { return promises_; }
@@ -209,6 +217,8 @@ class Interposer {
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
   tuning::MeasuredKernels kernels_;
+  std::atomic<size_t> limit_;                  // of the user's; kNoLimit: none
+  std::atomic<bool> limit_is_auto_;            // then auto_limit_ is meant
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
   GraphChoices choices_;
   PromiseBook promises_;

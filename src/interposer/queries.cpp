@@ -238,18 +238,24 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
 }
 
 std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
-    Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors) {
+    Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+    std::optional<size_t> caller_bytes) {
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const bool may_measure = MeasuresBeforePromising(*kernel->session);
-  if (const size_t ours = UserLimit(*kernel->session); ours != kNoLimit) {
-    const Measurements measured = Measured(*kernel, RequestFor(kernel->problem, ours), may_measure);
-    if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, ours);
-    Answer answer = AnswerWithin(*kernel, measured, ours);
+  const size_t ours = UserLimit(*kernel->session);
+  const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
+  if (limit != kNoLimit) {
+    const Measurements measured =
+        Measured(*kernel, RequestFor(kernel->problem, limit), may_measure);
+    if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+    Answer answer = AnswerWithin(*kernel, measured, limit);
     if (!answer.empty()) return answer;
+    // Where the caller's own limit is too low, that is for the genuine library to say.
+    if (limit != ours) return std::nullopt;
     return NothingFits(kernel->problem, "no undivided engine fits the workspace limit");
   }
-  // Without a limit of the user's: the heuristic's own choice sets it, and stays the answer unless
+  // Without a limit: the heuristic's own choice sets it, and stays the answer unless
   // something measured is faster in the same workspace.
   Answer ranking;
   if (cudnn::RankAlgorithms(functions_, operation, handle, descriptors, ranking) !=

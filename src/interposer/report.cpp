@@ -91,19 +91,33 @@ std::string UndividedText(const MicroConfiguration& undivided, int depth) {
                 depth);
 }
 
-std::string KernelText(const CountedKernel& kernel, int depth) {
+// What layers share that only differ in how they are run.
+ConvolutionProblem ShapeOf(ConvolutionProblem problem) {
+  problem.operation = Operation::kForward;
+  problem.math = MathType::kDefault;
+  problem.alignment = 1;
+  return problem;
+}
+
+// `names`: of the layers it belongs to; null: nobody named any.
+std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names, int depth) {
   const KernelRecord& record = kernel.record;
-  return Object({{"op", Scalar(OperationName(record.problem.operation))},
-                 {"problem", ProblemText(record.problem, depth + 1)},
-                 {"api", Scalar(record.api)},
-                 {"calls", Scalar(kernel.calls.load())},
-                 {"limit_bytes", Scalar(record.limit_bytes)},
-                 {"workspace_bytes", Scalar(record.workspace_bytes)},
-                 {"library_bytes", Scalar(record.library_bytes)},
-                 {"plan", PlanText(record.plan, depth + 1)},
-                 {"undivided", UndividedText(record.undivided, depth + 1)},
-                 {"reason", Scalar(record.reason)}},
-                depth);
+  Fields fields = {{"op", Scalar(OperationName(record.problem.operation))},
+                   {"problem", ProblemText(record.problem, depth + 1)},
+                   {"api", Scalar(record.api)},
+                   {"calls", Scalar(kernel.calls.load())},
+                   {"limit_bytes", Scalar(record.limit_bytes)},
+                   {"workspace_bytes", Scalar(record.workspace_bytes)},
+                   {"library_bytes", Scalar(record.library_bytes)},
+                   {"plan", PlanText(record.plan, depth + 1)},
+                   {"undivided", UndividedText(record.undivided, depth + 1)},
+                   {"reason", Scalar(record.reason)}};
+  if (names != nullptr) {
+    std::vector<std::string> texts;
+    for (const std::string& name : *names) texts.push_back(Scalar(name));
+    fields.insert(fields.begin(), {"layers", Array(texts, depth + 1)});
+  }
+  return Object(fields, depth);
 }
 
 std::string ExpandPid(std::string path) {
@@ -158,6 +172,41 @@ void Report::AddFallback(const std::string& kernel, const std::string& cause) {
   ++fallbacks_[{kernel, cause}];
 }
 
+bool Report::NameLayer(const ConvolutionProblem& problem, const std::string& name) {
+  std::lock_guard lock(mutex_);
+  if (layer_names_ >= kMostLayerNames) return false;
+  if (layers_[ShapeOf(problem)].insert(name).second) ++layer_names_;
+  return true;
+}
+
+std::optional<KernelRecord> Report::Find(const ConvolutionProblem& problem) {
+  std::lock_guard lock(mutex_);
+  for (auto kernel = kernels_.rbegin(); kernel != kernels_.rend(); ++kernel) {
+    const KernelRecord& record = kernel->record;
+    if (!kernel->replaced && record.problem == problem &&
+        std::string_view(record.api) == "legacy") {
+      return record;
+    }
+  }
+  return std::nullopt;
+}
+
+Totals Report::Count() {
+  std::lock_guard lock(mutex_);
+  Totals totals;
+  for (const CountedKernel& kernel : kernels_) {
+    const long calls = kernel.calls;
+    if (kernel.replaced && calls == 0) continue;
+    const bool divided = kernel.record.plan.Pieces() > 1;
+    ++totals.kernels;
+    totals.calls += calls;
+    if (divided) ++totals.divided_kernels;
+    if (divided) totals.divided_calls += calls;
+  }
+  for (const auto& [what, count] : fallbacks_) totals.fallbacks += count;
+  return totals;
+}
+
 void Report::SetPlatform(const planning::Platform& platform) {
   std::lock_guard lock(mutex_);
   platform_ = platform;
@@ -172,7 +221,9 @@ std::string Report::Json(const char* mode, long measured) {
   std::lock_guard lock(mutex_);
   std::vector<std::string> kernels, fallbacks;
   for (const CountedKernel& kernel : kernels_) {
-    if (!kernel.replaced || kernel.calls > 0) kernels.push_back(KernelText(kernel, 2));
+    if (kernel.replaced && kernel.calls == 0) continue;
+    const auto named = layers_.find(ShapeOf(kernel.record.problem));
+    kernels.push_back(KernelText(kernel, named != layers_.end() ? &named->second : nullptr, 2));
   }
   for (const auto& [what, count] : fallbacks_) {
     fallbacks.push_back(Object(

@@ -7,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -40,6 +42,16 @@ struct CountedKernel {
   bool replaced = false;  // by a later decision, which took over the calls
 };
 
+// What the records add up to.
+struct Totals {
+  long kernels = 0, divided_kernels = 0;
+  long calls = 0, divided_calls = 0;
+  long fallbacks = 0;
+};
+
+// Names of layers that are kept.
+constexpr size_t kMostLayerNames = 10000;
+
 class Report {
  public:
   // Where calls of an equal decision are counted; `fresh` tells whether the report should be
@@ -51,6 +63,14 @@ class Report {
   // Something ran otherwise than planned: `kernel` in words, `cause` in words.
   void AddFallback(const std::string& kernel, const std::string& cause);
 
+  // Calls the kernels of this shape `name`, in every operation and math type. False when there are
+  // kMostLayerNames names.
+  bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
+
+  // The record of the last decision about the legacy kernel of `problem`; none when there is none.
+  std::optional<KernelRecord> Find(const ConvolutionProblem& problem);
+  Totals Count();
+
   void SetPlatform(const planning::Platform& platform);
 
   // Everything as JSON text. `measured` counts measurements made by this process.
@@ -61,12 +81,18 @@ class Report {
   bool empty();
 
  private:
+  struct ShapeHash {
+    size_t operator()(const ConvolutionProblem& shape) const { return shape.Hash(); }
+  };
+
   std::mutex mutex_;
   planning::Platform platform_;
   std::deque<CountedKernel> kernels_;                        // keep their address
   std::unordered_multimap<size_t, CountedKernel*> by_hash_;  // of problem and limit
   size_t unwritten_ = 0;  // new records since `fresh` was last true
   std::map<std::pair<std::string, std::string>, long> fallbacks_;
+  std::unordered_map<ConvolutionProblem, std::set<std::string>, ShapeHash> layers_;
+  size_t layer_names_ = 0;
 };
 
 }  // namespace ucudnn::interposer

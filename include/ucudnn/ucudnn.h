@@ -1,0 +1,205 @@
+/* ucudnn's own interface, in C: what a program can say to it and read back from it, and cuDNN's
+ * convolution functions as it answers them. Link with -lucudnn (and with cuDNN 9 as before); with
+ * the drop-in preloaded as well there is still one library, one set of promises and one report.
+ *
+ * Functions return cudnnStatus_t, and none throws. Where ucudnn itself refuses something,
+ * ucudnnGetLastError() says in words which value is wrong; errors of the genuine cuDNN are returned
+ * unchanged. All functions may be called from any thread; a cuDNN handle is used by one thread at a
+ * time, as cuDNN demands.
+ *
+ * C++ programs include <ucudnn/handle.h> and keep the names of cuDNN's functions. */
+#ifndef UCUDNN_UCUDNN_H_
+#define UCUDNN_UCUDNN_H_
+
+#include <cudnn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if CUDNN_MAJOR != 9
+#error "ucudnn works with cuDNN 9 only"
+#endif
+
+#ifdef __cplusplus
+#define UCUDNN_TYPE_OF(function) decltype(::function)
+extern "C" {
+#else
+#define UCUDNN_TYPE_OF(function) __typeof__(function)
+#endif
+#pragma GCC visibility push(default)
+
+/* "0.1.0" of the library that runs. */
+const char* ucudnnGetVersionString(void);
+
+/* Why the last call of this thread that ucudnn refused was refused; "" when none was. Valid until
+ * the thread's next call. */
+const char* ucudnnGetLastError(void);
+
+/* --- Options --------------------------------------------------------------------------------- */
+
+/* What the README's environment variables say, said by the program, and in their words: `variable`
+ * is such a name, "UCUDNN_BATCH_SIZE_POLICY", `value` what it takes, "powerOfTwo". Wins over the
+ * environment. To be called before the process's first cuDNN call that reaches ucudnn, later
+ * CUDNN_STATUS_NOT_SUPPORTED; only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be changed
+ * then, too, for kernels that are asked about or first called from then on: what was promised
+ * before stays promised. CUDNN_STATUS_BAD_PARAM: no such variable or value. */
+cudnnStatus_t ucudnnSetOption(const char* variable, const char* value);
+
+/* UCUDNN_WORKSPACE_LIMIT in bytes for each kernel; UCUDNN_NO_LIMIT is `caller`. */
+#define UCUDNN_NO_LIMIT ((size_t)-1)
+cudnnStatus_t ucudnnSetWorkspaceLimit(size_t bytes);
+
+/* UCUDNN_TOTAL_WORKSPACE in bytes, above 0. */
+cudnnStatus_t ucudnnSetTotalWorkspace(size_t bytes);
+
+/* UCUDNN_BATCH_SIZE_POLICY. */
+typedef enum {
+  UCUDNN_POLICY_AUTO = 0,
+  UCUDNN_POLICY_UNDIVIDED = 1,
+  UCUDNN_POLICY_POWER_OF_TWO = 2,
+  UCUDNN_POLICY_ALL = 3,
+} ucudnnBatchSizePolicy_t;
+cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
+
+/* --- Reading back ---------------------------------------------------------------------------- */
+
+typedef enum {
+  UCUDNN_FORWARD = 0,
+  UCUDNN_BACKWARD_DATA = 1,
+  UCUDNN_BACKWARD_FILTER = 2,
+} ucudnnOperation_t;
+
+/* Calls the convolution of these descriptors `name` in the report, in all three operations; several
+ * layers of one shape have several names. x and y are the images and outputs, dx and dy where the
+ * operation has gradients. CUDNN_STATUS_NOT_SUPPORTED for shapes ucudnn leaves alone, and for names
+ * beyond the first 10,000. */
+cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
+                                 cudnnFilterDescriptor_t w,
+                                 cudnnConvolutionDescriptor_t convolution,
+                                 cudnnTensorDescriptor_t y);
+
+/* `count` micro-batches of `micro_batch` images each, run one after the other. */
+typedef struct {
+  char engine[128]; /* as in the report, "legacy:1"; cut to 127 characters */
+  int micro_batch;
+  int count;
+  size_t workspace_bytes;
+  double time_ms; /* of one micro-batch; negative: nobody measured it */
+} ucudnnMicroBatches_t;
+
+/* How the legacy convolution of these descriptors runs, as it was decided last: the first
+ * `requested` of its `*returned` kinds of micro-batches, whose images add up to the mini-batch.
+ * `batches` may be null where `requested` is 0. CUDNN_STATUS_NOT_SUPPORTED: none was called yet. */
+cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t x,
+                            cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
+                            cudnnTensorDescriptor_t y, int requested, int* returned,
+                            ucudnnMicroBatches_t* batches);
+
+/* Of this process so far. A kernel is a convolution's shape, operation and workspace. */
+typedef struct {
+  int64_t kernels;         /* that were called */
+  int64_t divided_kernels; /* of them */
+  int64_t calls;
+  int64_t divided_calls; /* calls of divided kernels */
+  int64_t measured;      /* measurements made by this process: engines times micro-batch sizes */
+  int64_t fallbacks;     /* times that something ran otherwise than planned */
+} ucudnnStatistics_t;
+cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics);
+
+/* The report (JSON, as UCUDNN_REPORT writes it) as it is now. `*bytes` is the room in `text`, and
+ * becomes what the text needs with its final zero. `text` may be null, to ask for that. With less
+ * room CUDNN_STATUS_BAD_PARAM, and nothing is written. */
+cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes);
+
+/* --- cuDNN's functions ----------------------------------------------------------------------- */
+
+/* As the functions of <cudnn.h> of the same names, of the same types, with ucudnn's answers; with
+ * UCUDNN_MODE=off the genuine library's. What these promise, these keep: a workspace or an
+ * algorithm that one of them reported is for convolutions called through them (or, with the drop-in
+ * preloaded, through cuDNN's names), never for the genuine library. Their handle is a genuine one,
+ * and all other functions of cuDNN take it. */
+extern UCUDNN_TYPE_OF(cudnnCreate) ucudnnCreate;
+extern UCUDNN_TYPE_OF(cudnnDestroy) ucudnnDestroy;
+extern UCUDNN_TYPE_OF(cudnnSetStream) ucudnnSetStream;
+
+extern UCUDNN_TYPE_OF(cudnnConvolutionForward) ucudnnConvolutionForward;
+extern UCUDNN_TYPE_OF(cudnnConvolutionBiasActivationForward) ucudnnConvolutionBiasActivationForward;
+extern UCUDNN_TYPE_OF(cudnnConvolutionBackwardData) ucudnnConvolutionBackwardData;
+extern UCUDNN_TYPE_OF(cudnnConvolutionBackwardFilter) ucudnnConvolutionBackwardFilter;
+
+extern UCUDNN_TYPE_OF(cudnnGetConvolutionForwardWorkspaceSize)
+    ucudnnGetConvolutionForwardWorkspaceSize;
+extern UCUDNN_TYPE_OF(cudnnGetConvolutionBackwardDataWorkspaceSize)
+    ucudnnGetConvolutionBackwardDataWorkspaceSize;
+extern UCUDNN_TYPE_OF(cudnnGetConvolutionBackwardFilterWorkspaceSize)
+    ucudnnGetConvolutionBackwardFilterWorkspaceSize;
+
+extern UCUDNN_TYPE_OF(cudnnGetConvolutionForwardAlgorithm_v7)
+    ucudnnGetConvolutionForwardAlgorithm_v7;
+extern UCUDNN_TYPE_OF(cudnnGetConvolutionBackwardDataAlgorithm_v7)
+    ucudnnGetConvolutionBackwardDataAlgorithm_v7;
+extern UCUDNN_TYPE_OF(cudnnGetConvolutionBackwardFilterAlgorithm_v7)
+    ucudnnGetConvolutionBackwardFilterAlgorithm_v7;
+
+extern UCUDNN_TYPE_OF(cudnnFindConvolutionForwardAlgorithm) ucudnnFindConvolutionForwardAlgorithm;
+extern UCUDNN_TYPE_OF(cudnnFindConvolutionBackwardDataAlgorithm)
+    ucudnnFindConvolutionBackwardDataAlgorithm;
+extern UCUDNN_TYPE_OF(cudnnFindConvolutionBackwardFilterAlgorithm)
+    ucudnnFindConvolutionBackwardFilterAlgorithm;
+
+extern UCUDNN_TYPE_OF(cudnnFindConvolutionForwardAlgorithmEx)
+    ucudnnFindConvolutionForwardAlgorithmEx;
+extern UCUDNN_TYPE_OF(cudnnFindConvolutionBackwardDataAlgorithmEx)
+    ucudnnFindConvolutionBackwardDataAlgorithmEx;
+extern UCUDNN_TYPE_OF(cudnnFindConvolutionBackwardFilterAlgorithmEx)
+    ucudnnFindConvolutionBackwardFilterAlgorithmEx;
+
+/* --- What cuDNN 8 removed -------------------------------------------------------------------- */
+
+/* cuDNN 7's names and values. */
+typedef enum {
+  CUDNN_CONVOLUTION_FWD_NO_WORKSPACE = 0,
+  CUDNN_CONVOLUTION_FWD_PREFER_FASTEST = 1,
+  CUDNN_CONVOLUTION_FWD_SPECIFY_WORKSPACE_LIMIT = 2,
+} cudnnConvolutionFwdPreference_t;
+typedef enum {
+  CUDNN_CONVOLUTION_BWD_FILTER_NO_WORKSPACE = 0,
+  CUDNN_CONVOLUTION_BWD_FILTER_PREFER_FASTEST = 1,
+  CUDNN_CONVOLUTION_BWD_FILTER_SPECIFY_WORKSPACE_LIMIT = 2,
+} cudnnConvolutionBwdFilterPreference_t;
+typedef enum {
+  CUDNN_CONVOLUTION_BWD_DATA_NO_WORKSPACE = 0,
+  CUDNN_CONVOLUTION_BWD_DATA_PREFER_FASTEST = 1,
+  CUDNN_CONVOLUTION_BWD_DATA_SPECIFY_WORKSPACE_LIMIT = 2,
+} cudnnConvolutionBwdDataPreference_t;
+
+/* cuDNN 7's cudnnGetConvolution*Algorithm: the algorithm to use within `limit_bytes`
+ * (..._SPECIFY_WORKSPACE_LIMIT), without workspace, or whatever it needs; the convolution's
+ * workspace is then asked for with ucudnnGetConvolution*WorkspaceSize, and may be that of
+ * micro-batches. UCUDNN_WORKSPACE_LIMIT holds beside `limit_bytes`. Math types other than the
+ * convolution descriptor's are not answered. CUDNN_STATUS_NOT_SUPPORTED: no algorithm fits;
+ * CUDNN_STATUS_BAD_PARAM: a null pointer or an unknown preference. */
+cudnnStatus_t ucudnnGetConvolutionForwardAlgorithm(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                   cudnnFilterDescriptor_t w,
+                                                   cudnnConvolutionDescriptor_t convolution,
+                                                   cudnnTensorDescriptor_t y,
+                                                   cudnnConvolutionFwdPreference_t preference,
+                                                   size_t limit_bytes,
+                                                   cudnnConvolutionFwdAlgo_t* algorithm);
+cudnnStatus_t ucudnnGetConvolutionBackwardDataAlgorithm(
+    cudnnHandle_t handle, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t dx,
+    cudnnConvolutionBwdDataPreference_t preference, size_t limit_bytes,
+    cudnnConvolutionBwdDataAlgo_t* algorithm);
+cudnnStatus_t ucudnnGetConvolutionBackwardFilterAlgorithm(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t convolution, cudnnFilterDescriptor_t dw,
+    cudnnConvolutionBwdFilterPreference_t preference, size_t limit_bytes,
+    cudnnConvolutionBwdFilterAlgo_t* algorithm);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#undef UCUDNN_TYPE_OF
+
+#endif /* UCUDNN_UCUDNN_H_ */

@@ -1,0 +1,43 @@
+// cuDNN's convolution functions as ucudnn answers them, for libucudnn's own callers: a hook where
+// there is one, else the genuine function, else one that answers in its place.
+#pragma once
+
+#include <cudnn.h>
+
+namespace ucudnn {
+
+#define UCUDNN_ANSWERED(F)                          \
+  F(cudnnCreate)                                    \
+  F(cudnnDestroy)                                   \
+  F(cudnnSetStream)                                 \
+  F(cudnnConvolutionForward)                        \
+  F(cudnnConvolutionBiasActivationForward)          \
+  F(cudnnConvolutionBackwardData)                   \
+  F(cudnnConvolutionBackwardFilter)                 \
+  F(cudnnGetConvolutionForwardWorkspaceSize)        \
+  F(cudnnGetConvolutionBackwardDataWorkspaceSize)   \
+  F(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+  F(cudnnGetConvolutionForwardAlgorithm_v7)         \
+  F(cudnnGetConvolutionBackwardDataAlgorithm_v7)    \
+  F(cudnnGetConvolutionBackwardFilterAlgorithm_v7)  \
+  F(cudnnFindConvolutionForwardAlgorithm)           \
+  F(cudnnFindConvolutionBackwardDataAlgorithm)      \
+  F(cudnnFindConvolutionBackwardFilterAlgorithm)    \
+  F(cudnnFindConvolutionForwardAlgorithmEx)         \
+  F(cudnnFindConvolutionBackwardDataAlgorithmEx)    \
+  F(cudnnFindConvolutionBackwardFilterAlgorithmEx)  \
+  F(cudnnGetConvolutionMathType)
+
+enum class Answered {
+#define UCUDNN_NUMBER(name) k_##name,
+  UCUDNN_ANSWERED(UCUDNN_NUMBER)
+#undef UCUDNN_NUMBER
+};
+
+// All are looked up at the first call. Thread-safe; never null, never throws.
+void* AnswerOf(Answered function);
+
+#define UCUDNN_ANSWER(name) \
+  reinterpret_cast<decltype(&::name)>(::ucudnn::AnswerOf(::ucudnn::Answered::k_##name))
+
+}  // namespace ucudnn

@@ -1,0 +1,24 @@
+#include "api/refusal.h"
+
+#include <algorithm>
+
+#include "ucudnn/ucudnn.h"
+
+namespace ucudnn {
+namespace {
+
+// Of fixed size: where memory is out, the words matter the most.
+thread_local char last_message[512] = "";
+
+}  // namespace
+
+cudnnStatus_t Refuse(cudnnStatus_t status, std::string_view message) noexcept {
+  const size_t length = std::min(message.size(), sizeof last_message - 1);
+  std::copy_n(message.data(), length, last_message);
+  last_message[length] = '\0';
+  return status;
+}
+
+}  // namespace ucudnn
+
+extern "C" const char* ucudnnGetLastError() { return ucudnn::last_message; }

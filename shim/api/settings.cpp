@@ -1,0 +1,92 @@
+// What a program says to ucudnn: the variables of the environment, by its own calls.
+#include <string>
+
+#include "api/process.h"
+#include "api/refusal.h"
+#include "base/options.h"
+#include "base/version.h"
+#include "ucudnn/ucudnn.h"
+
+namespace ucudnn {
+namespace {
+
+// The one value that may change while kernels run: every later question and first call reads it.
+cudnnStatus_t ChangeLimit(const Variable& variable, std::string_view value, const Options& asked) {
+  const Status status = SetProcessOption(variable, value);
+  if (!status.ok()) return Refuse(CUDNN_STATUS_BAD_PARAM, status.message());
+  if (interposer::Interposer* const interposer = ProcessInterposer()) {
+    interposer->SetWorkspaceLimit(asked.workspace_limit.value_or(interposer::kNoLimit));
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t Set(std::string_view name, std::string_view value) {
+  const Variable* const variable = FindVariable(name);
+  if (variable == nullptr) {
+    return Refuse(CUDNN_STATUS_BAD_PARAM, "no option is called '" + std::string(name) + "'");
+  }
+  Options asked = ProcessOptions();
+  const std::string given = std::string(name) + "='" + std::string(value) + "' ";
+  if (const Status status = variable->Apply(value, Use::kRunning, asked); !status.ok()) {
+    const bool built = variable->built(Use::kRunning);
+    const std::string accepted =
+        built ? std::string(" (accepted: ") + variable->accepted + ")" : "";
+    return Refuse(built ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_NOT_SUPPORTED,
+                  given + "is refused: " + status.message() + accepted);
+  }
+  if (!OptionsAreFixed()) {
+    const Status status = SetProcessOption(*variable, value);
+    return status.ok() ? CUDNN_STATUS_SUCCESS : Refuse(CUDNN_STATUS_BAD_PARAM, status.message());
+  }
+  if (variable == FindVariable("UCUDNN_WORKSPACE_LIMIT") && !asked.workspace_limit_auto) {
+    return ChangeLimit(*variable, value, asked);
+  }
+  return Refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                given + "comes too late: it must be set before the process's first cuDNN call");
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+extern "C" {
+
+const char* ucudnnGetVersionString() { return ucudnn::kVersion; }
+
+cudnnStatus_t ucudnnSetOption(const char* variable, const char* value) {
+  return ucudnn::WithoutExceptions([&] {
+    if (variable == nullptr || value == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM,
+                            "ucudnnSetOption: variable or value is a null pointer");
+    }
+    return ucudnn::Set(variable, value);
+  });
+}
+
+cudnnStatus_t ucudnnSetWorkspaceLimit(size_t bytes) {
+  return ucudnn::WithoutExceptions([&] {
+    return ucudnn::Set("UCUDNN_WORKSPACE_LIMIT",
+                       bytes == UCUDNN_NO_LIMIT ? "caller" : std::to_string(bytes));
+  });
+}
+
+cudnnStatus_t ucudnnSetTotalWorkspace(size_t bytes) {
+  return ucudnn::WithoutExceptions(
+      [&] { return ucudnn::Set("UCUDNN_TOTAL_WORKSPACE", std::to_string(bytes)); });
+}
+
+cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy) {
+  return ucudnn::WithoutExceptions([&] {
+    constexpr ucudnn::BatchSizePolicy kPolicies[] = {
+        ucudnn::BatchSizePolicy::kAuto, ucudnn::BatchSizePolicy::kUndivided,
+        ucudnn::BatchSizePolicy::kPowerOfTwo, ucudnn::BatchSizePolicy::kAll};
+    const auto index = static_cast<unsigned>(policy);
+    if (index >= std::size(kPolicies)) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM,
+                            "ucudnnSetBatchSizePolicy: no policy has the number " +
+                                std::to_string(static_cast<int>(policy)));
+    }
+    return ucudnn::Set("UCUDNN_BATCH_SIZE_POLICY", ucudnn::BatchSizePolicyName(kPolicies[index]));
+  });
+}
+
+}  // extern "C"
