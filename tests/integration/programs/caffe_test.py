@@ -1,0 +1,130 @@
+"""Layers written like Caffe's (caffe_net): with ucudnn's handle, and with cuDNN's own under the preloaded drop-in, every
+kernel runs in micro-batches within the limit that the program names, and gives what plain loops and the undivided
+library give. Which micro-batches are the fastest is said by a store, not measured."""
+
+import collections
+import csv
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+OWN, CUDNN = os.environ["UCUDNN_TEST_CAFFE_UCUDNN"], os.environ["UCUDNN_TEST_CAFFE_CUDNN"]
+STAND_INS = os.environ["UCUDNN_TEST_HOST"]
+MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"  # no sanitizer's run-time survives it
+BATCH, INPUTS, STEPS = 16, 2, 3
+GROUPS = {"conv1": 1, "conv2": 2}
+OPERATIONS = ("forward", "backward_data", "backward_filter")
+LIMIT = 48 << 10
+# However slow the machine is, all is measured.
+ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000", "UCUDNN_DATABASE": "none"}
+
+
+def run(words, **variables):
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, env=ENVIRONMENT | variables)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout.splitlines()
+
+
+def direct(program, limit, **variables):
+    """The program without any preload; the stand-ins serve it as cuDNN would."""
+    return run([program, "limit", limit, STEPS], LD_LIBRARY_PATH=STAND_INS, **variables)
+
+
+def preloaded(program, limit, **variables):
+    return run([COMMAND, "run", "--host", "--", program, "limit", limit, STEPS], **variables)
+
+
+def checksums(lines):
+    return [line for line in lines if line.startswith("conv")]
+
+
+def pieces(kernel):
+    return sum(part["count"] for part in kernel["plan"])
+
+
+class Caffe(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.store = cls.primed()
+        cls.expected = checksums(direct(CUDNN, LIMIT))
+        cls.variables = {"UCUDNN_DATABASE": cls.store, "UCUDNN_TUNE": "off"}
+
+    @classmethod
+    def primed(cls):
+        """A store in which divided kernels are by far the fastest, with the engines that need workspace."""
+        direct(OWN, LIMIT, UCUDNN_DATABASE=f"{cls.folder}/measured.db", UCUDNN_BATCH_SIZE_POLICY="powerOfTwo",
+               UCUDNN_ENGINES="legacy")
+        run([COMMAND, "cache", "export", f"{cls.folder}/measured.csv", "--db", f"{cls.folder}/measured.db"])
+        with open(f"{cls.folder}/measured.csv") as file:
+            rows = list(csv.DictReader(file))
+        with open(f"{cls.folder}/primed.csv", "w") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            for row in rows:
+                size = int(row["micro_batch"])
+                fast = size < BATCH and int(row["workspace_bytes"]) > 0
+                writer.writerow(row | {"time_ms": 0.01 * (1 + size) if fast else size})
+        run([COMMAND, "cache", "import", f"{cls.folder}/primed.csv", "--db", f"{cls.folder}/primed.db"])
+        return f"{cls.folder}/primed.db"
+
+    def report(self, name):
+        with open(f"{self.folder}/{name}.json") as file:
+            return json.load(file)
+
+    def check_divided(self, report, named):
+        """Every kernel, once, divided and within the limit, every call counted once."""
+        self.assertEqual([], report["fallbacks"])
+        self.assertEqual(len(GROUPS) * len(OPERATIONS), len(report["kernels"]), report)
+        calls = collections.Counter()
+        for kernel in report["kernels"]:
+            layer = "conv1" if kernel["problem"]["c"] == 4 else "conv2"
+            calls[layer, kernel["op"]] += kernel["calls"]
+            self.assertGreater(pieces(kernel), 1, kernel)
+            self.assertLessEqual(kernel["workspace_bytes"] + kernel["library_bytes"], LIMIT, kernel)
+            self.assertGreater(kernel["workspace_bytes"], 0, kernel)
+            self.assertEqual([layer] if named else None, kernel.get("layers"))
+        self.assertEqual({(layer, operation): groups * INPUTS * STEPS for layer, groups in GROUPS.items()
+                          for operation in OPERATIONS}, dict(calls))
+
+    def test_wrapped_handles_divide_without_a_preload(self):
+        lines = direct(OWN, LIMIT, UCUDNN_REPORT=f"{self.folder}/own.json", **self.variables)
+        self.assertEqual(self.expected, checksums(lines))
+        report = self.report("own")
+        self.check_divided(report, named=True)
+        # What the program read back is what the report says.
+        told = {tuple(line.split()[1:3]): line.split(maxsplit=3)[3] for line in lines if line.startswith("plan")}
+        for kernel in report["kernels"]:
+            plan = " + ".join(f"{part['micro_batch']}x{part['count']} {part['engine']}" for part in kernel["plan"])
+            self.assertEqual(plan, told[kernel["layers"][0], kernel["op"]])
+
+    def test_other_limits_change_no_result(self):
+        for limit in (0, 1, 4096):
+            with self.subTest(limit=limit):
+                self.assertEqual(self.expected, checksums(direct(OWN, limit, **self.variables)))
+
+    def test_wrapper_that_is_off_is_the_genuine_library(self):
+        report = f"{self.folder}/off.json"
+        lines = direct(OWN, 0, UCUDNN_MODE="observe", UCUDNN_REPORT=report, **self.variables)
+        self.assertEqual(self.expected, checksums(lines))
+        self.assertEqual({1}, {pieces(kernel) for kernel in self.report("off")["kernels"]})
+
+    @unittest.skipUnless(MAY_PRELOAD, "sanitized")
+    def test_preload_and_wrapper_divide_once(self):
+        lines = preloaded(OWN, LIMIT, UCUDNN_REPORT=f"{self.folder}/both.json", **self.variables)
+        self.assertEqual(self.expected, checksums(lines))
+        self.check_divided(self.report("both"), named=True)
+
+    @unittest.skipUnless(MAY_PRELOAD, "sanitized")
+    def test_cudnns_own_handles_divide_under_the_drop_in(self):
+        lines = preloaded(CUDNN, LIMIT, UCUDNN_REPORT=f"{self.folder}/cudnn.json", UCUDNN_WORKSPACE_LIMIT=str(LIMIT),
+                          **self.variables)
+        self.assertEqual(self.expected, checksums(lines))
+        self.check_divided(self.report("cudnn"), named=False)
+
+
+if __name__ == "__main__":
+    unittest.main()
