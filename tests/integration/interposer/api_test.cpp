@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <ucudnn/handle.h>
 
 #include <cstring>
 #include <fstream>
@@ -17,6 +16,9 @@
 #include "queries.h"
 #include "report_file.h"
 #include "suites.h"
+
+// Behind ucudnn's own tables of functions, which take the address of names that this overloads.
+#include <ucudnn/handle.h>
 
 namespace ucudnn::test {
 namespace {

@@ -17,7 +17,7 @@ MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"  # no sanitizer's run-tim
 BATCH, INPUTS, STEPS = 16, 2, 3
 GROUPS = {"conv1": 1, "conv2": 2}
 OPERATIONS = ("forward", "backward_data", "backward_filter")
-LIMIT = 48 << 10
+LIMIT = 96 << 10
 # However slow the machine is, all is measured.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000", "UCUDNN_DATABASE": "none"}
 
@@ -55,7 +55,7 @@ class Caffe(unittest.TestCase):
 
     @classmethod
     def primed(cls):
-        """A store in which divided kernels are by far the fastest, with the engines that need workspace."""
+        """A store in which divided kernels are by far the fastest, most of all with engines that need workspace."""
         direct(OWN, LIMIT, UCUDNN_DATABASE=f"{cls.folder}/measured.db", UCUDNN_BATCH_SIZE_POLICY="powerOfTwo",
                UCUDNN_ENGINES="legacy")
         run([COMMAND, "cache", "export", f"{cls.folder}/measured.csv", "--db", f"{cls.folder}/measured.db"])
@@ -66,8 +66,8 @@ class Caffe(unittest.TestCase):
             writer.writeheader()
             for row in rows:
                 size = int(row["micro_batch"])
-                fast = size < BATCH and int(row["workspace_bytes"]) > 0
-                writer.writerow(row | {"time_ms": 0.01 * (1 + size) if fast else size})
+                time_ms = (0.01 if int(row["workspace_bytes"]) > 0 else 0.1) * (1 + size)
+                writer.writerow(row | {"time_ms": time_ms if size < BATCH else size})
         run([COMMAND, "cache", "import", f"{cls.folder}/primed.csv", "--db", f"{cls.folder}/primed.db"])
         return f"{cls.folder}/primed.db"
 
@@ -85,8 +85,8 @@ class Caffe(unittest.TestCase):
             calls[layer, kernel["op"]] += kernel["calls"]
             self.assertGreater(pieces(kernel), 1, kernel)
             self.assertLessEqual(kernel["workspace_bytes"] + kernel["library_bytes"], LIMIT, kernel)
-            self.assertGreater(kernel["workspace_bytes"], 0, kernel)
             self.assertEqual([layer] if named else None, kernel.get("layers"))
+        self.assertTrue(any(kernel["workspace_bytes"] > 0 for kernel in report["kernels"]))
         self.assertEqual({(layer, operation): groups * INPUTS * STEPS for layer, groups in GROUPS.items()
                           for operation in OPERATIONS}, dict(calls))
 

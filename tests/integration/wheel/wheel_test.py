@@ -73,6 +73,14 @@ class Wheel(unittest.TestCase):
             for name in wheel.namelist():
                 self.assertNotIn(str(ROOT).encode(), wheel.read(name), name)
 
+    def test_headers_lie_beside_one_libucudnn(self):
+        with zipfile.ZipFile(self.wheel) as wheel:
+            names = wheel.namelist()
+        self.assertEqual(["ucudnn/lib/libucudnn.so.1"], [name for name in names if "libucudnn.so" in name])
+        for header in ("ucudnn.h", "handle.h"):
+            self.assertEqual((ROOT / "include/ucudnn" / header).read_bytes(),
+                             (self.installed / "include/ucudnn" / header).read_bytes())
+
     def test_command_finds_its_own_libraries(self):
         result = run(self.command, "doctor", UCUDNN_DATABASE="none")
         self.assertRegex(result.stdout, rf"drop-in +{re.escape(str(self.installed))}/lib/ucudnn/libcudnn.so.9\n")
