@@ -57,15 +57,17 @@ class ComputeTable : public ComputeModel {
 // (mu-cuDNN's WR) that needs at most `limit_bytes` of workspace, forward, backward_data and
 // backward_filter. Where one of them lacks measurements, and for other operators, `elsewhere`
 // answers. A worker's share of height and width is that of the input it holds: halos are left out.
+// `alignment` (bytes) is that under which the measurements were made.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references outlive the model.
   MeasuredCompute(planning::MeasurementStore& store, planning::Platform platform,
-                  size_t limit_bytes, const ComputeModel& elsewhere)
+                  size_t limit_bytes, const ComputeModel& elsewhere, int alignment = 1)
       : store_(store),
         platform_(std::move(platform)),
         limit_bytes_(limit_bytes),
-        elsewhere_(elsewhere) {}
+        elsewhere_(elsewhere),
+        alignment_(alignment) {}
   Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override;
 
  private:
@@ -73,6 +75,7 @@ class MeasuredCompute : public ComputeModel {
   const planning::Platform platform_;
   const size_t limit_bytes_;
   const ComputeModel& elsewhere_;
+  const int alignment_;
 };
 
 // The largest worker's share of the output, of its elements.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <tuple>
+#include <utility>
 
 #include "base/text.h"
 
@@ -59,6 +60,16 @@ std::vector<Degrees> LegalDegrees(const PlannedLayer& layer, int devices, bool u
 std::string Describe(const Degrees& degrees) {
   return "{n=" + std::to_string(degrees.n) + ", c=" + std::to_string(degrees.c) +
          ", h=" + std::to_string(degrees.h) + ", w=" + std::to_string(degrees.w) + "}";
+}
+
+std::string ShortText(const Degrees& degrees) {
+  std::string text;
+  const std::pair<const char*, int> axes[] = {
+      {"n", degrees.n}, {"c", degrees.c}, {"h", degrees.h}, {"w", degrees.w}};
+  for (const auto& [name, parts] : axes) {
+    if (parts > 1) text += name + std::to_string(parts);
+  }
+  return text.empty() ? "n1" : text;
 }
 
 Result<Pin> ParsePin(std::string_view text) {

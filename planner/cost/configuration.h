@@ -24,6 +24,8 @@ struct Degrees {
 
 std::string Describe(const Degrees& degrees);  // "{n=16, c=1, h=1, w=1}"
 
+std::string ShortText(const Degrees& degrees);  // "n16", "n4h2w2" as in a pin; "n1": not divided
+
 // Part (i, j, k, l) is on device first_device + ((i * c + j) * h + k) * w + l.
 struct ParallelConfiguration {
   Degrees degrees;

@@ -52,6 +52,7 @@ ComputeModel::Cost MeasuredCompute::Compute(const PlannedLayer& layer,
   std::optional<ConvolutionProblem> problem;
   if (std::holds_alternative<Convolution>(layer.op)) problem = WorkerProblem(layer, degrees);
   if (!problem) return elsewhere_.Compute(layer, degrees);
+  problem->alignment = alignment_;
   Cost cost;
   cost.measured = true;
   for (const Operation operation :

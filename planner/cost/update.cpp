@@ -8,17 +8,6 @@ namespace {
 
 using Replicas = std::vector<int>;  // devices that hold the same parameters, rising
 
-std::vector<Replicas> ReplicaGroups(const ParallelConfiguration& configuration) {
-  const Degrees& degrees = configuration.degrees;
-  const int image = degrees.h * degrees.w;
-  std::vector<Replicas> groups(static_cast<size_t>(degrees.c));
-  for (int worker = 0; worker < degrees.Workers(); ++worker) {
-    groups[static_cast<size_t>(worker / image % degrees.c)].push_back(configuration.first_device +
-                                                                      worker);
-  }
-  return groups;
-}
-
 double LatencyMs(const Machine& machine, int level) {
   return machine.levels[static_cast<size_t>(level)].latency_us * 1e-3;
 }
@@ -130,9 +119,20 @@ double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& group
 
 }  // namespace
 
+std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration) {
+  const Degrees& degrees = configuration.degrees;
+  const int image = degrees.h * degrees.w;
+  std::vector<Replicas> groups(static_cast<size_t>(degrees.c));
+  for (int worker = 0; worker < degrees.Workers(); ++worker) {
+    groups[static_cast<size_t>(worker / image % degrees.c)].push_back(configuration.first_device +
+                                                                      worker);
+  }
+  return groups;
+}
+
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes) {
-  const std::vector<Replicas> groups = ReplicaGroups(configuration);
+  const std::vector<Replicas> groups = ReplicaDevices(configuration);
   const auto replicas = static_cast<double>(groups.front().size());
   if (bytes == 0 || groups.front().size() < 2) return 0;
   const double share = static_cast<double>(bytes) / configuration.degrees.c;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "planner/cost/configuration.h"
 #include "planner/machine/machine.h"
@@ -15,6 +16,10 @@ enum class UpdateModel {
   kTree,             // reduction up a binomial tree, broadcast down
   kHierarchical,     // reduce-scatter level by level outwards, all-gather back inwards
 };
+
+// Devices that hold the same part of a layer's parameters, rising; one list for each part of its
+// channels.
+std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration);
 
 // For r replicas (n h w) of `bytes` of parameters behind one link of bandwidth B and latency L,
 // with c = 1: parameter server 2 r bytes / B + 2 L, ring 2 (r-1)/r bytes / B + 2 (r-1) L, tree 2

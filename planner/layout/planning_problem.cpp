@@ -87,40 +87,53 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
   return problem;
 }
 
-LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment) {
-  LayoutCost cost;
-  const auto chosen = [&](int layer) {
-    const auto at = static_cast<size_t>(layer);
-    return problem.configurations[at][static_cast<size_t>(assignment[at])];
-  };
+const ParallelConfiguration& ConfigurationOf(const PlanningProblem& problem,
+                                             const Assignment& assignment, int layer) {
+  const auto at = static_cast<size_t>(layer);
+  return problem.configurations[at][static_cast<size_t>(assignment[at])];
+}
+
+std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignment& assignment) {
   int devices = 1;
   for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {
-    const auto at = static_cast<size_t>(layer);
-    const ParallelConfiguration configuration = chosen(layer);
-    devices = std::max(devices, configuration.first_device + configuration.degrees.Workers());
-    const double compute_ms = problem.compute[at][static_cast<size_t>(assignment[at])].ms;
-    cost.compute_ms += compute_ms;
-    cost.update_ms +=
-        problem.search.layers[at].ms[static_cast<size_t>(assignment[at])] - compute_ms;
-    cost.update_bytes += UpdateBytes(problem.update, configuration.degrees,
-                                     problem.graph.layers[at].parameters * kElementBytes);
+    const ParallelConfiguration& chosen = ConfigurationOf(problem, assignment, layer);
+    devices = std::max(devices, chosen.first_device + chosen.degrees.Workers());
   }
   const Machine machine = AnyMachine(devices);
   TrafficCounter counter(machine);
+  std::vector<int64_t> bytes;
   for (size_t at = 0; at < problem.search.edges.size(); ++at) {
     const SearchProblem::Edge& edge = problem.search.edges[at];
     const PlannedLayer& consumer = problem.graph.layers[static_cast<size_t>(edge.to)];
     const int input = problem.inputs[at];
-    const ParallelConfiguration from = chosen(edge.from);
-    const ParallelConfiguration to = chosen(edge.to);
+    const ParallelConfiguration& from = ConfigurationOf(problem, assignment, edge.from);
+    const ParallelConfiguration& to = ConfigurationOf(problem, assignment, edge.to);
     const Traffic& traffic =
         counter.Count(OutputParts(consumer.inputs[static_cast<size_t>(input)].shape, from.degrees),
                       from.first_device, NeededParts(consumer, input, to.degrees), to.first_device);
-    cost.transfer_bytes += 2 * traffic.moved * kElementBytes;
+    bytes.push_back(2 * traffic.moved * kElementBytes);
+  }
+  return bytes;
+}
+
+LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment) {
+  LayoutCost cost;
+  for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {
+    const auto at = static_cast<size_t>(layer);
+    const double compute_ms = problem.compute[at][static_cast<size_t>(assignment[at])].ms;
+    cost.compute_ms += compute_ms;
+    cost.update_ms +=
+        problem.search.layers[at].ms[static_cast<size_t>(assignment[at])] - compute_ms;
+    cost.update_bytes +=
+        UpdateBytes(problem.update, ConfigurationOf(problem, assignment, layer).degrees,
+                    problem.graph.layers[at].parameters * kElementBytes);
+  }
+  for (const SearchProblem::Edge& edge : problem.search.edges) {
     cost.transfer_ms += edge.ms[static_cast<size_t>(assignment[static_cast<size_t>(edge.from)]) *
                                     static_cast<size_t>(problem.search.Configurations(edge.to)) +
                                 static_cast<size_t>(assignment[static_cast<size_t>(edge.to)])];
   }
+  for (const int64_t bytes : TransferBytes(problem, assignment)) cost.transfer_bytes += bytes;
   cost.total_ms = cost.transfer_ms + cost.compute_ms + cost.update_ms;
   cost.memory_bytes = TotalBytes(problem.search, assignment);
   return cost;

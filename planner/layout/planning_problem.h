@@ -32,6 +32,9 @@ struct PlanningProblem {
 Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
                                              const PlanningOptions& options = {});
 
+const ParallelConfiguration& ConfigurationOf(const PlanningProblem& problem,
+                                             const Assignment& assignment, int layer);
+
 // The terms of equation 1 for one assignment, and what it moves and keeps.
 struct LayoutCost {
   double transfer_ms = 0;
@@ -42,6 +45,9 @@ struct LayoutCost {
   int64_t update_bytes = 0;    // by the parameter server or all-reduce
   int64_t memory_bytes = 0;    // no device needs more
 };
+
+// What each edge of `search` moves: bytes arriving at devices in one step, forward and backward.
+std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignment& assignment);
 
 // Bytes are counted by exact box intersection whatever the cost model.
 LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment);

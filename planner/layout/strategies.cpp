@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/text.h"
 
@@ -45,6 +46,27 @@ Result<Assignment> ByRule(const PlanningProblem& problem, int devices, Strategy 
   return assignment;
 }
 
+// The least of equation 1, within the limit where there is one.
+Result<Layout> Least(const PlanningProblem& problem, const SearchOptions& options,
+                     std::optional<int64_t> memory_limit_bytes) {
+  Layout layout;
+  if (memory_limit_bytes) {
+    UCUDNN_ASSIGN_OR_RETURN(LimitedResult result,
+                            SearchWithin(problem.search, *memory_limit_bytes, options));
+    layout.assignment = std::move(result.plan.assignment);
+    layout.lower_bound_ms = result.lower_bound_ms;
+    layout.optimal = result.optimal;
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(SearchResult result, Search(problem.search, options));
+    layout.assignment = std::move(result.plans.front().assignment);
+    layout.lower_bound_ms = result.lower_bound_ms;
+    layout.optimal = result.optimal;
+    layout.best_total_ms = std::move(result.best_total_ms);
+  }
+  layout.cost = CostOf(problem, layout.assignment);
+  return layout;
+}
+
 }  // namespace
 
 const char* StrategyName(Strategy strategy) { return kNames[static_cast<size_t>(strategy)]; }
@@ -59,18 +81,10 @@ Result<Strategy> ParseStrategy(std::string_view name) {
 }
 
 Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
-                          const SearchOptions& options) {
+                          const SearchOptions& options, std::optional<int64_t> memory_limit_bytes) {
+  if (strategy == Strategy::kDeePa) return Least(problem, options, memory_limit_bytes);
   Layout layout;
   layout.strategy = strategy;
-  if (strategy == Strategy::kDeePa) {
-    UCUDNN_ASSIGN_OR_RETURN(SearchResult result, Search(problem.search, options));
-    layout.assignment = result.plans.front().assignment;
-    layout.lower_bound_ms = result.lower_bound_ms;
-    layout.optimal = result.optimal;
-    layout.best_total_ms = std::move(result.best_total_ms);
-    layout.cost = CostOf(problem, layout.assignment);
-    return layout;
-  }
   UCUDNN_ASSIGN_OR_RETURN(layout.assignment, ByRule(problem, devices, strategy));
   layout.cost = CostOf(problem, layout.assignment);
   layout.lower_bound_ms = layout.cost.total_ms;
@@ -78,10 +92,11 @@ Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy 
 }
 
 Result<std::vector<Layout>> CompareLayouts(const PlanningProblem& problem, int devices,
-                                           const SearchOptions& options) {
+                                           const SearchOptions& options,
+                                           std::optional<int64_t> memory_limit_bytes) {
   std::vector<Layout> layouts;
   for (const Strategy strategy : kStrategies) {
-    auto layout = MakeLayout(problem, devices, strategy, options);
+    auto layout = MakeLayout(problem, devices, strategy, options, memory_limit_bytes);
     if (!layout.ok() && strategy == Strategy::kDeePa) return layout.status();
     if (layout.ok()) layouts.push_back(std::move(*layout));
   }

@@ -1,6 +1,8 @@
 // Layouts by a rule and the best one, side by side. Pure functions.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,12 +35,16 @@ struct Layout {
 };
 
 // The layout of `strategy` on `devices` devices. An error names the layer that cannot be divided
-// so: a batch that the devices do not divide, a pin against the rule.
+// so: a batch that the devices do not divide, a pin against the rule. DeePa's keeps to
+// `memory_limit_bytes` of each device where that is given; then no marginals are known, and an
+// error says what the least plan needs where nothing fits.
 Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
-                          const SearchOptions& options = {});
+                          const SearchOptions& options = {},
+                          std::optional<int64_t> memory_limit_bytes = {});
 
 // The layout of each strategy that exists, in their order above; DeePa's is always there.
 Result<std::vector<Layout>> CompareLayouts(const PlanningProblem& problem, int devices,
-                                           const SearchOptions& options = {});
+                                           const SearchOptions& options = {},
+                                           std::optional<int64_t> memory_limit_bytes = {});
 
 }  // namespace ucudnn::planner

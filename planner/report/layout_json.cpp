@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "planner/layout/device_boxes.h"
 #include "planner/layout/what_if.h"
 
 namespace ucudnn::planner {
@@ -40,6 +41,76 @@ Json WhatIfJson(const WhatIf& row) {
   return json;
 }
 
+Json IntervalJson(const Interval& interval) { return {interval.begin, interval.end}; }
+Json HaloJson(const Halo& halo) { return {halo.before, halo.after}; }
+
+void AddBox(Json& json, const Box& box, bool depth) {
+  constexpr const char* kAxes[] = {"n", "c", "d", "h", "w"};
+  for (size_t axis = 0; axis < kTensorAxes; ++axis) {
+    if (axis != 2 || depth) json[kAxes[axis]] = IntervalJson(box[axis]);
+  }
+}
+
+Json OutputBoxesJson(const PlannedLayer& layer, const ParallelConfiguration& configuration) {
+  Json boxes = Json::array();
+  for (const DeviceBox& one : OutputBoxes(layer, configuration)) {
+    Json json = {{"device", one.device}};
+    AddBox(json, one.box, layer.output.spatial_rank == 3);
+    boxes.push_back(std::move(json));
+  }
+  return boxes;
+}
+
+Json NeedsJson(const PlannedLayer& layer, int input, const ParallelConfiguration& configuration) {
+  Json needs = Json::array();
+  const Shape& tensor = layer.inputs[static_cast<size_t>(input)].shape;
+  for (const NeededBox& one : NeededBoxes(layer, input, configuration)) {
+    Json json = {{"device", one.device}};
+    AddBox(json, one.box, tensor.spatial_rank == 3);
+    if (one.h != Halo()) json["halo_h"] = HaloJson(one.h);
+    if (one.w != Halo()) json["halo_w"] = HaloJson(one.w);
+    needs.push_back(std::move(json));
+  }
+  return needs;
+}
+
+Json InputJson(const PlanningProblem& problem, const Assignment& assignment, int layer, int input) {
+  const PlannedLayer& consumer = problem.graph.layers[static_cast<size_t>(layer)];
+  const LayerInput& source = consumer.inputs[static_cast<size_t>(input)];
+  const ParallelConfiguration& to = ConfigurationOf(problem, assignment, layer);
+  const bool data = source.producer == kData;
+  Json json;
+  json["from"] =
+      data ? Json() : Json(problem.graph.layers[static_cast<size_t>(source.producer)].name);
+  json["tensor"] = Describe(source.shape);
+  json["needs"] = NeedsJson(consumer, input, to);
+  json["transfers"] = Json::array();
+  if (data) return json;
+  for (const Transfer& one :
+       Transfers(consumer, input, ConfigurationOf(problem, assignment, source.producer), to)) {
+    Json transfer = {{"from", one.from}, {"to", one.to}};
+    AddBox(transfer, one.box, source.shape.spatial_rank == 3);
+    transfer["bytes"] = Elements(one.box) * kElementBytes;
+    json["transfers"].push_back(std::move(transfer));
+  }
+  return json;
+}
+
+void AddBoxes(Json& json, const PlanningProblem& problem, const Assignment& assignment, int at) {
+  const PlannedLayer& layer = problem.graph.layers[static_cast<size_t>(at)];
+  const ParallelConfiguration& configuration = ConfigurationOf(problem, assignment, at);
+  json["boxes"] = OutputBoxesJson(layer, configuration);
+  json["inputs"] = Json::array();
+  for (int input = 0; input < static_cast<int>(layer.inputs.size()); ++input) {
+    json["inputs"].push_back(InputJson(problem, assignment, at, input));
+  }
+  json["all_reduce"] = Json::array();
+  for (const ReplicaGroup& group : ReplicaGroups(layer, configuration)) {
+    json["all_reduce"].push_back(
+        {{"devices", group.devices}, {"channels", IntervalJson(group.channels)}});
+  }
+}
+
 }  // namespace
 
 std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& setting,
@@ -57,6 +128,8 @@ std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& se
                {"cost", setting.cost},
                {"update", setting.update},
                {"strategy", StrategyName(chosen.strategy)}};
+  if (!setting.measured.empty()) json["measured"] = setting.measured;
+  if (setting.memory_limit_bytes) json["memory_limit_bytes"] = *setting.memory_limit_bytes;
   json["total_ms"] = total;
   json["optimal"] = chosen.optimal;
   json["gap"] = chosen.optimal || total <= 0 ? 0 : 1 - deepa.lower_bound_ms / total;
@@ -70,14 +143,14 @@ std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& se
   for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
     const PlannedLayer& layer = problem.graph.layers[at];
     Json entry = {{"name", layer.name}, {"output", Describe(layer.output)}};
-    AddDegrees(entry["config"],
-               problem.configurations[at][static_cast<size_t>(chosen.assignment[at])]);
+    AddDegrees(entry["config"], ConfigurationOf(problem, chosen.assignment, static_cast<int>(at)));
     entry["followers"] = layer.followers;
     entry["what_if"] = Json::array();
     for (const WhatIf& row :
          WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at))) {
       entry["what_if"].push_back(WhatIfJson(row));
     }
+    if (setting.boxes) AddBoxes(entry, problem, chosen.assignment, static_cast<int>(at));
     json["layers"].push_back(std::move(entry));
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -1,6 +1,8 @@
 // Layouts as JSON (format `ucudnn-layout`, described in FORMAT.md beside this file). Pure function.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +14,11 @@ namespace ucudnn::planner {
 struct LayoutSetting {
   std::string machine;
   int devices = 0;
-  std::string cost;    // cost model
-  std::string update;  // update model
+  std::string cost;                           // cost model
+  std::string update;                         // update model
+  std::string measured;                       // where, and how many, in words; empty: none
+  std::optional<int64_t> memory_limit_bytes;  // of each device, that DeePa's layout keeps to
+  bool boxes = false;  // which device has which box of which tensor is told, too
 };
 
 // `chosen` is one of `layouts`; DeePa's is among them.

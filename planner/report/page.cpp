@@ -37,6 +37,9 @@ dt { color: var(--faint); } dd { margin: 0; }
 figure { margin: .8rem 0; } svg { display: block; max-width: 100%; height: auto; }
 svg text { font: 12px system-ui, "Liberation Sans", Arial, sans-serif; fill: var(--ink); }
 svg .faint { fill: var(--faint); } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
+svg.natural { max-width: none; margin: 0 auto; } svg .moves { stroke: var(--mark); opacity: .55; }
+ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .4rem 0; }
+.legend svg { display: inline; vertical-align: -2px; }
 svg .axis { stroke: var(--line); stroke-width: 1; fill: none; } svg .edge { stroke: var(--faint); fill: none; }
 svg .step { stroke: var(--faint); fill: none; stroke-dasharray: 4 3; }
 svg .limit { stroke: var(--mark); stroke-width: 1.5; stroke-dasharray: 6 3; } svg .mark { fill: var(--mark); }
@@ -47,7 +50,7 @@ svg .box { stroke: var(--ink); stroke-width: .7; } svg .again { stroke-dasharray
 .k8 { fill: var(--k8); } .k9 { fill: var(--k9); }
 @media print { @page { margin: 14mm; } body { padding: 0; max-width: none; font-size: 10pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  .scroll { overflow: visible; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; }
+  .scroll { overflow: visible; } svg.natural { max-width: 100%; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; }
   tr, .bars, .points { break-inside: avoid; } h2, h3 { break-after: avoid; } thead { display: table-header-group; } }
 )css";
 

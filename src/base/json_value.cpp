@@ -103,6 +103,26 @@ const JsonValue* JsonValue::Find(std::string_view name) const {
   return found == members.end() ? nullptr : &found->value;
 }
 
+std::string Shown(const JsonValue& value) {
+  switch (value.kind) {
+    case JsonValue::Kind::kInteger:
+      return std::to_string(value.integer);
+    case JsonValue::Kind::kReal:
+      return nlohmann::json(value.real).dump();
+    case JsonValue::Kind::kText:
+      return Quoted(value.text);
+    case JsonValue::Kind::kBoolean:
+      return value.boolean ? "true" : "false";
+    case JsonValue::Kind::kNull:
+      return "null";
+    case JsonValue::Kind::kArray:
+      return "an array of " + std::to_string(value.items.size());
+    case JsonValue::Kind::kObject:
+      break;
+  }
+  return "an object";
+}
+
 Result<JsonValue> ParseJson(std::string_view text) {
   Builder builder;
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);

@@ -38,4 +38,7 @@ struct JsonMember {
 // An error for text that is no JSON, nested deeper than 32 levels, or holds a name twice.
 Result<JsonValue> ParseJson(std::string_view text);
 
+// A value as a message shows it: numbers, quoted text, "an array of 3", "an object".
+std::string Shown(const JsonValue& value);
+
 }  // namespace ucudnn

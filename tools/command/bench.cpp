@@ -192,9 +192,11 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
 
 Command AddBench(CLI::App& ucudnn) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* app = AddSubcommand(
-      ucudnn, "bench", "bench (--layers FILE.csv | --net NAME|FILE --batch N) [--cliff] [OPTIONS]",
-      "measure convolutions and compare their divisions offline, for later runs");
+  CLI::App* app =
+      AddSubcommand(ucudnn, "bench",
+                    "bench (--layers FILE.csv | --net NAME|FILE --batch N | --trace FILE.json) "
+                    "[--cliff] [OPTIONS]",
+                    "measure convolutions and compare their divisions offline, for later runs");
   options->source.AddTo(*app);
   app->add_flag("--host", options->host, "measure on the CPU stand-in: these are CPU times");
   app->add_flag("--json", options->json, "print JSON instead of a table");

@@ -35,14 +35,6 @@ CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::st
   return app;
 }
 
-Command AddNotBuilt(CLI::App& parent, const std::string& name) {
-  CLI::App* app = parent.add_subcommand(name)->group("")->allow_extras();
-  app->set_help_flag();
-  return {app, [app](const ProgramWords&) {
-            return Refuse(*app, "not available in this version of ucudnn");
-          }};
-}
-
 std::string Subcommands(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* child : app.get_subcommands([](const CLI::App*) { return true; })) {

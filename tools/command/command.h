@@ -30,10 +30,8 @@ Command AddBench(CLI::App& ucudnn);
 Command AddPlan(CLI::App& ucudnn);
 Command AddCache(CLI::App& ucudnn);
 Command AddWorkspace(CLI::App& ucudnn);
+Command AddReport(CLI::App& ucudnn);
 Command AddDoctor(CLI::App& ucudnn);
-
-// A command of a later version: hidden, and refused whatever its arguments.
-Command AddNotBuilt(CLI::App& parent, const std::string& name);
 
 // A subcommand whose help begins with "Usage: ucudnn " and `usage`.
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,

@@ -1,9 +1,14 @@
 #include "command/layer_list.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
+#include <unordered_set>
 #include <utility>
 
+#include "base/text.h"
+#include "command/offline_rows.h"
+#include "command/report_file.h"
 #include "convolution/columns.h"
 #include "convolution/layers_csv.h"
 #include "planner/graph/layers.h"
@@ -59,6 +64,37 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
   return layers;
 }
 
+// The kernels a report names, each once, at its own mini-batch or the one that is asked for.
+Result<std::vector<Layer>> FromTrace(const LayerSource& source,
+                                     const std::vector<Operation>& operations) {
+  const Result<RunReport> report = ReadReport(source.trace);
+  if (!report.ok()) return Status::Error("--trace " + report.message());
+  int batch = 0;
+  if (!source.batch.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(batch, ParseBatch(source.batch));
+  }
+  std::vector<Layer> layers;
+  std::unordered_set<ConvolutionProblem, HashOfProblem> known;
+  for (size_t at = 0; at < report->kernels.size(); ++at) {
+    const ReportedKernel& kernel = report->kernels[at];
+    const Operation operation = kernel.problem.operation;
+    if (std::find(operations.begin(), operations.end(), operation) == operations.end()) continue;
+    const std::string number = "kernel " + std::to_string(at + 1);
+    Layer layer{kernel.name.empty() ? number : kernel.name, kernel.problem};
+    if (batch > 0) {
+      Result<ConvolutionProblem> problem = AtBatch(layer.problem, batch);
+      if (!problem.ok()) return Status::Error("--batch: " + number + ": " + problem.message());
+      layer.problem = *problem;
+    }
+    if (known.insert(layer.problem).second) layers.push_back(std::move(layer));
+  }
+  if (layers.empty()) {
+    return Status::Error("--trace " + Quoted(source.trace) + ": it has no kernels of " +
+                         source.ops);
+  }
+  return layers;
+}
+
 // In lines that fit the column of descriptions.
 std::string Networks() {
   constexpr size_t kColumns = 60;
@@ -84,23 +120,23 @@ void LayerSource::AddTo(CLI::App& app) {
       ->type_name("NAME|FILE");
   app.add_flag("--pass-through", pass_through,
                "operators of --net FILE that are not known pass their input through");
-  app.add_option("--trace", trace)->group("");
+  app.add_option("--trace", trace, "kernels of a report that a run wrote with --report")
+      ->type_name("FILE.json");
   app.add_option("--batch", batch,
-                 "images in a mini-batch: needed with --net, in place of the file's with --layers")
+                 "images in a mini-batch: needed with --net, else in place of the file's")
       ->type_name("N");
   app.add_option("--ops", ops, "operations, separated by commas (" + ops + ")")->type_name("LIST");
 }
 
 Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
-  if (!source.trace.empty()) {
-    return Status::Error("--trace: not available in this version");
-  }
-  if (source.layers.empty() == source.net.empty()) {
-    return Status::Error("exactly one of --layers FILE.csv and --net NAME|FILE is needed");
+  if (!source.layers.empty() + !source.net.empty() + !source.trace.empty() != 1) {
+    return Status::Error(
+        "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed");
   }
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());
   if (!source.layers.empty()) return FromFile(source, *operations);
+  if (!source.trace.empty()) return FromTrace(source, *operations);
   return FromNetwork(source, *operations);
 }
 

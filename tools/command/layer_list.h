@@ -1,5 +1,5 @@
-// The convolutions a command is about: from a layer file or a network. Used from main's thread
-// only.
+// The convolutions a command is about: from a layer file, a network or a report. Used from main's
+// thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -91,8 +91,9 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& 
   result.platform = bench.device().platform;
   const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
   for (Layer layer : layers) {
-    // Measured as a program's calls will be, so that a run finds these measurements.
-    layer.problem.alignment = cudnn::kLegacyAlignment;
+    // Measured as a program's calls will be, so that a run finds these measurements; a report says
+    // how they were.
+    if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
     Result<MeasuredLayer> chosen = ChooseVerified(bench, layer, options, limit, kernels);
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());

@@ -1,70 +1,19 @@
 #include "command/offline_kernels.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <initializer_list>
 #include <limits>
-#include <map>
-#include <optional>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
+#include "command/offline_rows.h"
 #include "command/versions.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_engines.h"
-#include "db/sqlite_store.h"
-#include "db/store_choice.h"
 #include "planning/desirable_set.h"
 #include "planning/micro_batch_sizes.h"
 
 namespace ucudnn::command {
 namespace {
-
-using Rows = std::vector<db::StoredMeasurement>;
-using Versions = std::pair<int, int>;  // of cuDNN and the driver
-
-Result<Rows> ReadStores(const Options& options) {
-  std::vector<std::string> paths = db::ChooseStores(options.databases).paths;
-  if (paths.empty()) return Status::Error("there is no store; name one with --db PATH");
-  const std::string first = paths.front();
-  std::erase_if(paths, [](const std::string& path) { return !std::filesystem::exists(path); });
-  if (paths.empty()) return Status::Error("'" + first + "': there is no such store (yet)");
-  return db::SqliteStore(paths).List();
-}
-
-Result<std::string> ChooseDevice(const Rows& rows, const std::string& asked) {
-  std::set<std::string> devices;
-  for (const db::StoredMeasurement& row : rows) devices.insert(row.platform.device);
-  if (devices.empty()) return Status::Error("the store holds no measurements");
-  if (asked.empty() && devices.size() == 1) return *devices.begin();
-  if (devices.contains(asked)) return asked;
-  std::string names;
-  for (const std::string& device : devices) names += (names.empty() ? "'" : ", '") + device + "'";
-  return Status::Error((asked.empty() ? "whose measurements? --device NAME"
-                                      : "--device '" + asked + "': no measurements") +
-                       " (there are those of " + names + ")");
-}
-
-struct HashOfProblem {
-  size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
-};
-
-// Of one platform, by kernel family.
-using Measurements =
-    std::unordered_map<ConvolutionProblem, std::vector<MicroConfiguration>, HashOfProblem>;
-
-// Whether a call through the legacy API may use the row (else: through the graph API); engines that
-// are neither's, which only an imported row has, count as the legacy API's. The engine becomes what
-// a plan calls it.
-bool ServesApi(const ConvolutionProblem& problem, bool legacy, MicroConfiguration& row) {
-  if (row.engine.starts_with("graph:") == legacy) return false;
-  const std::optional<cudnn::LegacyEngine> engine = cudnn::ParseLegacyEngine(row.engine);
-  if (!engine) return true;
-  if (engine->math && *engine->math != problem.math) return false;
-  row.engine = cudnn::LegacyEngineName({engine->algorithm, std::nullopt});
-  return true;
-}
 
 std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, bool legacy,
                                           const Options& options,
@@ -91,14 +40,15 @@ std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, boo
 }
 
 // Its desirable set is empty where nothing is known.
-OfflineKernel Plan(const Layer& layer, const Options& options, const Measurements& measurements) {
+OfflineKernel Plan(const Layer& layer, const Options& options, const Measurements& measurements,
+                   std::initializer_list<bool> legacy_apis = {true, false}) {
   OfflineKernel kernel{layer};
   ConvolutionProblem& problem = kernel.layer.problem;
   for (const int alignment : {int{cudnn::kLegacyAlignment}, int{layer.problem.alignment}}) {
     problem.alignment = alignment;
     const auto rows = measurements.find(KernelFamily(problem));
     if (rows == measurements.end()) continue;
-    for (const bool legacy : {true, false}) {
+    for (const bool legacy : legacy_apis) {
       kernel.api = legacy ? "legacy" : "graph";
       kernel.desirable_set = DesirableSetOf(problem, legacy, options, rows->second);
       if (!kernel.desirable_set.empty()) return kernel;
@@ -127,17 +77,10 @@ std::string KernelNames(const std::vector<const Layer*>& layers) {
 
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device) {
-  UCUDNN_ASSIGN_OR_RETURN(const Rows rows, ReadStores(options));
-  UCUDNN_ASSIGN_OR_RETURN(const std::string chosen, ChooseDevice(rows, device));
-  std::map<Versions, Measurements, std::greater<>> platforms;  // the newest first
-  for (const db::StoredMeasurement& row : rows) {
-    if (row.platform.device != chosen) continue;
-    platforms[{row.platform.cudnn, row.platform.driver}][KernelFamily(row.problem)].push_back(
-        row.measurement.micro);
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const OfflineRows rows, ReadOfflineRows(options, device));
   std::string newest_lacks;
-  for (const auto& [versions, measurements] : platforms) {
-    OfflineKernels found{{chosen, versions.first, versions.second}, {}};
+  for (const auto& [versions, measurements] : rows.platforms) {
+    OfflineKernels found{{rows.device, versions.first, versions.second}, {}};
     std::vector<const Layer*> missing;
     for (const Layer& layer : layers) {
       found.kernels.push_back(Plan(layer, options, measurements));
@@ -150,6 +93,24 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
     }
   }
   return Status::Error(newest_lacks);
+}
+
+Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
+    const std::vector<ApiKernel>& kernels, const Options& options, const std::string& device,
+    int cudnn) {
+  UCUDNN_ASSIGN_OR_RETURN(const OfflineRows rows,
+                          ReadOfflineRows(options, device, "the report's device"));
+  std::vector<std::vector<Configuration>> sets(kernels.size());
+  for (size_t at = 0; at < kernels.size(); ++at) {
+    for (const auto& [versions, measurements] : rows.platforms) {
+      if (cudnn != 0 && versions.first != cudnn) continue;
+      OfflineKernel planned =
+          Plan({"", kernels[at].problem}, options, measurements, {kernels[at].legacy});
+      sets[at] = std::move(planned.desirable_set);
+      if (!sets[at].empty()) break;
+    }
+  }
+  return sets;
 }
 
 }  // namespace ucudnn::command

@@ -33,6 +33,18 @@ struct OfflineKernels {
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device);
 
+struct ApiKernel {
+  ConvolutionProblem problem;
+  bool legacy = true;  // called through the legacy API
+};
+
+// The desirable set of each kernel on `device`, from engines of its own API, on the platform with
+// this cuDNN (0: any) and the newest driver that has rows of it; empty where there are none that
+// make up the mini-batch.
+Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
+    const std::vector<ApiKernel>& kernels, const Options& options, const std::string& device,
+    int cudnn);
+
 // "conv1 forward, conv2 forward and 3 more".
 std::string KernelNames(const std::vector<const Layer*>& layers);
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,13 +11,16 @@
 #include "base/csv.h"
 #include "base/text.h"
 #include "command/command.h"
-#include "planner/cost/deepa_paper.h"
+#include "command/output_file.h"
+#include "command/plan_costs.h"
 #include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
 #include "planner/layout/what_if.h"
 #include "planner/machine/machine_json.h"
 #include "planner/machine/presets.h"
+#include "planner/report/layout_dot.h"
 #include "planner/report/layout_json.h"
+#include "planner/report/layout_page.h"
 
 namespace ucudnn::command {
 namespace {
@@ -31,13 +33,17 @@ struct PlanOptions {
   std::string machine;
   std::string batch;
   std::string strategy = "deepa";
-  std::string cost = "roofline";
-  std::string update = "parameter-server";
+  CostWords costs;
+  std::string memory_limit;
   std::string what_if;
+  std::string output;
   std::vector<std::string> pins;
   bool uneven = false;
   bool placements = false;
   bool json = false;
+  bool boxes = false;
+  bool dot = false;
+  bool html = false;
 };
 
 Result<int> ParseBatch(const std::string& text) {
@@ -63,48 +69,16 @@ Result<Machine> LoadMachine(const std::string& machine) {
   return parsed;
 }
 
-Result<UpdateModel> ParseUpdate(const std::string& name) {
-  const std::vector<std::string> names = {"parameter-server", "ring", "tree", "hierarchical"};
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) {
-    return Status::Error("--update " + Quoted(name) + ": expected one of " + Join(names, ", "));
+// --memory-limit: a size, or what the machine's devices have.
+Result<std::optional<int64_t>> ParseMemoryLimit(const std::string& text, const Machine& machine) {
+  if (text.empty()) return std::optional<int64_t>();
+  if (text == "device") return std::optional(machine.device.memory_bytes);
+  const Result<size_t> bytes = ParseByteSize(text);
+  if (!bytes.ok() || *bytes == 0 || *bytes > size_t{1} << 62) {
+    return Status::Error("--memory-limit " + Quoted(text) +
+                         ": expected device or a size from 1 B: " + kByteSizeForm);
   }
-  return static_cast<UpdateModel>(found - names.begin());
-}
-
-// The models behind --cost, which refer to one another.
-struct Costs {
-  explicit Costs(const Machine& machine) : roofline(machine.device) {}
-  Roofline roofline;
-  std::optional<ComputeTable> table;
-  std::unique_ptr<CostModel> model;
-};
-
-Status ChooseModel(const PlanOptions& plan, const Machine& machine, UpdateModel update,
-                   Costs& costs) {
-  if (plan.cost == "measured") {
-    return Status::Error("--cost measured: not available in this version");
-  }
-  if (plan.cost == "deepa-paper") {
-    if (update != UpdateModel::kParameterServer) {
-      return Status::Error("--update " + plan.update + ": deepa-paper knows parameter-server only");
-    }
-    costs.model = std::make_unique<DeePaPaperModel>();
-    return Status::Ok();
-  }
-  const ComputeModel* compute = &costs.roofline;
-  if (plan.cost != "roofline") {
-    const Result<std::string> text = ReadTextFile(plan.cost);
-    if (!text.ok()) {
-      return Status::Error("--cost " + text.message() + "; it is neither roofline nor deepa-paper");
-    }
-    Result<ComputeTable> table = ComputeTable::Parse(*text, plan.cost, costs.roofline);
-    if (!table.ok()) return Status::Error("--cost " + table.message());
-    costs.table.emplace(std::move(*table));
-    compute = &*costs.table;
-  }
-  costs.model = std::make_unique<MachineCostModel>(machine, update, *compute);
-  return Status::Ok();
+  return std::optional(static_cast<int64_t>(*bytes));
 }
 
 void PrintStrategies(const std::vector<Layout>& layouts) {
@@ -154,37 +128,88 @@ void PrintWhatIf(const PlanningProblem& problem, const Layout& chosen, const Lay
   }
 }
 
-int MakePlan(const CLI::App& app, const PlanOptions& plan) {
-  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
-  const Result<Graph> graph = LoadNetwork(plan.net);
-  if (!graph.ok()) return refuse(graph.status());
-  const Result<int> batch = ParseBatch(plan.batch);
-  if (!batch.ok()) return refuse(batch.status());
-  const Result<Machine> machine = LoadMachine(plan.machine);
-  if (!machine.ok()) return refuse(machine.status());
-  const Result<Strategy> strategy = ParseStrategy(plan.strategy);
-  if (!strategy.ok()) return refuse(strategy.status());
-  const Result<UpdateModel> update = ParseUpdate(plan.update);
-  if (!update.ok()) return refuse(update.status());
-  Costs costs(*machine);
-  if (Status status = ChooseModel(plan, *machine, *update, costs); !status.ok()) {
-    return refuse(status);
+void PrintMemory(const Layout& chosen, const Machine& machine) {
+  if (chosen.cost.memory_bytes <= machine.device.memory_bytes) return;
+  std::printf("%s needs %s on a device, which has %s: --memory-limit device keeps to that\n",
+              StrategyName(chosen.strategy),
+              FormatByteSize(static_cast<size_t>(chosen.cost.memory_bytes)).c_str(),
+              FormatByteSize(static_cast<size_t>(machine.device.memory_bytes)).c_str());
+}
+
+// One of the documents, or none: tables on the terminal.
+Status CheckOutput(const PlanOptions& plan) {
+  if (plan.json + plan.dot + plan.html > 1) {
+    return Status::Error("--json, --dot and --html: one of them at a time");
   }
+  if (plan.boxes && !plan.json) return Status::Error("--boxes: adds to --json, which is missing");
+  if (!plan.output.empty() && !plan.json && !plan.dot && !plan.html) {
+    return Status::Error("-o " + Quoted(plan.output) + ": takes --json, --dot or --html");
+  }
+  return Status::Ok();
+}
+
+void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
+                 const std::vector<Layout>& layouts, const Layout& chosen, const Machine& machine,
+                 int what_if) {
+  const Layout& deepa = layouts.back();
+  std::printf("%s, batch %d, on %s (%d devices); costs: %s, update: %s\n",
+              problem.graph.name.c_str(), problem.graph.batch, setting.machine.c_str(),
+              setting.devices, setting.cost.c_str(), setting.update.c_str());
+  if (!setting.measured.empty()) std::printf("measured %s\n", setting.measured.c_str());
+  PrintStrategies(layouts);
+  if (deepa.optimal) {
+    std::printf("deepa is optimal: no layout%s takes less\n",
+                setting.memory_limit_bytes ? " within the memory limit" : "");
+  } else {
+    std::printf("no layout takes less than %.4g ms\n", deepa.lower_bound_ms);
+  }
+  PrintMemory(chosen, machine);
+  if (what_if >= 0) {
+    PrintWhatIf(problem, chosen, deepa, what_if);
+  } else {
+    PrintLayers(problem, chosen, deepa);
+  }
+}
+
+// What the command line asks for.
+Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& machine,
+                                    const PlanCosts& costs) {
+  UCUDNN_ASSIGN_OR_RETURN(const Graph graph, LoadNetwork(plan.net));
+  UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(plan.batch));
   PlanningOptions planning;
-  planning.update = *update;
+  planning.update = costs.update();
   planning.configurations.uneven = plan.uneven;
   planning.configurations.placements = plan.placements;
   for (const std::string& text : plan.pins) {
     Result<Pin> pin = ParsePin(text);
-    if (!pin.ok()) return Refuse(app, "--" + pin.message());
+    if (!pin.ok()) return Status::Error("--" + pin.message());
     planning.configurations.pins.push_back(std::move(*pin));
   }
-  Result<LayerGraph> layers = BuildLayerGraph(*graph, *batch);
-  if (!layers.ok()) return refuse(layers.status());
+  UCUDNN_ASSIGN_OR_RETURN(LayerGraph layers, BuildLayerGraph(graph, batch));
+  return BuildPlanningProblem(std::move(layers), machine.Devices(), costs.model(), planning);
+}
+
+int MakePlan(const CLI::App& app, const PlanOptions& plan) {
+  const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
+  if (Status status = CheckOutput(plan); !status.ok()) return refuse(status);
+  const Result<Machine> machine = LoadMachine(plan.machine);
+  if (!machine.ok()) return refuse(machine.status());
+  const Result<Strategy> strategy = ParseStrategy(plan.strategy);
+  if (!strategy.ok()) return refuse(strategy.status());
+  const Result<std::optional<int64_t>> memory_limit = ParseMemoryLimit(plan.memory_limit, *machine);
+  if (!memory_limit.ok()) return refuse(memory_limit.status());
+  PlanCosts costs;
+  if (Status status = costs.Choose(plan.costs, *machine); !status.ok()) return refuse(status);
   const int devices = machine->Devices();
-  const Result<PlanningProblem> problem =
-      BuildPlanningProblem(std::move(*layers), devices, *costs.model, planning);
+  LayoutSetting setting{machine->name, devices,   costs.name(), plan.costs.update, "",
+                        *memory_limit, plan.boxes};
+  const Result<PlanningProblem> problem = PoseProblem(plan, *machine, costs);
   if (!problem.ok()) return refuse(problem.status());
+  if (!costs.measured_on().empty()) {
+    Result<std::string> measured = MeasuredText(*problem, costs.measured_on());
+    if (!measured.ok()) return refuse(measured.status());
+    setting.measured = std::move(*measured);
+  }
   const int what_if = plan.what_if.empty() ? -1 : problem->graph.Find(plan.what_if);
   if (!plan.what_if.empty() && what_if < 0) {
     return Refuse(app, "--what-if " + Quoted(plan.what_if) + ": " + problem->graph.name +
@@ -192,9 +217,12 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   }
   SearchOptions search;
   search.marginals = true;
-  const Result<std::vector<Layout>> layouts = CompareLayouts(*problem, devices, search);
-  if (!layouts.ok()) return refuse(layouts.status());
-  const Layout& deepa = layouts->back();
+  const Result<std::vector<Layout>> layouts =
+      CompareLayouts(*problem, devices, search, *memory_limit);
+  if (!layouts.ok()) {
+    return Refuse(app, (*memory_limit ? "--memory-limit " + Quoted(plan.memory_limit) + ": " : "") +
+                           layouts.message());
+  }
   const auto chosen = std::find_if(layouts->begin(), layouts->end(), [&](const Layout& layout) {
     return layout.strategy == *strategy;
   });
@@ -202,24 +230,14 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
     return refuse(MakeLayout(*problem, devices, *strategy, search).status());
   }
   if (plan.json) {
-    std::cout << FormatLayout(*problem, {machine->name, devices, plan.cost, plan.update}, *layouts,
-                              *chosen);
-    return 0;
+    return WriteOutput(app, FormatLayout(*problem, setting, *layouts, *chosen), plan.output);
   }
-  std::printf("%s, batch %d, on %s (%d devices); costs: %s, update: %s\n",
-              problem->graph.name.c_str(), *batch, machine->name.c_str(), devices,
-              plan.cost.c_str(), plan.update.c_str());
-  PrintStrategies(*layouts);
-  if (deepa.optimal) {
-    std::printf("deepa is optimal: no layout takes less\n");
-  } else {
-    std::printf("no layout takes less than %.4g ms\n", deepa.lower_bound_ms);
+  if (plan.dot) return WriteOutput(app, FormatDot(*problem, *chosen), plan.output);
+  if (plan.html) {
+    return WriteOutput(app, FormatLayoutPage(*problem, setting, *layouts, *chosen, what_if),
+                       plan.output);
   }
-  if (what_if >= 0) {
-    PrintWhatIf(*problem, *chosen, deepa, what_if);
-  } else {
-    PrintLayers(*problem, *chosen, deepa);
-  }
+  PrintTables(*problem, setting, *layouts, *chosen, *machine, what_if);
   return 0;
 }
 
@@ -242,12 +260,10 @@ Command AddPlan(CLI::App& ucudnn) {
   app->add_option("--strategy", options->strategy,
                   "whose layout is shown: image, model, owt or deepa (deepa)")
       ->type_name("NAME");
-  app->add_option("--cost", options->cost,
-                  "roofline, deepa-paper, or a CSV table of times (roofline)")
-      ->type_name("NAME|FILE");
-  app->add_option("--update", options->update,
-                  "gradients by parameter-server, ring, tree or hierarchical (parameter-server)")
-      ->type_name("NAME");
+  options->costs.AddTo(*app);
+  app->add_option("--memory-limit", options->memory_limit,
+                  "deepa keeps to so much memory on each device: device (what it has) or a size")
+      ->type_name("SIZE|device");
   app->add_option("--pin", options->pins, "a layer's degrees, as fc6=c4; may be repeated")
       ->type_name("LAYER=DEGREES");
   app->add_flag("--uneven", options->uneven, "parts may differ by one element");
@@ -256,6 +272,12 @@ Command AddPlan(CLI::App& ucudnn) {
   app->add_option("--what-if", options->what_if, "show one layer in all its configurations")
       ->type_name("LAYER");
   app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables");
+  app->add_flag("--boxes", options->boxes,
+                "in the JSON, which device has which part of which tensor, and what moves");
+  app->add_flag("--dot", options->dot, "print a graph for Graphviz instead of tables");
+  app->add_flag("--html", options->html, "print a page that draws the network instead of tables");
+  app->add_option("-o", options->output, "write what --json, --dot or --html print to a file")
+      ->type_name("FILE");
   return {app, [app, options](const ProgramWords&) { return MakePlan(*app, *options); }};
 }
 

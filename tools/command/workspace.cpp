@@ -1,10 +1,7 @@
 // `ucudnn workspace`: Workspace Reuse and Workspace Division planned offline, from measurements
 // alone: no device, driver or cuDNN is looked for.
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -17,6 +14,7 @@
 #include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/offline_kernels.h"
+#include "command/output_file.h"
 #include "command/workspace_plan.h"
 #include "planning/knapsack_solver.h"
 #include "planning/plugin_solver.h"
@@ -156,12 +154,8 @@ int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
   const Result<WorkspacePlan> plan = MakePlan(app, std::move(*network), options);
   if (!plan.ok()) return refuse(plan.status());
   if (!words.plan_file.empty()) {
-    std::ofstream file(words.plan_file, std::ios::binary);
-    file << JsonText(PinnedPlanJson(*plan, options)) << std::flush;
-    if (!file) {
-      Refuse(app, "'" + words.plan_file + "' cannot be written: " + std::strerror(errno));
-      return 1;
-    }
+    const int code = WriteOutput(app, JsonText(PinnedPlanJson(*plan, options)), words.plan_file);
+    if (code != 0) return code;
   }
   if (words.json) {
     std::cout << JsonText(WorkspaceJson(*plan, options));
@@ -176,7 +170,8 @@ int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
 Command AddWorkspace(CLI::App& ucudnn) {
   auto options = std::make_shared<WorkspaceOptions>();
   CLI::App* app = AddSubcommand(
-      ucudnn, "workspace", "workspace (--layers FILE.csv | --net NAME --batch N) [OPTIONS]",
+      ucudnn, "workspace",
+      "workspace (--layers FILE.csv | --net NAME --batch N | --trace FILE.json) [OPTIONS]",
       "plan each kernel's workspace, or one for all, from measurements alone");
   options->source.AddTo(*app);
   app->add_option("--device", options->device,

@@ -16,27 +16,6 @@ namespace {
 constexpr const char* kFormat = "ucudnn-net";
 constexpr int64_t kVersion = 1;
 
-// A value as a message shows it.
-std::string Shown(const JsonValue& value) {
-  switch (value.kind) {
-    case JsonValue::Kind::kInteger:
-      return std::to_string(value.integer);
-    case JsonValue::Kind::kReal:
-      return nlohmann::json(value.real).dump();
-    case JsonValue::Kind::kText:
-      return Quoted(value.text);
-    case JsonValue::Kind::kBoolean:
-      return value.boolean ? "true" : "false";
-    case JsonValue::Kind::kNull:
-      return "null";
-    case JsonValue::Kind::kArray:
-      return "an array of " + std::to_string(value.items.size());
-    case JsonValue::Kind::kObject:
-      break;
-  }
-  return "an object";
-}
-
 bool Fits32Bits(const JsonValue& value) {
   return value.is(JsonValue::Kind::kInteger) &&
          value.integer >= std::numeric_limits<int32_t>::min() &&

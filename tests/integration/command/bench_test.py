@@ -64,6 +64,32 @@ class Bench(CommandTest):
         self.assertGreater(self.bench(*policy)["measured"], 0)
         self.assertEqual(0, self.bench(*policy, "--workspace-limit", "0")["measured"])
 
+    def report(self, *kernels):
+        """A run's report of kernels, each what differs from one of 4 images."""
+        columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
+        plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "time_ms": None}]
+        listed = [{"op": op, "problem": columns | changes, "calls": 1, "workspace_bytes": 0, "plan": plan} for op, changes in kernels]
+        return self.write("report.json", json.dumps(
+            {"format": "ucudnn-report", "version": 1, "device": "any", "kernels": listed}))
+
+    def test_kernels_of_a_report_are_measured_once_each(self):
+        trace = self.report(("forward", {}), ("backward_data", {"k": 6}), ("forward", {}), ("forward", {"align": 4}))
+
+        def kernels(*words):
+            result = self.run_command("bench", "--trace", trace, "--host", "--json", "--db", self.store, *words)
+            self.assertEqual((0, ""), (result.returncode, result.stderr))
+            report = json.loads(result.stdout)
+            return [(one["name"], one["op"], *(one["problem"].get(k) for k in ("n", "k", "align"))) for one in report["kernels"]]
+
+        self.assertEqual([("kernel 1", "forward", 4, 8, 16), ("kernel 2", "backward_data", 4, 6, 16), ("kernel 4", "forward", 4, 8, 4)],
+                         kernels())
+        self.assertEqual([("kernel 2", "backward_data", 6, 6, 16)], kernels("--ops", "backward_data", "--batch", "6"))
+        for words, expected in ((("--ops", "backward_filter"), "it has no kernels of backward_filter"),
+                                (("--net", "alexnet"), "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json"),
+                                (("--batch", "0"), "--batch '0'")):
+            self.assert_refused(["bench", "--trace", trace, "--host", *words], expected)
+        self.assert_refused(["bench", "--trace", self.layers, "--host"], "--trace ", "no JSON")
+
     def test_every_layer_appears_once_per_operation(self):
         kernels = self.bench("--ops", "backward_filter,forward")["kernels"]
         self.assertEqual([(layer, op) for layer in ("small", "strided") for op in ("backward_filter", "forward")],
@@ -233,15 +259,14 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--layers", f"{self.folder}/none.csv"], "none.csv")
 
     def test_bad_usage_is_refused(self):
-        self.assert_refused(["bench"], "exactly one of --layers FILE.csv and --net NAME|FILE")
-        self.assert_refused(["bench", "--layers", self.layers, "--net", "alexnet"], "exactly one of --layers FILE.csv and --net NAME|FILE")
+        self.assert_refused(["bench"], "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json")
+        self.assert_refused(["bench", "--layers", self.layers, "--net", "alexnet"], "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json")
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "0"], "--batch '0'")
         self.assert_refused(["bench", "--layers", self.layers, "--batch", "99999999999"], "--batch '99999999999'")
         self.assert_refused(["bench", "--layers", self.layers, "--ops", "forward,sideways"], "--ops 'forward,sideways'")
         self.assert_refused(["bench", "--layers", self.layers, "--policy", "some"], "--policy 'some'")
         self.assert_refused(["bench", "--net", "alexnot", "--batch", "1"], "--net 'alexnot'", "alexnet", "resnet18")
         self.assert_refused(["bench", "--net", "alexnet"], "--batch N")
-        self.assert_refused(["bench", "--trace", "a.json"], "--trace: not available in this version")
         self.assert_refused(["bench", "--layers", self.layers, "--report", "r.json"], "--report")
         self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--workspace-limit", "8MiB"],
                             "--workspace-limit: --cliff sets each kernel's limit itself")

@@ -1,6 +1,7 @@
 """`ucudnn plan`: what it prints, as a table and as JSON, and what it refuses."""
 
 import json
+import math
 import unittest
 
 from command import CommandTest
@@ -92,6 +93,103 @@ class Plan(CommandTest):
         self.assertNotIn("\nimage ", self.plan(*words))
         self.assert_refused([*words, "--strategy", "image"], "strategy image: layer 'conv1'", "images by 16")
 
+    def test_boxes_cover_every_output_and_transfers_add_up(self):
+        for network, words in (("alexnet", ()), ("resnet18", ("--placements", "--uneven"))):
+            document = json.loads(self.plan("plan", network, "--machine", "k20x8", "--batch", "64", "--json", "--boxes", *words))
+            moved = 0
+            for layer in document["layers"]:
+                shape = [int(extent) for extent in layer["output"].split("x")]
+                shape += [1] * (4 - len(shape))  # flat features
+                sizes = [[box[axis][1] - box[axis][0] for axis in "nchw"] for box in layer["boxes"]]
+                self.assertEqual(math.prod(shape), sum(map(math.prod, sizes)), layer["name"])
+                first = layer["config"].get("first_device", 0)
+                workers = math.prod(layer["config"][axis] for axis in "nchw")
+                self.assertEqual(list(range(first, first + workers)), [box["device"] for box in layer["boxes"]])
+                for source in layer["inputs"]:
+                    for transfer in source["transfers"]:
+                        self.assertNotEqual(transfer["from"], transfer["to"])
+                        self.assertEqual(4 * math.prod(transfer[axis][1] - transfer[axis][0] for axis in "nchw"), transfer["bytes"])
+                        moved += 2 * transfer["bytes"]
+                for group in layer["all_reduce"]:
+                    self.assertGreater(len(group["devices"]), 1)
+            deepa = document["strategies"][-1]
+            self.assertEqual(("deepa", deepa["transfer_bytes"]), (deepa["name"], moved))
+        document = json.loads(self.plan(*ALEXNET, "--json"))
+        self.assertEqual({"name", "output", "config", "followers", "what_if"}, set(document["layers"][0]))
+
+    def test_halos_of_divided_images(self):
+        document = json.loads(self.plan("plan", "vgg16", "--machine", "k20x8", "--batch", "8", "--json", "--boxes",
+                                        "--pin", "conv1_1=h2w2", "--pin", "conv1_2=h2w2"))
+        needs = document["layers"][1]["inputs"][0]["needs"]
+        self.assertEqual([([0, 1], [0, 1]), ([0, 1], [1, 0]), ([1, 0], [0, 1]), ([1, 0], [1, 0])],
+                         [(need["halo_h"], need["halo_w"]) for need in needs])
+        self.assertEqual([0, 113], needs[0]["h"])
+
+    def test_a_graph_for_graphviz(self):
+        text = self.plan(*ALEXNET, "--dot")
+        self.assertTrue(text.startswith('digraph "alexnet" {\n') and text.endswith("}\n"))
+        self.assertEqual((11, 10), (text.count("fillcolor="), text.count(" -> ")))
+        self.assertIn('l0 [label="conv1\\n512x64x55x55\\nn16", fillcolor="#', text)
+
+    def test_memory_can_be_limited(self):
+        free = json.loads(self.plan(*ALEXNET, "--json"))["strategies"][-1]
+        limit = free["memory_bytes"] - 1
+        document = json.loads(self.plan(*ALEXNET, "--json", "--memory-limit", str(limit)))
+        limited = document["strategies"][-1]
+        self.assertEqual(limit, document["memory_limit_bytes"])
+        self.assertLessEqual(limited["memory_bytes"], limit)
+        self.assertGreater(limited["total_ms"], free["total_ms"])
+        self.assertEqual({None}, {row["best_total_ms"] for layer in document["layers"] for row in layer["what_if"]})
+        self.assertEqual(free, json.loads(self.plan(*ALEXNET, "--json", "--memory-limit", "device"))["strategies"][-1])
+        self.assertIn("deepa is optimal: no layout within the memory limit", self.plan(*ALEXNET, "--memory-limit", "8GiB"))
+        self.assert_refused([*ALEXNET, "--memory-limit", "1MiB"], "--memory-limit '1MiB': no plan fits 1 MiB on a device",
+                            "smallest found needs")
+        big = self.plan("plan", "vgg16", "--machine", "k80x16", "--batch", "8192")
+        self.assertRegex(big, r"(?m)^deepa needs [0-9.]+ GiB on a device, which has 12 GiB: --memory-limit device")
+
+    def test_documents_go_to_files(self):
+        for kind, start in (("--json", "{"), ("--dot", "digraph"), ("--html", "<!DOCTYPE html>")):
+            self.assertEqual("", self.plan(*ALEXNET, kind, "-o", "out"))
+            with open(f"{self.folder}/out", encoding="utf-8") as file:
+                self.assertTrue(file.read().startswith(start), kind)
+
+    def measured(self, rows):
+        """A store of measurements of AlexNet's conv2, made as a run's are: `rows` of (images, channels, ms, bytes)."""
+        columns = "c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"
+        lines = [f"64,27,27,{k},5,5,2,2,{op},legacy:1,{n},{ms},{bytes_},1,16,91900,13000,Toy"
+                 for n, k, ms, bytes_ in rows for op in ("forward", "backward_data", "backward_filter")]
+        with open(f"{self.folder}/rows.csv", "w", encoding="utf-8") as file:
+            file.write("\n".join([columns, *lines]) + "\n")
+        store = f"{self.folder}/{self.id()}.db"
+        self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", store).returncode)
+        return store
+
+    def test_costs_that_were_measured(self):
+        # 16 images at once take 7 ms in 8 MiB; within 4 MiB two times 8 take 2 * 5.
+        store = self.measured([(16, 192, 7, 8 << 20), (8, 192, 5, 4 << 20), (16, 96, 4, 1 << 20)])
+        words = ["plan", "alexnet", "--machine", "k20x8", "--batch", "128", "--db", store]
+
+        def conv2(*more):
+            document = json.loads(self.plan(*words, "--json", *more))
+            rows = document["layers"][2]["what_if"]
+            self.assertEqual(("conv2", "measured"), (document["layers"][2]["name"], document["cost"]))
+            self.assertIn("on Toy, ", document["measured"])
+            return {tuple(row[axis] for axis in "nchw"): row["compute_ms"] for row in rows if row["measured"]}
+
+        self.assertEqual({(8, 1, 1, 1): 21}, conv2("--device", "Toy"))  # three operations of 7 ms
+        self.assertEqual({(8, 1, 1, 1): 21}, conv2("--cost", "measured"))
+        self.assertEqual({(8, 1, 1, 1): 30}, conv2("--cost", "measured", "--workspace-limit", "4MiB"))
+        text = self.plan(*words, "--cost", "measured")
+        self.assertRegex(text, r"costs: measured, .*\nmeasured on Toy, 1 of \d+ configurations of convolutions; others: roofline\n")
+        for more, expected in (((), "--db: belongs to --cost measured"), (("--cost", "roofline"), "--db: belongs to"),
+                               (("--cost", "measured", "--device", "None"), "--device 'None': no measurements (there are those of 'Toy')"),
+                               (("--cost", "measured", "--workspace-limit", "auto"), "--workspace-limit 'auto'")):
+            self.assert_refused([*words, *more], expected)
+        self.assert_refused([*ALEXNET, "--device", "Toy"], "--device: belongs to --cost measured")
+        self.assert_refused([*ALEXNET, "--cost", "measured", "--db", "none.db"], "'none.db': there is no such store")
+        self.assert_refused(["plan", "alexnet", "--machine", "k20x8", "--batch", "8", "--db", store, "--device", "Toy"],
+                            "'Toy' has no measurements of a share of alexnet's convolutions at 8 images")
+
     def test_what_is_wrong_is_named(self):
         for words, expected in (
                 (["plan"], "NET"),
@@ -101,7 +199,11 @@ class Plan(CommandTest):
                 (["plan", "alexnet", "--machine", "k80x16:2", "--batch", "8"], "no network between nodes"),
                 (["plan", "alexnet", "--machine", "k80x16", "--batch", "0"], "--batch '0'"),
                 ([*ALEXNET, "--strategy", "data"], "'data' is no strategy"),
-                ([*ALEXNET, "--cost", "measured"], "--cost measured: not available in this version"),
+                ([*ALEXNET, "--memory-limit", "0"], "--memory-limit '0'"),
+                ([*ALEXNET, "--memory-limit", "much"], "--memory-limit 'much': expected device or a size"),
+                ([*ALEXNET, "--json", "--dot"], "one of them at a time"),
+                ([*ALEXNET, "--boxes"], "--boxes: adds to --json"),
+                ([*ALEXNET, "-o", "x"], "-o 'x': takes --json, --dot or --html"),
                 ([*ALEXNET, "--cost", "none.csv"], "none.csv"),
                 ([*ALEXNET, "--update", "gossip"], "--update 'gossip'"),
                 ([*ALEXNET, "--pin", "fc6=x2"], "--pin 'fc6=x2'"),

@@ -7,14 +7,10 @@ from command import CommandTest
 
 class Usage(CommandTest):
     def test_without_a_command_the_commands_are_named(self):
-        self.assert_refused([], "ucudnn: ", "run, bench, plan, cache, workspace and doctor")
+        self.assert_refused([], "ucudnn: ", "run, bench, plan, cache, workspace, report and doctor")
 
     def test_unknown_command_is_named(self):
-        self.assert_refused(["rum", "--", "true"], "ucudnn: 'rum'", "run, bench, plan, cache, workspace and doctor")
-
-    def test_commands_of_later_versions_are_refused(self):
-        for words in (["report", "a.json"],):
-            self.assert_refused(words, f"ucudnn {words[0]}: not available in this version")
+        self.assert_refused(["rum", "--", "true"], "ucudnn: 'rum'", "run, bench, plan, cache, workspace, report and doctor")
 
     def test_unknown_option_is_named(self):
         self.assert_refused(["run", "--polcy", "all", "--", "true"], "ucudnn run: --polcy ")
@@ -56,7 +52,7 @@ class Usage(CommandTest):
 
     def test_help_of_every_command(self):
         for words in ([], ["run"], ["bench"], ["plan"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],
-                      ["workspace"], ["doctor"]):
+                      ["workspace"], ["report"], ["doctor"]):
             result = self.run_command(*words, "--help")
             self.assertEqual((0, ""), (result.returncode, result.stderr), words)
             self.assertIn(" ".join(["Usage: ucudnn", *words]), result.stdout)

@@ -1,0 +1,31 @@
+// Where to draw the nodes and edges of a directed acyclic graph: in rows, every edge downwards,
+// around the nodes between its ends. Pure function. Source: Sugiyama, Tagawa, Toda, "Methods for
+// visual understanding of hierarchical system structures" (1981).
+#pragma once
+
+#include <utility>
+#include <vector>
+
+namespace ucudnn::planner {
+
+struct Position {
+  double x = 0;  // in widths of a node; two nodes of a row are at least one apart
+  int row = 0;
+
+  bool operator==(const Position&) const = default;
+};
+
+struct LayeredDrawing {
+  std::vector<Position> nodes;
+  std::vector<std::vector<Position>> edges;  // from end to end, each by way of one point a row
+  double width = 0;                          // of all, from 0 to the last node's right end
+  int rows = 0;
+};
+
+// Edges lead from a smaller to a larger node number; several between the same nodes are drawn on
+// each other. Edges of one node that go far share their way. Where `most_bends` points between are
+// not enough, edges go straight.
+LayeredDrawing Arrange(int nodes, const std::vector<std::pair<int, int>>& edges,
+                       int most_bends = 20'000);
+
+}  // namespace ucudnn::planner

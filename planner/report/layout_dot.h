@@ -1,0 +1,13 @@
+// Layouts as graphs for Graphviz. Pure function.
+#pragma once
+
+#include <string>
+
+#include "planner/layout/strategies.h"
+
+namespace ucudnn::planner {
+
+// One box a layer, coloured by its configuration; edges say what they move in one step.
+std::string FormatDot(const PlanningProblem& problem, const Layout& layout);
+
+}  // namespace ucudnn::planner

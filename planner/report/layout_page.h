@@ -1,0 +1,17 @@
+// Layouts as one HTML page: the strategies side by side, the network drawn with its layers coloured
+// by configuration (DeePa, Figs. 9 to 12), what each strategy moves (Fig. 8). Pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/report/layout_json.h"
+
+namespace ucudnn::planner {
+
+// `chosen` is one of `layouts`; DeePa's is among them. `layer` is shown in all its configurations
+// (Tables 2 and 3); -1: none is.
+std::string FormatLayoutPage(const PlanningProblem& problem, const LayoutSetting& setting,
+                             const std::vector<Layout>& layouts, const Layout& chosen, int layer);
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,284 @@
+"""`ucudnn report`: what its page says of a report, and what it refuses."""
+
+import copy
+import html.parser
+import json
+import random
+import unittest
+
+from command import CommandTest
+
+MIB = 1 << 20
+VOID = {"br", "col", "hr", "meta", "wbr"}
+
+
+def problem(**changes):
+    return {"n": 64, "c": 64, "h": 27, "w": 27, "k": 192, "r": 5, "s": 5, "pad_h": 2, "pad_w": 2, "dtype": "fp32",
+            "layout": "nchw", "align": 16} | changes
+
+
+def run(engine, size, count, workspace, ms):
+    return {"engine": engine, "micro_batch": size, "count": count, "workspace_bytes": workspace, "time_ms": ms}
+
+
+def kernel(op, plan, undivided, **changes):
+    return {"op": op, "problem": problem(), "api": "legacy", "calls": 3, "limit_bytes": 8 * MIB,
+            "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "library_bytes": 0, "plan": plan,
+            "undivided": undivided, "reason": "divided into 4 micro-batches"} | changes
+
+
+def slow(ms, workspace=0):
+    return {"engine": "legacy:0", "workspace_bytes": workspace, "time_ms": ms}
+
+
+REPORT = {
+    "format": "ucudnn-report", "version": 1, "ucudnn": "0.1.0", "cudnn": 91900, "device": "Toy GPU", "mode": "on",
+    "measured": 12,
+    "kernels": [
+        kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 18.5)], slow(101.5)),
+        kernel("backward_filter", [run("legacy:1", 30, 2, 7 * MIB, 30), run("legacy:6", 4, 1, 2 * MIB, 8)], slow(118)),
+        kernel("backward_data", [run("legacy:1", 64, 1, 0, 50.25)], None, problem=problem(n=64), calls=1,
+               reason="the genuine choice is the fastest"),
+        kernel("forward", [run("legacy:3", 64, 1, 0, None)], None, problem=problem(c=8), reason="not measured yet"),
+    ],
+    "fallbacks": [{"kernel": "forward 64x8", "cause": "a piece failed", "count": 2}],
+}
+
+
+class Page(html.parser.HTMLParser):
+    """What a page holds; fails on an element that is not closed where it was opened."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.classes, self.tags, self.texts, self.tables = [], [], [], [], [], {}
+        self.rows = None
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append(tag)
+        if "id" in attrs:
+            self.ids.append(attrs["id"])
+        if tag == "table":
+            self.rows = self.tables[attrs["id"]] = []
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, (tag, self.open[-3:])
+        self.open.pop()
+        if tag == "table":
+            self.rows = None
+
+    def handle_data(self, data):
+        self.texts.append(data)
+        if self.rows and any(tag in ("td", "th") for tag in self.open):
+            self.rows[-1][-1] += data
+
+    def text(self):
+        return " ".join(self.texts)
+
+
+class Report(CommandTest):
+    def write(self, document, name="report.json"):
+        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+            file.write(document if isinstance(document, str) else json.dumps(document))
+        return name
+
+    def page(self, document, *words):
+        result = self.run_command("report", self.write(document), *words)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return Page(result.stdout)
+
+    def test_every_section_is_there_and_ids_are_unique(self):
+        page = self.page(REPORT)
+        self.assertEqual(len(page.ids), len(set(page.ids)))
+        for section in ("totals", "kernels", "timeline", "desirable", "memory", "division", "fallbacks"):
+            self.assertIn(section, page.ids)
+        self.assertEqual((1, 1, 1), tuple(page.tags.count(tag) for tag in ("script", "style", "h1")))
+
+    def test_totals_are_of_what_is_known_on_both_sides(self):
+        text = self.page(REPORT).text()
+        # forward 4 x 18.5, backward_filter 2 x 30 + 8, backward_data undivided
+        undivided, planned = 101.5 + 118 + 50.25, 74 + 68 + 50.25
+        self.assertIn(f"{undivided:.4g} ms undivided, {planned:.4g} ms as planned: {undivided / planned:.2f}x", text)
+        undivided, planned = 3 * 101.5 + 3 * 118 + 50.25, 3 * 74 + 3 * 68 + 50.25
+        self.assertIn(f"{undivided:.4g} ms undivided, {planned:.4g} ms as planned: {undivided / planned:.2f}x", text)
+        self.assertIn("4 kernels, 2 of them divided.", text)
+        self.assertIn("1 of the 4 kernels are left out", text)
+
+    def test_the_table_says_of_each_kernel_what_the_report_says(self):
+        head, *rows = self.page(REPORT).tables["kernel-table"]
+        rows = [dict(zip(head, row)) for row in rows]
+        self.assertEqual(["1: 64x27x27 -> 192, 5x5 forward", "2: 64x27x27 -> 192, 5x5 backward_filter",
+                          "3: 64x27x27 -> 192, 5x5 backward_data", "4: 8x27x27 -> 192, 5x5 forward"],
+                         [row["kernel"] for row in rows])
+        self.assertEqual(("64", "3", "118 ms", "68 ms", "1.74x", "7 MiB", "8 MiB", "2 x 30 + 4", "legacy:1, legacy:6"),
+                         tuple(rows[1][column] for column in ("images", "calls", "undivided", "planned", "gain", "workspace",
+                                                              "limit", "micro-batches", "engines")))
+        self.assertEqual(("not known", "not known", "", "not measured yet"),
+                         tuple(rows[3][column] for column in ("undivided", "planned", "gain", "why")))
+
+    def test_memory_is_that_of_the_tensors(self):
+        text = self.page(REPORT).text()
+        data = 4 * 64 * (64 + 192) * 27 * 27 / MIB
+        self.assertIn(f"data: {data:.1f} MiB", text)
+        self.assertIn("parameters: 1.2 MiB", text)  # 192 x 64 x 5 x 5 numbers
+        self.assertIn("workspace: 7 MiB", text)
+
+    def test_what_is_absent_is_said(self):
+        text = self.page(REPORT).text()
+        self.assertIn("a report of a run does not hold what was measured", text)
+        self.assertIn("there is no budget for all", text)
+        empty = self.page(REPORT | {"kernels": [], "fallbacks": []})
+        for sentence in ("0 kernels, 0 of them divided.", "There are none.", "No divided kernel to draw.", "There are no layers.",
+                         "There are no kernels.", "None: everything ran as planned."):
+            self.assertIn(sentence, empty.text())
+
+    def test_desirable_sets_come_from_the_store(self):
+        columns = "c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"
+        shape = "64,27,27,192,5,5,2,2"
+        rows = [("legacy:0", 64, 100, 0), ("legacy:1", 64, 30, 16 * MIB), ("legacy:1", 32, 17, 8 * MIB), ("legacy:1", 16, 11, 5 * MIB)]
+        lines = [f"{shape},forward,{engine},{size},{ms},{bytes_},1,16,91900,13000,Toy GPU" for engine, size, ms, bytes_ in rows]
+        with open(f"{self.folder}/rows.csv", "w", encoding="utf-8") as file:
+            file.write("\n".join([columns, *lines]) + "\n")
+        store = f"{self.folder}/m.db"
+        self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", store).returncode)
+        page = self.page(REPORT, "--db", store)
+        self.assertIn("desirable-1", page.ids)
+        self.assertNotIn("desirable-2", page.ids)
+        text = page.text()
+        for point in ("0 B, 100 ms: 64", "5 MiB, 44 ms: 4 x 16", "8 MiB, 34 ms: 2 x 32", "16 MiB, 30 ms: 64",
+                      "what runs: 4 MiB, 74 ms: 4 x 16"):
+            self.assertIn(point, text)
+        self.assert_refused(["report", self.write(REPORT | {"device": "Other"}), "--db", store],
+                            "the report's device 'Other': no measurements", "'Toy GPU'")
+        self.assert_refused(["report", self.write(REPORT), "--db", "none.db"], "none.db")
+
+    def test_an_offline_plan_shows_its_division(self):
+        chosen = {"time_ms": 74, "workspace_bytes": 4 * MIB, "plan": [run("legacy:1", 16, 4, 4 * MIB, 18.5)]}
+        whole = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
+        document = {"format": "ucudnn-workspace", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
+                    "policy": "all", "total_bytes": 9 * MIB, "division": "disjoint", "solver": "exact", "optimal": True,
+                    "total_time_ms": 148, "total_workspace_bytes": 8 * MIB,
+                    "kernels": [{"name": f"conv{i}", "op": "forward", "problem": problem(), "api": "legacy", "chosen": chosen,
+                                 "desirable_set": [whole, chosen]} for i in (1, 2)]}
+        page = self.page(document)
+        text = page.text()
+        self.assertIn("One budget of 9 MiB for all kernels, division disjoint; reserved: 8 MiB.", text)
+        self.assertIn("1: conv1 forward", text)
+        self.assertIn("An offline plan does not say what undivided engines take.", text)
+        self.assertLessEqual({"desirable-1", "desirable-2"}, set(page.ids))
+        self.assert_refused(["report", self.write(document), "--db", "m.db"], "--db: an offline plan holds")
+
+    def test_texts_of_the_report_never_become_markup(self):
+        bad = "</td></title><script>alert(1)</script><b onclick='x'>\u0000\u202e\ud83d\ude00\"&"
+        document = copy.deepcopy(REPORT)
+        document |= {"device": bad, "mode": bad, "ucudnn": bad}
+        document["fallbacks"][0] |= {"kernel": bad, "cause": bad}
+        for one in document["kernels"]:
+            one |= {"name": bad, "reason": bad, "api": bad}
+            for piece in one["plan"]:
+                piece["engine"] = bad
+        page = self.page(document)
+        self.assertEqual((1, 0), (page.tags.count("script"), page.tags.count("b")))
+        self.assertIn("</td></title><script>alert(1)</script><b onclick='x'>", page.text())
+
+    def test_the_page_goes_where_it_is_told(self):
+        result = self.run_command("report", self.write(REPORT), "-o", "page.html")
+        self.assertEqual((0, "", ""), (result.returncode, result.stdout, result.stderr))
+        with open(f"{self.folder}/page.html", encoding="utf-8") as file:
+            self.assertTrue(file.read().startswith("<!DOCTYPE html>"))
+        result = self.run_command("report", "report.json", "-o", "none/page.html")
+        self.assertEqual((1, "ucudnn report: 'none/page.html' cannot be written: No such file or directory\n"),
+                         (result.returncode, result.stderr))
+
+    def test_what_is_wrong_is_named(self):
+        self.assert_refused(["report"], "ucudnn report", "FILE.json")
+        self.assert_refused(["report", "none.json"], "none.json", "No such file")
+        for text, expected in (("", "no JSON"), ("[1, 2]", "is an array of 2; expected an object"), ('{"a": 1, "a": 2}', "there twice"),
+                               ("[" * 100_000, "nested too deeply"), ('{"format": "ucudnn-report"', "no JSON")):
+            self.assert_refused(["report", self.write(text)], "ucudnn report: 'report.json': ", expected)
+
+        def changed(path, value):
+            document = copy.deepcopy(REPORT)
+            *parents, last = path
+            place = document
+            for step in parents:
+                place = place[step]
+            place[last] = value
+            return document
+
+        first = ("kernels", 0)
+        piece = (*first, "plan", 0)
+        for path, value, expected in (
+                (("format",), "ucudnn-plan", "format is 'ucudnn-plan'; expected \"ucudnn-report\" or \"ucudnn-workspace\""),
+                (("version",), 2, "version is 2; expected a whole number from 1 to 1"),
+                (("device",), 7, "device is 7; expected text"),
+                (("kernels",), {"a": 1}, "kernels is an object; expected a list"),
+                (first, None, "kernels[0] is null; expected an object"),
+                ((*first, "op"), "sideways", "kernels[0].problem makes no convolution: "),
+                ((*first, "problem", "n"), 0, "kernels[0].problem.n is 0; expected a whole number from 1 to"),
+                ((*first, "problem", "c"), -3, "kernels[0].problem makes no convolution: c"),
+                ((*first, "problem", "h"), 1 << 40, "kernels[0].problem makes no convolution: h"),
+                ((*first, "problem", "k"), 1.5, "kernels[0].problem makes no convolution: k"),
+                ((*first, "calls"), -1, "kernels[0].calls is -1"),
+                ((*first, "workspace_bytes"), "big", "kernels[0].workspace_bytes is 'big'"),
+                ((*first, "limit_bytes"), -8, "kernels[0].limit_bytes is -8"),
+                ((*first, "undivided"), "legacy:0", "kernels[0].undivided is 'legacy:0'; expected an object"),
+                ((*first, "undivided", "time_ms"), 1e300, "kernels[0].undivided.time_ms is 1e+300; expected milliseconds"),
+                ((*piece, "time_ms"), -1, "kernels[0].plan[0].time_ms is -1; expected milliseconds from 0 to 1e9, or null"),
+                ((*piece, "count"), 0, "kernels[0].plan[0].count is 0; expected a whole number from 1 to 64"),
+                ((*piece, "count"), 5, "kernels[0].plan has more images than the 64 of its problem"),
+                ((*piece, "count"), 3, "kernels[0].plan has fewer images than the 64 of its problem"),
+                ((*piece, "micro_batch"), 1 << 62, "kernels[0].plan[0].micro_batch is "),
+                ((*piece, "engine"), None, "kernels[0].plan[0].engine is null; expected text"),
+                (("fallbacks", 0, "count"), "x", "fallbacks[0].count is 'x'")):
+            self.assert_refused(["report", self.write(changed(path, value))], "ucudnn report: 'report.json': ", expected)
+
+    def test_mutated_reports_are_shown_or_refused_in_one_line(self):
+        rng = random.Random(20)
+        text = json.dumps(REPORT)
+        values = ["-1", "1e999", "null", "{}", "[]", "9223372036854775807", "18446744073709551615", '"x"', "0", "1e9"]
+        for _ in range(60):
+            mutated = text
+            for _ in range(rng.randrange(1, 4)):
+                at = rng.randrange(len(mutated))
+                if rng.random() < 0.5:
+                    colons = [i for i, c in enumerate(mutated) if c == ":"]
+                    at = rng.choice(colons) + 1
+                    end = min(i for i in (mutated.find(",", at), mutated.find("}", at), len(mutated)) if i > 0)
+                    mutated = mutated[:at] + rng.choice(values) + mutated[end:]
+                else:
+                    mutated = mutated[:at] + chr(rng.randrange(32, 127)) + mutated[at + rng.randrange(0, 4):]
+            result = self.run_command("report", self.write(mutated))
+            if result.returncode == 0:
+                Page(result.stdout)
+            else:
+                self.assertEqual((2, "", 1), (result.returncode, result.stdout, result.stderr.count("\n")), mutated)
+
+    def test_the_largest_numbers_can_be_drawn(self):
+        large = problem(n=2**31 - 1, c=1, h=1, w=1, k=1, r=1, s=1, pad_h=0, pad_w=0)
+        document = REPORT | {"kernels": [
+            kernel("forward", [run("legacy:1", 1, 2**31 - 1, 1 << 62, 1e9)], slow(1e9, 1 << 62), problem=large,
+                   workspace_bytes=1 << 62, library_bytes=1 << 62, calls=1 << 62, limit_bytes=2**64 - 1)] * 3}
+        page = self.page(document)
+        self.assertNotIn("nan", page.text())
+        self.assertEqual("none", dict(zip(*page.tables["kernel-table"][:2]))["limit"])
+
+    def test_many_kernels_are_listed_and_the_heaviest_drawn(self):
+        plan = [run("legacy:1", 16, 4, 4 * MIB, 18.5)]
+        document = REPORT | {"kernels": [kernel("forward", plan, slow(100 + i), problem=problem(c=i + 1)) for i in range(200)]}
+        page = self.page(document)
+        self.assertEqual(201, len(page.tables["kernel-table"]))
+        self.assertIn("The 60 of 200 with the most time:", page.text())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+// The rows of measurement stores in memory, by platform and kernel: what planning without a device
+// reads. Reads store files only. Thread-compatible.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/problem.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::command {
+
+using Versions = std::pair<int, int>;  // of cuDNN and the driver
+
+struct HashOfProblem {
+  size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
+};
+// Of one platform, by kernel family.
+using Measurements =
+    std::unordered_map<ConvolutionProblem, std::vector<MicroConfiguration>, HashOfProblem>;
+using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newest first
+
+struct OfflineRows {
+  std::string device;
+  Platforms platforms;
+};
+
+// The rows of `device` (empty: the only one there is) in the stores of `options`. An error names
+// the store that is not there, or where the device comes from and the devices there are.
+Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
+                                    const std::string& device_from = "--device");
+
+// Whether a call through the legacy API may use the row (else: through the graph API); engines that
+// are neither's, which only an imported row has, count as the legacy API's. The engine becomes what
+// a plan calls it.
+bool ServesApi(const ConvolutionProblem& problem, bool legacy, MicroConfiguration& row);
+
+// The rows of one API's engines as a store that is only read: each kernel's are those of the newest
+// platform that has some.
+class ApiRows : public planning::MeasurementStore {
+ public:
+  // `rows` outlives this.
+  ApiRows(const OfflineRows& rows, bool legacy) : rows_(rows), legacy_(legacy) {}
+
+  Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
+                                            const planning::Platform& platform) override;
+  Status Write(const ConvolutionProblem& problem, const planning::Platform& platform,
+               const std::vector<planning::Measurement>& measurements,
+               const std::vector<int>& complete_sizes) override;
+  Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
+                      const std::vector<MicroConfiguration>& rows) override;
+  Result<std::optional<planning::EnginePromise>> FindPromise(
+      const planning::EnginePromise& asked) override;
+  Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;
+
+ private:
+  const OfflineRows& rows_;
+  const bool legacy_;
+};
+
+}  // namespace ucudnn::command

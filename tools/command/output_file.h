@@ -1,0 +1,13 @@
+// Where a command puts a document: a file that -o names, else the terminal.
+#pragma once
+
+#include <string>
+
+#include "command/command.h"
+
+namespace ucudnn::command {
+
+// The exit code: 1 where the file cannot be written, which is said. Empty `path`: stdout.
+int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path);
+
+}  // namespace ucudnn::command

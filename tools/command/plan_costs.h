@@ -1,0 +1,61 @@
+// What `ucudnn plan` counts with: --cost, --update, and the stores behind --cost measured. Used
+// from main's thread only.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "command/command.h"
+#include "command/offline_rows.h"
+#include "planner/cost/cost_model.h"
+#include "planner/layout/planning_problem.h"
+#include "planner/machine/machine.h"
+
+namespace ucudnn::command {
+
+// What the command line says; the members are CLI11's to fill.
+struct CostWords {
+  std::string cost;  // empty: what follows from the others
+  std::string update = "parameter-server";
+  std::string device;
+  VariableOptions variables{Use::kPlanning};  // --db and --workspace-limit
+
+  void AddTo(CLI::App& app);
+};
+
+// A cost model and all it refers to. Does not move.
+class PlanCosts {
+ public:
+  // `machine` outlives this. The error is bad usage.
+  Status Choose(const CostWords& words, const planner::Machine& machine);
+
+  const planner::CostModel& model() const { return *model_; }
+  planner::UpdateModel update() const { return update_; }
+  const std::string& name() const { return name_; }
+  // Whose measurements; empty where none are used.
+  const std::string& measured_on() const { return rows_.device; }
+
+ private:
+  Status Measured(const CostWords& words);
+
+  std::string name_;
+  planner::UpdateModel update_ = planner::UpdateModel::kParameterServer;
+  std::optional<planner::Roofline> roofline_;
+  std::optional<planner::ComputeTable> table_;
+  OfflineRows rows_;
+  std::deque<ApiRows> stores_;
+  std::deque<planner::MeasuredCompute> measured_;  // each asks the one before it for what it lacks
+  const planner::ComputeModel* compute_ = nullptr;
+  std::unique_ptr<planner::CostModel> model_;
+};
+
+// "on NAME, 12 of 40 configurations of convolutions; others: roofline". An error where none is
+// measured.
+Result<std::string> MeasuredText(const planner::PlanningProblem& problem,
+                                 const std::string& device);
+
+}  // namespace ucudnn::command

@@ -1,0 +1,296 @@
+// The figures of a report's page.
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "command/plan_output.h"
+#include "command/report_page.h"
+#include "planner/report/chart.h"
+#include "planner/report/page.h"
+
+namespace ucudnn::command {
+namespace {
+
+using namespace ucudnn::planner;
+
+constexpr size_t kMostDrawn = 60;    // kernels or layers in one figure
+constexpr int kMostPieces = 64;      // of a plan, drawn one by one
+constexpr size_t kMostPoints = 200;  // of a desirable set
+
+// Colours by first appearance.
+class Colours {
+ public:
+  int Of(const std::string& name) {
+    const auto [entry, added] = numbers_.try_emplace(name, static_cast<int>(names_.size()));
+    if (added) names_.push_back(name);
+    return entry->second;
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  std::map<std::string, int> numbers_;
+  std::vector<std::string> names_;
+};
+
+// The `kMostDrawn` kernels among `chosen` that weigh most, in the report's order; says what is
+// left out.
+template <typename Weight>
+std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, const char* by,
+                             Element& section) {
+  if (chosen.size() <= kMostDrawn) return chosen;
+  section.Add(Paragraph("The " + std::to_string(kMostDrawn) + " of " +
+                        std::to_string(chosen.size()) + " with the most " + by + ":"));
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](size_t a, size_t b) { return weight(a) > weight(b); });
+  chosen.resize(kMostDrawn);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+std::string PieceTip(const Run& run) {
+  return std::to_string(run.micro.micro_batch) + " images by " + run.micro.engine + ": " +
+         Milliseconds(run.micro.time_ms) + ", " + FormatByteSize(run.micro.workspace_bytes);
+}
+
+Bar PlanBar(const std::string& label, const Configuration& plan, double plan_ms, Colours& engines) {
+  Bar bar{label, {}, Milliseconds(plan_ms)};
+  for (const Run& run : plan.runs) {
+    const int colour = engines.Of(run.micro.engine);
+    const std::string size = std::to_string(run.micro.micro_batch);
+    if (plan.Pieces() > kMostPieces) {
+      bar.segments.push_back({run.micro.time_ms * run.count, colour,
+                              std::to_string(run.count) + " x " + size,
+                              std::to_string(run.count) + " times " + PieceTip(run)});
+      continue;
+    }
+    for (int piece = 0; piece < run.count; ++piece) {
+      bar.segments.push_back({run.micro.time_ms, colour, size, PieceTip(run)});
+    }
+  }
+  return bar;
+}
+
+uint64_t Numbers(int32_t images, int32_t channels, const Spatial& extents) {
+  return static_cast<uint64_t>(images) * static_cast<uint64_t>(channels) *
+         static_cast<uint64_t>(extents[0]) * static_cast<uint64_t>(extents[1]) *
+         static_cast<uint64_t>(extents[2]);
+}
+
+// Fig. 12's three parts of what a layer needs.
+struct LayerMemory {
+  std::string label;
+  double data = 0;        // input and output
+  double parameters = 0;  // the filter
+  double workspace = 0;   // the most of its kernels
+  double all() const { return data + parameters + workspace; }
+};
+
+LayerMemory MemoryOf(const ConvolutionProblem& problem) {
+  const auto element = static_cast<double>(ElementBytes(problem.type));
+  LayerMemory memory;
+  memory.data =
+      element * (static_cast<double>(Numbers(problem.n, problem.c, problem.x)) +
+                 static_cast<double>(Numbers(problem.n, problem.k, OutputExtents(problem))));
+  memory.parameters =
+      element * static_cast<double>(Numbers(problem.k, problem.c / problem.groups, problem.w));
+  return memory;
+}
+
+// Kernels that differ in nothing but their operation, and what is the engines' matter, are a layer.
+std::string LayerKey(const ReportedKernel& kernel) {
+  ConvolutionProblem problem = kernel.problem;
+  problem.operation = Operation::kForward;
+  problem.alignment = 1;
+  problem.math = MathType::kDefault;
+  return kernel.name + "\n" + ProblemJson(problem).dump();
+}
+
+std::vector<LayerMemory> LayersOf(const RunReport& report) {
+  std::vector<LayerMemory> layers;
+  std::map<std::string, size_t> positions;
+  for (size_t at = 0; at < report.kernels.size(); ++at) {
+    const ReportedKernel& kernel = report.kernels[at];
+    const auto [entry, added] = positions.try_emplace(LayerKey(kernel), layers.size());
+    if (added) {
+      layers.push_back(MemoryOf(kernel.problem));
+      const std::string label = KernelLabel(report, at);
+      const size_t behind_number = label.find(": ") + 2;
+      layers.back().label = label.substr(behind_number, label.rfind(' ') - behind_number) + ", " +
+                            std::to_string(kernel.problem.n) + " images";
+    }
+    LayerMemory& layer = layers[entry->second];
+    layer.workspace = std::max(layer.workspace, static_cast<double>(kernel.all_workspace_bytes()));
+  }
+  return layers;
+}
+
+std::vector<size_t> Positions(size_t count) {
+  std::vector<size_t> all(count);
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
+  const ReportedKernel& kernel = report.kernels[at];
+  // Texts that a figure refers to by address live as long as the page is made.
+  const std::string id = "desirable-" + std::to_string(at + 1);
+  PointChart chart;
+  chart.id = id.c_str();
+  chart.title = KernelLabel(report, at);
+  const auto tip = [](const Configuration& plan, double ms, size_t bytes) {
+    return FormatByteSize(bytes) + ", " + Milliseconds(ms) + ": " + DivisionText(plan);
+  };
+  const size_t workspace = kernel.all_workspace_bytes();
+  bool on_it = false;
+  for (const Configuration& one : kernel.desirable_set) {
+    const bool chosen = one.WorkspaceBytes() == workspace && kernel.plan_ms == one.TimeMs();
+    on_it = on_it || chosen;
+    if (chart.points.size() == kMostPoints && !chosen) continue;
+    chart.points.push_back({static_cast<double>(one.WorkspaceBytes()), one.TimeMs(), chosen,
+                            tip(one, one.TimeMs(), one.WorkspaceBytes())});
+  }
+  if (!on_it && kernel.plan_ms) {
+    chart.apart = Point{static_cast<double>(workspace), *kernel.plan_ms, true,
+                        "what runs: " + tip(kernel.plan, *kernel.plan_ms, workspace)};
+  }
+  // A limit far off would press all points together.
+  const double most = std::max(static_cast<double>(workspace),
+                               static_cast<double>(kernel.desirable_set.back().WorkspaceBytes()));
+  if (kernel.limit_bytes && static_cast<double>(*kernel.limit_bytes) <= 1.5 * most) {
+    chart.limit_x = static_cast<double>(*kernel.limit_bytes);
+  }
+  section.Add(Draw(chart));
+  if (kernel.desirable_set.size() > chart.points.size()) {
+    section.Add(Paragraph("The " + std::to_string(chart.points.size()) + " of " +
+                          std::to_string(kernel.desirable_set.size()) +
+                          " that need the least workspace."));
+  }
+}
+
+}  // namespace
+
+Element TimelineSection(const RunReport& report) {
+  Element section = Section("timeline", "Micro-batches in time");
+  std::vector<size_t> divided;
+  size_t untimed = 0;
+  for (size_t at = 0; at < report.kernels.size(); ++at) {
+    if (!report.kernels[at].divided()) continue;
+    if (report.kernels[at].plan_ms) {
+      divided.push_back(at);
+    } else {
+      ++untimed;
+    }
+  }
+  if (untimed > 0) {
+    section.Add(Paragraph("Of " + std::to_string(untimed) +
+                          " divided kernels the times are not known; they are not drawn."));
+  }
+  if (divided.empty()) return std::move(section.Add(Paragraph("No divided kernel to draw.")));
+  const auto plan_ms = [&](size_t at) { return *report.kernels[at].plan_ms; };
+  divided = Heaviest(std::move(divided), plan_ms, "time", section);
+  Colours engines;
+  BarChart chart;
+  chart.id = "timeline-chart";
+  chart.title =
+      "Each divided kernel: above, the undivided call within the same limit; below, the "
+      "micro-batches with their sizes, one after the other";
+  for (const size_t at : divided) {
+    const ReportedKernel& kernel = report.kernels[at];
+    if (kernel.undivided && kernel.undivided_ms) {
+      const Configuration whole{{{*kernel.undivided, 1}}};
+      chart.bars.push_back(PlanBar(KernelLabel(report, at), whole, *kernel.undivided_ms, engines));
+    } else {
+      chart.bars.push_back({KernelLabel(report, at), {}, "undivided: not known"});
+    }
+    chart.bars.push_back(PlanBar("divided", kernel.plan, *kernel.plan_ms, engines));
+  }
+  chart.legend = engines.names();
+  return std::move(section.Add(Draw(chart)));
+}
+
+Element DesirableSetsSection(const RunReport& report) {
+  Element section = Section("desirable", "Desirable sets");
+  std::vector<size_t> with_sets;
+  for (size_t at = 0; at < report.kernels.size(); ++at) {
+    if (!report.kernels[at].desirable_set.empty()) with_sets.push_back(at);
+  }
+  if (with_sets.empty()) {
+    return std::move(section.Add(Paragraph(
+        "Not known: a report of a run does not hold what was measured. With --db PATH they come "
+        "from the store.")));
+  }
+  section.Add(
+      Paragraph("The ways to run a kernel that no other beats in both time and workspace. The "
+                "ringed one is what was chosen; a dashed red line is the kernel's limit."));
+  const auto workspace = [&](size_t at) {
+    return report.kernels[at].desirable_set.back().WorkspaceBytes();
+  };
+  for (const size_t at : Heaviest(std::move(with_sets), workspace, "workspace", section)) {
+    AddDesirableSet(report, at, section);
+  }
+  return section;
+}
+
+Element LayerMemorySection(const RunReport& report) {
+  Element section = Section("memory", "Memory of each layer");
+  const std::vector<LayerMemory> layers = LayersOf(report);
+  if (layers.empty()) return std::move(section.Add(Paragraph("There are no layers.")));
+  section.Add(
+      Paragraph("Data are a convolution's input and output, workspace the most that one of its "
+                "kernels uses. What else a program keeps is not in a report."));
+  const auto all = [&](size_t at) { return layers[at].all(); };
+  BarChart chart;
+  chart.id = "memory-chart";
+  chart.title = "Bytes of each layer";
+  chart.unit = Unit::kBytes;
+  chart.legend = {"data", "parameters", "workspace"};
+  for (const size_t at : Heaviest(Positions(layers.size()), all, "memory", section)) {
+    const LayerMemory& layer = layers[at];
+    chart.bars.push_back({layer.label,
+                          {{layer.data, 0, "", "data: " + Bytes(layer.data)},
+                           {layer.parameters, 1, "", "parameters: " + Bytes(layer.parameters)},
+                           {layer.workspace, 2, "", "workspace: " + Bytes(layer.workspace)}},
+                          Bytes(layer.all())});
+  }
+  return std::move(section.Add(Draw(chart)));
+}
+
+Element WorkspaceDivisionSection(const RunReport& report) {
+  Element section = Section("division", "Workspace of each kernel");
+  if (report.kernels.empty()) return std::move(section.Add(Paragraph("There are no kernels.")));
+  if (report.total_bytes) {
+    section.Add(Paragraph(
+        "One budget of " + FormatByteSize(*report.total_bytes) + " for all kernels, division " +
+        (report.division.empty() ? "not known" : report.division) + "; reserved: " +
+        (report.reserved_bytes ? FormatByteSize(*report.reserved_bytes) : "not known") + "."));
+  } else {
+    section.Add(Paragraph("Each kernel has its own workspace; there is no budget for all."));
+  }
+  const auto bytes = [&](size_t at) { return report.kernels[at].all_workspace_bytes(); };
+  double sum = 0;
+  for (size_t at = 0; at < report.kernels.size(); ++at) sum += static_cast<double>(bytes(at));
+  Colours layers;
+  BarChart chart;
+  chart.id = "division-chart";
+  chart.title = "Workspace of each kernel; their sum is " + Bytes(sum);
+  chart.unit = Unit::kBytes;
+  Bar together{"all, side by side", {}, Bytes(sum)};
+  for (const size_t at : Heaviest(Positions(report.kernels.size()), bytes, "workspace", section)) {
+    const ReportedKernel& kernel = report.kernels[at];
+    const int colour = layers.Of(LayerKey(kernel));
+    const auto length = static_cast<double>(bytes(at));
+    const Segment segment{length, colour, "", KernelLabel(report, at) + ": " + Bytes(length)};
+    chart.bars.push_back({KernelLabel(report, at), {segment}, Bytes(length)});
+    if (length > 0) together.segments.push_back(segment);
+  }
+  if (report.total_bytes && report.division == "disjoint" && report.kernels.size() <= kMostDrawn) {
+    chart.bars.insert(chart.bars.begin(), std::move(together));
+    chart.limit = static_cast<double>(*report.total_bytes);
+    chart.limit_label = "budget " + FormatByteSize(*report.total_bytes);
+  }
+  return std::move(section.Add(Draw(chart)));
+}
+
+}  // namespace ucudnn::command

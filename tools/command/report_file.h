@@ -1,0 +1,66 @@
+// Reports read back: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace`). The files
+// are not ours alone: every value is checked before it is used. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::command {
+
+struct ReportedKernel {
+  std::string name;  // of its layer; empty: the file has none
+  ConvolutionProblem problem;
+  std::string api;               // legacy, graph, or empty
+  std::optional<int64_t> calls;  // none offline
+  std::optional<size_t> limit_bytes;
+  size_t workspace_bytes = 0;     // the caller's
+  size_t library_bytes = 0;       // the library's own
+  Configuration plan;             // no runs: not known
+  std::optional<double> plan_ms;  // of the whole mini-batch; none: not measured
+  std::optional<MicroConfiguration> undivided;
+  std::optional<double> undivided_ms;
+  std::string reason;
+  std::vector<Configuration> desirable_set;  // rising workspace, falling time; empty: not there
+
+  bool divided() const { return plan.Pieces() > 1; }
+  size_t all_workspace_bytes() const { return workspace_bytes + library_bytes; }
+  // Of the undivided engine within the limit, which may be the plan itself.
+  std::optional<double> BaselineMs() const;
+};
+
+struct ReportedFallback {
+  std::string kernel;
+  std::string cause;
+  int64_t count = 0;
+};
+
+struct RunReport {
+  bool offline = false;  // of `ucudnn workspace`: planned, not run
+  std::string ucudnn;    // version
+  int cudnn = 0;         // 0: unknown
+  std::string device;
+  std::string mode;                 // of a run
+  std::string policy;               // of an offline plan
+  std::optional<int64_t> measured;  // measurements that the run made
+  std::optional<size_t> limit_bytes;
+  std::optional<size_t> total_bytes;     // one budget for all kernels
+  std::string division;                  // of that
+  std::optional<size_t> reserved_bytes;  // what the division takes
+  std::vector<ReportedKernel> kernels;
+  std::vector<ReportedFallback> fallbacks;
+};
+
+// Members of other kinds are ignored where nothing here reads them. The error names the value that
+// is wrong by its place ("kernels[3].plan[0].count"), and what was expected.
+Result<RunReport> ParseReport(const std::string& json);
+
+// The same of a file; errors begin with its name.
+Result<RunReport> ReadReport(const std::string& path);
+
+}  // namespace ucudnn::command
