@@ -165,7 +165,7 @@ void AddSegments(const Bar& bar, double left, double y, double per_unit, Element
     svg.Add(std::move(group));
     x += width;
   }
-  svg.Add(TextAt(x + 6, y + 13, bar.end));
+  svg.Add(TextAt(x + 6, y + 13, bar.end, "value"));
 }
 
 }  // namespace

@@ -60,12 +60,13 @@ Element StrategiesSection(const std::vector<Layout>& layouts, const Layout& deep
   BarChart times;
   times.id = "time-chart";
   times.title = "Time of a step";
-  times.legend = {"compute", "transfer", "update"};
+  times.legend = {"transfer", "update", "compute"};
   BarChart moved;
   moved.id = "moved-chart";
   moved.title = "Bytes moved in a step";
   moved.unit = Unit::kBytes;
-  moved.legend = {"activations and their gradients", "parameters and their gradients"};
+  moved.legend = {"transfer (activations, their gradients)",
+                  "update (parameters, their gradients)"};
   for (const Layout& layout : layouts) {
     const LayoutCost& cost = layout.cost;
     const char* name = StrategyName(layout.strategy);
@@ -81,8 +82,8 @@ Element StrategiesSection(const std::vector<Layout>& layouts, const Layout& deep
     const auto transfers = static_cast<double>(cost.transfer_bytes);
     const auto updates = static_cast<double>(cost.update_bytes);
     moved.bars.push_back({name,
-                          {{transfers, 1, "", "transfers: " + Bytes(transfers)},
-                           {updates, 2, "", "updates: " + Bytes(updates)}},
+                          {{transfers, 0, "", "transfer: " + Bytes(transfers)},
+                           {updates, 1, "", "update: " + Bytes(updates)}},
                           Bytes(transfers + updates)});
   }
   section.Add(table.Take());

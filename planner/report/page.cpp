@@ -37,9 +37,10 @@ dt { color: var(--faint); } dd { margin: 0; }
 figure { margin: .8rem 0; } svg { display: block; max-width: 100%; height: auto; }
 svg text { font: 12px system-ui, "Liberation Sans", Arial, sans-serif; fill: var(--ink); }
 svg .faint { fill: var(--faint); } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
-svg.natural { max-width: none; margin: 0 auto; } svg .moves { stroke: var(--mark); opacity: .55; }
+svg.natural { max-width: none; margin: 0 auto; } svg .moves { opacity: .7; }
 ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .4rem 0; }
 .legend svg { display: inline; vertical-align: -2px; }
+svg .value { paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
 svg .axis { stroke: var(--line); stroke-width: 1; fill: none; } svg .edge { stroke: var(--faint); fill: none; }
 svg .step { stroke: var(--faint); fill: none; stroke-dasharray: 4 3; }
 svg .limit { stroke: var(--mark); stroke-width: 1.5; stroke-dasharray: 6 3; } svg .mark { fill: var(--mark); }

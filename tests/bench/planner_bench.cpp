@@ -1,12 +1,18 @@
 // The planner's search over every power-of-two configuration (n, c, h, w) of every layer: 70 on 16
 // devices, 210 on 64. Random costs: the time depends on the graph and the counts alone. At most 1
 // ms for AlexNet and VGG-16, 20 ms for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A; 1 s
-// for Inception-v3 on 64 devices.
+// for Inception-v3 on 64 devices. Plan/: all that `ucudnn plan` computes for 16 devices, cost
+// tables, every strategy and all min-marginals included: at most 300 ms for Inception-v3.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <string>
 #include <vector>
 
+#include "planner/cost/cost_model.h"
+#include "planner/graph/networks.h"
+#include "planner/layout/strategies.h"
+#include "planner/machine/presets.h"
 #include "planner/search/search.h"
 #include "tests/bench/statistics.h"
 #include "tests/unit/planner/network_shapes.h"
@@ -14,25 +20,49 @@
 namespace ucudnn::planner {
 namespace {
 
-void Searching(benchmark::State& state, const NetworkShape& shape, int configurations,
-               double allowed_ms) {
-  const SearchProblem problem = WithRandomCosts(shape, configurations, 1);
+// Runs `work`, which tells whether it did what it should, in turns.
+template <typename Work>
+void Timed(benchmark::State& state, double allowed_ms, const Work& work) {
   std::vector<double> ms;
   for (auto iteration : state) {
     const auto start = std::chrono::steady_clock::now();
-    auto result = Search(problem);
+    const bool optimal = work();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (!result.ok() || !result->optimal) {
+    if (!optimal) {
       state.SkipWithError("no optimal plan");
       return;
     }
-    benchmark::DoNotOptimize(result);
     ms.push_back(elapsed.count() * 1e3);
     state.SetIterationTime(elapsed.count());
   }
   state.counters["min_ms"] = bench::Minimum(ms);
   state.counters["median_ms"] = bench::Median(ms);
   state.counters["allowed_ms"] = allowed_ms;
+}
+
+void Searching(benchmark::State& state, const NetworkShape& shape, int configurations,
+               double allowed_ms) {
+  const SearchProblem problem = WithRandomCosts(shape, configurations, 1);
+  Timed(state, allowed_ms, [&] {
+    const auto result = Search(problem);
+    benchmark::DoNotOptimize(result);
+    return result.ok() && result->optimal;
+  });
+}
+
+void Planning(benchmark::State& state, const std::string& network, double allowed_ms) {
+  const Machine machine = *MachineByName("k80x16");
+  const Roofline roofline(machine.device);
+  const MachineCostModel model(machine, UpdateModel::kParameterServer, roofline);
+  SearchOptions search;
+  search.marginals = true;
+  Timed(state, allowed_ms, [&] {
+    const auto problem =
+        BuildPlanningProblem(*BuildLayerGraph(*BuildNetwork(network), 512), 16, model);
+    const auto layouts = CompareLayouts(*problem, 16, search);
+    benchmark::DoNotOptimize(layouts);
+    return layouts.ok() && layouts->back().optimal;
+  });
 }
 
 void Register(const char* name, const NetworkShape& shape, int configurations, double allowed_ms) {
@@ -52,6 +82,11 @@ int main(int argc, char** argv) {
   Register("resnet152/16", ResNetShape({3, 8, 36, 3}, true), 70, 60);
   Register("nasnet-a/16", NasNetShape(4), 70, 5000);
   Register("inception-v3/64", InceptionV3Shape(), 210, 1000);
+  for (const char* network : {"alexnet", "vgg16", "resnet50", "inception-v3"}) {
+    benchmark::RegisterBenchmark(("Plan/" + std::string(network)).c_str(), Planning, network, 300)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

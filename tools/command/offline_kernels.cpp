@@ -39,12 +39,13 @@ std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, boo
   return planning::DesirableSet(usable, problem.n, step, std::numeric_limits<size_t>::max());
 }
 
-// Its desirable set is empty where nothing is known.
+// Of the first alignment, then API, that measurements are there for. Its desirable set is empty
+// where nothing is known.
 OfflineKernel Plan(const Layer& layer, const Options& options, const Measurements& measurements,
-                   std::initializer_list<bool> legacy_apis = {true, false}) {
+                   std::initializer_list<int> alignments, std::initializer_list<bool> legacy_apis) {
   OfflineKernel kernel{layer};
   ConvolutionProblem& problem = kernel.layer.problem;
-  for (const int alignment : {int{cudnn::kLegacyAlignment}, int{layer.problem.alignment}}) {
+  for (const int alignment : alignments) {
     problem.alignment = alignment;
     const auto rows = measurements.find(KernelFamily(problem));
     if (rows == measurements.end()) continue;
@@ -83,7 +84,9 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
     OfflineKernels found{{rows.device, versions.first, versions.second}, {}};
     std::vector<const Layer*> missing;
     for (const Layer& layer : layers) {
-      found.kernels.push_back(Plan(layer, options, measurements));
+      found.kernels.push_back(Plan(layer, options, measurements,
+                                   {cudnn::kLegacyAlignment, layer.problem.alignment},
+                                   {true, false}));
       if (found.kernels.back().desirable_set.empty()) missing.push_back(&layer);
     }
     if (missing.empty()) return found;
@@ -104,8 +107,8 @@ Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
   for (size_t at = 0; at < kernels.size(); ++at) {
     for (const auto& [versions, measurements] : rows.platforms) {
       if (cudnn != 0 && versions.first != cudnn) continue;
-      OfflineKernel planned =
-          Plan({"", kernels[at].problem}, options, measurements, {kernels[at].legacy});
+      OfflineKernel planned = Plan({"", kernels[at].problem}, options, measurements,
+                                   {kernels[at].problem.alignment}, {kernels[at].legacy});
       sets[at] = std::move(planned.desirable_set);
       if (!sets[at].empty()) break;
     }

@@ -56,6 +56,11 @@ std::string PieceTip(const Run& run) {
 
 Bar PlanBar(const std::string& label, const Configuration& plan, double plan_ms, Colours& engines) {
   Bar bar{label, {}, Milliseconds(plan_ms)};
+  if (plan.runs.size() > kMostPieces) {
+    bar.segments.push_back({plan_ms, engines.Of("more than can be drawn"), "",
+                            std::to_string(plan.Pieces()) + " micro-batches"});
+    return bar;
+  }
   for (const Run& run : plan.runs) {
     const int colour = engines.Of(run.micro.engine);
     const std::string size = std::to_string(run.micro.micro_batch);

@@ -116,9 +116,9 @@ Element TotalsSection(const RunReport& report) {
   if (!report.offline) AddTotal("total-calls", "all calls", TotalsOf(report, true), list);
   section.Add(std::move(list));
   if (once.kernels < report.kernels.size()) {
-    section.Add(Paragraph(std::to_string(report.kernels.size() - once.kernels) + " of the " + all +
-                          " kernels are left out: their times, or an undivided engine's, are not "
-                          "known."));
+    section.Add(Paragraph("Left out: " + std::to_string(report.kernels.size() - once.kernels) +
+                          " of the " + all +
+                          " kernels, whose own or undivided engine's time is not known."));
   }
   section.Add(Paragraph(
       "Times are those of the measurements behind the plans, not of the calls themselves; "

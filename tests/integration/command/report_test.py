@@ -111,7 +111,7 @@ class Report(CommandTest):
         undivided, planned = 3 * 101.5 + 3 * 118 + 50.25, 3 * 74 + 3 * 68 + 50.25
         self.assertIn(f"{undivided:.4g} ms undivided, {planned:.4g} ms as planned: {undivided / planned:.2f}x", text)
         self.assertIn("4 kernels, 2 of them divided.", text)
-        self.assertIn("1 of the 4 kernels are left out", text)
+        self.assertIn("Left out: 1 of the 4 kernels", text)
 
     def test_the_table_says_of_each_kernel_what_the_report_says(self):
         head, *rows = self.page(REPORT).tables["kernel-table"]
