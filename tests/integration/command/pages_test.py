@@ -46,7 +46,7 @@ class Pages(CommandTest):
                 svg => document.getElementById(svg.getAttribute("aria-labelledby")).textContent.length > 0),
             outside: performance.getEntriesByType("resource").length,
             pieces: [...document.querySelectorAll("#timeline-chart rect")].filter(
-                rect => rect.parentNode.querySelector("title")).length,
+                rect => rect.parentNode.querySelector(":scope > title")).length,
         }""")
         self.assertEqual({"undivided": "269.75", "planned": "192.25"}, found["once"])
         self.assertEqual((4, "1.74x", True, 0), tuple(found[k] for k in ("rows", "gain", "named", "outside")))

@@ -191,8 +191,8 @@ class Plan(CommandTest):
             self.assert_refused([*words, *more], expected)
         self.assert_refused([*ALEXNET, "--device", "Toy"], "--device: belongs to --cost measured")
         self.assert_refused([*ALEXNET, "--cost", "measured", "--db", "none.db"], "'none.db': there is no such store")
-        self.assert_refused(["plan", "alexnet", "--machine", "k20x8", "--batch", "8", "--db", store, "--device", "Toy"],
-                            "'Toy' has no measurements of a share of alexnet's convolutions at 8 images")
+        self.assert_refused(["plan", "alexnet", "--machine", "k20x8", "--batch", "4", "--db", store, "--device", "Toy"],
+                            "'Toy' has no measurements of a share of alexnet's convolutions at 4 images")
 
     def test_what_is_wrong_is_named(self):
         for words, expected in (
