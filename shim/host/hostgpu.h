@@ -30,11 +30,20 @@ struct hostgpuWork {
 // with an unknown stream, when a capture forbids it, or when called from a host function.
 int hostgpuEnqueue(void* stream, const struct hostgpuWork* work);
 
+// Makes `work` a node of `graph` (a CUgraph or cudaGraph_t) that waits for nothing. `kernel` tells
+// what is run from what it is run with. Fails (0), with the argument released, with an unknown
+// graph or when called from a host function.
+int hostgpuAddToGraph(void* graph, const struct hostgpuWork* work, unsigned long long kernel);
+// From now on the only node of `graph`, made by hostgpuAddToGraph with this `kernel`, does `work`;
+// executable graphs do what they did. Fails like that, and with any other graph.
+int hostgpuUpdateInGraph(void* graph, const struct hostgpuWork* work, unsigned long long kernel);
+
 // Fault injection. Sites: "alloc" (device memory, of pools too), "pool" (cuMemPoolCreate),
 // "stream", "event", "synchronize" (waiting for a stream, an event or a context), "handle"
 // (cudnnCreate), "query" (every cudnnGet/FindConvolution*, and finalizing engine heuristics),
 // "plan" (finalizing an execution plan), "sum" (cudnnOpTensor), "convolution" (every convolution
-// call and every execution of a plan that has one). The k-th occurrence (1 = next) at `site` from
+// call and every execution of a plan that has one), "native" (populating or updating a CUDA graph
+// with such a plan). The k-th occurrence (1 = next) at `site` from
 // now on fails with the real library's error for exhausted resources (of synchronising: for a
 // failed launch); 0 only resets the count. HOSTGPU_FAULT=site:k does the same at start.
 void hostgpuInjectFault(const char* site, long kth);

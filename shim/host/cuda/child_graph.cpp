@@ -40,10 +40,26 @@ struct ChildNode : Node {
   }
 };
 
+// A copy with nodes of its own, which stand behind one another.
+Graph Copy(const Graph& graph) {
+  Graph copy;
+  std::unordered_map<const Node*, const Node*> copies;
+  for (const auto& node : graph.nodes) {
+    std::vector<const Node*> after;
+    for (const Node* earlier : node->after) after.push_back(copies.at(earlier));
+    const std::shared_ptr<Graph> child = ChildOf(node.get());
+    copy.nodes.push_back(child ? MakeChildNode(*child, std::move(after))
+                               : std::make_shared<Node>(Node{node->type, node->run, node->uses,
+                                                             std::move(after), node->kernel}));
+    copies.emplace(node.get(), copy.nodes.back().get());
+  }
+  return copy;
+}
+
 }  // namespace
 
-std::shared_ptr<const Node> MakeChildNode(const Graph& graph, std::vector<const Node*> after) {
-  auto child = std::make_shared<Graph>(graph);
+std::shared_ptr<Node> MakeChildNode(const Graph& graph, std::vector<const Node*> after) {
+  auto child = std::make_shared<Graph>(Copy(graph));
   auto node =
       std::make_shared<ChildNode>(Node{CU_GRAPH_NODE_TYPE_GRAPH, [] {}, {}, std::move(after)});
   {
@@ -69,10 +85,27 @@ Nodes WithoutChildren(const Nodes& nodes) {
       const Nodes inner = WithoutChildren(child->nodes);
       flat.insert(flat.end(), inner.begin(), inner.end());
     } else {
-      flat.push_back(node);
+      flat.push_back(std::make_shared<Node>(
+          Node{node->type, node->run, node->uses, /*after=*/{}, node->kernel}));
     }
   }
   return flat;
+}
+
+std::vector<uint64_t> TopologyOf(const Graph& graph) {
+  std::vector<uint64_t> topology = {graph.nodes.size()};
+  std::unordered_map<const Node*, uint64_t> places;
+  for (const auto& node : graph.nodes) {
+    topology.insert(topology.end(),
+                    {static_cast<uint64_t>(node->type), node->kernel, node->after.size()});
+    for (const Node* earlier : node->after) topology.push_back(places.at(earlier));
+    places.emplace(node.get(), places.size());
+    if (const std::shared_ptr<Graph> child = ChildOf(node.get())) {
+      const std::vector<uint64_t> inner = TopologyOf(*child);
+      topology.insert(topology.end(), inner.begin(), inner.end());
+    }
+  }
+  return topology;
 }
 
 }  // namespace hostgpu

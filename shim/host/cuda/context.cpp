@@ -185,6 +185,13 @@ std::shared_ptr<Event> FindEvent(CUevent handle) {
   return found == state.events.end() ? nullptr : found->second;
 }
 
+std::shared_ptr<Graph> FindGraph(CUgraph handle) {
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  const auto found = state.graphs.find(reinterpret_cast<Graph*>(handle));
+  return found == state.graphs.end() ? nullptr : found->second;
+}
+
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return current.legacy;
   if (handle == CU_STREAM_PER_THREAD) return PerThreadStream(current);

@@ -101,6 +101,7 @@ Context* PopContext();
 Context* FindContext(CUcontext handle);
 Context* FindDevice(CUdevice device);
 std::shared_ptr<Event> FindEvent(CUevent handle);
+std::shared_ptr<Graph> FindGraph(CUgraph handle);
 // Resolves the default streams' handles in `current`. Null when the handle is unknown.
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle);
 

@@ -1,5 +1,6 @@
-// Graphs as stream capture makes them: nodes in the order they were recorded, which is an order
-// they may run in. Nodes never change; graphs, executable graphs and work in flight share them.
+// Graphs: nodes in the order they were recorded or added, which is an order they may run in. Every
+// graph and every executable graph has nodes of its own; those of an executable graph never change,
+// so work in flight shares them.
 #pragma once
 
 #include <cstdint>
@@ -35,22 +36,22 @@ struct Node {
   std::function<void()> run;
   std::vector<Use> uses;
   std::vector<const Node*> after;
+  uint64_t kernel = 0;  // tells kernels apart, where it was added with parameters that may change
 
   CUgraphNode Handle() const {
     return reinterpret_cast<CUgraphNode>(const_cast<Node*>(this));  // CUDA's handles have no const
   }
 };
-using Nodes = std::vector<std::shared_ptr<const Node>>;
+using Nodes = std::vector<std::shared_ptr<Node>>;
 
 struct Graph {
   Nodes nodes;
 };
 
 struct GraphExec {
-  explicit GraphExec(Nodes its_nodes) : nodes(std::move(its_nodes)) {}
-
-  const Nodes nodes;
-  std::mutex mutex;
+  std::mutex mutex;  // of what follows
+  Nodes nodes;       // those of child graphs in their nodes' place
+  std::vector<uint64_t> topology;
   Ticket last;  // of its latest launch: launches of one executable graph never overlap
 };
 

@@ -72,6 +72,48 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   return Bound([&] { return cuGraphGetNodes(graph, nodes, count); });
 }
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return Bound([&] { return cuGraphGetRootNodes(graph, nodes, count); });
+}
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
+  return Bound([&] { return cuGraphCreate(graph, flags); });
+}
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                       const cudaGraphNode_t* dependencies, size_t count,
+                                       cudaGraph_t child) {
+  return Bound([&] { return cuGraphAddChildGraphNode(node, graph, dependencies, count, child); });
+}
+cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* graph) {
+  return Bound([&] { return cuGraphChildGraphNodeGetGraph(node, graph); });
+}
+cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
+  return Bound([&] { return cuGraphDestroyNode(node); });
+}
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                         cudaGraphEdgeData* edges, size_t* count) {
+  return Bound([&] {
+    return cuGraphNodeGetDependencies(node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
+                                      count);
+  });
+}
+cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                           cudaGraphEdgeData* edges, size_t* count) {
+  return Bound([&] {
+    return cuGraphNodeGetDependentNodes(node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
+                                        count);
+  });
+}
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo* info) {
+  return Bound([&] {
+    if (!info) return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExecUpdateResultInfo driver{};
+    const CUresult result = cuGraphExecUpdate(exec, graph, &driver);
+    *info = {static_cast<cudaGraphExecUpdateResult>(driver.result), driver.errorNode,
+             driver.errorFromNode};
+    return result;
+  });
+}
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   return Bound([&] { return cuGraphNodeGetType(node, reinterpret_cast<CUgraphNodeType*>(type)); });
 }

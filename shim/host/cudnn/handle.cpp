@@ -20,8 +20,10 @@ bool BindContext() {
          cuCtxSetCurrent(context) == CUDA_SUCCESS;
 }
 
-cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
-                      std::function<void()> work) {
+namespace {
+
+// What the driver runs and releases.
+hostgpuWork WorkOf(std::span<const void* const> uses, std::function<void()> work) {
   using Task = std::function<void()>;
   const auto run = [](void* argument) {
     try {
@@ -31,10 +33,29 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
     }
   };
   const auto release = [](void* argument) { delete static_cast<Task*>(argument); };
-  const hostgpuWork enqueued{run, release, new Task(std::move(work)), uses.data(), uses.size()};
+  return {run, release, new Task(std::move(work)), uses.data(), uses.size()};
+}
+
+}  // namespace
+
+cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
+                      std::function<void()> work) {
+  const hostgpuWork enqueued = WorkOf(uses, std::move(work));
   HOSTGPU_REFUSE_IF(!hostgpuEnqueue(handle->stream, &enqueued),
                     CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   return CUDNN_STATUS_SUCCESS;
+}
+
+bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
+                std::function<void()> work) {
+  const hostgpuWork added = WorkOf(uses, std::move(work));
+  return hostgpuAddToGraph(graph, &added, kernel) != 0;
+}
+
+bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
+                   std::function<void()> work) {
+  const hostgpuWork updated = WorkOf(uses, std::move(work));
+  return hostgpuUpdateInGraph(graph, &updated, kernel) != 0;
 }
 
 }  // namespace hostgpu

@@ -2,6 +2,7 @@
 // library.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <new>
@@ -29,6 +30,13 @@ inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const v
                              std::function<void()> work) {
   return Enqueue(handle, std::span(uses.begin(), uses.size()), std::move(work));
 }
+
+// Makes `work` a node of `graph`, or what its only node does from now on, which was made with the
+// same `kernel`. False where the graph is none, or another one.
+bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
+                std::function<void()> work);
+bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
+                   std::function<void()> work);
 
 // Runs an entry point's body; no exception may leave a C function.
 template <class Body>

@@ -64,14 +64,18 @@ cudnnStatus_t FindPlan(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// No plan of this library describes itself as a graph of device kernels.
-cudnnStatus_t NoNativeGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                            cudnnBackendDescriptor_t pack) {
-  const ExecutionPlan* found_plan = nullptr;
-  const VariantPack* found_pack = nullptr;
-  if (auto status = FindPlan(handle, plan, pack, &found_plan, &found_pack)) return status;
-  return Refuse(CUDNN_STATUS_NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API,
-                "no engine of this library supports the native CUDA graph API");
+// Populate or Update.
+using NativeGraph = cudnnStatus_t (ExecutionPlan::*)(cudaGraph_t, const VariantPack&) const;
+
+cudnnStatus_t Native(NativeGraph function, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                     cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  return Protect([&] {
+    const ExecutionPlan* found_plan = nullptr;
+    const VariantPack* found_pack = nullptr;
+    if (auto status = FindPlan(handle, plan, pack, &found_plan, &found_pack)) return status;
+    HOSTGPU_REFUSE_IF(graph == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    return (found_plan->*function)(graph, *found_pack);
+  });
 }
 
 }  // namespace
@@ -162,14 +166,15 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 cudnnStatus_t cudnnBackendPopulateCudaGraph(cudnnHandle_t handle,
                                             cudnnBackendDescriptor_t executionPlan,
-                                            cudnnBackendDescriptor_t variantPack, cudaGraph_t) {
-  return NoNativeGraph(handle, executionPlan, variantPack);
+                                            cudnnBackendDescriptor_t variantPack,
+                                            cudaGraph_t graph) {
+  return Native(&ExecutionPlan::Populate, handle, executionPlan, variantPack, graph);
 }
 
 cudnnStatus_t cudnnBackendUpdateCudaGraph(cudnnHandle_t handle,
                                           cudnnBackendDescriptor_t executionPlan,
-                                          cudnnBackendDescriptor_t variantPack, cudaGraph_t) {
-  return NoNativeGraph(handle, executionPlan, variantPack);
+                                          cudnnBackendDescriptor_t variantPack, cudaGraph_t graph) {
+  return Native(&ExecutionPlan::Update, handle, executionPlan, variantPack, graph);
 }
 
 }  // extern "C"

@@ -84,7 +84,9 @@ cudnnStatus_t Engine::Get(const AttributeRequest& request) const {
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
       return GiveNotes(request, CUDNN_TYPE_BEHAVIOR_NOTE,
-                       std::vector<cudnnBackendBehaviorNote_t>{});
+                       SupportsNativeGraphs(computation, index)
+                           ? std::vector{CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API}
+                           : std::vector<cudnnBackendBehaviorNote_t>{});
     case CUDNN_ATTR_ENGINE_SM_COUNT_TARGET:
       return request.One(CUDNN_TYPE_INT32, sm_count_target_);
     case CUDNN_ATTR_ENGINE_DEVICEPROP:

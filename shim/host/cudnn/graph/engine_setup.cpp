@@ -96,13 +96,25 @@ std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index) {
   return {knob};
 }
 
+namespace {
+
+bool IsWinograd(const Computation& computation, int64_t index) {
+  return computation.convolution && index + 1 == GraphEngineCount(computation);
+}
+
+}  // namespace
+
+bool SupportsNativeGraphs(const Computation& computation, int64_t index) {
+  return !IsWinograd(computation, index);
+}
+
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index) {
   if (!computation.convolution) return {};
   const ConvolutionShape& shape = computation.convolution->problem.shape;
   const int algorithm = AlgorithmsOf(shape.operation)[index];
   std::vector<cudnnBackendNumericalNote_t> notes;
   if (!IsDeterministic(shape, algorithm)) notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
-  if (index + 1 == GraphEngineCount(computation)) notes.push_back(CUDNN_NUMERICAL_NOTE_WINOGRAD);
+  if (IsWinograd(computation, index)) notes.push_back(CUDNN_NUMERICAL_NOTE_WINOGRAD);
   return notes;
 }
 

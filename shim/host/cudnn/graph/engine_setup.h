@@ -33,6 +33,8 @@ std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t i
 
 std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index);
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index);
+// Whether plans of the engine describe themselves as CUDA graphs: all but Winograd's do.
+bool SupportsNativeGraphs(const Computation& computation, int64_t index);
 
 // Where each of the computation's operands is, as the host sees it.
 struct BoundOperands {

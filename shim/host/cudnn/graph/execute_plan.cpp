@@ -1,6 +1,9 @@
-// Executing a plan: the variant pack's pointers checked and handed to the stream.
+// Executing a plan: the variant pack's pointers checked and handed to the stream, or to a graph.
+#include <cuda.h>
+
 #include "shim/host/cudnn/device_memory.h"
 #include "shim/host/cudnn/graph/plan.h"
+#include "shim/host/cudnn/graph/plan_json.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/hostgpu.h"
 
@@ -78,10 +81,8 @@ class Binding {
 
 }  // namespace
 
-cudnnStatus_t ExecutionPlan::Execute(cudnnHandle_t handle, const VariantPack& pack) const {
+cudnnStatus_t ExecutionPlan::Bind(const VariantPack& pack, Bound* bound) const {
   const std::shared_ptr<const Computation> computation = config_.engine.graph.computation();
-  HOSTGPU_REFUSE_IF(computation->convolution && hostgpuFaultDue("convolution"),
-                    CUDNN_STATUS_EXECUTION_FAILED);
   HOSTGPU_REFUSE_IF(pack.overrides_shapes(), CUDNN_STATUS_NOT_SUPPORTED);
   Binding binding(pack);
   for (const GraphOperand& operand : computation->operands) {
@@ -101,8 +102,50 @@ cudnnStatus_t ExecutionPlan::Execute(cudnnHandle_t handle, const VariantPack& pa
   work->computation = computation;
   work->setup = setup;
   work->operands = binding.Operands(*computation, &work->values);
-  return Enqueue(handle, binding.uses(),
-                 [work] { RunComputation(*work->computation, work->setup, work->operands); });
+  bound->uses = binding.uses();
+  bound->run = [work] { RunComputation(*work->computation, work->setup, work->operands); };
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t ExecutionPlan::Execute(cudnnHandle_t handle, const VariantPack& pack) const {
+  HOSTGPU_REFUSE_IF(
+      config_.engine.graph.computation()->convolution && hostgpuFaultDue("convolution"),
+      CUDNN_STATUS_EXECUTION_FAILED);
+  Bound bound;
+  if (auto status = Bind(pack, &bound)) return status;
+  return Enqueue(handle, bound.uses, std::move(bound.run));
+}
+
+uint64_t ExecutionPlan::Fingerprint() const {
+  return std::hash<std::string>()(PlanToJson(config_, device_.profile())) | 1;
+}
+
+cudnnStatus_t ExecutionPlan::BindNative(const VariantPack& pack, Bound* bound) const {
+  const Engine& engine = config_.engine;
+  HOSTGPU_REFUSE_IF(!SupportsNativeGraphs(*engine.graph.computation(), engine.index),
+                    CUDNN_STATUS_NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API);
+  HOSTGPU_REFUSE_IF(engine.graph.computation()->convolution && hostgpuFaultDue("native"),
+                    CUDNN_STATUS_INTERNAL_ERROR);
+  return Bind(pack, bound);
+}
+
+cudnnStatus_t ExecutionPlan::Populate(cudaGraph_t graph, const VariantPack& pack) const {
+  Bound bound;
+  if (auto status = BindNative(pack, &bound)) return status;
+  size_t nodes = 0;
+  HOSTGPU_REFUSE_IF(cuGraphGetNodes(graph, nullptr, &nodes) != CUDA_SUCCESS || nodes > 0,
+                    CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
+  HOSTGPU_REFUSE_IF(!AddToGraph(graph, bound.uses, Fingerprint(), std::move(bound.run)),
+                    CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t ExecutionPlan::Update(cudaGraph_t graph, const VariantPack& pack) const {
+  Bound bound;
+  if (auto status = BindNative(pack, &bound)) return status;
+  HOSTGPU_REFUSE_IF(!UpdateInGraph(graph, bound.uses, Fingerprint(), std::move(bound.run)),
+                    CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
+  return CUDNN_STATUS_SUCCESS;
 }
 
 }  // namespace hostgpu

@@ -2,8 +2,11 @@
 // execute a finalized plan.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shim/host/cudnn/graph/engine.h"
 #include "shim/host/cudnn/graph/variant_pack.h"
@@ -24,7 +27,24 @@ class ExecutionPlan final : public GraphDescriptor {
   // as one less aligned than its tensor was declared: EXECUTION_FAILED_CUDART, now and later.
   cudnnStatus_t Execute(cudnnHandle_t handle, const VariantPack& pack) const;
 
+  // The same as the only node of `graph`, which is empty, and as what its node does from now on,
+  // which an equal plan made; checked like that, stricter than a GPU, where pointers matter at
+  // launch alone. NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API where the engine does not say that it
+  // supports this, BAD_PARAM_CUDA_GRAPH_MISMATCH for any other graph.
+  cudnnStatus_t Populate(cudaGraph_t graph, const VariantPack& pack) const;
+  cudnnStatus_t Update(cudaGraph_t graph, const VariantPack& pack) const;
+
  private:
+  // What runs, and the device memory it works on.
+  struct Bound {
+    std::function<void()> run;
+    std::vector<const void*> uses;
+  };
+  cudnnStatus_t Bind(const VariantPack& pack, Bound* bound) const;
+  cudnnStatus_t BindNative(const VariantPack& pack, Bound* bound) const;
+  // Equal for equal plans.
+  uint64_t Fingerprint() const;
+
   cudnnHandle_t handle_ = nullptr;
   DeviceProperties device_;
   EngineConfig config_;

@@ -102,6 +102,66 @@ TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 2}));
 }
 
+TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
+  Journal journal;
+  Line lines[] = {{&journal, 1}, {&journal, 2}};
+  const auto work = [&](int i) { return hostgpuWork{Line::Write, nullptr, &lines[i], nullptr, 0}; };
+  const hostgpuWork one = work(0), two = work(1);
+  CUgraph child = nullptr, parent = nullptr;
+  ASSERT_OK(cuGraphCreate(&child, 0));
+  ASSERT_OK(cuGraphCreate(&parent, 0));
+  ASSERT_EQ(hostgpuAddToGraph(child, &one, 7), 1);
+  CUgraphNode nodes[2] = {};
+  ASSERT_OK(cuGraphAddChildGraphNode(&nodes[0], parent, nullptr, 0, child));
+  ASSERT_OK(cuGraphAddChildGraphNode(&nodes[1], parent, nodes, 1, child));
+  CUgraph clone = nullptr;
+  ASSERT_OK(cuGraphChildGraphNodeGetGraph(nodes[1], &clone));
+  CUgraphNode original = nullptr, cloned = nullptr;
+  size_t count = 1;
+  EXPECT_OK(cuGraphGetNodes(child, &original, &count));
+  EXPECT_OK(cuGraphGetNodes(clone, &cloned, &count));
+  EXPECT_NE(original, cloned);
+  EXPECT_OK(cuGraphGetRootNodes(parent, nullptr, &count));
+  EXPECT_EQ(count, 1u);
+  CUgraphNode found = nullptr;
+  EXPECT_OK(cuGraphGetRootNodes(parent, &found, &count));
+  EXPECT_EQ(found, nodes[0]);
+  EXPECT_OK(cuGraphNodeGetDependentNodes(nodes[0], &found, nullptr, &count));
+  EXPECT_EQ(found, nodes[1]);
+  EXPECT_OK(cuGraphNodeGetDependencies(nodes[1], &found, nullptr, &count));
+  EXPECT_EQ(found, nodes[0]);
+  EXPECT_OK(cuGraphNodeGetDependentNodes(nodes[1], nullptr, nullptr, &count));
+  EXPECT_EQ(count, 0u);
+
+  CUgraphExec exec = nullptr;
+  ASSERT_OK(cuGraphInstantiate(&exec, parent, 0));
+  execs_.push_back(exec);
+  EXPECT_EQ(hostgpuUpdateInGraph(clone, &two, 8), 0);  // another kernel
+  EXPECT_EQ(hostgpuUpdateInGraph(parent, &two, 7), 0);
+  ASSERT_EQ(hostgpuUpdateInGraph(clone, &two, 7), 1);
+  EXPECT_OK(cuGraphGetNodes(clone, &found, &(count = 1)));
+  EXPECT_EQ(found, cloned);
+  const auto launch = [&] {
+    EXPECT_OK(cuGraphLaunch(exec, first_));
+    EXPECT_OK(cuStreamSynchronize(first_));
+  };
+  launch();
+  EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1}));
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_OK(cuGraphExecUpdate(exec, parent, &info));
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  launch();
+  EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2}));
+  // One node more, or fewer, is another graph.
+  EXPECT_OK(cuGraphDestroyNode(nodes[1]));
+  EXPECT_EQ(cuGraphExecUpdate(exec, parent, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  launch();
+  EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2, 1, 2}));
+  EXPECT_OK(cuGraphDestroy(parent));
+  EXPECT_OK(cuGraphDestroy(child));
+}
+
 // A random program of copies and fills, some on a fork, run directly and replayed.
 TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
   const unsigned seed = std::random_device{}();

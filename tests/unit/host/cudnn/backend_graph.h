@@ -148,6 +148,26 @@ class GraphBuilder {
   Descriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
 };
 
+// One convolution, its x, w and y by the identifiers 1, 2 and 3.
+struct ConvolutionGraph {
+  explicit ConvolutionGraph(const Convolution& c) : graph(Describe(builder, c)) {}
+
+  static std::vector<int64_t> Ids() { return {1, 2, 3}; }
+  static const Descriptor& Describe(GraphBuilder& builder, const Convolution& c) {
+    const auto tensor = [&](const DeviceTensor& of, int64_t id) -> Descriptor& {
+      return builder.Tensor(id, of.type, c.Pick(of.dims), c.Pick(of.strides));
+    };
+    builder.Convolve(c.problem, tensor(c.x, 1), tensor(c.w, 2), tensor(c.y, 3));
+    return builder.Finish();
+  }
+
+  GraphBuilder builder;
+  const Descriptor& graph;
+};
+
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+
 // An execution plan with one engine and workspace knob.
 struct Plan {
   Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
@@ -190,12 +210,42 @@ struct Plan {
   // `pointers[i]` is the tensor with unique id `ids[i]`.
   cudnnStatus_t Run(cudnnHandle_t handle, const std::vector<int64_t>& ids,
                     const std::vector<void*>& pointers, void* workspace) const {
+    return With(ids, pointers, workspace, [&](cudnnBackendDescriptor_t pack) {
+      return cudnnBackendExecute(handle, descriptor.handle, pack);
+    });
+  }
+  // What `use` makes of the plan's variant pack.
+  template <class Use>
+  cudnnStatus_t With(const std::vector<int64_t>& ids, const std::vector<void*>& pointers,
+                     void* workspace, const Use& use) const {
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector{workspace});
     EXPECT_EQ(pack.Finalize(), CUDNN_STATUS_SUCCESS);
-    return cudnnBackendExecute(handle, descriptor.handle, pack.handle);
+    return use(pack.handle);
+  }
+  // What the plan's engine says of its behaviour.
+  std::vector<cudnnBackendBehaviorNote_t> BehaviorNotes() const {
+    const Descriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
+        engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    const auto fill = [](const Descriptor& from, cudnnBackendAttributeName_t name,
+                         const Descriptor& part) {
+      cudnnBackendDescriptor_t filled = part.handle;
+      EXPECT_EQ(cudnnBackendGetAttribute(from.handle, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                         nullptr, &filled),
+                CUDNN_STATUS_SUCCESS);
+    };
+    fill(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    fill(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    int64_t count = 0;
+    std::vector<cudnnBackendBehaviorNote_t> notes(CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+    EXPECT_EQ(cudnnBackendGetAttribute(engine.handle, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                       CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT,
+                                       &count, notes.data()),
+              CUDNN_STATUS_SUCCESS);
+    notes.resize(static_cast<size_t>(count));
+    return notes;
   }
 
   Descriptor descriptor;

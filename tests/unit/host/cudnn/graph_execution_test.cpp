@@ -9,29 +9,9 @@
 namespace hostgpu::test {
 namespace {
 
-constexpr int64_t kIds[] = {1, 2, 3};
-
-struct Graph {
-  explicit Graph(const Convolution& c) : graph(Describe(builder, c)) {}
-
-  static const Descriptor& Describe(GraphBuilder& builder, const Convolution& c) {
-    const auto tensor = [&](const DeviceTensor& of, int64_t id) -> Descriptor& {
-      return builder.Tensor(id, of.type, c.Pick(of.dims), c.Pick(of.strides));
-    };
-    builder.Convolve(c.problem, tensor(c.x, kIds[0]), tensor(c.w, kIds[1]), tensor(c.y, kIds[2]));
-    return builder.Finish();
-  }
-
-  GraphBuilder builder;
-  const Descriptor& graph;
-};
-
 cudnnStatus_t Execute(const Plan& plan, const Convolution& c, void* workspace) {
-  return plan.Run(c.handle, {kIds[0], kIds[1], kIds[2]}, {c.x.data, c.w.data, c.y.data}, workspace);
+  return plan.Run(c.handle, ConvolutionGraph::Ids(), {c.x.data, c.w.data, c.y.data}, workspace);
 }
-
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
 
 TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
   std::mt19937 random(41);
@@ -53,7 +33,7 @@ TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
               c.beta = -1;
               Convolution convolution(c);
               convolution.FillAll(random);
-              const Graph graph(convolution);
+              const ConvolutionGraph graph(convolution);
               Plan plan;
               if (!plan.Build(graph.graph, index, knob)) continue;
               ++ran;
@@ -76,7 +56,7 @@ TEST(GraphExecution, WorkspaceGrowsWithTheBatchAndShrinksWithTheKnob) {
     ConvolutionCase c;
     c.x[0] = batch;
     const Convolution convolution(c);
-    const Graph graph(convolution);
+    const ConvolutionGraph graph(convolution);
     Plan plan;
     EXPECT_TRUE(plan.Build(graph.graph, 1, knob));
     return plan.Workspace();
@@ -91,7 +71,7 @@ TEST(GraphExecution, WithoutWorkspaceNothingRuns) {
   std::mt19937 random(3);
   convolution.FillAll(random);
   Plan plan;
-  ASSERT_TRUE(plan.Build(Graph(convolution).graph, 1, 0));
+  ASSERT_TRUE(plan.Build(ConvolutionGraph(convolution).graph, 1, 0));
   ASSERT_GT(plan.Workspace(), 0);
   EXPECT_EQ(Execute(plan, convolution, nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   cudaDeviceSynchronize();
@@ -105,7 +85,7 @@ TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
   Convolution convolution(c);
   convolution.FillAll(random);
   Plan plan;
-  ASSERT_TRUE(plan.Build(Graph(convolution).graph, 1, 1));
+  ASSERT_TRUE(plan.Build(ConvolutionGraph(convolution).graph, 1, 1));
   DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
   cudaStream_t stream;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
@@ -154,7 +134,7 @@ TEST(GraphExecution, APlanRebatchedThroughItsJsonIsTheOneBuiltForThatBatch) {
       c.x[0] = 9;
       const Convolution whole(c);
       Plan plan;
-      ASSERT_TRUE(plan.Build(Graph(whole).graph, index, 0));
+      ASSERT_TRUE(plan.Build(ConvolutionGraph(whole).graph, index, 0));
       std::string json = plan.Json();
       ReplaceAll(json, "\"dim\":[9,", "\"dim\":[4,");
       Plan smaller;
@@ -166,7 +146,7 @@ TEST(GraphExecution, APlanRebatchedThroughItsJsonIsTheOneBuiltForThatBatch) {
       std::mt19937 random(5);
       part.FillAll(random);
       Plan native;
-      ASSERT_TRUE(native.Build(Graph(part).graph, index, 0));
+      ASSERT_TRUE(native.Build(ConvolutionGraph(part).graph, index, 0));
       EXPECT_EQ(smaller.Workspace(), native.Workspace());
       DeviceBytes workspace(static_cast<size_t>(smaller.Workspace()));
       EXPECT_EQ(Execute(smaller, part, workspace.data), CUDNN_STATUS_SUCCESS);

@@ -1,0 +1,238 @@
+// What graphs are made of: nodes, child graphs, and what waits for what.
+#include <algorithm>
+
+#include "shim/host/cuda/child_graph.h"
+#include "shim/host/cuda/context.h"
+#include "shim/host/hostgpu.h"
+
+using hostgpu::Call;
+using hostgpu::FindGraph;
+using hostgpu::Graph;
+using hostgpu::Node;
+using hostgpu::State;
+using hostgpu::TheState;
+
+namespace {
+
+// A handle of a node is valid while its graph, or the capture that makes it, lives; like the
+// driver, this does not look whether it is.
+const Node* NodeOf(CUgraphNode handle) { return reinterpret_cast<const Node*>(handle); }
+
+// The graph that holds the node, under the state's lock; null when none does.
+Graph* GraphOf(State& state, CUgraphNode handle) {
+  for (auto& [address, graph] : state.graphs) {
+    for (const auto& node : graph->nodes) {
+      if (node->Handle() == handle) return graph.get();
+    }
+  }
+  return nullptr;
+}
+
+std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
+  std::vector<const Node*> dependents;
+  for (const auto& other : graph.nodes) {
+    if (std::count(other->after.begin(), other->after.end(), node) > 0) {
+      dependents.push_back(other.get());
+    }
+  }
+  return dependents;
+}
+
+// How the API gives lists: their length where no array is, else as much as fits, filled up.
+CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* count) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; nodes && i < *count; ++i) {
+    nodes[i] = i < list.size() ? list[i]->Handle() : nullptr;
+  }
+  *count = nodes ? std::min(*count, list.size()) : list.size();
+  return CUDA_SUCCESS;
+}
+
+// No edge carries data.
+CUresult GiveEdges(const std::vector<const Node*>& list, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                   size_t* count) {
+  if (edges && !nodes) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; edges && count && i < *count; ++i) edges[i] = {};
+  return Give(list, nodes, count);
+}
+
+CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                          size_t* count) {
+  return Call([&] {
+    return node ? GiveEdges(NodeOf(node)->after, nodes, edges, count) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult GiveDependents(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                        size_t* count) {
+  return Call([&] {
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    const Graph* const graph = GraphOf(state, node);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    return GiveEdges(Dependents(*graph, NodeOf(node)), nodes, edges, count);
+  });
+}
+
+// What a node made of `work` runs: released by the last that holds it.
+Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
+  const std::shared_ptr<void> argument(work.argument, [release = work.release](void* held) {
+    if (release) release(held);
+  });
+  std::vector<uintptr_t> uses;
+  for (size_t i = 0; i < work.use_count; ++i) {
+    uses.push_back(reinterpret_cast<uintptr_t>(work.uses[i]));
+  }
+  return Node{CU_GRAPH_NODE_TYPE_KERNEL,
+              [run = work.run, argument] { run(argument.get()); },
+              hostgpu::UsesOf(uses),
+              {},
+              kernel};
+}
+
+}  // namespace
+
+CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
+  return Call([&] {
+    const std::shared_ptr<Graph> graph = FindGraph(handle);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<const Node*> all;
+    for (const auto& node : graph->nodes) all.push_back(node.get());
+    return Give(all, nodes, count);
+  });
+}
+
+CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
+  return Call([&] {
+    const std::shared_ptr<Graph> graph = FindGraph(handle);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<const Node*> roots;
+    for (const auto& node : graph->nodes) {
+      if (node->after.empty()) roots.push_back(node.get());
+    }
+    return Give(roots, nodes, count);
+  });
+}
+
+CUresult cuGraphCreate(CUgraph* out, unsigned flags) {
+  return Call([&] {
+    if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto graph = std::make_shared<Graph>();
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    *out = reinterpret_cast<CUgraph>(graph.get());
+    state.graphs.emplace(graph.get(), std::move(graph));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
+                                  size_t count, CUgraph child_handle) {
+  return Call([&] {
+    const std::shared_ptr<Graph> graph = FindGraph(handle);
+    const std::shared_ptr<Graph> child = FindGraph(child_handle);
+    if (!out || !graph || !child || graph == child || (count > 0 && !dependencies)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<const Node*> after;
+    for (size_t i = 0; i < count; ++i) {
+      const bool there =
+          std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                      [&](const auto& node) { return node->Handle() == dependencies[i]; });
+      if (!there) return CUDA_ERROR_INVALID_VALUE;
+      after.push_back(NodeOf(dependencies[i]));
+    }
+    graph->nodes.push_back(hostgpu::MakeChildNode(*child, std::move(after)));
+    *out = graph->nodes.back()->Handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
+  return Call([&] {
+    if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
+    const std::shared_ptr<Graph> child = hostgpu::ChildOf(NodeOf(node));
+    if (!child) return CUDA_ERROR_INVALID_VALUE;
+    *out = reinterpret_cast<CUgraph>(child.get());
+    return CUDA_SUCCESS;
+  });
+}
+
+// A node that others wait for stays: its edges could not be taken away, for nodes never change.
+CUresult cuGraphDestroyNode(CUgraphNode handle) {
+  return Call([&] {
+    std::shared_ptr<Node> last;  // destroyed outside the lock
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    Graph* const graph = GraphOf(state, handle);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    if (!Dependents(*graph, NodeOf(handle)).empty()) return CUDA_ERROR_NOT_SUPPORTED;
+    const auto node =
+        std::find_if(graph->nodes.begin(), graph->nodes.end(),
+                     [&](const auto& candidate) { return candidate->Handle() == handle; });
+    last = std::move(*node);
+    graph->nodes.erase(node);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+  return Call([&] {
+    if (!node || !type) return CUDA_ERROR_INVALID_VALUE;
+    *type = NodeOf(node)->type;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                                    size_t* count) {
+  return GiveDependencies(node, nodes, edges, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                                      size_t* count) {
+  return GiveDependents(node, nodes, edges, count);
+}
+
+int hostgpuAddToGraph(void* handle, const hostgpuWork* work, unsigned long long kernel) try {
+  Node node = KernelNode(*work, kernel);
+  return Call([&] {
+           const std::shared_ptr<Graph> graph = FindGraph(static_cast<CUgraph>(handle));
+           if (!graph) return CUDA_ERROR_INVALID_VALUE;
+           graph->nodes.push_back(std::make_shared<Node>(std::move(node)));
+           return CUDA_SUCCESS;
+         }) == CUDA_SUCCESS;
+} catch (...) {
+  return 0;
+}
+
+int hostgpuUpdateInGraph(void* handle, const hostgpuWork* work, unsigned long long kernel) try {
+  Node node = KernelNode(*work, kernel);
+  return Call([&] {
+           const std::shared_ptr<Graph> graph = FindGraph(static_cast<CUgraph>(handle));
+           if (!graph || graph->nodes.size() != 1 || graph->nodes[0]->kernel != kernel) {
+             return CUDA_ERROR_INVALID_VALUE;
+           }
+           *graph->nodes[0] = std::move(node);  // its handle stays
+           return CUDA_SUCCESS;
+         }) == CUDA_SUCCESS;
+} catch (...) {
+  return 0;
+}
+
+// Earlier versions, without data of edges, which the header no longer declares.
+#undef cuGraphNodeGetDependencies
+#undef cuGraphNodeGetDependentNodes
+#pragma GCC visibility push(default)
+extern "C" {
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, size_t* count) {
+  return GiveDependencies(node, nodes, nullptr, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, size_t* count) {
+  return GiveDependents(node, nodes, nullptr, count);
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
