@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 
+#include "convolution/partial_sums.h"
 #include "db/connection.h"
 #include "db/promise_rows.h"
 #include "db/row_reader.h"
@@ -61,8 +62,10 @@ Status CheckWhole(Connection& connection, StoreContents& contents) {
   UCUDNN_ASSIGN_OR_RETURN(
       const int64_t incomplete,
       connection.Number("SELECT count(*) FROM (SELECT DISTINCT kernel, device, cudnn, driver, "
-                        "micro_batch FROM measurements EXCEPT SELECT kernel, device, cudnn, "
-                        "driver, micro_batch FROM complete_sizes)"));
+                        "micro_batch FROM measurements WHERE engine<>'" +
+                        std::string(kPartialSum) +
+                        "' EXCEPT SELECT kernel, device, cudnn, driver, micro_batch FROM "
+                        "complete_sizes)"));
   contents.incomplete_sizes = static_cast<size_t>(incomplete);
   if (contents.version < 3) return Status::Ok();
   UCUDNN_ASSIGN_OR_RETURN(const int64_t promises,

@@ -8,6 +8,8 @@
 #include <random>
 #include <thread>
 
+#include "convolution/partial_sums.h"
+#include "db/inspection.h"
 #include "fixture.h"
 #include "tests/unit/convolution/random_problem.h"
 
@@ -330,6 +332,15 @@ TEST_F(SqliteStoreTest, ThreadsShareOneStore) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(ReadAll(store).size(), 40u);
+}
+
+TEST_F(SqliteStoreTest, SumsAreNoEnginesThatASizeLacks) {
+  SqliteStore store({Path()});
+  const Measurement sum = Row(kPartialSum, kPartialSumBatch, 0.1);
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {sum, Row("legacy:1", 4, 1)}, {4}).ok());
+  EXPECT_EQ(Inspect(Path())->incomplete_sizes, 0u);
+  ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("legacy:1", kPartialSumBatch, 1)}, {}).ok());
+  EXPECT_EQ(Inspect(Path())->incomplete_sizes, 1u);
 }
 
 }  // namespace
