@@ -30,10 +30,6 @@ Result<StoreContents> Inspect(const std::string& path);
 
 // All rows of a sound file, in the order they were written. A file that Inspect finds unusable is
 // an error, a row that makes no sense a warning.
-struct StoredRows {
-  std::vector<StoredMeasurement> measurements;
-  std::vector<planning::EnginePromise> promises;
-};
 Result<StoredRows> ReadStore(const std::string& path);
 
 }  // namespace ucudnn::db

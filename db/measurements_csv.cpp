@@ -9,6 +9,7 @@
 #include "base/csv.h"
 #include "base/text.h"
 #include "convolution/columns.h"
+#include "db/promise_rows.h"
 
 namespace ucudnn::db {
 namespace {
@@ -16,6 +17,11 @@ namespace {
 constexpr const char* kMeasured[] = {"op",      "engine",          "micro_batch",
                                      "time_ms", "workspace_bytes", "deterministic"};
 constexpr const char* kWhere[] = {"cudnn", "driver", "device", "samples", "verified"};
+// A row with the first of these is a promise.
+constexpr const char* kPromised[] = {"limit_bytes", "undivided", "any_engine"};
+// What a promise has none of.
+constexpr const char* kMeasuredAlone[] = {"micro_batch", "time_ms", "deterministic", "samples",
+                                          "verified"};
 
 CsvColumns FileColumns() {
   CsvColumns columns;
@@ -30,15 +36,17 @@ CsvColumns FileColumns() {
   }
   columns.optional.insert(columns.optional.end(), NumericColumns().begin(), NumericColumns().end());
   columns.optional.insert(columns.optional.end(), std::begin(kWhere), std::end(kWhere));
+  columns.optional.insert(columns.optional.end(), std::begin(kPromised), std::end(kPromised));
   return columns;
 }
 
-std::vector<std::string> Header() {
+std::vector<std::string> Header(bool promises) {
   std::vector<std::string> header = {"name", "n"};
   header.insert(header.end(), LayerColumns().begin(), LayerColumns().end());
   header.insert(header.end(), std::begin(kMeasured), std::end(kMeasured));
   header.insert(header.end(), NumericColumns().begin(), NumericColumns().end());
   header.insert(header.end(), std::begin(kWhere), std::end(kWhere));
+  if (promises) header.insert(header.end(), std::begin(kPromised), std::end(kPromised));
   return header;
 }
 
@@ -59,40 +67,80 @@ Result<double> ReadTime(const FieldLookup& field) {
   return value;
 }
 
-Result<StoredMeasurement> ReadRow(const FieldLookup& field, const std::string& default_device) {
-  StoredMeasurement row;
+Result<ConvolutionProblem> ReadProblem(const FieldLookup& field) {
   if (field("op") == nullptr) return Empty("op", "forward, backward_data or backward_filter");
-  UCUDNN_ASSIGN_OR_RETURN(row.problem, FromColumns(field));
+  return FromColumns(field);
+}
+
+Result<std::string> ReadEngine(const FieldLookup& field, const std::string& column) {
+  if (field(column) == nullptr) return Empty(column, "what selects it, such as legacy:1");
+  return *field(column);
+}
+
+Result<size_t> ReadBytes(const FieldLookup& field, const std::string& column) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      ReadWholeNumber(field, column, std::nullopt, 0, std::numeric_limits<int64_t>::max()));
+  return static_cast<size_t>(bytes);
+}
+
+Result<planning::Platform> ReadPlatform(const FieldLookup& field,
+                                        const std::string& default_device) {
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t cudnn, ReadWholeNumber(field, "cudnn", 0, 0));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t driver, ReadWholeNumber(field, "driver", 0, 0));
+  const std::string device = field("device") != nullptr ? *field("device") : default_device;
+  if (device.empty()) return Empty("device", "a device, or one given with --device NAME");
+  return planning::Platform{device, static_cast<int>(cudnn), static_cast<int>(driver)};
+}
+
+Result<StoredMeasurement> ReadMeasurement(const FieldLookup& field,
+                                          const std::string& default_device) {
+  for (const char* column : kPromised) {
+    if (field(column) == nullptr) continue;
+    return Status::Error(std::string("column '") + column + "': " + Quoted(*field(column)) +
+                         "; expected none without a 'limit_bytes', which makes a promise");
+  }
+  StoredMeasurement row;
+  UCUDNN_ASSIGN_OR_RETURN(row.problem, ReadProblem(field));
   if (const std::string* name = field("name")) row.name = *name;
   MicroConfiguration& micro = row.measurement.micro;
-  if (field("engine") == nullptr) return Empty("engine", "what selects it, such as legacy:1");
-  micro.engine = *field("engine");
+  UCUDNN_ASSIGN_OR_RETURN(micro.engine, ReadEngine(field, "engine"));
   UCUDNN_ASSIGN_OR_RETURN(const int64_t images,
                           ReadWholeNumber(field, "micro_batch", std::nullopt, 1));
   micro.micro_batch = static_cast<int>(images);
   UCUDNN_ASSIGN_OR_RETURN(micro.time_ms, ReadTime(field));
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t bytes,
-                          ReadWholeNumber(field, "workspace_bytes", std::nullopt, 0,
-                                          std::numeric_limits<int64_t>::max()));
-  micro.workspace_bytes = static_cast<size_t>(bytes);
+  UCUDNN_ASSIGN_OR_RETURN(micro.workspace_bytes, ReadBytes(field, "workspace_bytes"));
   UCUDNN_ASSIGN_OR_RETURN(const int64_t deterministic,
                           ReadWholeNumber(field, "deterministic", std::nullopt, 0, 1));
   micro.deterministic = deterministic == 1;
-
-  const auto number = [&](const char* column) { return ReadWholeNumber(field, column, 0, 0); };
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t cudnn, number("cudnn"));
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t driver, number("driver"));
-  UCUDNN_ASSIGN_OR_RETURN(const int64_t samples, number("samples"));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t samples, ReadWholeNumber(field, "samples", 0, 0));
   UCUDNN_ASSIGN_OR_RETURN(const int64_t verified, ReadWholeNumber(field, "verified", 0, 0, 1));
-  row.platform.cudnn = static_cast<int>(cudnn);
-  row.platform.driver = static_cast<int>(driver);
   row.measurement.samples = static_cast<int>(samples);
   row.measurement.verified = verified == 1;
-  row.platform.device = field("device") != nullptr ? *field("device") : default_device;
-  if (row.platform.device.empty()) {
-    return Empty("device", "a device, or one given with --device NAME");
-  }
+  UCUDNN_ASSIGN_OR_RETURN(row.platform, ReadPlatform(field, default_device));
   return row;
+}
+
+Result<planning::EnginePromise> ReadPromiseRow(const FieldLookup& field,
+                                               const std::string& default_device) {
+  for (const char* column : kMeasuredAlone) {
+    if (field(column) == nullptr) continue;
+    return Status::Error(std::string("column '") + column + "': " + Quoted(*field(column)) +
+                         "; expected none of a promise, as which 'limit_bytes' makes the row");
+  }
+  planning::EnginePromise promise;
+  UCUDNN_ASSIGN_OR_RETURN(promise.problem, ReadProblem(field));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t images, ReadWholeNumber(field, "n", std::nullopt, 1));
+  promise.problem.n = static_cast<int>(images);
+  UCUDNN_ASSIGN_OR_RETURN(promise.engine, ReadEngine(field, "engine"));
+  UCUDNN_ASSIGN_OR_RETURN(promise.workspace_bytes, ReadBytes(field, "workspace_bytes"));
+  UCUDNN_ASSIGN_OR_RETURN(promise.limit_bytes, ReadBytes(field, "limit_bytes"));
+  UCUDNN_ASSIGN_OR_RETURN(promise.undivided, ReadEngine(field, "undivided"));
+  UCUDNN_ASSIGN_OR_RETURN(const int64_t any, ReadWholeNumber(field, "any_engine", 0, 0, 1));
+  promise.any_engine = any == 1;
+  UCUDNN_ASSIGN_OR_RETURN(promise.platform, ReadPlatform(field, default_device));
+  UCUDNN_RETURN_IF_ERROR(CheckPromise(promise));
+  return promise;
 }
 
 // The shortest text that reads back as the same number.
@@ -103,49 +151,65 @@ std::string Exact(double value) {
 
 }  // namespace
 
-Result<std::vector<StoredMeasurement>> ParseMeasurementsCsv(std::string_view text,
-                                                            const std::string& file,
-                                                            const std::string& default_device) {
+Result<StoredRows> ParseMeasurementsCsv(std::string_view text, const std::string& file,
+                                        const std::string& default_device) {
   UCUDNN_ASSIGN_OR_RETURN(const CsvTable table, ParseCsv(text, file, FileColumns()));
-  std::vector<StoredMeasurement> rows;
+  StoredRows rows;
   for (size_t i = 0; i < table.rows(); ++i) {
-    Result<StoredMeasurement> row =
-        ReadRow([&](const std::string& column) { return table.Field(i, column); }, default_device);
-    if (!row.ok()) return table.Error(i, row.message());
-    rows.push_back(std::move(*row));
+    const FieldLookup field = [&](const std::string& column) { return table.Field(i, column); };
+    if (field(kPromised[0]) != nullptr) {
+      Result<planning::EnginePromise> promise = ReadPromiseRow(field, default_device);
+      if (!promise.ok()) return table.Error(i, promise.message());
+      rows.promises.push_back(std::move(*promise));
+    } else {
+      Result<StoredMeasurement> row = ReadMeasurement(field, default_device);
+      if (!row.ok()) return table.Error(i, row.message());
+      rows.measurements.push_back(std::move(*row));
+    }
   }
   return rows;
 }
 
-Result<std::vector<StoredMeasurement>> ReadMeasurementsCsv(const std::string& path,
-                                                           const std::string& default_device) {
+Result<StoredRows> ReadMeasurementsCsv(const std::string& path, const std::string& default_device) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   return ParseMeasurementsCsv(text, path, default_device);
 }
 
-std::string WriteMeasurementsCsv(const std::vector<StoredMeasurement>& rows) {
-  const std::vector<std::string> header = Header();
+std::string WriteMeasurementsCsv(const StoredRows& rows) {
+  const std::vector<std::string> header = Header(!rows.promises.empty());
   std::string text = CsvLine(header);
-  const auto known = [](int number) { return number == 0 ? "" : std::to_string(number); };
-  for (const StoredMeasurement& row : rows) {
-    const MicroConfiguration& micro = row.measurement.micro;
-    std::map<std::string, std::string> values = {
-        {"name", row.name},
-        {"op", OperationName(row.problem.operation)},
-        {"engine", micro.engine},
-        {"micro_batch", std::to_string(micro.micro_batch)},
-        {"time_ms", Exact(micro.time_ms)},
-        {"workspace_bytes", std::to_string(micro.workspace_bytes)},
-        {"deterministic", micro.deterministic ? "1" : "0"},
-        {"cudnn", known(row.platform.cudnn)},
-        {"driver", known(row.platform.driver)},
-        {"device", row.platform.device},
-        {"samples", std::to_string(row.measurement.samples)},
-        {"verified", row.measurement.verified ? "1" : "0"}};
-    for (auto& [column, value] : ToColumns(row.problem)) values[column] = std::move(value);
+  // The row of a problem on a platform, with `values` beside them.
+  const auto add = [&](const ConvolutionProblem& problem, const planning::Platform& platform,
+                       std::map<std::string, std::string> values) {
+    const auto known = [](int number) { return number == 0 ? "" : std::to_string(number); };
+    values["op"] = OperationName(problem.operation);
+    values["cudnn"] = known(platform.cudnn);
+    values["driver"] = known(platform.driver);
+    values["device"] = platform.device;
+    for (auto& [column, value] : ToColumns(problem)) values[column] = std::move(value);
     std::vector<std::string> fields;
     for (const std::string& column : header) fields.push_back(values[column]);
     text += CsvLine(fields);
+  };
+  for (const StoredMeasurement& row : rows.measurements) {
+    const MicroConfiguration& micro = row.measurement.micro;
+    add(row.problem, row.platform,
+        {{"name", row.name},
+         {"engine", micro.engine},
+         {"micro_batch", std::to_string(micro.micro_batch)},
+         {"time_ms", Exact(micro.time_ms)},
+         {"workspace_bytes", std::to_string(micro.workspace_bytes)},
+         {"deterministic", micro.deterministic ? "1" : "0"},
+         {"samples", std::to_string(row.measurement.samples)},
+         {"verified", row.measurement.verified ? "1" : "0"}});
+  }
+  for (const planning::EnginePromise& promise : rows.promises) {
+    add(promise.problem, promise.platform,
+        {{"engine", promise.engine},
+         {"workspace_bytes", std::to_string(promise.workspace_bytes)},
+         {"limit_bytes", std::to_string(promise.limit_bytes)},
+         {"undivided", promise.undivided},
+         {"any_engine", promise.any_engine ? "1" : "0"}});
   }
   return text;
 }

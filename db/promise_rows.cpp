@@ -122,10 +122,13 @@ Result<bool> InsertPromise(Connection& connection, int64_t kernel, const EngineP
 Status VisitPromises(Connection& connection, int64_t version,
                      const std::function<void(const Result<EnginePromise>&)>& visit) {
   if (version < kFirstVersion) return Status::Ok();
-  UCUDNN_ASSIGN_OR_RETURN(Statement select,
-                          connection.Prepare(std::string("SELECT ") + kColumns + ", k." +
-                                             Join(FamilyColumns(), ", k.") +
-                                             " FROM promises p JOIN kernels k ON k.id=p.kernel"));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Statement select,
+      connection.Prepare(std::string("SELECT ") + kColumns + ", k." +
+                         Join(FamilyColumns(), ", k.") +
+                         " FROM promises p JOIN kernels k ON k.id=p.kernel ORDER BY "
+                         "p.kernel, p.n, p.device, p.cudnn, p.driver, p.engine, "
+                         "p.limit_bytes"));
   for (;;) {
     UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return Status::Ok();

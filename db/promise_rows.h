@@ -25,7 +25,7 @@ Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connectio
 Result<bool> InsertPromise(Connection& connection, int64_t kernel,
                            const planning::EnginePromise& promise);
 
-// Visits all promises of a file: each, or why it makes no sense.
+// Visits all promises of a file in the order of their keys: each, or why it makes no sense.
 Status VisitPromises(Connection& connection, int64_t version,
                      const std::function<void(const Result<planning::EnginePromise>&)>& visit);
 

@@ -258,4 +258,24 @@ Result<std::vector<StoredMeasurement>> SqliteStore::List() {
   return unique;
 }
 
+Result<std::vector<EnginePromise>> SqliteStore::ListPromises() {
+  std::vector<EnginePromise> promises;
+  UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<EnginePromise> found,
+                            db::ListPromises(connection, file.version()));
+    const size_t earlier = promises.size();
+    for (const EnginePromise& promise : found) {
+      const bool known = std::any_of(
+          promises.begin(), promises.begin() + static_cast<ptrdiff_t>(earlier),
+          [&](const EnginePromise& other) {
+            return other.problem == promise.problem && other.platform == promise.platform &&
+                   other.engine == promise.engine && other.limit_bytes == promise.limit_bytes;
+          });
+      if (!known) promises.push_back(promise);
+    }
+    return Status::Ok();
+  }));
+  return promises;
+}
+
 }  // namespace ucudnn::db

@@ -42,6 +42,8 @@ class SqliteStore : public planning::MeasurementStore {
 
   // All rows, in the order they were written.
   Result<std::vector<StoredMeasurement>> List();
+  // All promises, kernel by kernel.
+  Result<std::vector<planning::EnginePromise>> ListPromises();
 
   // Adds rows from outside in one transaction, first writer wins; gives the number that were new.
   // The sizes of those that are `complete` become complete. What they call verified is kept for

@@ -1,7 +1,8 @@
-// One row of a measurement store, with all that the store and the CSV form keep of it.
+// Rows of a measurement store, with all that the store and the CSV form keep of them.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "convolution/problem.h"
 #include "planning/measurement_store.h"
@@ -18,6 +19,13 @@ struct StoredMeasurement {
   bool complete = true;
 
   bool operator==(const StoredMeasurement&) const = default;
+};
+
+struct StoredRows {
+  std::vector<StoredMeasurement> measurements;
+  std::vector<planning::EnginePromise> promises;
+
+  bool operator==(const StoredRows&) const = default;
 };
 
 }  // namespace ucudnn::db

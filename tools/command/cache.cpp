@@ -29,7 +29,6 @@
 namespace ucudnn::command {
 namespace {
 
-using Rows = std::vector<db::StoredMeasurement>;
 using Json = nlohmann::ordered_json;
 
 struct CacheOptions {
@@ -81,6 +80,23 @@ Json ToJson(const db::StoredMeasurement& row) {
   return json;
 }
 
+Json ToJson(const planning::EnginePromise& promise) {
+  Json json;
+  for (const auto& [column, text] : ToColumns(promise.problem)) {
+    if (!text.empty()) json[column] = Value(text);
+  }
+  json["op"] = OperationName(promise.problem.operation);
+  json["engine"] = promise.engine;
+  json["limit_bytes"] = promise.limit_bytes;
+  json["workspace_bytes"] = promise.workspace_bytes;
+  json["undivided"] = promise.undivided;
+  json["any_engine"] = promise.any_engine;
+  json["cudnn"] = promise.platform.cudnn;
+  json["driver"] = promise.platform.driver;
+  json["device"] = promise.platform.device;
+  return json;
+}
+
 // The measurements of one kernel on one platform.
 struct Kernel {
   std::string name;
@@ -118,6 +134,11 @@ std::string Count(size_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : plural);
 }
 
+std::string Count(const db::StoredRows& rows) {
+  return Count(rows.measurements.size(), "measurement") +
+         (rows.promises.empty() ? "" : ", " + Count(rows.promises.size(), "promise"));
+}
+
 std::string Milliseconds(double time_ms) {
   char text[64];
   std::snprintf(text, sizeof text, "%.4g ms", time_ms);
@@ -129,12 +150,22 @@ std::string PlatformText(const std::string& device, int cudnn, int driver) {
          (driver == 0 ? "unknown" : DriverVersion(driver));
 }
 
-void PrintText(const Rows& rows) {
-  std::map<std::tuple<std::string, int, int>, std::vector<Kernel>> platforms;
-  for (const db::StoredMeasurement& row : rows) {
-    const planning::Platform& platform = row.platform;
-    Add(row, platforms[{platform.device, platform.cudnn, platform.driver}]);
+void PrintPromise(const planning::EnginePromise& promise) {
+  std::cout << "  promised: " << Describe(promise.problem) << "\n    " << promise.engine << ", "
+            << FormatByteSize(promise.workspace_bytes) << " workspace within "
+            << FormatByteSize(promise.limit_bytes) << ", undivided " << promise.undivided << "\n";
+}
+
+void PrintText(const db::StoredRows& rows) {
+  using Key = std::tuple<std::string, int, int>;
+  const auto key = [](const planning::Platform& platform) {
+    return Key{platform.device, platform.cudnn, platform.driver};
+  };
+  std::map<Key, std::vector<Kernel>> platforms;
+  for (const db::StoredMeasurement& row : rows.measurements) {
+    Add(row, platforms[key(row.platform)]);
   }
+  for (const planning::EnginePromise& promise : rows.promises) platforms[key(promise.platform)];
   for (const auto& [platform, kernels] : platforms) {
     const auto& [device, cudnn, driver] = platform;
     std::cout << PlatformText(device, cudnn, driver) << "\n";
@@ -148,21 +179,37 @@ void PrintText(const Rows& rows) {
                 << kernel.fastest.engine << ", " << Milliseconds(kernel.fastest.time_ms) << ", "
                 << FormatByteSize(kernel.fastest.workspace_bytes) << " workspace\n";
     }
+    for (const planning::EnginePromise& promise : rows.promises) {
+      if (key(promise.platform) == platform) PrintPromise(promise);
+    }
   }
-  std::cout << Count(rows.size(), "measurement") << "\n";
+  std::cout << Count(rows) << "\n";
 }
 
 // Without a name, those of all devices.
-void KeepDevice(const std::string& device, Rows& rows) {
-  std::erase_if(rows, [&](const db::StoredMeasurement& row) {
-    return !device.empty() && row.platform.device != device;
-  });
+void KeepDevice(const std::string& device, db::StoredRows& rows) {
+  if (device.empty()) return;
+  const auto others = [&](const auto& row) { return row.platform.device != device; };
+  std::erase_if(rows.measurements, others);
+  std::erase_if(rows.promises, others);
+}
+
+// All that the stores hold of `device`.
+Result<db::StoredRows> ReadAll(const std::vector<std::string>& paths, const std::string& device) {
+  db::SqliteStore store(paths);
+  db::StoredRows rows;
+  UCUDNN_ASSIGN_OR_RETURN(rows.measurements, store.List());
+  UCUDNN_ASSIGN_OR_RETURN(rows.promises, store.ListPromises());
+  KeepDevice(device, rows);
+  return rows;
+}
+
+std::string Known(size_t added, size_t all) {
+  return added < all ? ", " + std::to_string(all - added) + " known before" : "";
 }
 
 int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
-  db::SqliteStore store(paths);
-  Result<Rows> rows = store.List();
-  if (rows.ok()) KeepDevice(options.device, *rows);
+  const Result<db::StoredRows> rows = ReadAll(paths, options.device);
   if (!rows.ok()) return Fail(*options.show, rows.message());
   if (!options.json) {
     PrintText(*rows);
@@ -170,36 +217,41 @@ int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
   }
   Json json = {{"format", "ucudnn-cache"}, {"version", 1}, {"stores", paths}};
   json["measurements"] = Json::array();
-  for (const db::StoredMeasurement& row : *rows) json["measurements"].push_back(ToJson(row));
+  for (const auto& row : rows->measurements) json["measurements"].push_back(ToJson(row));
+  json["promises"] = Json::array();
+  for (const auto& promise : rows->promises) json["promises"].push_back(ToJson(promise));
   // A store's text need not be UTF-8; the reader of the JSON may rely on it.
   std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
   return 0;
 }
 
 int Import(const CacheOptions& options, const std::vector<std::string>& paths) {
-  const Result<Rows> rows = db::ReadMeasurementsCsv(options.file, options.device);
+  const Result<db::StoredRows> rows = db::ReadMeasurementsCsv(options.file, options.device);
   if (!rows.ok()) return Refuse(*options.import, rows.message());
+  const auto& [measurements, promises] = *rows;
   db::SqliteStore store(paths);
-  const Result<size_t> added = store.Add(*rows);
+  const Result<size_t> added = store.Add(measurements);
   if (!added.ok()) return Fail(*options.import, added.message());
-  std::cout << Count(*added, "measurement") << " imported";
-  if (*added < rows->size()) std::cout << ", " << rows->size() - *added << " known before";
+  const Result<size_t> kept = store.AddPromises(promises);
+  if (!kept.ok()) return Fail(*options.import, kept.message());
+  std::cout << Count(*added, "measurement") << " imported" << Known(*added, measurements.size());
+  if (!promises.empty()) {
+    std::cout << "; " << Count(*kept, "promise") << " imported" << Known(*kept, promises.size());
+  }
   std::cout << "\n";
   return 0;
 }
 
 int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
-  db::SqliteStore store(paths);
-  Result<Rows> rows = store.List();
+  const Result<db::StoredRows> rows = ReadAll(paths, options.device);
   if (!rows.ok()) return Fail(*options.export_, rows.message());
-  KeepDevice(options.device, *rows);
   std::ofstream file(options.file, std::ios::binary);
   file << db::WriteMeasurementsCsv(*rows) << std::flush;
   if (!file) {
     return Fail(*options.export_,
                 "'" + options.file + "' cannot be written: " + std::strerror(errno));
   }
-  std::cerr << Count(rows->size(), "measurement") << " exported\n";
+  std::cerr << Count(*rows) << " exported\n";
   return 0;
 }
 
@@ -209,10 +261,7 @@ int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
   for (const std::string& path : options.sources) {
     Result<db::StoredRows> rows = db::ReadStore(path);
     if (!rows.ok()) return Fail(*options.merge, rows.message());
-    KeepDevice(options.device, rows->measurements);
-    std::erase_if(rows->promises, [&](const planning::EnginePromise& promise) {
-      return !options.device.empty() && promise.platform.device != options.device;
-    });
+    KeepDevice(options.device, *rows);
     sources.push_back(std::move(*rows));
   }
   db::SqliteStore store(paths);

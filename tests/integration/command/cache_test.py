@@ -139,6 +139,31 @@ class Cache(CommandTest):
             self.assertEqual([(91900, 4096)], connection.execute("SELECT cudnn, workspace_bytes FROM promises").fetchall())
         connection.close()
 
+    def test_promises_are_shown_and_move_as_csv(self):
+        first = self.store_with("first", ROWS)
+        with sqlite3.connect(first) as connection:
+            for engine, bytes_, any_engine in (("graph:38[k2=1]", 4096, 1), ("graph:67", 0, 0)):
+                connection.execute("INSERT INTO promises VALUES(1, 256, 'A', 91900, 13000, ?, 8192, ?, 'graph:0', ?)",
+                                   (engine, bytes_, any_engine))
+        connection.close()
+        self.cache("merge", first, "--db", self.store)
+        text = self.cache("show", "--db", self.store)
+        self.assertIn("\n    graph:38[k2=1], 4 KiB workspace within 8 KiB, undivided graph:0\n  promised: ", text)
+        self.assertTrue(text.endswith("\n3 measurements, 2 promises\n"), text)
+        shown = json.loads(self.cache("show", "--db", self.store, "--json"))["promises"]
+        self.assertEqual([("graph:38[k2=1]", 256, 8192, 4096, "graph:0", True, "A"), ("graph:67", 256, 8192, 0, "graph:0", False, "A")],
+                         [tuple(p[k] for k in ("engine", "n", "limit_bytes", "workspace_bytes", "undivided", "any_engine", "device"))
+                          for p in shown])
+        self.assertEqual([], json.loads(self.cache("show", "--device", "B", "--db", self.store, "--json"))["promises"])
+        whole = self.exported()
+        self.assertEqual(len(ROWS) + 2, len(whole))
+        other = f"{self.folder}/{self.id()}-other.db"
+        self.assertEqual("3 measurements imported; 2 promises imported\n", self.cache("import", f"{self.folder}/out.csv", "--db", other))
+        self.assertEqual("0 measurements imported, 3 known before; 0 promises imported, 2 known before\n",
+                         self.cache("import", f"{self.folder}/out.csv", "--db", other))
+        self.store = other
+        self.assertEqual(whole, self.exported())
+
     def test_merge_reads_from_a_folder_where_an_ordinary_user_may_not_write(self):
         shared = f"{self.folder}/shared"
         os.makedirs(shared)

@@ -25,8 +25,8 @@ TEST(MeasurementsCsv, AbsentColumnsMeanUnknown) {
       std::string(kHeader) + "conv1,8,3,9,9,4,3,3,backward_data,legacy:1,4,0.5,1024,1\n", "m.csv",
       "gpu");
   ASSERT_TRUE(rows.ok()) << rows.message();
-  ASSERT_EQ(rows->size(), 1u);
-  const StoredMeasurement& row = rows->front();
+  ASSERT_EQ(rows->measurements.size(), 1u);
+  const StoredMeasurement& row = rows->measurements.front();
   EXPECT_EQ(row.name, "conv1");
   EXPECT_EQ(row.problem.n, 8);
   EXPECT_EQ(row.problem.operation, Operation::kBackwardData);
@@ -44,8 +44,8 @@ TEST(MeasurementsCsv, TheRowsOwnDeviceGoesBeforeTheGivenOne) {
       "3,9,9,4,3,3,forward,e,4,1,0,0,\n";
   const auto rows = ParseMeasurementsCsv(text, "m.csv", "given");
   ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_EQ((*rows)[0].platform.device, "own");
-  EXPECT_EQ((*rows)[1].platform.device, "given");
+  EXPECT_EQ(rows->measurements[0].platform.device, "own");
+  EXPECT_EQ(rows->measurements[1].platform.device, "given");
   EXPECT_EQ(Refusal(text, ""),
             "m.csv:3: column 'device': empty; expected a device, or one given with --device NAME");
 }
@@ -68,10 +68,27 @@ std::vector<StoredMeasurement> RandomRows(unsigned seed, int count) {
   return rows;
 }
 
+std::vector<planning::EnginePromise> RandomPromises(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  std::vector<planning::EnginePromise> promises;
+  for (int i = 0; i < count; ++i) {
+    planning::EnginePromise promise;
+    promise.problem = RandomProblem(random);
+    promise.platform = {i % 2 == 0 ? "NVIDIA H200" : "a,b\nc", 91900, i % 5 * 13000};
+    promise.engine = "graph:38[k2=1,k14=" + std::to_string(i) + "]";
+    promise.limit_bytes = i == 0 ? size_t{1} << 62 : random() * size_t{8191};
+    promise.workspace_bytes = promise.limit_bytes - promise.limit_bytes / (1 + i % 3);
+    promise.undivided = "graph:0+relu";
+    promise.any_engine = i % 3 == 0;
+    promises.push_back(promise);
+  }
+  return promises;
+}
+
 TEST(MeasurementsCsv, AnyRowsSurviveWritingAndReading) {
   const unsigned seed = 31;
   SCOPED_TRACE("seed " + std::to_string(seed));
-  const std::vector<StoredMeasurement> rows = RandomRows(seed, 1000);
+  const StoredRows rows = {RandomRows(seed, 1000), RandomPromises(seed, 300)};
   const auto read = ParseMeasurementsCsv(WriteMeasurementsCsv(rows), "m.csv", "");
   ASSERT_TRUE(read.ok()) << read.message();
   EXPECT_EQ(*read, rows);
@@ -80,12 +97,53 @@ TEST(MeasurementsCsv, AnyRowsSurviveWritingAndReading) {
 using MeasurementsCsvStoreTest = StoreTest;
 
 TEST_F(MeasurementsCsvStoreTest, ImportingAndExportingGivesTheSameFile) {
-  const std::string text = WriteMeasurementsCsv(RandomRows(32, 300));
-  const auto rows = ParseMeasurementsCsv(text, "m.csv", "");
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  SqliteStore store({Path()});
-  EXPECT_EQ(*store.Add(*rows), 300u);
-  EXPECT_EQ(WriteMeasurementsCsv(*SqliteStore({Path()}).List()), text);
+  const auto add = [&](const std::string& file, const std::string& text) {
+    const auto rows = ParseMeasurementsCsv(text, "m.csv", "");
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    SqliteStore store({Path(file)});
+    EXPECT_EQ(*store.Add(rows->measurements), 300u);
+    EXPECT_EQ(*store.AddPromises(rows->promises), 200u);
+  };
+  const auto whole = [&](const std::string& file) {
+    SqliteStore store({Path(file)});
+    return WriteMeasurementsCsv({*store.List(), *store.ListPromises()});
+  };
+  const StoredRows rows = {RandomRows(32, 300), RandomPromises(33, 200)};
+  const std::string text = WriteMeasurementsCsv(rows);
+  add("first.db", text);
+  const std::string exported = whole("first.db");
+  const auto read = ParseMeasurementsCsv(exported, "m.csv", "");
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_EQ(read->measurements, rows.measurements);
+  EXPECT_THAT(read->promises, ::testing::UnorderedElementsAreArray(rows.promises));
+  add("second.db", exported);
+  EXPECT_EQ(whole("second.db"), exported);
+}
+
+// Files of before promises could be written, and of stores without any.
+TEST(MeasurementsCsv, WithoutPromisesTheirColumnsAreLeftOut) {
+  const std::string text = WriteMeasurementsCsv({RandomRows(34, 1), {}});
+  EXPECT_EQ(text.find("limit_bytes"), std::string::npos);
+  EXPECT_TRUE(ParseMeasurementsCsv(text, "m.csv", "").ok());
+}
+
+TEST(MeasurementsCsv, ARowIsAMeasurementOrAPromise) {
+  const std::string header =
+      "n,c,h,w,k,r,s,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,limit_bytes,"
+      "undivided,any_engine\n";
+  const auto refusal = [&](const std::string& row) { return Refusal(header + row + "\n"); };
+  EXPECT_EQ(refusal("8,3,9,9,4,3,3,forward,graph:38,,,10,,20,graph:0,1"), "");
+  EXPECT_EQ(refusal("8,3,9,9,4,3,3,forward,graph:38,4,,10,,20,graph:0,1"),
+            "m.csv:2: column 'micro_batch': '4'; expected none of a promise, as which "
+            "'limit_bytes' makes the row");
+  EXPECT_EQ(refusal("8,3,9,9,4,3,3,forward,graph:38,4,1,10,1,,graph:0,"),
+            "m.csv:2: column 'undivided': 'graph:0'; expected none without a 'limit_bytes', which "
+            "makes a promise");
+  EXPECT_THAT(refusal(",3,9,9,4,3,3,forward,graph:38,,,10,,20,graph:0,1"), HasSubstr("column 'n'"));
+  EXPECT_EQ(refusal("8,3,9,9,4,3,3,forward,graph:38,,,10,,20,,1"),
+            "m.csv:2: column 'undivided': empty; expected what selects it, such as legacy:1");
+  EXPECT_THAT(refusal("8,3,9,9,4,3,3,forward,graph:38,,,30,,20,graph:0,1"),
+              HasSubstr("m.csv:2: a promise cannot be kept: 30 bytes exceed the limit of 20"));
 }
 
 struct Bad {
@@ -140,7 +198,7 @@ TEST(MeasurementsCsv, AnUnknownColumnNamesTheNearest) {
 TEST(MeasurementsCsv, AFileOfNoRowsIsFine) {
   const auto rows = ParseMeasurementsCsv(WriteMeasurementsCsv({}), "m.csv", "");
   ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_TRUE(rows->empty());
+  EXPECT_EQ(*rows, StoredRows());
 }
 
 }  // namespace

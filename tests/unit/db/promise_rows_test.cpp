@@ -102,6 +102,17 @@ TEST_F(PromiseRowsTest, OfSeveralFilesTheEarlierCounts) {
   EXPECT_EQ(*store.KeepPromise(Promise(2)), Promise());
 }
 
+TEST_F(PromiseRowsTest, TheyAreListedOnce) {
+  EnginePromise other = Promise();
+  other.engine = "graph:67";
+  ASSERT_EQ(*SqliteStore({Path("shared.db")}).AddPromises({Promise(), other}), 2u);
+  ASSERT_EQ(*SqliteStore({Path("own.db")}).AddPromises({Promise(1)}), 1u);
+  EXPECT_THAT(*SqliteStore({Path("own.db"), Path("shared.db")}).ListPromises(),
+              ElementsAre(Promise(1), other));
+  EXPECT_THAT(*SqliteStore({Path("shared.db"), Path("own.db")}).ListPromises(),
+              ElementsAre(Promise(), other));
+}
+
 TEST_F(PromiseRowsTest, WhatMakesNoSenseIsRefused) {
   SqliteStore store({Path()});
   for (const auto edit : std::vector<void (*)(EnginePromise&)>{

@@ -44,10 +44,9 @@ std::optional<double> TimeIn(const Times& times, const Configuration& division) 
 }  // namespace
 
 Result<std::vector<KernelTable>> ReadKernelTables(const std::string& path) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<db::StoredMeasurement> rows,
-                          db::ReadMeasurementsCsv(path, kDevice));
+  UCUDNN_ASSIGN_OR_RETURN(const db::StoredRows rows, db::ReadMeasurementsCsv(path, kDevice));
   std::vector<KernelTable> tables;
-  for (const db::StoredMeasurement& row : rows) {
+  for (const db::StoredMeasurement& row : rows.measurements) {
     const ConvolutionProblem family = KernelFamily(row.problem);
     auto table = std::find_if(tables.begin(), tables.end(),
                               [&](const KernelTable& known) { return known.problem == family; });
