@@ -17,11 +17,29 @@ std::vector<int> AlgorithmsOf(Operation operation) {
     case Operation::kForward:
       return {0, 1, 2, 6};
     case Operation::kBackwardData:
-      return {0, 1, 4};
+      return {0, 1, 4, 0};
     case Operation::kBackwardFilter:
-      return {0, 1, 5};
+      return {0, 1, 5, 0};
   }
   return {};
+}
+
+bool IsWinograd(Operation operation, int algorithm) {
+  switch (operation) {
+    case Operation::kForward:
+      return algorithm == 6;
+    case Operation::kBackwardData:
+      return algorithm == 4;
+    case Operation::kBackwardFilter:
+      return algorithm == 5;
+  }
+  return false;
+}
+
+bool IsWinograd(const Computation& computation, int64_t index) {
+  if (!computation.convolution) return false;
+  const Operation operation = computation.convolution->problem.shape.operation;
+  return IsWinograd(operation, AlgorithmsOf(operation)[index]);
 }
 
 bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {
@@ -96,14 +114,6 @@ std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index) {
   return {knob};
 }
 
-namespace {
-
-bool IsWinograd(const Computation& computation, int64_t index) {
-  return computation.convolution && index + 1 == GraphEngineCount(computation);
-}
-
-}  // namespace
-
 bool SupportsNativeGraphs(const Computation& computation, int64_t index) {
   return !IsWinograd(computation, index);
 }
@@ -111,9 +121,10 @@ bool SupportsNativeGraphs(const Computation& computation, int64_t index) {
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index) {
   if (!computation.convolution) return {};
   const ConvolutionShape& shape = computation.convolution->problem.shape;
-  const int algorithm = AlgorithmsOf(shape.operation)[index];
   std::vector<cudnnBackendNumericalNote_t> notes;
-  if (!IsDeterministic(shape, algorithm)) notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  // What implicit GEMM of another number computes, it computes in one order.
+  if (index == 0 && !IsDeterministic(shape, 0))
+    notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
   if (IsWinograd(computation, index)) notes.push_back(CUDNN_NUMERICAL_NOTE_WINOGRAD);
   return notes;
 }

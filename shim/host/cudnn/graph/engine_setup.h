@@ -1,10 +1,12 @@
 // The engines a computation can run on: their numbers, knobs, workspace, and how they run. Engine
 // numbers are this library's own, as the genuine ones are; a plan names its engine by them.
-//   0            implicit GEMM (pointwise graphs: the one engine): no workspace
-//   1            oneDNN's blocked layouts: workspace grows with the batch
-//   2 (forward)  oneDNN on the caller's layout
-//   last         Winograd (of oneDNN 2)
-// All but 0 want tensors declared as aligned to 16 bytes, and have the knob
+//   0               implicit GEMM (pointwise graphs: the one engine): no workspace; gradients of it
+//                   are called nondeterministic, as cuDNN's are
+//   1               oneDNN's blocked layouts: workspace grows with the batch
+//   forward 2       oneDNN on the caller's layout
+//   forward 3, gradients 2  Winograd (of oneDNN 2)
+//   gradients 3     implicit GEMM in one order of summation: no workspace, deterministic
+// All but implicit GEMM want tensors declared as aligned to 16 bytes, and have the knob
 // CUDNN_KNOB_TYPE_WORKSPACE: 0 the whole batch at once, 1 in two, 2 in four parts one after the
 // other, with workspace for one of them.
 #pragma once

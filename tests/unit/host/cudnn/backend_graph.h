@@ -225,30 +225,41 @@ struct Plan {
     EXPECT_EQ(pack.Finalize(), CUDNN_STATUS_SUCCESS);
     return use(pack.handle);
   }
-  // What the plan's engine says of its behaviour.
+  // What the plan's engine says of its behaviour, and of its arithmetic.
   std::vector<cudnnBackendBehaviorNote_t> BehaviorNotes() const {
+    return Notes<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                             CUDNN_TYPE_BEHAVIOR_NOTE);
+  }
+  std::vector<cudnnBackendNumericalNote_t> NumericalNotes() const {
+    return Notes<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                              CUDNN_TYPE_NUMERICAL_NOTE);
+  }
+
+  Descriptor descriptor;
+
+ private:
+  template <class Note>
+  std::vector<Note> Notes(cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type) const {
     const Descriptor config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
         engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    const auto fill = [](const Descriptor& from, cudnnBackendAttributeName_t name,
+    const auto fill = [](const Descriptor& from, cudnnBackendAttributeName_t part_name,
                          const Descriptor& part) {
       cudnnBackendDescriptor_t filled = part.handle;
-      EXPECT_EQ(cudnnBackendGetAttribute(from.handle, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+      EXPECT_EQ(cudnnBackendGetAttribute(from.handle, part_name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                          nullptr, &filled),
                 CUDNN_STATUS_SUCCESS);
     };
     fill(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     fill(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    constexpr int64_t kMost = 32;
     int64_t count = 0;
-    std::vector<cudnnBackendBehaviorNote_t> notes(CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
-    EXPECT_EQ(cudnnBackendGetAttribute(engine.handle, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-                                       CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT,
-                                       &count, notes.data()),
+    std::vector<Note> notes(kMost);
+    EXPECT_EQ(cudnnBackendGetAttribute(engine.handle, name, type, kMost, &count, notes.data()),
               CUDNN_STATUS_SUCCESS);
     notes.resize(static_cast<size_t>(count));
     return notes;
   }
-
-  Descriptor descriptor;
 };
 
 }  // namespace hostgpu::test

@@ -108,7 +108,7 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
       EXPECT_TRUE(first.Result().Matches());
     }
   }
-  EXPECT_EQ(ran, 7);
+  EXPECT_EQ(ran, 9);
 }
 
 TEST(NativeGraph, TakesOnlyAGraphOfItsOwn) {
