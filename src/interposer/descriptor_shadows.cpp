@@ -129,6 +129,10 @@ void DescriptorShadows::OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     if (part == nullptr) continue;
     Inherit(*part, descriptor);
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) part->first = i == 0;
+    if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+      part->configuration = descriptor;
+      part->keeps_native.reset();
+    }
   }
 }
 
@@ -138,7 +142,20 @@ std::optional<DescriptorShadow> DescriptorShadows::OnDestroy(cudnnBackendDescrip
   if (entry == shadows_.end()) return std::nullopt;
   const DescriptorShadow shadow = entry->second;
   shadows_.erase(entry);
+  if (shadow.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
+    for (auto& [engine, other] : shadows_) {
+      if (other.configuration == descriptor) other.configuration = nullptr;
+    }
+  }
   return shadow;
+}
+
+bool DescriptorShadows::AnswerNative(cudnnBackendDescriptor_t engine, bool keeps) {
+  std::lock_guard lock(mutex_);
+  DescriptorShadow* const shadow = At(engine);
+  if (shadow == nullptr) return keeps;
+  if (!shadow->keeps_native) shadow->keeps_native = keeps;
+  return *shadow->keeps_native;
 }
 
 std::optional<DescriptorShadow> DescriptorShadows::Find(cudnnBackendDescriptor_t descriptor) {

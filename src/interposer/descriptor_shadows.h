@@ -29,6 +29,10 @@ struct DescriptorShadow {
   // Of a tensor, and of a convolution's image.
   int64_t batch = 0;
   bool ragged = false;
+  // Of an engine: the configuration it was read from, null where none or it is gone; and what was
+  // answered about its plans as CUDA graphs, which stays.
+  cudnnBackendDescriptor_t configuration = nullptr;
+  std::optional<bool> keeps_native;
 };
 
 class DescriptorShadows {
@@ -45,6 +49,9 @@ class DescriptorShadows {
   std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
+
+  // DescriptorShadow::keeps_native of a descriptor that is known: the first answer given.
+  bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:
   // Under the mutex; null when it is unknown.

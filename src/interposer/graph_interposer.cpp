@@ -62,6 +62,9 @@ cudnnStatus_t GraphInterposer::Get(cudnnBackendDescriptor_t descriptor,
                                    cudnnBackendAttributeName_t name,
                                    cudnnBackendAttributeType_t type, int64_t requested,
                                    int64_t* count, void* values) {
+  if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) {
+    return BehaviorNotes(descriptor, type, requested, count, values);
+  }
   int64_t given = 0;
   int64_t* const counted = count != nullptr ? count : &given;
   const cudnnStatus_t status =
@@ -83,6 +86,19 @@ cudnnStatus_t GraphInterposer::Get(cudnnBackendDescriptor_t descriptor,
   return status;
 }
 
+Result<cudnn::BackendDescriptor> GraphInterposer::PlanOf(cudnnBackendDescriptor_t configuration,
+                                                         cudnnHandle_t handle) const {
+  const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
+  UCUDNN_ASSIGN_OR_RETURN(
+      cudnn::BackendDescriptor plan,
+      cudnn::BackendDescriptor::Create(i_.functions_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
+  UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &configuration));
+  UCUDNN_RETURN_IF_ERROR(plan.Finalize());
+  return plan;
+}
+
 std::optional<size_t> GraphInterposer::PromiseOf(cudnnBackendDescriptor_t configuration) {
   const std::optional<DescriptorShadow> shadow = shadows_.Find(configuration);
   if (!shadow || shadow->kind != GraphKind::kConvolution || shadow->handle == nullptr) {
@@ -92,17 +108,8 @@ std::optional<size_t> GraphInterposer::PromiseOf(cudnnBackendDescriptor_t config
     // Without a limit a plan reports what it needs.
     Session* const session = i_.SessionOf(shadow->handle);
     if (session == nullptr || i_.UserLimit(*session) == kNoLimit) return std::nullopt;
-    const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
-    auto plan =
-        cudnn::BackendDescriptor::Create(i_.functions_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (!plan.ok() ||
-        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &shadow->handle).ok() ||
-        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                   &configuration)
-             .ok() ||
-        !plan->Finalize().ok()) {
-      return std::nullopt;
-    }
+    const auto plan = PlanOf(configuration, shadow->handle);
+    if (!plan.ok()) return std::nullopt;
     const GraphDecision* const decision = Decide(plan->get(), *shadow);
     if (decision == nullptr || !decision->smaller()) return std::nullopt;
     return decision->promised_bytes;

@@ -111,6 +111,11 @@ class GraphInterposer {
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
  private:
+  // native_graphs.cpp: an engine says that its plans become native graphs only where that holds for
+  // what runs in place of the plan, too.
+  cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
+                              int64_t requested, int64_t* count, void* values);
+  bool KeepsNativeSupport(const DescriptorShadow& engine);
   using Template = std::shared_ptr<const cudnn::GraphTemplate>;
   using Plans = PlanTable<GraphDecision>;
 
@@ -132,7 +137,10 @@ class GraphInterposer {
   // False: `graph` is as it was.
   bool PopulatePieces(cudnnHandle_t handle, GraphDecision& decision, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
-  // What a configuration's plan would report.
+  // A configuration's plan.
+  Result<cudnn::BackendDescriptor> PlanOf(cudnnBackendDescriptor_t configuration,
+                                          cudnnHandle_t handle) const;
+  // What it would report.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
 
   // graph_decisions.cpp: what is decided when a plan is finalized; null when it is left alone.

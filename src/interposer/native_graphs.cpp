@@ -8,11 +8,17 @@
 #include "cudnn/descriptors.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/interposer.h"
+#include "interposer/met_plan.h"
 
 namespace ucudnn::interposer {
 namespace {
 
 using cudnn::BackendDescriptor;
+
+bool BecomesNative(const cudnn::EngineNotes& notes) {
+  return std::count(notes.behavior.begin(), notes.behavior.end(),
+                    CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API) > 0;
+}
 
 void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
 
@@ -173,6 +179,85 @@ cudnnStatus_t GraphInterposer::UpdateCudaGraph(cudnnHandle_t handle, cudnnBacken
     return CUDNN_STATUS_ALLOC_FAILED;
   }
   return i_.functions_.cudnnBackendUpdateCudaGraph(handle, Substitute(plan), pack, graph);
+}
+
+bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
+  if (engine.handle == nullptr || engine.configuration == nullptr ||
+      i_.options_.mode != Mode::kOn) {
+    return true;
+  }
+  Met met;
+  met.handle = engine.handle;
+  met.session = i_.SessionOf(engine.handle);
+  const size_t limit = met.session == nullptr ? kNoLimit : i_.UserLimit(*met.session);
+  if (limit == kNoLimit) return true;
+  // What the library refuses, or what is left alone, is the library's own affair.
+  const auto plan = PlanOf(engine.configuration, engine.handle);
+  const auto need =
+      plan.ok() ? cudnn::PlanWorkspace(i_.functions_, plan->get()) : Result<size_t>(plan.status());
+  if (!need.ok() || *need <= limit) return true;
+  auto own = cudnn::ReadTemplate(i_.functions_, plan->get());
+  if (!own.ok() || own->plan.problem.n == 1) return true;
+  const GraphDecision* decision = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = decisions_.find({met.session->context(), own->json});
+    if (known != decisions_.end()) {
+      if (known->second == nullptr) return true;
+      decision = known->second->Latest();
+    }
+  }
+  if (decision != nullptr) {
+    if (!decision->smaller()) return true;
+    const auto notes = cudnn::ReadNotes(i_.functions_, decision->substitute.get());
+    return notes.ok() && BecomesNative(*notes);
+  }
+  met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*own));
+  const std::optional<planning::EnginePromise> promised = promises_.Find(
+      {met.problem(), i_.DeviceOf(*met.session).platform, met.own->plan.engine, limit});
+  const Template other =
+      FindOther(met, promised ? &*promised : nullptr, promised ? promised->workspace_bytes : limit);
+  return other == nullptr || BecomesNative(other->notes);
+}
+
+cudnnStatus_t GraphInterposer::BehaviorNotes(cudnnBackendDescriptor_t engine,
+                                             cudnnBackendAttributeType_t type, int64_t requested,
+                                             int64_t* count, void* values) {
+  constexpr auto kName = CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE;
+  constexpr int64_t kMost = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
+  // The application's array may be as long as it was told before, so it gets no note that is not
+  // its own.
+  cudnnBackendBehaviorNote_t notes[kMost] = {};
+  int64_t all = 0;
+  const auto genuine = [&] {
+    return i_.functions_.cudnnBackendGetAttribute(engine, kName, type, requested, count, values);
+  };
+  if (type != CUDNN_TYPE_BEHAVIOR_NOTE ||
+      i_.functions_.cudnnBackendGetAttribute(engine, kName, type, kMost, &all, notes) !=
+          CUDNN_STATUS_SUCCESS ||
+      all < 0 || all > kMost) {
+    return genuine();
+  }
+  auto* const end =
+      std::remove(notes, notes + all, CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API);
+  if (end == notes + all) return genuine();
+  try {
+    const std::optional<DescriptorShadow> shadow = shadows_.Find(engine);
+    if (!shadow) return genuine();
+    const bool keeps = shadow->keeps_native
+                           ? *shadow->keeps_native
+                           : shadows_.AnswerNative(engine, KeepsNativeSupport(*shadow));
+    if (keeps) return genuine();
+  } catch (...) {
+    return genuine();  // out of memory
+  }
+  int64_t left = end - notes;
+  if (requested > 0) left = std::min(left, requested);
+  if (values != nullptr && requested > 0) {
+    std::copy_n(notes, left, static_cast<cudnnBackendBehaviorNote_t*>(values));
+  }
+  if (count != nullptr) *count = left;
+  return CUDNN_STATUS_SUCCESS;
 }
 
 }  // namespace ucudnn::interposer

@@ -23,6 +23,9 @@ struct Descriptor {
 
 static __thread struct Descriptor* spare = NULL;
 static long executions = 0;
+static uint64_t native_engines = 0; /* as bits; engine 67 is none */
+
+void nullGraphSetNative(uint64_t engines) { native_engines = engines; }
 
 long nullGraphExecutions(void) { return executions; }
 int64_t nullGraphImages(cudnnBackendDescriptor_t plan) {
@@ -70,6 +73,14 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
   return CUDNN_STATUS_SUCCESS;
 }
 
+/* What a plan, its configuration and its engine say of each other. */
+static void Copy(struct Descriptor* to, const struct Descriptor* from) {
+  if (from->json_bytes == 0) return;
+  memcpy(to->json, from->json, (size_t)from->json_bytes + 1);
+  to->json_bytes = from->json_bytes;
+  to->engine = from->engine;
+}
+
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t count,
@@ -82,6 +93,9 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
       memcpy(to->json, values, (size_t)count);
       to->json[count] = '\0';
       to->json_bytes = count;
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
+      Copy(to, *(struct Descriptor* const*)values);
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
     case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS:
@@ -145,11 +159,19 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor
       *count = from->json_bytes;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
-    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
       *count = 0;
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+      *count = from->engine < 64 && (native_engines >> from->engine & 1) != 0;
+      if (*count > 0 && values != NULL && requested > 0) {
+        *(cudnnBackendBehaviorNote_t*)values = CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API;
+      }
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
     case CUDNN_ATTR_ENGINECFG_ENGINE:
+      Copy(*(struct Descriptor**)values, from);
+      *count = requested;
+      return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
       *count = requested;
       return CUDNN_STATUS_SUCCESS;

@@ -8,6 +8,11 @@
 extern "C" {
 #endif
 
+// The engines that say that their plans become CUDA graphs, as bits: none until it is called.
+void nullGraphSetNative(uint64_t engines);
+/* The engines that say that their plans become CUDA graphs, as bits: none before it is called. */
+void nullGraphSetNative(uint64_t engines);
+
 long nullGraphExecutions(void);
 /* Of a finalized plan. */
 int64_t nullGraphImages(cudnnBackendDescriptor_t plan);

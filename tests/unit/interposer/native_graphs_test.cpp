@@ -105,6 +105,73 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
+// What the engine of `plan` says of its behaviour, as cudnn-frontend asks: how much there is, then
+// into an array that has room for just that, whatever room it claims.
+std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
+                                                cudnnBackendDescriptor_t plan) {
+  GraphInterposer& graph = setting.interposer.graph();
+  cudnnBackendDescriptor_t configuration = nullptr, engine = nullptr;
+  graph.Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configuration);
+  graph.Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+  int64_t count = 0;
+  graph.Get(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+            &configuration);
+  graph.Get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+            &engine);
+  const auto get = [&](cudnnBackendBehaviorNote_t* notes) {
+    EXPECT_EQ(graph.Get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                        CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes),
+              CUDNN_STATUS_SUCCESS);
+  };
+  get(nullptr);
+  std::vector<cudnnBackendBehaviorNote_t> notes(static_cast<size_t>(count) + 1,
+                                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  get(notes.data());
+  EXPECT_EQ(static_cast<size_t>(count) + 1, notes.size());
+  EXPECT_EQ(notes.back(), CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  notes.pop_back();
+  graph.Destroy(engine);
+  graph.Destroy(configuration);
+  return notes;
+}
+
+TEST(NativeGraphs, AreClaimedOnlyWhereWhatRunsInAPlansPlaceBecomesOne) {
+  constexpr auto kNative = CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API;
+  struct Case {
+    size_t limit;
+    uint64_t native_engines;
+    bool claimed;
+  };
+  constexpr uint64_t kOwn = uint64_t{1} << 38, kOther = 1;
+  for (const Case& c :
+       {Case{GraphSetting::kPartBytes, kOwn | kOther, true},
+        Case{GraphSetting::kPartBytes, kOwn, false}, Case{GraphSetting::kPartBytes, kOther, false},
+        Case{GraphSetting::kNeed, kOwn, true}}) {
+    for (const bool decided : {true, false}) {
+      SCOPED_TRACE(std::to_string(c.limit) + " bytes, engines " + std::to_string(c.native_engines) +
+                   (decided ? ", decided" : ""));
+      nullGraphSetNative(c.native_engines);
+      GraphSetting setting(GraphSetting::Limited(c.limit), {});
+      cudnnBackendDescriptor_t plan = nullptr;
+      if (decided) {
+        plan = setting.Plan();
+      } else {
+        GraphInterposer& graph = setting.interposer.graph();
+        const std::string json = setting.Json();
+        graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+        graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &setting.handle);
+        graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                  static_cast<int64_t>(json.size()), json.data());
+        ASSERT_EQ(setting.functions.cudnnBackendFinalize(plan), CUDNN_STATUS_SUCCESS);
+      }
+      const auto notes = NotesOf(setting, plan);
+      EXPECT_EQ(std::vector(c.claimed ? 1 : 0, kNative), notes);
+      setting.interposer.graph().Destroy(plan);
+    }
+  }
+  nullGraphSetNative(0);
+}
+
 TEST(NativeGraphs, OfOtherShapesStayInsideThePromise) {
   GraphSetting setting;
   const auto plan = setting.Plan();
