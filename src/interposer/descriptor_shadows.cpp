@@ -28,6 +28,7 @@ void DescriptorShadows::OnCreate(cudnnBackendDescriptor_t descriptor,
   DescriptorShadow shadow;
   shadow.type = type;
   std::lock_guard lock(mutex_);
+  shadow.number = ++created_;
   shadows_.insert_or_assign(descriptor, shadow);
 }
 
@@ -130,7 +131,9 @@ void DescriptorShadows::OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     Inherit(*part, descriptor);
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) part->first = i == 0;
     if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+      const DescriptorShadow* const configuration = At(descriptor);
       part->configuration = descriptor;
+      part->configuration_number = configuration == nullptr ? 0 : configuration->number;
       part->keeps_native.reset();
     }
   }
@@ -142,11 +145,6 @@ std::optional<DescriptorShadow> DescriptorShadows::OnDestroy(cudnnBackendDescrip
   if (entry == shadows_.end()) return std::nullopt;
   const DescriptorShadow shadow = entry->second;
   shadows_.erase(entry);
-  if (shadow.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
-    for (auto& [engine, other] : shadows_) {
-      if (other.configuration == descriptor) other.configuration = nullptr;
-    }
-  }
   return shadow;
 }
 
@@ -162,7 +160,12 @@ std::optional<DescriptorShadow> DescriptorShadows::Find(cudnnBackendDescriptor_t
   std::lock_guard lock(mutex_);
   const DescriptorShadow* const shadow = At(descriptor);
   if (shadow == nullptr) return std::nullopt;
-  return *shadow;
+  DescriptorShadow found = *shadow;
+  const DescriptorShadow* const configuration = At(found.configuration);
+  if (configuration == nullptr || configuration->number != found.configuration_number) {
+    found.configuration = nullptr;
+  }
+  return found;
 }
 
 }  // namespace ucudnn::interposer

@@ -29,10 +29,12 @@ struct DescriptorShadow {
   // Of a tensor, and of a convolution's image.
   int64_t batch = 0;
   bool ragged = false;
-  // Of an engine: the configuration it was read from, null where none or it is gone; and what was
-  // answered about its plans as CUDA graphs, which stays.
+  // Of an engine: the configuration it was read from, null where there is none any more; and what
+  // was answered about its plans as CUDA graphs, which stays.
   cudnnBackendDescriptor_t configuration = nullptr;
+  uint64_t configuration_number = 0;
   std::optional<bool> keeps_native;
+  uint64_t number = 0;  // tells it from a later one at its address
 };
 
 class DescriptorShadows {
@@ -61,6 +63,7 @@ class DescriptorShadows {
 
   std::mutex mutex_;
   std::unordered_map<cudnnBackendDescriptor_t, DescriptorShadow> shadows_;
+  uint64_t created_ = 0;
 };
 
 }  // namespace ucudnn::interposer
