@@ -34,6 +34,7 @@ const Driver* LoadDriver() {
 #define UCUDNN_LOAD(name) load(#name, reinterpret_cast<void**>(&driver->name));
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_LOAD)
 #undef UCUDNN_LOAD
+  load("cuStreamGetCaptureInfo", reinterpret_cast<void**>(&driver->cuStreamGetCaptureInfo));
   if (missing == nullptr) return driver;
   WarnOnce("driver", std::string("the CUDA driver lacks ") + missing);
   delete driver;

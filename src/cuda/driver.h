@@ -18,6 +18,7 @@
   F(cuEventCreate)                 \
   F(cuEventDestroy)                \
   F(cuEventElapsedTime)            \
+  F(cuEventQuery)                  \
   F(cuEventRecord)                 \
   F(cuEventSynchronize)            \
   F(cuGetErrorName)                \
@@ -35,6 +36,7 @@
   F(cuStreamCreate)                \
   F(cuStreamDestroy)               \
   F(cuStreamGetCtx)                \
+  F(cuStreamGetId)                 \
   F(cuStreamIsCapturing)           \
   F(cuStreamSynchronize)           \
   F(cuThreadExchangeStreamCaptureMode)
@@ -46,6 +48,9 @@ struct Driver {
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
+  // As CUDA 12.0 has it, whatever the header's newest form.
+  CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                     const CUgraphNode**, size_t*) = nullptr;
 };
 
 // Null when there is no driver, or it lacks a function (one warning says which).

@@ -8,6 +8,7 @@
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
 #include "interposer/checked_call.h"
+#include "interposer/library_workspace.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -78,7 +79,9 @@ void Interposer::OpenSession(cudnnHandle_t handle, Session& session) {
     session.Open(nullptr, -1, stream);
     return;
   }
-  session.Open(context, PlatformIndex(*platform), stream);
+  Network* const network = NetworkOf(context);
+  if (network != nullptr) network->Open(handle);
+  session.Open(context, PlatformIndex(*platform), stream, network);
 }
 
 Session* Interposer::SessionOf(cudnnHandle_t handle) {
@@ -106,37 +109,9 @@ cudnnStatus_t Interposer::Create(cudnnHandle_t* handle) {
 cudnnStatus_t Interposer::Destroy(cudnnHandle_t handle) {
   sessions_.Close(handle);
   const cudnnStatus_t status = functions_.cudnnDestroy(handle);
-  std::lock_guard lock(arenas_mutex_);
-  for (const auto& [context, arena] : arenas_) arena->Release(handle);
+  std::lock_guard lock(networks_mutex_);
+  for (const auto& [device, network] : networks_) network->Close(handle);
   return status;
-}
-
-execution::Arena& Interposer::ArenaOf(CUcontext context) {
-  std::lock_guard lock(arenas_mutex_);
-  std::unique_ptr<execution::Arena>& arena = arenas_[context];
-  if (arena == nullptr) arena = std::make_unique<execution::Arena>(*driver_, context, kNoLimit);
-  return *arena;
-}
-
-execution::Arena::Segment Interposer::LibraryWorkspace(Session& session, cudnnHandle_t handle,
-                                                       const CallKey& key, Decision& decision,
-                                                       bool capturing) {
-  const execution::ArenaUser user(handle, session.stream());
-  const size_t bytes = decision.library_bytes;
-  try {
-    if (capturing) return ArenaOf(session.context()).TakeForCapture(bytes);
-    if (const auto kept = session.FindWorkspace(user, bytes); kept.data != nullptr) return kept;
-    const auto taken = ArenaOf(session.context()).Take(user, bytes);
-    if (taken.ok()) {
-      session.KeepWorkspace(user, *taken);
-      return *taken;
-    }
-    Fallback(key.problem, "no memory for the library's own workspace", taken.message());
-  } catch (const std::bad_alloc&) {
-    Fallback(key.problem, "no memory for the library's own workspace");
-  }
-  decision.barred = true;
-  return {};
 }
 
 cudnnStatus_t Interposer::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
@@ -164,6 +139,8 @@ bool Interposer::Capturing(const Session& session) const {
 }
 
 size_t Interposer::UserLimit(const Session& session) {
+  // Under one budget the library brings what is used beyond that.
+  if (options_.total_workspace && options_.mode == Mode::kOn) return 0;
   if (!limit_is_auto_.load(std::memory_order_acquire)) return limit_.load();
   size_t limit = auto_limit_.load(std::memory_order_relaxed);
   if (limit != kNoLimit) return limit;
@@ -248,9 +225,13 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
   key.flavour = *flavour;
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
+  const Network* const network = session->network();
+  if (network != nullptr && network->learning()) Learn(call, *session, key);
   Decision* decision = session->Find(key);
+  const bool redivided =
+      decision != nullptr && network != nullptr && decision->division != network->epoch();
   // What has run once outside is worth more to a capture than what is known by now.
-  if (decision == nullptr || (decision->Due() && !Capturing(*session))) {
+  if (decision == nullptr || ((decision->Due() || redivided) && !Capturing(*session))) {
     // Only pieces keep what was promised to an identity activation.
     const bool must_plan = decision != nullptr || *flavour == Flavour::kIdentity;
     if (!must_plan && !MayRemember(*session, key)) {
@@ -309,13 +290,12 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   bool may_run = !decision.barred && !decision.page->failed && (!capturing || decision.ran);
   cudnn::LegacyCall call = asked;
   const bool alone = !plan.has_undivided();
-  if ((may_run || alone) && decision.library_bytes > 0) {
-    const auto segment = LibraryWorkspace(session, call.handle, key, decision, capturing);
-    may_run &= segment.data != nullptr;
-    if (segment.data != nullptr) {
-      call.workspace = segment.data;
-      call.workspace_bytes = decision.library_bytes;
-    }
+  const LibraryWorkspace library(*this, session, call.handle, decision, may_run || alone,
+                                 capturing);
+  if (decision.library_bytes > 0) {
+    may_run &= library.data() != nullptr;
+    call.workspace = library.data();
+    call.workspace_bytes = library.data() != nullptr ? decision.library_bytes : 0;
   }
   may_run = may_run && plan.Suits(call.workspace);
   if (may_run && !capturing && decision.checked) {

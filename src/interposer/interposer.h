@@ -20,6 +20,7 @@
 #include "cudnn/legacy_call.h"
 #include "interposer/graph_choices.h"
 #include "interposer/graph_interposer.h"
+#include "interposer/network.h"
 #include "interposer/promise_book.h"
 #include "interposer/report.h"
 #include "interposer/session.h"
@@ -76,9 +77,11 @@ class Interposer {
   Report& report() { return report_; }
   std::string ReportText();
   GraphInterposer& graph() { return graph_; }
-  // What was promised in this process. Whoever plans with the library's own workspace adds to it.
+  // What was promised in this process.
   PromiseBook& promises() { return promises_; }
-  execution::Arena& ArenaOf(CUcontext context);
+  // The workspace budget of the device that `context` is on; null where there is none, or another
+  // context of the device has it.
+  Network* NetworkOf(CUcontext context);
   long measured() const { return kernels_.measured(); }
 
  private:
@@ -117,11 +120,6 @@ class Interposer {
 
   cudnnStatus_t RunPlan(const cudnn::LegacyCall& asked, Session& session, const CallKey& key,
                         Decision& decision);
-  // The library's workspace for a call: none when there is no memory, or none was made ready for
-  // the capture.
-  execution::Arena::Segment LibraryWorkspace(Session& session, cudnnHandle_t handle,
-                                             const CallKey& key, Decision& decision,
-                                             bool capturing);
   // Whether a decision may be kept for a call that was not met before.
   bool MayRemember(const Session& session, const CallKey& key);
   // Undivided, inside what was promised: without memory, or when no more may be remembered.
@@ -157,6 +155,31 @@ class Interposer {
   std::unique_ptr<execution::PlannedConvolution> Prepare(const Kernel& kernel,
                                                          const planning::Promise& promise,
                                                          KernelRecord& record);
+
+  // library_workspace.cpp: one workspace budget for all kernels.
+  // Workspace that the library brings for one call; given back, where it was lent, behind what the
+  // call enqueued.
+  class LibraryWorkspace;
+  // Before a call runs: what it tells of the network, which is divided once enough is known.
+  void Learn(const cudnn::LegacyCall& call, Session& session, const CallKey& key) noexcept;
+  void Divide(Network& network, Session& session, cudnnHandle_t handle);
+  // The plan in the library's workspace; none where there is no budget, or no engine as exact and
+  // deterministic goes without workspace. `promised`: what the caller was told; null: it did not
+  // ask.
+  std::optional<planning::Promise> PlanInLibrary(const cudnn::LegacyCall& call,
+                                                 const Kernel& kernel,
+                                                 const planning::Promise* promised,
+                                                 bool may_measure, Decision& decision,
+                                                 bool& settled);
+  planning::PromiseRequest LibraryRequest(const ConvolutionProblem& problem,
+                                          const std::vector<planning::Candidate>& candidates,
+                                          int algorithm, size_t limit_bytes) const;
+  // No kernel's workspace may exceed it.
+  size_t LibraryLimit() const;
+  // What measurements are for, before anything is promised within `limit_bytes`.
+  size_t MeasuredLimit(const Kernel& kernel, size_t limit_bytes) const {
+    return kernel.session->network() == nullptr ? limit_bytes : LibraryLimit();
+  }
 
   // measured_engines.cpp: measurements of the kernel at its policy's micro-batches, for what
   // `request` asks; none when the undivided kernel is not among them.
@@ -208,7 +231,8 @@ class Interposer {
                                               const cudnn::Descriptors& descriptors, int algorithm,
                                               size_t need_bytes, size_t limit_bytes);
   // Every algorithm and math type within the limit, best first, each once and at its fastest:
-  // undivided or as a promise, which is entered into the book. Empty when none fits.
+  // undivided or as a promise, which is entered into the book. Empty when none fits. Under one
+  // budget for all kernels: those that an engine without workspace can keep.
   Answer AnswerWithin(const Kernel& kernel, const Measurements& measured, size_t limit_bytes);
 
   const Options& options_;
@@ -226,8 +250,8 @@ class Interposer {
   SessionTable sessions_;
   std::mutex platforms_mutex_;
   std::vector<std::unique_ptr<planning::Platform>> platforms_;
-  std::mutex arenas_mutex_;
-  std::map<CUcontext, std::unique_ptr<execution::Arena>> arenas_;
+  std::mutex networks_mutex_;
+  std::map<CUdevice, std::unique_ptr<Network>> networks_;
   std::mutex report_mutex_;  // one writer of the file at a time
   GraphInterposer graph_;
 };

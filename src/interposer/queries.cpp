@@ -1,12 +1,16 @@
 // What callers of cudnnGet/FindConvolution* are told: promises, and genuine answers where there is
 // nothing to promise.
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
+#include "planning/library_promise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -99,6 +103,36 @@ void CollectOffers(Operation operation, const cudnn::MathGroup& group,
   }
 }
 
+// Every algorithm that an engine without workspace can keep, in the time of the best plan that the
+// library's own workspace allows; among equals the one whose pieces are the largest. Until it is
+// known what the kernel may use of it, the promise is that engine.
+void CollectLibraryOffers(Operation operation, const cudnn::MathGroup& group,
+                          const planning::PromiseRequest& request, std::vector<Offer>& offers) {
+  std::map<std::pair<planning::NumericClass, bool>, std::optional<Promise>> plans;
+  std::vector<Offer> others;
+  for (const Candidate& candidate : group.candidates) {
+    const MicroConfiguration& micro = candidate.micro;
+    if (micro.micro_batch != request.n || !candidate.native) continue;
+    if (request.deterministic && !micro.deterministic) continue;
+    planning::PromiseRequest as_exact = request;
+    as_exact.chosen = candidate.numeric;
+    as_exact.deterministic = micro.deterministic;
+    const auto [plan, fresh] = plans.try_emplace(std::pair(candidate.numeric, micro.deterministic));
+    if (fresh) plan->second = planning::MakeLibraryPromise(group.candidates, as_exact);
+    if (!plan->second) continue;
+    Promise promise = *plan->second;
+    const bool leads = promise.plan.Largest().engine == micro.engine;
+    promise.reported = {micro.engine, request.n, promise.plan.TimeMs(), 0, micro.deterministic};
+    promise.plan = {{{promise.undivided, 1}}};
+    promise.library_bytes = 0;
+    as_exact.limit_bytes = 0;
+    const int algorithm = cudnn::ParseLegacyEngine(micro.engine)->algorithm;
+    if (!MakeKeepableAlone(operation, algorithm, group.candidates, as_exact, promise)) continue;
+    (leads ? offers : others).push_back({PerformanceOf(promise.reported, group.math), promise});
+  }
+  std::move(others.begin(), others.end(), std::back_inserter(offers));
+}
+
 }  // namespace
 
 std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHandle_t handle,
@@ -135,8 +169,12 @@ planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& proble
 Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel, const Measurements& measured,
                                             size_t limit_bytes) {
   std::vector<Offer> offers;
+  const planning::PromiseRequest request =
+      RequestFor(kernel.problem, MeasuredLimit(kernel, limit_bytes));
+  const auto collect =
+      kernel.session->network() == nullptr ? CollectOffers : CollectLibraryOffers;
   for (const cudnn::MathGroup& group : Groups(kernel.problem, measured)) {
-    CollectOffers(kernel.problem.operation, group, RequestFor(kernel.problem, limit_bytes), offers);
+    collect(kernel.problem.operation, group, request, offers);
   }
   std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
     return a.performance.time_ms < b.performance.time_ms;
@@ -211,10 +249,17 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
     std::optional<size_t> caller_bytes) {
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
-  const size_t ours = UserLimit(*kernel->session);
+  std::optional<Answer> answer = Find(*kernel, handle, descriptors, caller_bytes);
+  NoteAsked(*kernel, answer);
+  return answer;
+}
+
+std::optional<Interposer::Answer> Interposer::Find(const Kernel& kernel, cudnnHandle_t handle, const cudnn::Descriptors& descriptors, std::optional<size_t> caller_bytes) {
+XX  const size_t ours = UserLimit(*kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
-  const Measurements measured = Measured(*kernel, RequestFor(kernel->problem, limit),
-                                         MeasuresBeforePromising(*kernel->session));
+  const Measurements measured =
+      Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)),
+               MeasuresBeforePromising(*kernel->session));
   if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
   // What was left out of measuring may be the fastest; without a limit of the user's the genuine
   // library may still find it.
@@ -246,8 +291,8 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   const size_t ours = UserLimit(*kernel->session);
   const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
   if (limit != kNoLimit) {
-    const Measurements measured =
-        Measured(*kernel, RequestFor(kernel->problem, limit), may_measure);
+    const Measurements measured = Measured(
+        *kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)), may_measure);
     if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
     Answer answer = AnswerWithin(*kernel, measured, limit);
     if (!answer.empty()) return answer;

@@ -2,8 +2,9 @@
 
 namespace ucudnn::interposer {
 
-void Session::Open(CUcontext context, int platform, CUstream stream) {
+void Session::Open(CUcontext context, int platform, CUstream stream, Network* network) {
   context_ = context;
+  network_ = network;
   platform_ = platform;
   stream_ = stream;
 }
@@ -16,17 +17,17 @@ void Session::Close() {
   full_ = false;
 }
 
-execution::Arena::Segment Session::FindWorkspace(const execution::ArenaUser& user, size_t bytes) {
+execution::Arena::Segment Session::FindWorkspace(const execution::ArenaOwner& owner, size_t bytes) {
   std::lock_guard lock(mutex_);
-  for (const auto& [owner, segment] : workspaces_) {
-    if (owner == user && segment.bytes >= bytes) return segment;
+  for (const auto& [whose, segment] : workspaces_) {
+    if (whose == owner && segment.bytes >= bytes) return segment;
   }
   return {};
 }
 
-void Session::KeepWorkspace(const execution::ArenaUser& user, execution::Arena::Segment segment) {
+void Session::KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment) {
   std::lock_guard lock(mutex_);
-  workspaces_.emplace_back(user, segment);
+  workspaces_.emplace_back(owner, segment);
 }
 
 Decision* Session::Find(const CallKey& key) {

@@ -20,6 +20,7 @@
 #include "cudnn/functions.h"
 #include "execution/arena.h"
 #include "execution/planned_convolution.h"
+#include "interposer/network.h"
 #include "interposer/promise_book.h"
 #include "interposer/report.h"
 
@@ -55,7 +56,11 @@ struct Decision {
   // Calls of the page after which it is taken anew, because more may be known then.
   std::atomic<long> due_at = kFinal;
   bool refused = false;      // over a strict limit
-  size_t library_bytes = 0;  // of workspace that the library brings for the plan
+  // Workspace that the library brings for the plan, the kernel's number in the session's network,
+  // and the division that this was decided under.
+  size_t library_bytes = 0;
+  int network_kernel = -1;
+  int division = 0;
   // Set where calls are checked: the coarsest arithmetic of the plan and the undivided engine.
   std::optional<planning::NumericClass> checked;
   // Never compared, or without memory: the undivided algorithm runs instead, where there is one. So
@@ -83,11 +88,13 @@ class Session {
   Session() = default;
 
   // Takes a new handle; what an earlier one left is gone.
-  void Open(CUcontext context, int platform, CUstream stream);
+  void Open(CUcontext context, int platform, CUstream stream, Network* network = nullptr);
   void Close();
 
   CUcontext context() const { return context_; }
   int platform() const { return platform_; }
+  // Null where every kernel has a workspace of its own.
+  Network* network() const { return network_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) { stream_.store(stream, std::memory_order_relaxed); }
 
@@ -95,10 +102,10 @@ class Session {
   // until Close.
   Decision* Find(const CallKey& key);
   Decision* Keep(const CallKey& key, std::unique_ptr<Decision> decision);
-  // A segment of the library's workspace that was kept for `user`, of at least `bytes`; none when
+  // A segment of the library's workspace that was kept for `owner`, of at least `bytes`; none when
   // there is none yet.
-  execution::Arena::Segment FindWorkspace(const execution::ArenaUser& user, size_t bytes);
-  void KeepWorkspace(const execution::ArenaUser& user, execution::Arena::Segment segment);
+  execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes);
+  void KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment);
   // So many decisions that new ones should not be kept: a call is also told from others by its
   // workspace, which some callers change every time.
   bool full() const { return full_.load(std::memory_order_relaxed); }
@@ -106,13 +113,14 @@ class Session {
  private:
   CUcontext context_ = nullptr;
   int platform_ = 0;
+  Network* network_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<CallKey, std::unique_ptr<Decision>, CallKeyHash> decisions_;
   std::atomic<bool> full_ = false;
   // Replaced decisions: a call on another thread may still hold one.
   std::vector<std::unique_ptr<Decision>> replaced_;
-  std::vector<std::pair<execution::ArenaUser, execution::Arena::Segment>> workspaces_;
+  std::vector<std::pair<execution::ArenaOwner, execution::Arena::Segment>> workspaces_;
 };
 
 // Sessions by handle. Find is wait-free; sessions are reused and live as long as the table.

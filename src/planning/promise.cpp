@@ -14,20 +14,6 @@ bool IsExactAs(NumericClass engine, NumericClass asked) {
   return engine == NumericClass::kDirect || engine == asked;
 }
 
-// Candidates the request allows at all.
-Candidates Allowed(std::span<const Candidate> measured, const PromiseRequest& request) {
-  Candidates allowed;
-  for (const Candidate& candidate : measured) {
-    // A store written by others may hold anything; such a time compares with nothing.
-    if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
-    if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
-    if (request.deterministic && !candidate.micro.deterministic) continue;
-    if (request.chosen && !IsExactAs(candidate.numeric, *request.chosen)) continue;
-    allowed.push_back(&candidate);
-  }
-  return allowed;
-}
-
 const Candidate* Find(const Candidates& candidates, const std::string& engine) {
   for (const Candidate* candidate : candidates) {
     if (candidate->micro.engine == engine) return candidate;
@@ -141,6 +127,20 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
 
 }  // namespace
 
+std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
+                                                const PromiseRequest& request) {
+  Candidates allowed;
+  for (const Candidate& candidate : measured) {
+    // A store written by others may hold anything; such a time compares with nothing.
+    if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
+    if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
+    if (request.deterministic && !candidate.micro.deterministic) continue;
+    if (request.chosen && !IsExactAs(candidate.numeric, *request.chosen)) continue;
+    allowed.push_back(&candidate);
+  }
+  return allowed;
+}
+
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic) {
   PromiseRequest request;
@@ -153,7 +153,7 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request) {
-  Candidates allowed = Allowed(measured, request);
+  Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const native = Fastest(allowed, request.n, true);
   if (native == nullptr) return std::nullopt;
   // First with all engines, then, should nothing of the caller's API keep such a promise, with its
@@ -179,12 +179,12 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
 
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request) {
-  return BestDivision(Allowed(measured, request), request);
+  return BestDivision(AllowedCandidates(measured, request), request);
 }
 
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request) {
-  const Candidate* const fastest = Fastest(Allowed(measured, request), request.n, true);
+  const Candidate* const fastest = Fastest(AllowedCandidates(measured, request), request.n, true);
   if (fastest == nullptr) return std::nullopt;
   return fastest->micro;
 }
@@ -192,7 +192,7 @@ std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> me
 std::optional<Promise> PiecesOf(const std::string& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
-  for (const Candidate* candidate : Allowed(measured, request)) {
+  for (const Candidate* candidate : AllowedCandidates(measured, request)) {
     if (candidate->micro.engine == engine) usable.push_back(candidate->micro);
   }
   std::optional<Configuration> plan =

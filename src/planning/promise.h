@@ -59,6 +59,11 @@ struct PromiseRequest {
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
+// Those of `measured` that the request allows at all: within its limit, deterministic where it
+// demands that, no coarser than what the caller chose. They stay where they are.
+std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
+                                                const PromiseRequest& request);
+
 // A running process divides, or uses an engine that the caller's API does not have, only for a
 // measured gain over the fastest undivided engine that fits.
 constexpr double kHysteresis = 0.03;

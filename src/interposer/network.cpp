@@ -1,0 +1,178 @@
+#include "interposer/network.h"
+
+#include <algorithm>
+
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "interposer/promise_book.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+constexpr size_t kMostLanes = 64;
+
+// Callers set the math type that they were told only after they asked.
+ConvolutionProblem KeyOf(ConvolutionProblem problem) {
+  problem.math = MathType::kDefault;
+  return problem;
+}
+
+}  // namespace
+
+void Network::Open(const void* handle) {
+  std::lock_guard lock(mutex_);
+  handles_.insert(handle);
+}
+
+void Network::Close(const void* handle) {
+  {
+    std::lock_guard lock(mutex_);
+    handles_.erase(handle);
+  }
+  arena_.Release(handle);
+}
+
+int Network::NumberOf(const ConvolutionProblem& problem, std::optional<int> algorithm) {
+  const auto known = numbers_.find(KeyOf(problem));
+  int number = -1;
+  if (known != numbers_.end()) {
+    number = known->second;
+  } else if (kernels_.size() < kMostKernels) {
+    number = static_cast<int>(kernels_.size());
+    numbers_.emplace(KeyOf(problem), number);
+    kernels_.push_back({problem});
+  }
+  if (number >= 0 && algorithm) {
+    kernels_[number].problem = problem;
+    kernels_[number].algorithm = *algorithm;
+  }
+  return number;
+}
+
+void Network::Ask(const ConvolutionProblem& problem, int algorithm) {
+  if (!learning()) return;
+  std::lock_guard lock(mutex_);
+  const int number = NumberOf(problem, algorithm);
+  if (number >= 0) sequence_.Ask(number);
+}
+
+KernelSequence::Known Network::Run(const ConvolutionProblem& problem, int algorithm,
+                                   const execution::ArenaOwner& owner) {
+  std::lock_guard lock(mutex_);
+  const int number = NumberOf(problem, algorithm);
+  const auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
+  const auto position = static_cast<int>(lane - lanes_.begin());
+  if (lane == lanes_.end()) {
+    if (lanes_.size() >= kMostLanes) return KernelSequence::Known::kNotYet;
+    lanes_.push_back(owner);
+  }
+  if (number < 0) return KernelSequence::Known::kNotYet;
+  const KernelSequence::Known known = sequence_.Run(number, position, handles_.size() <= 1);
+  if (known != KernelSequence::Known::kRepeated) return known;
+  learning_.store(false, std::memory_order_release);
+  if (planned_.empty() || sequence_.surprised()) return known;
+  // What was planned when all was asked about holds.
+  arena_.Fix();
+  fixed_.store(true, std::memory_order_release);
+  return KernelSequence::Known::kNotYet;
+}
+
+std::vector<MetKernel> Network::Kernels() {
+  std::lock_guard lock(mutex_);
+  std::vector<MetKernel> kernels;
+  for (KernelUse& use : sequence_.Uses()) {
+    MetKernel kernel = kernels_[use.kernel];
+    kernel.use = std::move(use);
+    kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
+
+Status Network::Settle() {
+  const bool last = !learning();
+  std::vector<execution::Arena::Need> needs;
+  for (;;) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
+    needs.clear();
+    for (const planning::Slot& slot : divided_.slots) {
+      const int kernel = slot.kernel < 0 ? -1 : planned_[slot.kernel];
+      needs.push_back({SlotOwner(lanes_[slot.lane], kernel), slot.bytes});
+    }
+    const execution::Arena::Readiness readiness = arena_.Prepare(needs);
+    if (readiness == execution::Arena::Readiness::kBusy) {
+      waiting_ = true;
+      return Status::Ok();
+    }
+    if (readiness == execution::Arena::Readiness::kReady) break;
+    const size_t smaller = std::min(planned_budget_, divided_.total_bytes) / 2;
+    WarnOnce("short of memory for the total workspace",
+             "the device has no memory for " + FormatByteSize(divided_.total_bytes) +
+                 " of workspace: a smaller budget is planned");
+    planned_budget_ = smaller;
+    epoch_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  waiting_ = false;
+  if (!last) return Status::Ok();
+  arena_.Fix();
+  // What is left may serve one capture, of the largest kernel or of as many as fit.
+  size_t largest = 0;
+  for (const auto& need : needs) largest = std::max(largest, need.bytes);
+  const size_t left = planned_budget_ - std::min(planned_budget_, arena_.bytes());
+  if (std::min(largest, left) > 0) arena_.ReserveForCapture(std::min(largest, left));
+  fixed_.store(true, std::memory_order_release);
+  return Status::Ok();
+}
+
+Status Network::Divide(const std::vector<MetKernel>& kernels,
+                       std::vector<std::vector<Configuration>> choices) {
+  std::lock_guard lock(mutex_);
+  planned_.clear();
+  planned_kernels_.clear();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (choices[i].empty()) continue;
+    planned_.push_back(kernels[i].use.kernel);
+    planned_kernels_.push_back(
+        {std::move(choices[i]), kernels[i].use.calls, kernels[i].use.lanes});
+  }
+  planned_budget_ = budget_bytes_;
+  const Status status = Settle();
+  if (!status.ok()) planned_.clear();
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
+  return status;
+}
+
+Network::Share Network::ShareOf(const ConvolutionProblem& problem,
+                                const execution::ArenaOwner& owner) {
+  std::lock_guard lock(mutex_);
+  const int number = NumberOf(problem, std::nullopt);
+  const auto planned = std::find(planned_.begin(), planned_.end(), number);
+  if (number >= 0 && planned != planned_.end()) {
+    return {number, divided_.share_bytes[planned - planned_.begin()]};
+  }
+  return {number, number < 0 ? 0 : arena_.Available(SlotOwner(owner, number))};
+}
+
+Network::Segment Network::Take(execution::ArenaOwner owner, int kernel, size_t bytes, int epoch) {
+  if (waiting_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(mutex_);
+    if (waiting_ && !Settle().ok()) waiting_ = false;
+  }
+  if (epoch != this->epoch() || waiting_.load(std::memory_order_acquire)) return {};
+  owner = SlotOwner(owner, kernel);
+  if (fixed_.load(std::memory_order_acquire)) return {arena_.Take(owner, bytes), false};
+  return {arena_.Borrow(owner, bytes), true};
+}
+
+Network::Summary Network::summary() {
+  std::lock_guard lock(mutex_);
+  Summary summary;
+  summary.divided = !planned_.empty();
+  summary.budget_bytes = summary.divided ? planned_budget_ : budget_bytes_;
+  summary.total_bytes = divided_.total_bytes;
+  summary.kernels = planned_.size();
+  summary.optimal = divided_.optimal;
+  return summary;
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,134 @@
+// One device's convolutions under one workspace budget (UCUDNN_TOTAL_WORKSPACE): what the program
+// was seen to run, how the budget is divided, and the memory behind it. Thread-safe. Once the
+// network is known and its memory ready, a call takes no lock here but the first time it asks for
+// a segment.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/options.h"
+#include "convolution/problem.h"
+#include "cuda/driver.h"
+#include "execution/arena.h"
+#include "interposer/kernel_sequence.h"
+#include "planning/knapsack_solver.h"
+#include "planning/network_division.h"
+
+namespace ucudnn::interposer {
+
+// A kernel of the network: a problem, and the algorithm that the program last named for it.
+struct MetKernel {
+  ConvolutionProblem problem;
+  int algorithm = 0;
+  KernelUse use;
+};
+
+class Network {
+ public:
+  // The limit of kernels that nothing was planned for is what the budget has left. `driver` and
+  // `context` outlive the object.
+  Network(const cuda::Driver& driver, CUcontext context, size_t budget_bytes,
+          WorkspaceDivision division)
+      : context_(context),
+        budget_bytes_(budget_bytes),
+        division_(division),
+        arena_(driver, context, budget_bytes) {}
+
+  CUcontext context() const { return context_; }
+  void Open(const void* handle);
+  void Close(const void* handle);
+
+  // The program asks about a kernel, or runs it (outside captures). What Run says, the caller sees
+  // to: it divides.
+  void Ask(const ConvolutionProblem& problem, int algorithm);
+  KernelSequence::Known Run(const ConvolutionProblem& problem, int algorithm,
+                            const execution::ArenaOwner& owner);
+  bool learning() const { return learning_.load(std::memory_order_acquire); }
+
+  // What is known of the network so far.
+  std::vector<MetKernel> Kernels();
+  // Divides the budget among those that have choices (of the same position). A budget that the
+  // device has no memory for is halved until it has.
+  Status Divide(const std::vector<MetKernel>& kernels,
+                std::vector<std::vector<Configuration>> choices);
+
+  // Rises with every division: decisions taken before it are to be taken anew.
+  int epoch() const { return epoch_.load(std::memory_order_acquire); }
+  // The kernel's number, and how much workspace its plan may use: its share, or what is left.
+  struct Share {
+    int kernel = 0;
+    size_t bytes = 0;
+  };
+  Share ShareOf(const ConvolutionProblem& problem, const execution::ArenaOwner& owner);
+
+  // Memory for one call; none when others use it, or none is left. `lent`: it must be given back.
+  struct Segment {
+    execution::Arena::Segment memory;
+    bool lent = false;
+  };
+  Segment Take(execution::ArenaOwner owner, int kernel, size_t bytes, int epoch);
+  void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
+    arena_.GiveBack(memory, stream);
+  }
+  execution::Arena::Segment TakeForCapture(uint64_t capture, const execution::ArenaOwner& owner,
+                                           size_t bytes) {
+    return arena_.TakeForCapture(capture, owner, bytes);
+  }
+  // Whose segment it is: its lane's, or the kernel's own on the lane.
+  execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const {
+    owner.kernel = division_ == WorkspaceDivision::kDisjoint ? kernel : -1;
+    return owner;
+  }
+
+  // Of the report.
+  struct Summary {
+    size_t budget_bytes = 0;   // what was divided: less than the user's where memory was short
+    size_t total_bytes = 0;    // reserved
+    size_t kernels = 0;        // among which
+    bool divided = false;
+    bool optimal = true;
+  };
+  Summary summary();
+  // Of the library's memory on the device, now.
+  size_t bytes() const { return arena_.bytes(); }
+
+ private:
+  int NumberOf(const ConvolutionProblem& problem, std::optional<int> algorithm);
+  // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
+  Status Settle();
+
+  const CUcontext context_;
+  const size_t budget_bytes_;
+  const WorkspaceDivision division_;
+  execution::Arena arena_;
+  std::atomic<bool> learning_ = true;
+  std::atomic<bool> waiting_ = false;  // for memory that is still in use
+  std::atomic<bool> fixed_ = false;
+  std::atomic<int> epoch_ = 0;
+  std::mutex mutex_;  // of all that follows
+  planning::KnapsackSolver solver_;
+  KernelSequence sequence_;
+  struct Hash {
+    size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
+  };
+  std::unordered_map<ConvolutionProblem, int, Hash> numbers_;
+  std::vector<MetKernel> kernels_;  // by number
+  std::vector<execution::ArenaOwner> lanes_;
+  std::set<const void*> handles_;
+  // Of the latest division.
+  std::vector<int> planned_;  // numbers
+  std::vector<planning::NetworkKernel> planned_kernels_;
+  size_t planned_budget_ = 0;
+  planning::DividedNetwork divided_;
+};
+
+}  // namespace ucudnn::interposer
