@@ -177,9 +177,9 @@ constexpr Variable kVariables[] = {
      ApplyWorkspaceLimit},
     {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false,
      "a size above 0: bytes, or with KiB, MiB, GiB", "one workspace budget for all kernels",
-     ApplyTotalWorkspace, true},
+     ApplyTotalWorkspace},
     {"UCUDNN_DIVISION", nullptr, "division", false, "disjoint, shared, concurrent",
-     "how kernels share that budget", ApplyDivision, true},
+     "how kernels share that budget", ApplyDivision},
     {"UCUDNN_SOLVER", nullptr, "solver", false, "exact, glpk", "who divides that budget",
      ApplySolver, true},
     {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, graph, both",
@@ -304,6 +304,11 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
       }
       warnings.push_back(std::move(warning));
     }
+  }
+  // `auto` looks for the sizes that one limit makes best; a budget wants them for every share.
+  const bool shares = use == Use::kRunning && options.total_workspace;
+  if (shares && options.policy == BatchSizePolicy::kAuto) {
+    options.policy = BatchSizePolicy::kPowerOfTwo;
   }
   return options;
 }

@@ -121,6 +121,7 @@ void Arena::GiveBack(const Segment& segment, CUstream stream) {
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   std::lock_guard lock(mutex_);
   std::vector<const Need*> missing;
+  short_ = false;
   for (Block& block : blocks_) block.prepared = false;
   for (const Need& need : needs) {
     Block* const block = Find(need.owner, need.bytes);

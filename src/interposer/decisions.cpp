@@ -243,6 +243,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   const ConvolutionProblem& problem = kernel.problem;
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
   auto decision = std::make_unique<Decision>();
+  if (const Network* network = kernel.session->network()) decision->division = network->epoch();
   decision->page = &promises_.PageOf(promise_key);
   decision->version = decision->page->version();
   const size_t user_limit = UserLimit(*kernel.session);
@@ -275,6 +276,13 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
         key.flavour != Flavour::kMisaligned && key.flavour != Flavour::kIdentity;
     NoteScarceWorkspace(promise_key, key.workspace_bytes);
     if (any_engine) promise = promises_.Find(promise_key, key.workspace_bytes);
+    const std::optional<Promise> told = promise;
+    const auto plan_in_library = [&] {
+      return PlanInLibrary(call, kernel, told, may_measure, *decision, settled);
+    };
+    std::optional<Promise> in_library;
+    if (any_engine) in_library = plan_in_library();
+    if (in_library) promise = in_library;
     promised = promise.has_value();
     const bool without_graph = promise && UsesGraph(promise->plan) && !kernel.graph;
     if (without_graph) promise->plan = {{{promise->undivided, 1}}};
@@ -299,11 +307,12 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     const auto plan_anew = [&]() -> std::optional<Promise> {
       // No other engine serves an identity activation.
       if (promised && !any_engine) return promise;
+      if (in_library) return plan_in_library();
       if (promised) return Improved(*promise, kernel, may_measure, settled);
       return plan_unasked();
     };
     trusted = stays_whole() || Trusted(kernel, !capturing, promise, plan_anew, untrusted);
-    if (!trusted && earlier != nullptr && earlier->Divides()) {
+    if (!trusted && !in_library && earlier != nullptr && earlier->Divides()) {
       // What was compared stays until the better plan is.
       earlier->due_at = NextLook(calls);
       return earlier;
@@ -312,8 +321,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
       record.reason = promise->plan.Pieces() > 1 ? Pieces(promise->plan)
-                      : UsesGraph(promise->plan)
-                          ? "a faster engine of the graph API"
+                      : UsesGraph(promise->plan) ? "a faster engine of the graph API"
+                      : promise->library_bytes > 0
+                          ? "undivided, in the library's workspace"
                           : "undivided, as the library answered when it was asked";
     }
     decision->refused = options_.strict_limit && !promise && record.workspace_bytes > user_limit;

@@ -163,12 +163,15 @@ class Interposer {
   // Before a call runs: what it tells of the network, which is divided once enough is known.
   void Learn(const cudnn::LegacyCall& call, Session& session, const CallKey& key) noexcept;
   void Divide(Network& network, Session& session, cudnnHandle_t handle);
+  void NoteBudget(const Network::Summary& summary);
+  // The program was told of `algorithm`.
+  void NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t math);
   // The plan in the library's workspace; none where there is no budget, or no engine as exact and
-  // deterministic goes without workspace. `promised`: what the caller was told; null: it did not
+  // deterministic goes without workspace. `told`: what the caller was; none: it did not
   // ask.
   std::optional<planning::Promise> PlanInLibrary(const cudnn::LegacyCall& call,
                                                  const Kernel& kernel,
-                                                 const planning::Promise* promised,
+                                                 const std::optional<planning::Promise>& told,
                                                  bool may_measure, Decision& decision,
                                                  bool& settled);
   planning::PromiseRequest LibraryRequest(const ConvolutionProblem& problem,

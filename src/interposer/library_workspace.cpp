@@ -70,10 +70,17 @@ Network* Interposer::NetworkOf(CUcontext context) {
       budget = device_bytes;
     }
     network = std::make_unique<Network>(*driver_, context, budget, options_.division);
+    NoteBudget(network->summary());
   }
   if (network->context() == context) return network.get();
   WarnOnce("contexts", "a second context on one device has no part in the total workspace");
   return nullptr;
+}
+
+void Interposer::NoteBudget(const Network::Summary& summary) {
+  report_.SetBudget({*options_.total_workspace, summary.budget_bytes,
+                     WorkspaceDivisionName(options_.division), summary.divided, summary.kernels,
+                     summary.total_bytes, summary.optimal});
 }
 
 size_t Interposer::LibraryLimit() const {
@@ -87,8 +94,8 @@ planning::PromiseRequest Interposer::LibraryRequest(const ConvolutionProblem& pr
   request.chosen = cudnn::LegacyNumericClass(problem.operation, algorithm);
   const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
   // Where nothing tells, what the caller named may be deterministic.
-  request.deterministic |= std::none_of(
-      candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+  request.deterministic |=
+      std::none_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
         return candidate.micro.engine == engine && !candidate.micro.deterministic;
       });
   return request;
@@ -129,11 +136,12 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
     return;
   }
   const Network::Summary summary = network.summary();
+  NoteBudget(summary);
   if (!summary.divided) return;
   Log(LogLevel::kInfo, FormatByteSize(summary.budget_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +
-                           WorkspaceDivisionName(options_.division) + "): " +
-                           FormatByteSize(summary.total_bytes) + " reserved");
+                           WorkspaceDivisionName(options_.division) +
+                           "): " + FormatByteSize(summary.total_bytes) + " reserved");
   if (summary.total_bytes == 0) {
     WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.budget_bytes) +
                            " makes no kernel faster: all run without");
@@ -141,7 +149,8 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
 }
 
 std::optional<Promise> Interposer::PlanInLibrary(const cudnn::LegacyCall& call,
-                                                 const Kernel& kernel, const Promise* promised,
+                                                 const Kernel& kernel,
+                                                 const std::optional<Promise>& told,
                                                  bool may_measure, Decision& decision,
                                                  bool& settled) {
   Network* const network = kernel.session->network();
@@ -149,16 +158,15 @@ std::optional<Promise> Interposer::PlanInLibrary(const cudnn::LegacyCall& call,
   const cuda::ContextScope scope(*driver_, kernel.session->context());
   const auto owner = execution::OwnerOf(*driver_, call.handle, kernel.session->stream());
   if (!owner) return std::nullopt;
-  decision.division = network->epoch();
   const Network::Share share = network->ShareOf(kernel.problem, *owner);
   decision.network_kernel = share.kernel;
   const Measurements measured =
       Measured(kernel, RequestFor(kernel.problem, LibraryLimit()), may_measure);
   settled = measured.settled;
   const std::vector<Candidate> candidates = OwnCandidates(kernel.problem, measured);
-  planning::PromiseRequest request = LibraryRequest(
-      kernel.problem, candidates, call.algorithm, std::min(share.bytes, LibraryLimit()));
-  request.deterministic |= promised != nullptr && promised->reported.deterministic;
+  planning::PromiseRequest request = LibraryRequest(kernel.problem, candidates, call.algorithm,
+                                                    std::min(share.bytes, LibraryLimit()));
+  request.deterministic |= told && told->reported.deterministic;
   return planning::MakeLibraryPromise(candidates, request);
 }
 

@@ -17,6 +17,12 @@ ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   return problem;
 }
 
+void WarnShort(size_t bytes) {
+  WarnOnce("short of memory for the total workspace",
+           "the device has no memory for " + FormatByteSize(bytes) +
+               " of workspace: a smaller budget is planned");
+}
+
 }  // namespace
 
 void Network::Open(const void* handle) {
@@ -106,9 +112,7 @@ Status Network::Settle() {
     }
     if (readiness == execution::Arena::Readiness::kReady) break;
     const size_t smaller = std::min(planned_budget_, divided_.total_bytes) / 2;
-    WarnOnce("short of memory for the total workspace",
-             "the device has no memory for " + FormatByteSize(divided_.total_bytes) +
-                 " of workspace: a smaller budget is planned");
+    WarnShort(divided_.total_bytes);
     planned_budget_ = smaller;
     epoch_.fetch_add(1, std::memory_order_acq_rel);
   }
@@ -132,8 +136,7 @@ Status Network::Divide(const std::vector<MetKernel>& kernels,
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (choices[i].empty()) continue;
     planned_.push_back(kernels[i].use.kernel);
-    planned_kernels_.push_back(
-        {std::move(choices[i]), kernels[i].use.calls, kernels[i].use.lanes});
+    planned_kernels_.push_back({std::move(choices[i]), kernels[i].use.calls, kernels[i].use.lanes});
   }
   planned_budget_ = budget_bytes_;
   const Status status = Settle();
@@ -160,8 +163,10 @@ Network::Segment Network::Take(execution::ArenaOwner owner, int kernel, size_t b
   }
   if (epoch != this->epoch() || waiting_.load(std::memory_order_acquire)) return {};
   owner = SlotOwner(owner, kernel);
-  if (fixed_.load(std::memory_order_acquire)) return {arena_.Take(owner, bytes), false};
-  return {arena_.Borrow(owner, bytes), true};
+  const bool lent = !fixed_.load(std::memory_order_acquire);
+  const Segment segment = {lent ? arena_.Borrow(owner, bytes) : arena_.Take(owner, bytes), lent};
+  if (segment.memory.data == nullptr && arena_.short_of_memory()) WarnShort(bytes);
+  return segment;
 }
 
 Network::Summary Network::summary() {

@@ -91,9 +91,9 @@ class Network {
 
   // Of the report.
   struct Summary {
-    size_t budget_bytes = 0;   // what was divided: less than the user's where memory was short
-    size_t total_bytes = 0;    // reserved
-    size_t kernels = 0;        // among which
+    size_t budget_bytes = 0;  // what was divided: less than the user's where memory was short
+    size_t total_bytes = 0;   // reserved
+    size_t kernels = 0;       // among which
     bool divided = false;
     bool optimal = true;
   };

@@ -171,8 +171,7 @@ Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel, const Measurem
   std::vector<Offer> offers;
   const planning::PromiseRequest request =
       RequestFor(kernel.problem, MeasuredLimit(kernel, limit_bytes));
-  const auto collect =
-      kernel.session->network() == nullptr ? CollectOffers : CollectLibraryOffers;
+  const auto collect = kernel.session->network() == nullptr ? CollectOffers : CollectLibraryOffers;
   for (const cudnn::MathGroup& group : Groups(kernel.problem, measured)) {
     collect(kernel.problem.operation, group, request, offers);
   }
@@ -192,7 +191,16 @@ Interposer::Answer Interposer::AnswerWithin(const Kernel& kernel, const Measurem
     promises_.Add({kernel.session->platform(), offer.performance.algorithm, problem},
                   std::move(offer.promise));
   }
+  if (!answer.empty()) NoteAsked(kernel, answer[0].algorithm, answer[0].math);
   return answer;
+}
+
+void Interposer::NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t math) {
+  Network* const network = kernel.session->network();
+  if (network == nullptr || !network->learning()) return;
+  ConvolutionProblem problem = kernel.problem;
+  problem.math = static_cast<MathType>(math);
+  network->Ask(problem, algorithm);
 }
 
 std::optional<Interposer::Answer> Interposer::NothingFits(const ConvolutionProblem& problem,
@@ -226,6 +234,7 @@ std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
                        "not measured, and no algorithm is known that keeps what was asked for");
   }
   AlgorithmPerformance& best = ranking[0];
+  NoteAsked(kernel, best.algorithm, best.math);
   if (options_.tuning.on && best.workspace_bytes < wanted) {
     // Room for the better plan that comes when the kernel is measured, never more than the genuine
     // library's own first choice takes.
@@ -249,13 +258,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
     std::optional<size_t> caller_bytes) {
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
-  std::optional<Answer> answer = Find(*kernel, handle, descriptors, caller_bytes);
-  NoteAsked(*kernel, answer);
-  return answer;
-}
-
-std::optional<Interposer::Answer> Interposer::Find(const Kernel& kernel, cudnnHandle_t handle, const cudnn::Descriptors& descriptors, std::optional<size_t> caller_bytes) {
-XX  const size_t ours = UserLimit(*kernel->session);
+  const size_t ours = UserLimit(*kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
   const Measurements measured =
       Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)),
@@ -395,6 +398,7 @@ cudnnStatus_t Interposer::WorkspaceSize(Operation operation, cudnnHandle_t handl
   if (status != CUDNN_STATUS_SUCCESS) return status;
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return status;
+  NoteAsked(*kernel, algorithm, static_cast<cudnnMathType_t>(kernel->problem.math));
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
   if (const std::optional<size_t> reported = promises_.LastReported(key)) {
     *bytes = *reported;

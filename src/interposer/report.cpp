@@ -120,6 +120,17 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
   return Object(fields, depth);
 }
 
+std::string BudgetText(const BudgetRecord& budget, int depth) {
+  return Object({{"total_bytes", Scalar(budget.total_bytes)},
+                 {"planned_bytes", Scalar(budget.planned_bytes)},
+                 {"division", Scalar(budget.division)},
+                 {"divided", Scalar(budget.divided)},
+                 {"kernels", Scalar(budget.kernels)},
+                 {"total_workspace_bytes", Scalar(budget.total_workspace_bytes)},
+                 {"optimal", Scalar(budget.optimal)}},
+                depth);
+}
+
 std::string ExpandPid(std::string path) {
   const std::string pid = std::to_string(getpid());
   for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at)) {
@@ -212,6 +223,11 @@ void Report::SetPlatform(const planning::Platform& platform) {
   platform_ = platform;
 }
 
+void Report::SetBudget(const BudgetRecord& budget) {
+  std::lock_guard lock(mutex_);
+  budget_ = budget;
+}
+
 bool Report::empty() {
   std::lock_guard lock(mutex_);
   return kernels_.empty() && fallbacks_.empty();
@@ -230,17 +246,14 @@ std::string Report::Json(const char* mode, long measured) {
         {{"kernel", Scalar(what.first)}, {"cause", Scalar(what.second)}, {"count", Scalar(count)}},
         2));
   }
-  return Object({{"format", Scalar("ucudnn-report")},
-                 {"version", Scalar(1)},
-                 {"ucudnn", Scalar(kVersion)},
-                 {"cudnn", Scalar(platform_.cudnn)},
-                 {"device", Scalar(platform_.device)},
-                 {"mode", Scalar(mode)},
-                 {"measured", Scalar(measured)},
-                 {"kernels", Array(kernels, 1)},
-                 {"fallbacks", Array(fallbacks, 1)}},
-                0) +
-         "\n";
+  Fields fields = {{"format", Scalar("ucudnn-report")},  {"version", Scalar(1)},
+                   {"ucudnn", Scalar(kVersion)},         {"cudnn", Scalar(platform_.cudnn)},
+                   {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
+                   {"measured", Scalar(measured)}};
+  if (budget_) fields.emplace_back("total_workspace", BudgetText(*budget_, 1));
+  fields.emplace_back("kernels", Array(kernels, 1));
+  fields.emplace_back("fallbacks", Array(fallbacks, 1));
+  return Object(fields, 0) + "\n";
 }
 
 Status Report::Write(const std::string& path, const char* mode, long measured) {

@@ -52,6 +52,17 @@ struct Totals {
 // Names of layers that are kept.
 constexpr size_t kMostLayerNames = 10000;
 
+// One workspace budget for all kernels of a device.
+struct BudgetRecord {
+  size_t total_bytes = 0;            // the user's
+  size_t planned_bytes = 0;          // what was divided: less where the device has not as much
+  const char* division = "";         // static text
+  bool divided = false;              // false: the network is not known yet
+  size_t kernels = 0;                // among which it was divided
+  size_t total_workspace_bytes = 0;  // reserved for them
+  bool optimal = true;               // proven
+};
+
 class Report {
  public:
   // Where calls of an equal decision are counted; `fresh` tells whether the report should be
@@ -72,6 +83,8 @@ class Report {
   Totals Count();
 
   void SetPlatform(const planning::Platform& platform);
+  // Of the device that was divided last.
+  void SetBudget(const BudgetRecord& budget);
 
   // Everything as JSON text. `measured` counts measurements made by this process.
   std::string Json(const char* mode, long measured);
@@ -87,6 +100,7 @@ class Report {
 
   std::mutex mutex_;
   planning::Platform platform_;
+  std::optional<BudgetRecord> budget_;
   std::deque<CountedKernel> kernels_;                        // keep their address
   std::unordered_multimap<size_t, CountedKernel*> by_hash_;  // of problem and limit
   size_t unwritten_ = 0;  // new records since `fresh` was last true

@@ -55,7 +55,7 @@ struct Decision {
   uint64_t version = 0;               // ...as of this version
   // Calls of the page after which it is taken anew, because more may be known then.
   std::atomic<long> due_at = kFinal;
-  bool refused = false;      // over a strict limit
+  bool refused = false;  // over a strict limit
   // Workspace that the library brings for the plan, the kernel's number in the session's network,
   // and the division that this was decided under.
   size_t library_bytes = 0;

@@ -85,9 +85,8 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
     divided.total_bytes += choices[i][selection.chosen[i]].workspace_bytes;
     divided.total_time_ms += choices[i][selection.chosen[i]].time_ms;
     for (const size_t kernel : groups[i].kernels) divided.share_bytes[kernel] = bytes;
-    const int of = division == WorkspaceDivision::kDisjoint
-                       ? static_cast<int>(groups[i].kernels[0])
-                       : Slot::kEveryKernel;
+    const int of = division == WorkspaceDivision::kDisjoint ? static_cast<int>(groups[i].kernels[0])
+                                                            : Slot::kEveryKernel;
     if (bytes == 0) continue;
     for (const int lane : groups[i].lanes) divided.slots.push_back({of, lane, bytes});
   }

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <thread>
 
 namespace ucudnn::execution {
 namespace {
+
+using Readiness = Arena::Readiness;
 
 class ArenaTest : public testing::Test {
  protected:
@@ -27,12 +30,8 @@ class ArenaTest : public testing::Test {
     EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
     return free;
   }
-  static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
-  static void* Take(Arena& arena, const ArenaUser& user, size_t bytes) {
-    const auto segment = arena.Take(user, bytes);
-    EXPECT_TRUE(segment.ok()) << segment.message();
-    EXPECT_GE(segment->bytes, bytes);
-    return segment->data;
+  ArenaOwner Owner(int handle, uint64_t stream, int kernel = -1) const {
+    return {&handles[handle], stream, {}, kernel};
   }
 
   static constexpr size_t kLimit = 1 << 20;
@@ -41,56 +40,149 @@ class ArenaTest : public testing::Test {
   const char handles[2] = {};
 };
 
-TEST_F(ArenaTest, EveryHandleAndStreamHasItsOwnSegment) {
+// A stream whose work waits until it is let go.
+class HeldStream {
+ public:
+  HeldStream() {
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    const auto wait = [](void* held) {
+      while (static_cast<std::atomic<bool>*>(held)->load()) std::this_thread::yield();
+    };
+    EXPECT_EQ(cuLaunchHostFunc(stream_, wait, &held_), CUDA_SUCCESS);
+  }
+  ~HeldStream() {
+    LetGo();
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+  }
+  void LetGo() {
+    held_ = false;
+    EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  }
+  CUstream get() const { return stream_; }
+
+ private:
+  CUstream stream_ = nullptr;
+  std::atomic<bool> held_ = true;
+};
+
+TEST_F(ArenaTest, EveryOwnerHasItsOwnSegment) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
+  arena.Fix();
   std::set<void*> segments;
-  for (const char& handle : handles) {
-    for (const uintptr_t stream : {0, 0x1000, 0x2000}) {
-      void* const data = Take(arena, {&handle, Stream(stream)}, 1000);
-      EXPECT_TRUE(segments.insert(data).second);
-      EXPECT_EQ(Take(arena, {&handle, Stream(stream)}, 500), data);
+  for (const int handle : {0, 1}) {
+    for (const uint64_t stream : {1, 2}) {
+      for (const int kernel : {-1, 0, 1}) {
+        const ArenaOwner owner = Owner(handle, stream, kernel);
+        void* const data = arena.Take(owner, 1000).data;
+        EXPECT_TRUE(segments.insert(data).second);
+        EXPECT_EQ(arena.Take(owner, 500).data, data);
+      }
     }
   }
-  EXPECT_EQ(arena.bytes(), 6000u);
+  EXPECT_EQ(arena.bytes(), 12000u);
+}
+
+TEST_F(ArenaTest, AStreamIsKnownByItsId) {
+  const cuda::Driver& driver = *cuda::GetDriver();
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const auto own = OwnerOf(driver, &handles[0], stream);
+  ASSERT_TRUE(own);
+  EXPECT_EQ(OwnerOf(driver, &handles[0], stream), own);
+  EXPECT_NE(OwnerOf(driver, &handles[1], stream), own);
+  EXPECT_NE(OwnerOf(driver, &handles[0], nullptr), own);
+  ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  // Whatever its address.
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_NE(OwnerOf(driver, &handles[0], stream), own);
+  ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_FALSE(OwnerOf(driver, &handles[0], stream)) << "destroyed";
 }
 
 TEST_F(ArenaTest, AStreamOfEachThreadIsAnotherInEach) {
-  Arena arena(*cuda::GetDriver(), context, kLimit);
-  void* const here = Take(arena, {&handles[0], CU_STREAM_PER_THREAD}, 1000);
-  void* there = here;
-  std::thread([&] { there = Take(arena, {&handles[0], CU_STREAM_PER_THREAD}, 1000); }).join();
+  const cuda::Driver& driver = *cuda::GetDriver();
+  const auto here = OwnerOf(driver, &handles[0], CU_STREAM_PER_THREAD);
+  ASSERT_TRUE(here);
+  std::optional<ArenaOwner> there;
+  std::thread([&] {
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    there = OwnerOf(driver, &handles[0], CU_STREAM_PER_THREAD);
+  }).join();
+  ASSERT_TRUE(there);
   EXPECT_NE(there, here);
-}
-
-TEST_F(ArenaTest, GrowsWithoutTakingAwayWhatMayBeInUse) {
-  Arena arena(*cuda::GetDriver(), context, kLimit);
-  const ArenaUser user(&handles[0], nullptr);
-  void* const small = Take(arena, user, 1000);
-  void* const large = Take(arena, user, 2000);
-  EXPECT_NE(large, small);
-  EXPECT_EQ(cuMemsetD8(reinterpret_cast<CUdeviceptr>(small), 1, 1000), CUDA_SUCCESS);
-  EXPECT_EQ(Take(arena, user, 2000), large);
-  EXPECT_EQ(arena.bytes(), 3000u);
 }
 
 TEST_F(ArenaTest, NeverExceedsItsLimit) {
   Arena arena(*cuda::GetDriver(), context, 3000);
-  Take(arena, {&handles[0], Stream(0x1000)}, 2000);
-  EXPECT_FALSE(arena.Take({&handles[0], Stream(0x2000)}, 1001).ok());
-  EXPECT_FALSE(arena.ReserveForCapture(1001).ok());
-  Take(arena, {&handles[0], Stream(0x2000)}, 1000);
+  arena.Fix();
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 3000u);
+  EXPECT_NE(arena.Take(Owner(0, 1), 2000).data, nullptr);
+  EXPECT_EQ(arena.Take(Owner(0, 2), 1001).data, nullptr);
+  EXPECT_FALSE(arena.ReserveForCapture(1001));
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 2000u) << "its own";
+  EXPECT_EQ(arena.Available(Owner(0, 2)), 1000u) << "what is left";
+  EXPECT_NE(arena.Take(Owner(0, 2), 1000).data, nullptr);
   EXPECT_EQ(arena.bytes(), 3000u);
 }
 
 TEST_F(ArenaTest, LacksWhatTheDeviceLacks) {
-  Arena arena(*cuda::GetDriver(), context, ~size_t{0});
-  EXPECT_FALSE(arena.Take({&handles[0], nullptr}, size_t{1} << 50).ok());
+  Arena arena(*cuda::GetDriver(), context, size_t{1} << 60);
+  EXPECT_EQ(arena.Borrow(Owner(0, 1), size_t{1} << 50).data, nullptr);
   EXPECT_EQ(arena.bytes(), 0u);
+  EXPECT_TRUE(arena.short_of_memory());
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 0u) << "it is not tried again";
+}
+
+TEST_F(ArenaTest, WhatWasLentIsGivenToOthersOnceItsWorkIsDone) {
+  HeldStream stream;
+  Arena arena(*cuda::GetDriver(), context, 1000);
+  const Arena::Segment lent = arena.Borrow(Owner(0, 1), 600);
+  ASSERT_NE(lent.data, nullptr);
+  EXPECT_EQ(arena.Available(Owner(0, 2)), 400u);
+  EXPECT_EQ(arena.Borrow(Owner(0, 2), 500).data, nullptr) << "the call is under way";
+  arena.GiveBack(lent, stream.get());
+  EXPECT_EQ(arena.Borrow(Owner(0, 2), 500).data, nullptr) << "its work is";
+  EXPECT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data) << "which it follows on its stream";
+  arena.GiveBack(lent, stream.get());
+  stream.LetGo();
+  EXPECT_EQ(arena.Available(Owner(0, 2)), 1000u);
+  EXPECT_NE(arena.Borrow(Owner(0, 2), 500).data, nullptr);
+  EXPECT_EQ(arena.bytes(), 500u);
+}
+
+TEST_F(ArenaTest, PreparesWhatIsNeededOnceTheRestIsIdle) {
+  HeldStream stream;
+  Arena arena(*cuda::GetDriver(), context, 1000);
+  const Arena::Segment lent = arena.Borrow(Owner(0, 1), 600);
+  const Arena::Need needs[] = {{Owner(0, 1), 300}, {Owner(0, 2), 700}};
+  EXPECT_EQ(arena.Prepare(needs), Readiness::kBusy);
+  arena.GiveBack(lent, stream.get());
+  EXPECT_EQ(arena.Prepare(needs), Readiness::kBusy);
+  EXPECT_EQ(arena.bytes(), 600u);
+  stream.LetGo();
+  EXPECT_EQ(arena.Prepare(needs), Readiness::kReady);
+  EXPECT_EQ(arena.bytes(), 1000u);
+  EXPECT_EQ(arena.Borrow(Owner(0, 3), 1).data, nullptr) << "what is prepared is not given away";
+  arena.Fix();
+  EXPECT_EQ(arena.Borrow(Owner(0, 1), 300).data, nullptr) << "nothing is lent any more";
+  for (const Arena::Need& need : needs) {
+    EXPECT_EQ(arena.Take(need.owner, need.bytes).bytes, need.bytes);
+  }
+  EXPECT_EQ(arena.bytes(), 1000u);
+}
+
+TEST_F(ArenaTest, PreparesAllOrNothing) {
+  Arena arena(*cuda::GetDriver(), context, size_t{1} << 60);
+  const Arena::Need needs[] = {{Owner(0, 1), 1000}, {Owner(0, 2), size_t{1} << 50}};
+  EXPECT_EQ(arena.Prepare(needs), Readiness::kShort);
+  EXPECT_EQ(arena.bytes(), 0u);
+  EXPECT_EQ(arena.Prepare(std::span(needs, 1)), Readiness::kReady) << "less may be tried";
 }
 
 TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
-  for (const char& handle : handles) Take(arena, {&handle, nullptr}, 1000);
+  arena.Fix();
+  for (const int handle : {0, 1}) arena.Take(Owner(handle, 1), 1000);
   arena.Release(&handles[0]);
   arena.Release(&handles[0]);
   EXPECT_EQ(arena.bytes(), 2000u);
@@ -99,18 +191,33 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
+TEST_F(ArenaTest, WhatAHandleLeftServesTheNextOneOnItsStream) {
+  Arena arena(*cuda::GetDriver(), context, kLimit);
+  arena.Fix();
+  const char third = 0;
+  arena.Take(Owner(1, 9), 10);
+  void* const left = arena.Take(Owner(0, 1), 1000).data;
+  arena.Release(&handles[0]);
+  EXPECT_NE(arena.Take({&third, 2}, 1000).data, left) << "another stream's work may be ahead";
+  EXPECT_EQ(arena.Take({&third, 1}, 1000).data, left);
+}
+
 TEST_F(ArenaTest, WhatACaptureTookStaysItsOwn) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
-  EXPECT_EQ(arena.TakeForCapture(1).data, nullptr) << "nothing is allocated inside";
-  void* const of_stream = Take(arena, {&handles[0], nullptr}, 1000);
-  EXPECT_EQ(arena.TakeForCapture(1).data, nullptr) << "what calls use is not lent";
-  ASSERT_TRUE(arena.ReserveForCapture(1000).ok());
-  ASSERT_TRUE(arena.ReserveForCapture(500).ok()) << "one is ready";
+  arena.Fix();
+  const ArenaOwner owner = Owner(0, 1), other = Owner(0, 2);
+  EXPECT_EQ(arena.TakeForCapture(7, owner, 1).data, nullptr) << "nothing is allocated inside";
+  void* const of_stream = arena.Take(owner, 1000).data;
+  EXPECT_EQ(arena.TakeForCapture(7, owner, 1).data, nullptr) << "what calls use is not lent";
+  ASSERT_TRUE(arena.ReserveForCapture(1000));
+  ASSERT_TRUE(arena.ReserveForCapture(500)) << "one is ready";
   EXPECT_EQ(arena.bytes(), 2000u);
-  const Arena::Segment captured = arena.TakeForCapture(500);
+  const Arena::Segment captured = arena.TakeForCapture(7, owner, 500);
   EXPECT_NE(captured.data, nullptr);
   EXPECT_NE(captured.data, of_stream);
-  EXPECT_EQ(arena.TakeForCapture(500).data, nullptr);
+  EXPECT_EQ(arena.TakeForCapture(7, owner, 900).data, captured.data) << "one call after the other";
+  EXPECT_EQ(arena.TakeForCapture(7, other, 500).data, nullptr) << "a branch of the graph";
+  EXPECT_EQ(arena.TakeForCapture(8, owner, 500).data, nullptr) << "another graph";
   arena.Release(&handles[0]);
   EXPECT_EQ(arena.bytes(), 1000u);
   EXPECT_EQ(cuMemsetD8(reinterpret_cast<CUdeviceptr>(captured.data), 1, captured.bytes),

@@ -1,9 +1,10 @@
-// Calls whose callers were promised to bring no workspace, on the stand-in's real arithmetic:
-// pieces run in the library's own.
+// One workspace budget for all kernels, on the stand-in's real arithmetic: pieces run in the
+// library's own, the caller brings none.
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "wrong_stand_in.h"
@@ -13,26 +14,27 @@ namespace {
 
 using ::testing::Each;
 using ::testing::Field;
-using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr Operation kDivided[] = {Operation::kForward, Operation::kBackwardFilter};
+// Calls after which the only kernel of a network is known to be that.
+constexpr int kLearning = KernelSequence::kOfOneKernel;
 
-// Algorithm 0, promised without workspace, is served by pairs of images of algorithm 1.
-struct Promised : Program {
-  explicit Promised(Operation of) : Program(of, Planned()), operation(of) {
+constexpr size_t kAmple = size_t{1} << 20;
+
+Options Budget(size_t bytes) {
+  Options options = Planned();
+  options.total_workspace = bytes;
+  return options;
+}
+
+// Algorithm 0 needs no workspace, and pairs of images of algorithm 1 are faster.
+struct Shared : Program {
+  explicit Shared(Operation of, size_t budget = kAmple) : Program(of, Budget(budget)) {
     need = Need(1, 2);
     EXPECT_GT(need, 0u);
-    const MicroConfiguration pair = {"legacy:1", 2, 1, need, true};
-    const MicroConfiguration whole = {"legacy:0", kImages, 100, 0, true};
-    StoreRow({pair, 5, true});
-    StoreRow({whole, 5, true});
-    planning::Promise promise;
-    promise.reported = whole;
-    promise.plan = {{{pair, kImages / 2}}};
-    promise.undivided = promise.fastest_undivided = whole;
-    promise.limit_bytes = promise.library_bytes = need;
-    interposer.promises().Add({0, 0, Problem(of)}, std::move(promise));
+    StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
+    StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
   }
 
   const void* CallersWorkspace() const { return Call().workspace; }
@@ -45,32 +47,49 @@ struct Promised : Program {
     EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
     return workspace;
   }
+  void Learn() {
+    for (int call = 0; call <= kLearning; ++call) Ran();
+  }
   void ExpectUndivided() {
     ExpectRight(0, 0);
     ASSERT_THAT(TheCalls(), SizeIs(1));
     EXPECT_EQ(TheCalls()[0].algorithm, 0);
     EXPECT_EQ(TheCalls()[0].workspace, nullptr);
   }
-  size_t ArenaBytes() {
+  Network& TheNetwork() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return interposer.ArenaOf(context).bytes();
+    return *interposer.NetworkOf(context);
   }
+  nlohmann::json Total() { return ReportJson()["total_workspace"]; }
 
-  const Operation operation;
   size_t need = 0;
 };
 
-TEST(LibraryWorkspace, HoldsThePiecesAndTheCallersIsUntouched) {
+struct OtherStream {
+  explicit OtherStream(Program& of) : program(of) {
+    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    program.interposer.SetStream(program.handle(), stream);
+  }
+  ~OtherStream() {
+    program.interposer.SetStream(program.handle(), nullptr);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  }
+  Program& program;
+  CUstream stream = nullptr;
+};
+
+TEST(TotalWorkspace, HoldsThePiecesAndTheCallersIsUntouched) {
   for (const Operation operation : kDivided) {
     SCOPED_TRACE(OperationName(operation));
-    Promised program(operation);
+    Shared program(operation);
     const auto callers = reinterpret_cast<CUdeviceptr>(program.CallersWorkspace());
     ASSERT_EQ(cuMemsetD8(callers, 0x5a, Program::kWorkspace), CUDA_SUCCESS);
     const void* const own = program.Ran();
     EXPECT_NE(own, nullptr);
     EXPECT_NE(own, program.CallersWorkspace());
-    EXPECT_EQ(program.Ran(), own);
+    program.Learn();
+    EXPECT_EQ(program.Ran(), own) << "the same when all is known";
     EXPECT_EQ(program.Ran(Program::kWorkspace), own) << "whatever the caller passes";
     std::vector<unsigned char> left(Program::kWorkspace);
     ASSERT_EQ(cuMemcpyDtoH(left.data(), callers, left.size()), CUDA_SUCCESS);
@@ -79,97 +98,235 @@ TEST(LibraryWorkspace, HoldsThePiecesAndTheCallersIsUntouched) {
   }
 }
 
-TEST(LibraryWorkspace, IsStatedAndInsideTheLimit) {
-  Promised program(Operation::kForward);
+TEST(TotalWorkspace, QueriesAnswerThatNoneIsNeeded) {
+  Shared program(Operation::kForward);
+  const auto& descriptors = program.descriptors();
+  for (const bool get : {false, true}) {
+    const auto answer =
+        get ? program.interposer.GetAlgorithms(Operation::kForward, program.handle(), descriptors)
+            : program.interposer.FindAlgorithms(Operation::kForward, program.handle(), descriptors,
+                                                Program::kWorkspace);
+    ASSERT_TRUE(answer && !answer->empty());
+    for (const auto& told : *answer) {
+      EXPECT_EQ(told.workspace_bytes, 0u);
+      size_t bytes = 1;
+      EXPECT_EQ(program.interposer.WorkspaceSize(Operation::kForward, program.handle(), descriptors,
+                                                 told.algorithm, &bytes),
+                CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(bytes, 0u);
+    }
+    EXPECT_EQ((*answer)[0].time_ms, 4) << "the plan's";
+  }
   program.Ran();
-  const nlohmann::json kernel = program.ReportJson()["kernels"][0];
+}
+
+TEST(TotalWorkspace, IsStatedAndInsideTheBudget) {
+  Shared program(Operation::kForward);
+  EXPECT_EQ(program.Total()["divided"], false);
+  program.Learn();
+  const nlohmann::json total = program.Total();
+  EXPECT_EQ(total["total_bytes"], kAmple);
+  EXPECT_EQ(total["division"], "concurrent");
+  EXPECT_EQ(total["divided"], true);
+  EXPECT_EQ(total["kernels"], 1);
+  EXPECT_EQ(total["total_workspace_bytes"], program.need);
+  const nlohmann::json kernels = program.ReportJson()["kernels"];
+  const nlohmann::json kernel = kernels.back();
   EXPECT_EQ(kernel["workspace_bytes"], 0);
   EXPECT_EQ(kernel["library_bytes"], program.need);
-  EXPECT_EQ(kernel["limit_bytes"], program.need);
-  EXPECT_EQ(program.ArenaBytes(), program.need);
+  EXPECT_EQ(kernel["limit_bytes"], program.need) << "its share";
 }
 
-TEST(LibraryWorkspace, OfTwoStreamsAndTwoHandlesIsApart) {
-  Promised program(Operation::kForward);
-  const void* const first = program.Ran();
-  CUstream stream = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  program.interposer.SetStream(program.handle(), stream);
-  const void* const second = program.Ran();
-  EXPECT_NE(second, first);
-  program.interposer.SetStream(program.handle(), nullptr);
-  EXPECT_EQ(program.Ran(), first);
-  EXPECT_EQ(program.ArenaBytes(), 2 * program.need);
-  cudnnHandle_t other = nullptr;
-  ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
-  cudnn::LegacyCall call = program.Call(0, 0);
-  call.handle = other;
-  TheCalls().clear();
-  EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
-  ASSERT_FALSE(TheCalls().empty());
-  EXPECT_NE(TheCalls()[0].workspace, first);
-  EXPECT_NE(TheCalls()[0].workspace, second);
-  EXPECT_EQ(program.ArenaBytes(), 3 * program.need);
-  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+TEST(TotalWorkspace, IsNeverExceeded) {
+  const size_t need = Shared(Operation::kForward).need;
+  Shared enough(Operation::kForward, need), short_of_one(Operation::kForward, need - 1);
+  enough.Ran();
+  EXPECT_EQ(enough.TheNetwork().bytes(), need);
+  for (int call = 0; call < 2 * kLearning; ++call) short_of_one.ExpectUndivided();
+  EXPECT_EQ(short_of_one.TheNetwork().bytes(), 0u);
+  EXPECT_EQ(short_of_one.Total()["divided"], true);
+  EXPECT_EQ(short_of_one.Total()["total_workspace_bytes"], 0);
 }
 
-TEST(LibraryWorkspace, IsGivenBackWithTheLastHandle) {
-  size_t before = 0, after = 0, total = 0;
-  Promised program(Operation::kForward);
-  cudnnHandle_t other = nullptr;
-  ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
-  cudnn::LegacyCall call = program.Call(0, 0);
-  call.handle = other;
-  EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(program.ArenaBytes(), program.need);
-  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(program.ArenaBytes(), 0u);
-  ASSERT_EQ(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
-  EXPECT_GE(after, before);
-}
-
-TEST(LibraryWorkspace, OfACaptureIsItsOwn) {
-  Promised program(Operation::kForward);
-  CUstream stream = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  program.interposer.SetStream(program.handle(), stream);
-  const void* const outside = program.Ran();
-  const auto captured = [&] {
+TEST(TotalWorkspace, OfTwoStreamsAndTwoHandlesIsApart) {
+  for (const bool known : {false, true}) {
+    SCOPED_TRACE(known ? "known" : "learning");
+    Shared program(Operation::kForward);
+    if (known) program.Learn();
+    const void* const first = program.Ran();
+    {
+      OtherStream stream(program);
+      const void* const second = program.Ran();
+      EXPECT_NE(second, first);
+    }
+    EXPECT_EQ(program.Ran(), first);
+    EXPECT_LE(program.TheNetwork().bytes(), program.Total()["total_bytes"]);
+    cudnnHandle_t other = nullptr;
+    ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    cudnn::LegacyCall call = program.Call(0, 0);
+    call.handle = other;
     TheCalls().clear();
-    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+    ASSERT_FALSE(TheCalls().empty());
+    EXPECT_NE(TheCalls()[0].workspace, first);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+  }
+}
+
+// Another stream's work may still use what there is.
+TEST(TotalWorkspace, AStreamThatFindsNoneLeftRunsWithout) {
+  const size_t need = Shared(Operation::kForward).need;
+  Shared program(Operation::kForward, need);
+  program.Learn();
+  const void* const first = program.Ran();
+  {
+    OtherStream stream(program);
+    program.ExpectUndivided();
+  }
+  EXPECT_EQ(program.Ran(), first);
+  EXPECT_EQ(program.TheNetwork().bytes(), need);
+}
+
+TEST(TotalWorkspace, IsGivenBackWithTheLastHandle) {
+  size_t before = 0, after = 0, total = 0;
+  Shared program(Operation::kForward);
+  ASSERT_EQ(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
+  cudnnHandle_t other = nullptr;
+  ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+  cudnn::LegacyCall call = program.Call(0, 0);
+  call.handle = other;
+  for (int i = 0; i < 2 * kLearning; ++i) {
+    EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  }
+  EXPECT_EQ(program.TheNetwork().bytes(), program.need);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.TheNetwork().bytes(), 0u);
+  ASSERT_EQ(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
+  EXPECT_EQ(after, before);
+  program.Ran();
+}
+
+TEST(TotalWorkspace, OfACaptureIsItsOwn) {
+  Shared program(Operation::kForward);
+  OtherStream other(program);
+  const auto captured = [&](int calls) {
+    TheCalls().clear();
+    EXPECT_EQ(cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    for (int i = 0; i < calls; ++i) {
+      EXPECT_EQ(program.interposer.Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+    }
     CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamEndCapture(other.stream, &graph), CUDA_SUCCESS);
     EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
     return TheCalls();
   };
-  const std::vector<Seen> unready = captured();
+  program.Ran();
+  const std::vector<Seen> unready = captured(1);
   ASSERT_THAT(unready, SizeIs(1));
   EXPECT_EQ(unready[0].workspace, nullptr) << "the choice without workspace";
-  CUcontext context = nullptr;
-  ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-  ASSERT_TRUE(program.interposer.ArenaOf(context).ReserveForCapture(program.need).ok());
-  const std::vector<Seen> pieces = captured();
-  ASSERT_THAT(pieces, SizeIs(kImages / 2));
+  program.Learn();
+  const void* const outside = program.Ran();
+  const std::vector<Seen> pieces = captured(2);
+  ASSERT_THAT(pieces, SizeIs(kImages));
   EXPECT_NE(pieces[0].workspace, nullptr);
   EXPECT_NE(pieces[0].workspace, outside);
-  EXPECT_THAT(captured(), SizeIs(1)) << "never lent again";
+  EXPECT_THAT(pieces, Each(Field(&Seen::workspace, pieces[0].workspace)));
+  EXPECT_THAT(captured(1), SizeIs(1)) << "never another capture's";
   EXPECT_EQ(program.Ran(), outside);
-  program.interposer.SetStream(program.handle(), nullptr);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_LE(program.TheNetwork().bytes(), kAmple);
 }
 
-TEST(LibraryWorkspace, WithoutMemoryTheUndividedRuns) {
-  Promised program(Operation::kForward);
+TEST(TotalWorkspace, WithoutMemoryTheUndividedRuns) {
+  Shared program(Operation::kForward);
   hostgpuInjectFault("alloc", 1);
   program.ExpectUndivided();
   hostgpuInjectFault("alloc", 0);
+  for (int call = 2; call < kLearning; ++call) program.ExpectUndivided();
+  program.Ran();
+}
+
+TEST(TotalWorkspace, WithoutMemoryASmallerBudgetIsPlanned) {
+  Shared program(Operation::kForward);
+  hostgpuInjectFault("alloc", 1);
+  for (int call = 1; call < kLearning; ++call) program.ExpectUndivided();
+  hostgpuInjectFault("alloc", 1);
   program.ExpectUndivided();
-  EXPECT_THAT(program.Fallbacks(), HasSubstr("no memory for the library's own workspace"));
+  hostgpuInjectFault("alloc", 0);
+  EXPECT_EQ(program.Total()["planned_bytes"], program.need / 2);
+  EXPECT_EQ(program.Total()["total_bytes"], kAmple);
+  program.ExpectUndivided();
+}
+
+// A handle, a stream and an output of its own, on one thread.
+class Lane {
+ public:
+  explicit Lane(Program& program) : program_(program), call_(program.Call(0, 0)) {
+    EXPECT_EQ(program.interposer.Create(&call_.handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(program.interposer.SetStream(call_.handle, stream_), CUDNN_STATUS_SUCCESS);
+    CUdeviceptr output = 0;
+    EXPECT_EQ(cuMemAlloc(&output, kElements * sizeof(float)), CUDA_SUCCESS);
+    call_.y = reinterpret_cast<void*>(output);
+  }
+  ~Lane() {
+    EXPECT_EQ(program_.interposer.Destroy(call_.handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuMemFree(reinterpret_cast<CUdeviceptr>(call_.y)), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+  }
+  Values Output() {
+    Values output(kElements);
+    EXPECT_EQ(cuMemcpyDtoHAsync(output.data(), reinterpret_cast<CUdeviceptr>(call_.y),
+                                kElements * sizeof(float), stream_),
+              CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+    return output;
+  }
+  Values Undivided() {
+    EXPECT_EQ(cudnn::Convolve(program_.functions, call_), CUDNN_STATUS_SUCCESS);
+    return Output();
+  }
+  void Run() { EXPECT_EQ(program_.interposer.Convolve(call_), CUDNN_STATUS_SUCCESS); }
+
+ private:
+  static constexpr size_t kElements = size_t{kImages} * 8 * 64;
+  Program& program_;
+  cudnn::LegacyCall call_;
+  CUstream stream_ = nullptr;
+};
+
+TEST(TotalWorkspace, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
+  const size_t need = Shared(Operation::kForward).need;
+  for (const WorkspaceDivision division :
+       {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
+    for (const size_t budget : {need, 2 * need, kAmple}) {
+      SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") + std::to_string(budget));
+      Options options = Budget(budget);
+      options.division = division;
+      Program program(Operation::kForward, options, cudnn::test::StandIn());
+      program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
+      program.StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+      const Values expected = Lane(program).Undivided();
+      CUcontext context = nullptr;
+      ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+      Network& network = *program.interposer.NetworkOf(context);
+      std::vector<std::thread> threads;
+      for (int thread = 0; thread < 2; ++thread) {
+        threads.emplace_back([&] {
+          EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+          Lane lane(program);
+          for (int round = 0; round < 6; ++round) {
+            for (int call = 0; call < 3; ++call) lane.Run();
+            EXPECT_LE(network.bytes(), budget);
+            EXPECT_EQ(lane.Output(), expected);
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_LE(network.bytes(), budget);
+    }
+  }
 }
 
 }  // namespace

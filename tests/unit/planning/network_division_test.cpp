@@ -1,0 +1,165 @@
+#include "planning/network_division.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "planning/knapsack_solver.h"
+
+namespace ucudnn::planning {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Configuration One(size_t workspace_bytes, double time_ms) {
+  return {{{{"legacy:1", 1, time_ms, workspace_bytes, true}, 1}}};
+}
+
+DividedNetwork Divide(const std::vector<NetworkKernel>& kernels, size_t budget,
+                      WorkspaceDivision division) {
+  KnapsackSolver solver;
+  const auto divided = DivideNetwork(kernels, budget, division, solver);
+  EXPECT_TRUE(divided.ok()) << divided.message();
+  return *divided;
+}
+
+double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
+  double time_ms = 0;
+  for (const Configuration& choice : kernel.choices) {
+    if (choice.WorkspaceBytes() <= bytes) time_ms = choice.TimeMs();
+  }
+  return kernel.calls * time_ms;
+}
+
+TEST(NetworkDivision, KernelsOfOneLaneShareASlotOrHaveTheirOwn) {
+  const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(6, 2)}, 1, {0}},
+                                              {{One(0, 9), One(5, 1)}, 1, {0}}};
+  const DividedNetwork disjoint = Divide(kernels, 8, WorkspaceDivision::kDisjoint);
+  EXPECT_THAT(disjoint.share_bytes, ElementsAre(0, 5));
+  EXPECT_THAT(disjoint.slots, ElementsAre(Slot{1, 0, 5}));
+  EXPECT_EQ(disjoint.total_bytes, 5u);
+  for (const auto division : {WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
+    const DividedNetwork shared = Divide(kernels, 8, division);
+    EXPECT_THAT(shared.share_bytes, ElementsAre(6, 6));
+    EXPECT_THAT(shared.slots, ElementsAre(Slot{Slot::kEveryKernel, 0, 6}));
+    EXPECT_EQ(shared.total_bytes, 6u);
+    EXPECT_DOUBLE_EQ(shared.total_time_ms, 3);
+  }
+}
+
+TEST(NetworkDivision, LanesTogetherStayInTheBudget) {
+  const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(6, 2)}, 1, {0}},
+                                              {{One(0, 9), One(5, 1)}, 1, {1}}};
+  const DividedNetwork divided = Divide(kernels, 10, WorkspaceDivision::kConcurrent);
+  EXPECT_THAT(divided.slots, ElementsAre(Slot{Slot::kEveryKernel, 1, 5}));
+  EXPECT_THAT(Divide(kernels, 11, WorkspaceDivision::kConcurrent).slots.size(), 2);
+}
+
+TEST(NetworkDivision, AKernelOnTwoLanesCountsTwice) {
+  const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(6, 2)}, 2, {0, 1}}};
+  for (const auto division : {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared}) {
+    EXPECT_THAT(Divide(kernels, 11, division).slots, IsEmpty());
+    const DividedNetwork divided = Divide(kernels, 12, division);
+    EXPECT_EQ(divided.slots.size(), 2u);
+    EXPECT_EQ(divided.total_bytes, 12u);
+  }
+}
+
+TEST(NetworkDivision, WhatIsCalledOftenCountsOften) {
+  const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(6, 5)}, 1, {0}},
+                                              {{One(0, 9), One(6, 7)}, 3, {0}}};
+  EXPECT_THAT(Divide(kernels, 6, WorkspaceDivision::kDisjoint).share_bytes, ElementsAre(0, 6));
+}
+
+TEST(NetworkDivision, AKernelThatNeedsWorkspaceIsAnError) {
+  KnapsackSolver solver;
+  for (const std::vector<NetworkKernel>& kernels :
+       {std::vector<NetworkKernel>{{{One(1, 1)}, 1, {0}}}, std::vector<NetworkKernel>{{{}, 1, {0}}},
+        std::vector<NetworkKernel>{{{One(0, 1)}, 1, {}}}}) {
+    EXPECT_FALSE(DivideNetwork(kernels, 10, WorkspaceDivision::kShared, solver).ok());
+  }
+  EXPECT_TRUE(DivideNetwork({}, 10, WorkspaceDivision::kShared, solver).ok());
+}
+
+// Every assignment of sizes to slots: lanes that have a kernel in common have one size.
+double Exhaustive(const std::vector<NetworkKernel>& kernels, size_t budget, bool disjoint) {
+  std::vector<size_t> share(kernels.size(), 0);
+  double best = 1e300;
+  const std::function<void(size_t)> choose = [&](size_t kernel) {
+    if (kernel < kernels.size()) {
+      for (const Configuration& choice : kernels[kernel].choices) {
+        share[kernel] = choice.WorkspaceBytes();
+        choose(kernel + 1);
+      }
+      return;
+    }
+    double time_ms = 0;
+    size_t total = 0;
+    std::map<int, size_t> lanes;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      for (const int lane : kernels[i].lanes) lanes[lane] = std::max(lanes[lane], share[i]);
+      if (disjoint) total += share[i] * kernels[i].lanes.size();
+    }
+    for (size_t round = 0; round < kernels.size(); ++round) {
+      for (const NetworkKernel& kernel : kernels) {
+        size_t most = 0;
+        for (const int lane : kernel.lanes) most = std::max(most, lanes[lane]);
+        for (const int lane : kernel.lanes) lanes[lane] = most;
+      }
+    }
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      time_ms += TimeWithin(kernels[i], disjoint ? share[i] : lanes[kernels[i].lanes[0]]);
+    }
+    if (!disjoint) {
+      for (const auto& [lane, bytes] : lanes) total += bytes;
+    }
+    if (total <= budget) best = std::min(best, time_ms);
+  };
+  choose(0);
+  return best;
+}
+
+TEST(NetworkDivision, IsTheLeastTimeOfAll) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned n) { return random() % n; };
+    std::vector<NetworkKernel> kernels(1 + below(5));
+    for (NetworkKernel& kernel : kernels) {
+      size_t bytes = 0;
+      double time_ms = 64;
+      for (unsigned choices = 1 + below(4); choices > 0; --choices) {
+        kernel.choices.push_back(One(bytes, time_ms));
+        bytes += 1 + below(9);
+        time_ms -= 1 + below(15);
+      }
+      kernel.calls = 1 + below(3);
+      for (int lane = 0; lane < 3; ++lane) {
+        if (below(3) == 0) kernel.lanes.push_back(lane);
+      }
+      if (kernel.lanes.empty()) kernel.lanes.push_back(static_cast<int>(below(3)));
+    }
+    const size_t budget = below(40);
+    for (const auto division : {WorkspaceDivision::kDisjoint, WorkspaceDivision::kConcurrent}) {
+      const DividedNetwork divided = Divide(kernels, budget, division);
+      EXPECT_LE(divided.total_bytes, budget);
+      size_t slots = 0;
+      for (const Slot& slot : divided.slots) slots += slot.bytes;
+      EXPECT_EQ(slots, divided.total_bytes);
+      double time_ms = 0;
+      for (size_t i = 0; i < kernels.size(); ++i) {
+        time_ms += TimeWithin(kernels[i], divided.share_bytes[i]);
+      }
+      EXPECT_DOUBLE_EQ(time_ms, divided.total_time_ms);
+      EXPECT_DOUBLE_EQ(time_ms,
+                       Exhaustive(kernels, budget, division == WorkspaceDivision::kDisjoint));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::planning
