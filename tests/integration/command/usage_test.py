@@ -30,8 +30,7 @@ class Usage(CommandTest):
         self.assert_refused(["run", "--policy", "--", "true"], "ucudnn run: --policy")
 
     def test_option_of_a_later_version_is_refused(self):
-        for option, value in (("--total-workspace", "1GiB"), ("--division", "shared"), ("--solver", "glpk")):
-            self.assert_refused(["run", option, value, "--", "true"], f"{option} '{value}': not available in this version")
+        self.assert_refused(["run", "--solver", "glpk", "--", "true"], "--solver 'glpk': not available in this version")
 
     def test_program_is_missing(self):
         self.assert_refused(["run"], "ucudnn run: no program")

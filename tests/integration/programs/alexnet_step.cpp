@@ -1,10 +1,10 @@
 // An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: the
 // five convolutions of AlexNet (Krizhevsky's "one weird trick" form), forward and backward, on
 // memory from cudaMalloc, with algorithms from cudnnFind...Ex (or, with `get`, from
-// cudnnGet..._v7). Prints a checksum of every output, so that two runs can be compared, the time of
+// cudnnGet..._v7), all before the first convolution or, with `lazy`, each before its own. Prints a checksum of every output, so that two runs can be compared, the time of
 // the fastest step, and that of the first one with its queries. Linked with the genuine libraries.
 //
-//   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get]]]]
+//   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
@@ -102,11 +102,14 @@ class Layer {
   }
 
   // Chooses algorithms as frameworks do: the first that cudnnFind...Ex returns.
-  void FindAlgorithms(void* workspace, size_t bytes) {
+  void FindForward(void* workspace, size_t bytes) {
     int count = 0;
     CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithmEx(handle_, x_desc_, x_.get(), w_desc_,
                                                        w_.get(), convolution_, y_desc_, y_.get(), 1,
                                                        &count, &forward_, workspace, bytes));
+  }
+  void FindBackward(void* workspace, size_t bytes) {
+    int count = 0;
     CHECK_CUDNN(cudnnFindConvolutionBackwardDataAlgorithmEx(
         handle_, w_desc_, w_.get(), y_desc_, dy_.get(), convolution_, x_desc_, dx_.get(), 1, &count,
         &backward_data_, workspace, bytes));
@@ -184,8 +187,8 @@ int main(int argc, char** argv) {
   const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
   const size_t workspace_bytes = (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 512) << 20;
   const std::string asking = argc > 4 ? argv[4] : "find";
-  if (batch < 1 || steps < 1 || (asking != "find" && asking != "get")) {
-    std::fprintf(stderr, "usage: alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get]]]]\n");
+  if (batch < 1 || steps < 1 || (asking != "find" && asking != "get" && asking != "lazy")) {
+    std::fprintf(stderr, "usage: alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]\n");
     return 2;
   }
   cudnnHandle_t handle;
@@ -201,14 +204,22 @@ int main(int argc, char** argv) {
     for (Layer* layer : layers) {
       if (step > 0) break;
       if (asking == "find") {
-        layer->FindAlgorithms(workspace, workspace_bytes);
-      } else {
+        layer->FindForward(workspace, workspace_bytes);
+        layer->FindBackward(workspace, workspace_bytes);
+      } else if (asking == "get") {
         layer->GetAlgorithms(workspace_bytes);
       }
     }
     const auto begin = std::chrono::steady_clock::now();
-    for (Layer* layer : layers) layer->Forward(workspace);
-    for (size_t i = layers.size(); i-- > 0;) layers[i]->Backward(workspace);
+    const bool asks = step == 0 && asking == "lazy";
+    for (Layer* layer : layers) {
+      if (asks) layer->FindForward(workspace, workspace_bytes);
+      layer->Forward(workspace);
+    }
+    for (size_t i = layers.size(); i-- > 0;) {
+      if (asks) layers[i]->FindBackward(workspace, workspace_bytes);
+      layers[i]->Backward(workspace);
+    }
     CHECK_CUDA(cudaDeviceSynchronize());
     const auto end = std::chrono::steady_clock::now();
     using Milliseconds = std::chrono::duration<double, std::milli>;

@@ -204,23 +204,21 @@ TEST(Options, RankComesFromTheLauncher) {
   EXPECT_EQ(Parse({{"RANK", "two"}}).options.rank, -1);
 }
 
-TEST(Options, BudgetForAllKernelsIsPlannedWithAndNotRunYet) {
+TEST(Options, BudgetForAllKernelsIsRunAndPlannedWith) {
   const Environment variables = {{"UCUDNN_TOTAL_WORKSPACE", "120MiB"},
                                  {"UCUDNN_DIVISION", "Disjoint"},
                                  {"UCUDNN_SOLVER", "glpk"}};
-  const Parsed running = Parse(variables);
-  EXPECT_FALSE(running.options.total_workspace);
-  EXPECT_EQ(running.options.division, WorkspaceDivision::kConcurrent);
-  EXPECT_EQ(running.options.solver, Solver::kExact);
-  ASSERT_EQ(running.warnings.size(), 3u);
-  for (const std::string& warning : running.warnings) {
-    EXPECT_THAT(warning, HasSubstr("not available in this version"));
+  const Parsed running = Parse(variables), planning = Parse(variables, Use::kPlanning);
+  for (const Parsed& parsed : {running, planning}) {
+    EXPECT_EQ(parsed.options.total_workspace, size_t{120} << 20);
+    EXPECT_EQ(parsed.options.division, WorkspaceDivision::kDisjoint);
   }
-  const Parsed planning = Parse(variables, Use::kPlanning);
+  EXPECT_THAT(running.warnings, ElementsAre(HasSubstr("not available in this version")));
+  EXPECT_EQ(running.options.solver, Solver::kExact);
   EXPECT_THAT(planning.warnings, IsEmpty());
-  EXPECT_EQ(planning.options.total_workspace, size_t{120} << 20);
-  EXPECT_EQ(planning.options.division, WorkspaceDivision::kDisjoint);
   EXPECT_EQ(planning.options.solver, Solver::kGlpk);
+  EXPECT_EQ(running.options.policy, BatchSizePolicy::kPowerOfTwo) << "auto looks at one limit";
+  EXPECT_EQ(planning.options.policy, BatchSizePolicy::kAuto);
 }
 
 TEST(Options, BudgetOfNothingIsRefused) {

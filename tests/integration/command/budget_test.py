@@ -1,0 +1,82 @@
+"""`ucudnn run --total-workspace`: an ordinary cuDNN program whose convolutions share one workspace budget. It is told
+that none needs any, computes what it computes without ucudnn, and what is reserved stays in the budget."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+MIB = 1 << 20
+# However slow the machine is, all is measured at once.
+ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
+
+
+class Budget(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.plain, _ = cls.steps("64", "find", "--off")
+
+    @classmethod
+    def steps(cls, workspace_mib, asking, *options):
+        """What three steps of batch 4 print of their outputs, and the errors."""
+        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "3", workspace_mib, asking],
+                                check=True, capture_output=True, text=True, env=ENVIRONMENT)
+        return result.stdout.splitlines(), result.stderr
+
+    def run_within(self, budget, division, asking, *options):
+        report = f"{self.folder}/report.json"
+        lines, errors = self.steps("0", asking, "--total-workspace", budget, "--division", division, "--policy",
+                                   "powerOfTwo", "--db", f"{self.folder}/measurements.db", "--report", report, *options)
+        self.assertEqual(self.plain[:5], lines[:5])
+        self.assertIn("workspace 0.0 MiB", lines[5])
+        with open(report) as file:
+            return json.load(file), errors
+
+    def test_outputs_are_the_same_and_the_budget_is_kept(self):
+        self.assertEqual(5, sum(line.startswith("conv") for line in self.plain))
+        for division in ("disjoint", "shared", "concurrent"):
+            for asking in ("find", "lazy"):
+                with self.subTest(division=division, asking=asking):
+                    report, errors = self.run_within("8MiB", division, asking)
+                    self.assertEqual("", errors)
+                    total = report["total_workspace"]
+                    self.assertEqual((8 * MIB, 8 * MIB, division, True, 15),
+                                     tuple(total[k] for k in ("total_bytes", "planned_bytes", "division", "divided",
+                                                              "kernels")))
+                    self.assertTrue(0 < total["total_workspace_bytes"] <= 8 * MIB, total)
+                    kernels = [k for k in report["kernels"] if k["calls"] > 0]
+                    self.assertEqual(15, len(kernels))
+                    self.assertEqual({0}, {k["workspace_bytes"] for k in kernels})
+                    own = [k["library_bytes"] for k in kernels]
+                    self.assertGreater(max(own), 0)
+                    self.assertLessEqual(sum(own) if division == "disjoint" else max(own),
+                                         total["total_workspace_bytes"])
+                    self.assertEqual([], report["fallbacks"])
+
+    def test_a_budget_too_small_for_anything_is_said_once(self):
+        report, errors = self.run_within("1", "disjoint", "find")
+        self.assertEqual(1, len(errors.splitlines()), errors)
+        self.assertIn("makes no kernel faster", errors)
+        self.assertEqual(0, report["total_workspace"]["total_workspace_bytes"])
+
+    def test_a_budget_beyond_the_device_is_said_once(self):
+        report, errors = self.run_within("64GiB", "shared", "find", "--device-memory", "1GiB")
+        self.assertEqual(1, len(errors.splitlines()), errors)
+        self.assertIn("more than the device has", errors)
+        self.assertLessEqual(report["total_workspace"]["planned_bytes"], 1 << 30)
+
+    def test_no_budget_is_refused(self):
+        result = subprocess.run([COMMAND, "run", "--host", "--total-workspace", "0", "--", ALEXNET_STEP], text=True,
+                                capture_output=True)
+        self.assertEqual(2, result.returncode)
+        self.assertIn("no budget", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
