@@ -7,6 +7,7 @@
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
+#include "planning/library_promise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -307,7 +308,10 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     const auto plan_anew = [&]() -> std::optional<Promise> {
       // No other engine serves an identity activation.
       if (promised && !any_engine) return promise;
-      if (in_library) return plan_in_library();
+      if (in_library) {
+        auto anew = plan_in_library();
+        return anew ? anew : planning::Whole(*in_library);
+      }
       if (promised) return Improved(*promise, kernel, may_measure, settled);
       return plan_unasked();
     };

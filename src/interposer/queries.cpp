@@ -123,8 +123,7 @@ void CollectLibraryOffers(Operation operation, const cudnn::MathGroup& group,
     Promise promise = *plan->second;
     const bool leads = promise.plan.Largest().engine == micro.engine;
     promise.reported = {micro.engine, request.n, promise.plan.TimeMs(), 0, micro.deterministic};
-    promise.plan = {{{promise.undivided, 1}}};
-    promise.library_bytes = 0;
+    promise = planning::Whole(std::move(promise));
     as_exact.limit_bytes = 0;
     const int algorithm = cudnn::ParseLegacyEngine(micro.engine)->algorithm;
     if (!MakeKeepableAlone(operation, algorithm, group.candidates, as_exact, promise)) continue;

@@ -80,4 +80,10 @@ std::optional<Promise> MakeLibraryPromise(std::span<const Candidate> measured,
   return promise;
 }
 
+Promise Whole(Promise promise) {
+  promise.plan = {{{promise.undivided, 1}}};
+  promise.library_bytes = 0;
+  return promise;
+}
+
 }  // namespace ucudnn::planning

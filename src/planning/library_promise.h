@@ -24,4 +24,7 @@ std::vector<Configuration> LibraryChoices(std::span<const Candidate> measured,
 std::optional<Promise> MakeLibraryPromise(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
+// What is left of such a promise without the library's workspace.
+Promise Whole(Promise promise);
+
 }  // namespace ucudnn::planning

@@ -1,8 +1,9 @@
 // An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: the
 // five convolutions of AlexNet (Krizhevsky's "one weird trick" form), forward and backward, on
 // memory from cudaMalloc, with algorithms from cudnnFind...Ex (or, with `get`, from
-// cudnnGet..._v7), all before the first convolution or, with `lazy`, each before its own. Prints a checksum of every output, so that two runs can be compared, the time of
-// the fastest step, and that of the first one with its queries. Linked with the genuine libraries.
+// cudnnGet..._v7), all before the first convolution or, with `lazy`, each before its own. Prints a
+// checksum of every output, so that two runs can be compared, the time of the fastest step, and
+// that of the first one with its queries. Linked with the genuine libraries.
 //
 //   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]
 #include <cuda_runtime.h>
