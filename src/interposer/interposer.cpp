@@ -343,6 +343,10 @@ std::string Interposer::ReportText() {
 
 void Interposer::WriteReport() {
   if (options_.report.empty() || report_.empty()) return;
+  {
+    std::lock_guard lock(networks_mutex_);
+    for (const auto& [device, network] : networks_) NoteBudget(network->summary());
+  }
   std::lock_guard lock(report_mutex_);
   const Status status =
       report_.Write(options_.report, ModeName(options_.mode), kernels_.measured());

@@ -62,7 +62,10 @@ Network* Interposer::NetworkOf(CUcontext context) {
   std::unique_ptr<Network>& network = networks_[device];
   if (network == nullptr) {
     size_t budget = *options_.total_workspace, free_bytes = 0, device_bytes = 0;
-    if (driver_->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
+    if (driver_->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) {
+      networks_.erase(device);
+      return nullptr;
+    }
     if (budget > device_bytes) {
       WarnOnce("budget", "the total workspace of " + FormatByteSize(budget) +
                              " is more than the device has: " + FormatByteSize(device_bytes) +

@@ -78,8 +78,7 @@ KernelSequence::Known Network::Run(const ConvolutionProblem& problem, int algori
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || sequence_.surprised()) return known;
   // What was planned when all was asked about holds.
-  arena_.Fix();
-  fixed_.store(true, std::memory_order_release);
+  Fix();
   return KernelSequence::Known::kNotYet;
 }
 
@@ -117,15 +116,18 @@ Status Network::Settle() {
     epoch_.fetch_add(1, std::memory_order_acq_rel);
   }
   waiting_ = false;
-  if (!last) return Status::Ok();
+  if (last) Fix();
+  return Status::Ok();
+}
+
+void Network::Fix() {
   arena_.Fix();
-  // What is left may serve one capture, of the largest kernel or of as many as fit.
+  // What is left may serve one capture: all of its kernels, or those that fit.
   size_t largest = 0;
-  for (const auto& need : needs) largest = std::max(largest, need.bytes);
+  for (const planning::Slot& slot : divided_.slots) largest = std::max(largest, slot.bytes);
   const size_t left = planned_budget_ - std::min(planned_budget_, arena_.bytes());
   if (std::min(largest, left) > 0) arena_.ReserveForCapture(std::min(largest, left));
   fixed_.store(true, std::memory_order_release);
-  return Status::Ok();
 }
 
 Status Network::Divide(const std::vector<MetKernel>& kernels,

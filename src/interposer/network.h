@@ -105,6 +105,8 @@ class Network {
   int NumberOf(const ConvolutionProblem& problem, std::optional<int> algorithm);
   // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
   Status Settle();
+  // Under the mutex: the division is final.
+  void Fix();
 
   const CUcontext context_;
   const size_t budget_bytes_;
