@@ -22,9 +22,8 @@ if(UCUDNN_SANITIZE)
   set(UCUDNN_TEST_OPTIMISATION -O0 -g0)
 endif()
 
-# What nearly every test includes, parsed once. With g++ alone: clang's build of the same files shows which include one of
-# them lacks, and clang-tidy reads no g++'s precompiled header. Programs are -fPIE, and the header must be as they are.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+# What nearly every test includes. Programs are -fPIE, and the precompiled header must be as they are.
+if(UCUDNN_PRECOMPILE)
   file(CONFIGURE OUTPUT test_headers.cpp CONTENT "namespace ucudnn::test {}\n")
   add_library(ucudnn_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
   set_target_properties(ucudnn_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -43,7 +42,6 @@ function(ucudnn_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main Threads::Threads ucudnn_compiler)
   if(TARGET ucudnn_test_headers)
     target_precompile_headers(${name} REUSE_FROM ucudnn_test_headers)
-    target_compile_options(${name} PRIVATE -fpch-preprocess)  # for ccache
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UCUDNN_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
