@@ -215,11 +215,12 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
 namespace ucudnn {
 namespace removed {
 
-// Rank: cudnnGetConvolution*Algorithm_v7 with requested, returned and results left to give.
-// `preference` is of any of the three enumerations, whose values are equal.
-template <typename Performance, typename Algorithm, typename Rank>
+// Rank: cudnnGetConvolution*Algorithm_v7 with requested, returned and results left to give; Need:
+// cudnnGetConvolution*WorkspaceSize with the algorithm and the bytes. `preference` is of any of the
+// three enumerations, whose values are equal.
+template <typename Performance, typename Algorithm, typename Rank, typename Need>
 cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preference,
-                          size_t limit_bytes, Algorithm* algorithm, Rank rank) {
+                          size_t limit_bytes, Algorithm* algorithm, Rank rank, Need need) {
   if (algorithm == nullptr || preference < CUDNN_CONVOLUTION_FWD_NO_WORKSPACE ||
       preference > CUDNN_CONVOLUTION_FWD_SPECIFY_WORKSPACE_LIMIT) {
     return CUDNN_STATUS_BAD_PARAM;
@@ -236,6 +237,14 @@ cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preferen
   for (int i = 0; i < returned; ++i) {
     if (results[i].status != CUDNN_STATUS_SUCCESS || results[i].mathType != math) continue;
     if (results[i].memory > limit_bytes) continue;
+    *algorithm = results[i].algo;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  // What is listed with other math types only: its workspace with the caller's own may fit.
+  for (int i = 0; i < returned; ++i) {
+    size_t bytes = 0;
+    if (results[i].status != CUDNN_STATUS_SUCCESS) continue;
+    if (need(results[i].algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > limit_bytes) continue;
     *algorithm = results[i].algo;
     return CUDNN_STATUS_SUCCESS;
   }
@@ -256,6 +265,9 @@ inline cudnnStatus_t cudnnGetConvolutionForwardAlgorithm(
       [=](int requested, int* returned, Performance* results) {
         return cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, requested,
                                                       returned, results);
+      },
+      [=](cudnnConvolutionFwdAlgo_t chosen, size_t* bytes) {
+        return cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, chosen, bytes);
       });
 }
 inline cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm(
@@ -269,6 +281,10 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm(
       [=](int requested, int* returned, Performance* results) {
         return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, dy, convolution, dx,
                                                            requested, returned, results);
+      },
+      [=](cudnnConvolutionBwdDataAlgo_t chosen, size_t* bytes) {
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, dy, convolution, dx, chosen,
+                                                            bytes);
       });
 }
 inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
@@ -282,6 +298,10 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
       [=](int requested, int* returned, Performance* results) {
         return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, dy, convolution, dw,
                                                              requested, returned, results);
+      },
+      [=](cudnnConvolutionBwdFilterAlgo_t chosen, size_t* bytes) {
+        return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, dy, convolution, dw,
+                                                              chosen, bytes);
       });
 }
 

@@ -45,11 +45,12 @@ std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cu
   return interposer->GetAlgorithms(operation, handle, descriptors, limit_bytes);
 }
 
-// `rank`: cudnnGetConvolution*Algorithm_v7 on the caller's arguments, as it is answered here.
-template <typename Performance, typename Rank, typename Algorithm>
+// `rank` and `need`: cudnnGetConvolution*Algorithm_v7 and ...WorkspaceSize on the caller's
+// arguments, as they are answered here.
+template <typename Performance, typename Algorithm, typename Rank, typename Need>
 cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
                            const Descriptors& descriptors, int preference, size_t limit_bytes,
-                           Algorithm* algorithm, Rank rank) {
+                           Algorithm* algorithm, Rank rank, Need need) {
   const std::string function = std::string(OperationName(operation)) + " algorithm: ";
   if (handle == nullptr || algorithm == nullptr || descriptors.x == nullptr ||
       descriptors.w == nullptr || descriptors.y == nullptr || descriptors.convolution == nullptr) {
@@ -80,6 +81,15 @@ cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
     for (int i = 0; i < returned; ++i) answer.push_back(cudnn::FromPerformance(results[i]));
     best = FirstWithin(answer, math, limit);
   }
+  // What is listed with other math types only: its workspace with the caller's own may fit.
+  for (size_t i = 0; best == nullptr && i < answer.size(); ++i) {
+    size_t bytes = 0;
+    if (answer[i].status == CUDNN_STATUS_SUCCESS &&
+        need(static_cast<Algorithm>(answer[i].algorithm), &bytes) == CUDNN_STATUS_SUCCESS &&
+        (!limit || bytes <= *limit)) {
+      best = &answer[i];
+    }
+  }
   if (best == nullptr) {
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED,
                   function + "none fits in " + (limit ? FormatByteSize(*limit) : "any workspace"));
@@ -103,9 +113,14 @@ cudnnStatus_t ucudnnGetConvolutionForwardAlgorithm(cudnnHandle_t handle, cudnnTe
   return ucudnn::WithoutExceptions([&] {
     return ucudnn::GetAlgorithm<cudnnConvolutionFwdAlgoPerf_t>(
         ucudnn::Operation::kForward, handle, {x, w, y, convolution}, preference, limit_bytes,
-        algorithm, [&](int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results) {
+        algorithm,
+        [&](int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results) {
           return ucudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, requested,
                                                          returned, results);
+        },
+        [&](cudnnConvolutionFwdAlgo_t chosen, size_t* bytes) {
+          return ucudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, chosen,
+                                                          bytes);
         });
   });
 }
@@ -118,9 +133,14 @@ cudnnStatus_t ucudnnGetConvolutionBackwardDataAlgorithm(
   return ucudnn::WithoutExceptions([&] {
     return ucudnn::GetAlgorithm<cudnnConvolutionBwdDataAlgoPerf_t>(
         ucudnn::Operation::kBackwardData, handle, {dx, w, dy, convolution}, preference, limit_bytes,
-        algorithm, [&](int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results) {
+        algorithm,
+        [&](int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results) {
           return ucudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, dy, convolution, dx,
                                                               requested, returned, results);
+        },
+        [&](cudnnConvolutionBwdDataAlgo_t chosen, size_t* bytes) {
+          return ucudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, dy, convolution, dx,
+                                                               chosen, bytes);
         });
   });
 }
@@ -137,6 +157,10 @@ cudnnStatus_t ucudnnGetConvolutionBackwardFilterAlgorithm(
         [&](int requested, int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
           return ucudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, dy, convolution, dw,
                                                                 requested, returned, results);
+        },
+        [&](cudnnConvolutionBwdFilterAlgo_t chosen, size_t* bytes) {
+          return ucudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, dy, convolution, dw,
+                                                                 chosen, bytes);
         });
   });
 }
