@@ -238,6 +238,14 @@ int RankOfJob(const std::function<const char*(const char*)>& lookup) {
   return -1;
 }
 
+// `auto` looks for the sizes that one limit makes best; a budget wants them for every share.
+void FitPolicyToBudget(Use use, Options& options) {
+  const bool shares = use == Use::kRunning && options.total_workspace;
+  if (shares && options.policy == BatchSizePolicy::kAuto) {
+    options.policy = BatchSizePolicy::kPowerOfTwo;
+  }
+}
+
 std::atomic<const Options*> process_options = nullptr;  // null: not read yet
 
 }  // namespace
@@ -305,11 +313,7 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
       warnings.push_back(std::move(warning));
     }
   }
-  // `auto` looks for the sizes that one limit makes best; a budget wants them for every share.
-  const bool shares = use == Use::kRunning && options.total_workspace;
-  if (shares && options.policy == BatchSizePolicy::kAuto) {
-    options.policy = BatchSizePolicy::kPowerOfTwo;
-  }
+  FitPolicyToBudget(use, options);
   return options;
 }
 
@@ -342,6 +346,7 @@ Status SetProcessOption(const Variable& variable, std::string_view value) {
     const Options* current = &ProcessOptions();
     auto changed = std::make_unique<Options>(*current);
     UCUDNN_RETURN_IF_ERROR(variable.Apply(value, Use::kRunning, *changed));
+    FitPolicyToBudget(Use::kRunning, *changed);
     const bool log_changes =
         changed->log_level != current->log_level || changed->log_file != current->log_file;
     if (!process_options.compare_exchange_strong(current, changed.get())) continue;

@@ -227,6 +227,24 @@ TEST(Options, BudgetOfNothingIsRefused) {
   EXPECT_THAT(parsed.warnings, ElementsAre(HasSubstr("no budget")));
 }
 
+TEST(Options, SettingAnOptionChangesWhatIsAskedForLater) {
+  const Variable* const limit = FindVariable("UCUDNN_DEFAULT_WORKSPACE_LIMIT");
+  ASSERT_NE(limit, nullptr);
+  EXPECT_STREQ(limit->name, "UCUDNN_WORKSPACE_LIMIT");
+  EXPECT_EQ(FindVariable("UCUDNN_NOTHING"), nullptr);
+  const Options& before = ProcessOptions();
+  const std::optional<size_t> limit_before = before.workspace_limit;
+  EXPECT_TRUE(SetProcessOption(*limit, "3KiB").ok());
+  EXPECT_EQ(ProcessOptions().workspace_limit, size_t{3072});
+  EXPECT_EQ(before.workspace_limit, limit_before);
+  EXPECT_FALSE(SetProcessOption(*limit, "3 bananas").ok());
+  EXPECT_EQ(ProcessOptions().workspace_limit, size_t{3072});
+
+  EXPECT_TRUE(SetProcessOption(*FindVariable("UCUDNN_BATCH_SIZE_POLICY"), "auto").ok());
+  EXPECT_TRUE(SetProcessOption(*FindVariable("UCUDNN_TOTAL_WORKSPACE"), "1MiB").ok());
+  EXPECT_EQ(ProcessOptions().policy, BatchSizePolicy::kPowerOfTwo);
+}
+
 TEST(Options, EveryVariableHasItsOwnNameAndFlagAndSaysWhatItAccepts) {
   std::set<std::string> names;
   for (const Variable& variable : Variables()) {
