@@ -203,7 +203,7 @@ Element Draw(const BarChart& chart) {
   double height = bottom + 24;
   if (chart.limit) {
     const double x = extent.left + *chart.limit * per_unit;
-    marks.Add(Line(x, top - 2, x, bottom + 22, "limit"));
+    marks.Add(Line(x, top - 2, x, bottom + 5, "limit"));
     marks.Add(
         TextAt(x, bottom + 34, chart.limit_label, x > kWidth * 0.7 ? "mark end" : "mark middle"));
     height += 18;
@@ -214,8 +214,8 @@ Element Draw(const BarChart& chart) {
 }
 
 Element Draw(const PointChart& chart) {
-  constexpr double kPlotWidth = 560;
-  constexpr double kPlotHeight = 220;
+  constexpr double kPlotWidth = 400;
+  constexpr double kPlotHeight = 180;
   constexpr double kLeft = 64;
   constexpr double kTop = 14;
   constexpr double kPlotRight = 40;

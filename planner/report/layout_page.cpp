@@ -75,9 +75,9 @@ Element StrategiesSection(const std::vector<Layout>& layouts, const Layout& deep
                   Time(cost.update_ms), Size(cost.transfer_bytes), Size(cost.update_bytes),
                   Size(all), Size(cost.memory_bytes)});
     times.bars.push_back({name,
-                          {{cost.compute_ms, 0, "", "compute: " + Milliseconds(cost.compute_ms)},
-                           {cost.transfer_ms, 1, "", "transfer: " + Milliseconds(cost.transfer_ms)},
-                           {cost.update_ms, 2, "", "update: " + Milliseconds(cost.update_ms)}},
+                          {{cost.transfer_ms, 0, "", "transfer: " + Milliseconds(cost.transfer_ms)},
+                           {cost.update_ms, 1, "", "update: " + Milliseconds(cost.update_ms)},
+                           {cost.compute_ms, 2, "", "compute: " + Milliseconds(cost.compute_ms)}},
                           Milliseconds(cost.total_ms)});
     const auto transfers = static_cast<double>(cost.transfer_bytes);
     const auto updates = static_cast<double>(cost.update_bytes);

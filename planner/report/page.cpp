@@ -34,7 +34,7 @@ th button:focus-visible { outline: 2px solid var(--ink); outline-offset: 2px; }
 th[aria-sort=ascending] button::after { content: " \25B2"; } th[aria-sort=descending] button::after { content: " \25BC"; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .1rem 1rem; margin: .4rem 0; }
 dt { color: var(--faint); } dd { margin: 0; }
-figure { margin: .8rem 0; } svg { display: block; max-width: 100%; height: auto; }
+figure { margin: .8rem 0; } .points { display: inline-block; max-width: 100%; margin-right: 1.5rem; vertical-align: top; } svg { display: block; max-width: 100%; height: auto; }
 svg text { font: 12px system-ui, "Liberation Sans", Arial, sans-serif; fill: var(--ink); }
 svg .faint { fill: var(--faint); } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg.natural { max-width: none; margin: 0 auto; } svg .moves { opacity: .7; }
@@ -52,7 +52,7 @@ svg .box { stroke: var(--ink); stroke-width: .7; } svg .again { stroke-dasharray
 @media print { @page { margin: 14mm; } body { padding: 0; max-width: none; font-size: 10pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .scroll { overflow: visible; } svg.natural { max-width: 100%; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; }
-  tr, .bars, .points { break-inside: avoid; } h2, h3 { break-after: avoid; } thead { display: table-header-group; } }
+  tr, .bars, .points { break-inside: avoid; } h2, h3 { break-after: avoid; } thead { display: table-header-group; break-inside: avoid; } }
 )css";
 
 // Sorts a table's rows by the column whose heading is pressed; pressed again, the other way.

@@ -143,11 +143,12 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const std::string id = "desirable-" + std::to_string(at + 1);
   PointChart chart;
   chart.id = id.c_str();
-  chart.title = KernelLabel(report, at);
   const auto tip = [](const Configuration& plan, double ms, size_t bytes) {
     return FormatByteSize(bytes) + ", " + Milliseconds(ms) + ": " + DivisionText(plan);
   };
   const size_t workspace = kernel.all_workspace_bytes();
+  chart.title = KernelLabel(report, at);
+  if (kernel.plan_ms) chart.title += ": " + tip(kernel.plan, *kernel.plan_ms, workspace);
   bool on_it = false;
   for (const Configuration& one : kernel.desirable_set) {
     const bool chosen = one.WorkspaceBytes() == workspace && kernel.plan_ms == one.TimeMs();
@@ -199,8 +200,9 @@ Element TimelineSection(const RunReport& report) {
   BarChart chart;
   chart.id = "timeline-chart";
   chart.title =
-      "Each divided kernel: above, the undivided call within the same limit; below, the "
-      "micro-batches with their sizes, one after the other";
+      "Each divided kernel: the undivided call within the same limit where its time is known; "
+      "below "
+      "it the micro-batches with their sizes, one after the other";
   for (const size_t at : divided) {
     const ReportedKernel& kernel = report.kernels[at];
     if (kernel.undivided && kernel.undivided_ms) {

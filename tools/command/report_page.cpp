@@ -135,39 +135,44 @@ Element TotalsSection(const RunReport& report) {
   return std::move(section.Add(Draw(chart)));
 }
 
+std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
+  const ReportedKernel& kernel = report.kernels[at];
+  const std::optional<double> baseline = kernel.BaselineMs();
+  std::vector<Cell> row = {
+      KernelLabel(report, at),
+      {std::to_string(kernel.problem.n), static_cast<double>(kernel.problem.n)},
+      kernel.api};
+  if (!report.offline) {
+    row.emplace_back(std::to_string(*kernel.calls), static_cast<double>(*kernel.calls));
+    row.push_back(TimeCell(baseline));
+  }
+  row.push_back(TimeCell(kernel.plan_ms));
+  if (!report.offline) {
+    const bool known = baseline && kernel.plan_ms && *kernel.plan_ms > 0;
+    row.push_back(known ? Cell(Ratio(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms)
+                        : Cell(""));
+  }
+  row.push_back(BytesCell(kernel.all_workspace_bytes()));
+  row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
+  row.emplace_back(DivisionText(kernel.plan));
+  row.emplace_back(Engines(kernel.plan));
+  if (!report.offline) row.emplace_back(kernel.reason);
+  return row;
+}
+
 Element KernelsSection(const RunReport& report) {
   Element section = Section("kernels", "Kernels");
   if (report.kernels.empty()) return std::move(section.Add(Paragraph("There are none.")));
-  std::vector<Column> columns = {
-      {"kernel"},     {"images", true},    {"api"},         {"undivided", true}, {"planned", true},
-      {"gain", true}, {"workspace", true}, {"limit", true}, {"micro-batches"},   {"engines"}};
-  if (!report.offline) {
-    columns.insert(columns.begin() + 3, {"calls", true});
-    columns.push_back({"why"});
-  }
+  // An offline plan knows neither calls nor what undivided engines take.
+  std::vector<Column> columns = {{"kernel"}, {"images", true}, {"api"}};
+  if (!report.offline) columns.insert(columns.end(), {{"calls", true}, {"undivided", true}});
+  columns.push_back({"planned", true});
+  if (!report.offline) columns.push_back({"gain", true});
+  columns.insert(columns.end(),
+                 {{"workspace", true}, {"limit", true}, {"micro-batches"}, {"engines"}});
+  if (!report.offline) columns.push_back({"why"});
   Table table("kernel-table", "A heading sorts by its column.", columns, true);
-  for (size_t at = 0; at < report.kernels.size(); ++at) {
-    const ReportedKernel& kernel = report.kernels[at];
-    const std::optional<double> baseline = kernel.BaselineMs();
-    const bool gains = baseline && kernel.plan_ms && *kernel.plan_ms > 0;
-    std::vector<Cell> row = {
-        KernelLabel(report, at),
-        {std::to_string(kernel.problem.n), static_cast<double>(kernel.problem.n)},
-        kernel.api,
-        TimeCell(baseline),
-        TimeCell(kernel.plan_ms),
-        gains ? Cell(Ratio(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms) : Cell(""),
-        BytesCell(kernel.all_workspace_bytes()),
-        kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"),
-        DivisionText(kernel.plan),
-        Engines(kernel.plan)};
-    if (!report.offline) {
-      row.insert(row.begin() + 3,
-                 {std::to_string(*kernel.calls), static_cast<double>(*kernel.calls)});
-      row.emplace_back(kernel.reason);
-    }
-    table.AddRow(row);
-  }
+  for (size_t at = 0; at < report.kernels.size(); ++at) table.AddRow(KernelRow(report, at));
   return std::move(section.Add(table.Take()));
 }
 

@@ -81,10 +81,12 @@ class Pages(CommandTest):
                 layer => [layer.dataset.layer, layer.dataset.configuration, getComputedStyle(layer.querySelector("rect")).fill]),
             moved: [...document.querySelectorAll("#strategy-table tbody tr")].map(
                 row => [row.cells[0].textContent, Number(row.cells[7].dataset.value)]),
-            key: [...document.querySelectorAll("#moved-chart svg > g > rect, #moved-chart svg > g > rect + text")].map(
-                mark => mark.tagName === "rect" ? mark.getAttribute("class") : mark.textContent),
-            bars: [...document.querySelectorAll("#moved-chart svg g g")].map(
-                bar => [bar.querySelector("title").textContent, bar.querySelector("rect").getAttribute("class")]),
+            charts: ["time-chart", "moved-chart"].map(id => ({
+                legend: [...document.querySelectorAll(`#${id} svg > g > rect`)].map(
+                    mark => [mark.nextElementSibling.textContent.split(" ")[0], mark.getAttribute("class")]),
+                bars: [...document.querySelectorAll(`#${id} svg g g`)].map(
+                    bar => [bar.querySelector("title").textContent.split(":")[0], bar.querySelector("rect").getAttribute("class")]),
+            })),
             what_if: document.querySelectorAll("#what-if-table tbody tr").length,
         }""")
         text = lambda config: "".join(axis + str(config[axis]) for axis in "nchw" if config[axis] > 1) or "n1"
@@ -95,10 +97,10 @@ class Pages(CommandTest):
             self.assertEqual(colour, colours.setdefault(configuration, colour))
         self.assertEqual(len(colours), len(set(colours.values())))
         self.assertEqual([[s["name"], s["transfer_bytes"] + s["update_bytes"]] for s in document["strategies"]], found["moved"])
-        colours = dict(zip((name.split()[0] for name in found["key"][1::2]), found["key"][::2]))
-        self.assertEqual({"transfer", "update"}, set(colours))
-        for tip, colour in found["bars"]:
-            self.assertEqual(colours[tip.split(":")[0]], colour)
+        for chart, names in zip(found["charts"], ({"transfer", "update", "compute"}, {"transfer", "update"})):
+            legend = dict(chart["legend"])
+            self.assertEqual(names, set(legend))
+            self.assertEqual([[name, legend[name]] for name, _ in chart["bars"]], chart["bars"])
         self.assertEqual(len(document["layers"][8]["what_if"]), found["what_if"])
 
     def test_light_dark_and_paper(self):
