@@ -205,13 +205,13 @@ Element TimelineSection(const RunReport& report) {
       "it the micro-batches with their sizes, one after the other";
   for (const size_t at : divided) {
     const ReportedKernel& kernel = report.kernels[at];
+    std::string label = KernelLabel(report, at);
     if (kernel.undivided && kernel.undivided_ms) {
       const Configuration whole{{{*kernel.undivided, 1}}};
-      chart.bars.push_back(PlanBar(KernelLabel(report, at), whole, *kernel.undivided_ms, engines));
-    } else {
-      chart.bars.push_back({KernelLabel(report, at), {}, "undivided: not known"});
+      chart.bars.push_back(PlanBar(label, whole, *kernel.undivided_ms, engines));
+      label = "divided";
     }
-    chart.bars.push_back(PlanBar("divided", kernel.plan, *kernel.plan_ms, engines));
+    chart.bars.push_back(PlanBar(label, kernel.plan, *kernel.plan_ms, engines));
   }
   chart.legend = engines.names();
   return std::move(section.Add(Draw(chart)));
