@@ -34,8 +34,9 @@ cudnn::Functions Entries() {
 
 }  // namespace
 
-// In place of the one that libucudnn joins from its process.
+// In place of what libucudnn joins from its process.
 interposer::Interposer* ProcessInterposer() { return current; }
+const Options& FixedOptions() { return ProcessOptions(); }
 
 namespace fuzz {
 
