@@ -16,6 +16,7 @@ std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const void* handle
   unsigned long long id = 0;
   if (driver.cuStreamGetId(stream, &id) != CUDA_SUCCESS) return std::nullopt;
   ArenaOwner owner{handle, id};
+  owner.capturable = stream != nullptr && stream != CU_STREAM_LEGACY;
   if (stream == CU_STREAM_PER_THREAD) owner.thread = std::this_thread::get_id();
   return owner;
 }

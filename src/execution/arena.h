@@ -30,6 +30,7 @@ struct ArenaOwner {
   uint64_t stream = 0;
   std::thread::id thread = {};  // of CU_STREAM_PER_THREAD, which is another in each
   int kernel = -1;              // set: a segment for this kernel alone
+  bool capturable = false;      // the legacy default stream is not
   bool operator==(const ArenaOwner&) const = default;
 };
 

@@ -25,6 +25,7 @@ void KernelSequence::Record(Lane& lane, int kernel) {
   // The first two layers may be alike: a single kernel must come more often.
   if (border > 1 && 2 * border == lane.calls.size()) lane.period = border;
   if (lane.calls.size() == kOfOneKernel && border + 1 == kOfOneKernel) lane.period = 1;
+  if (lane.period > 0) lane.known_after = lane.calls.size();
 }
 
 KernelSequence::Known KernelSequence::Run(int kernel, int lane, bool one_lane) {
@@ -41,7 +42,7 @@ KernelSequence::Known KernelSequence::Run(int kernel, int lane, bool one_lane) {
                                [](const auto& entry) { return entry.second.period > 0; });
   const bool enough = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
     const Lane& one = entry.second;
-    return one.period > 0 && one.calls.size() > kPatience * one.period;
+    return one.period > 0 && one.calls.size() >= kPatience * one.known_after;
   });
   complete_ = all || enough;
   return complete_ ? Known::kRepeated : Known::kNotYet;

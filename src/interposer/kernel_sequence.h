@@ -26,7 +26,7 @@ class KernelSequence {
   static constexpr size_t kMostCalls = 20000;
   // So many calls of the same kernel, and nothing else, are a repeat.
   static constexpr size_t kOfOneKernel = 4;
-  // So many whole repeats of one lane end the waiting for others.
+  // So many times the calls that made one lane known end the waiting for others.
   static constexpr size_t kPatience = 3;
 
   enum class Known {
@@ -55,6 +55,7 @@ class KernelSequence {
     std::vector<int> calls;
     std::vector<size_t> borders;  // of every prefix of the calls: its longest border
     size_t period = 0;            // of the first whole repeat; 0: none yet
+    size_t known_after = 0;       // calls, with that repeat
   };
   void Record(Lane& lane, int kernel);
 

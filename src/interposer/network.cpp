@@ -124,7 +124,9 @@ void Network::Fix() {
   arena_.Fix();
   // What is left may serve one capture: all of its kernels, or those that fit.
   size_t largest = 0;
-  for (const planning::Slot& slot : divided_.slots) largest = std::max(largest, slot.bytes);
+  for (const planning::Slot& slot : divided_.slots) {
+    if (lanes_[slot.lane].capturable) largest = std::max(largest, slot.bytes);
+  }
   const size_t left = planned_budget_ - std::min(planned_budget_, arena_.bytes());
   if (std::min(largest, left) > 0) arena_.ReserveForCapture(std::min(largest, left));
   fixed_.store(true, std::memory_order_release);

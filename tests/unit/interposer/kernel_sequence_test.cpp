@@ -70,8 +70,8 @@ TEST(KernelSequence, DoesNotWaitForALaneThatRanOnce) {
   KernelSequence sequence;
   sequence.Run('w', 1, false);
   std::string calls;
-  for (size_t i = 0; i <= KernelSequence::kPatience; ++i) calls += "abc";
-  EXPECT_EQ(KnownAfter(sequence, calls), 3 * KernelSequence::kPatience + 1);
+  for (size_t i = 0; i <= KernelSequence::kPatience; ++i) calls += "abcabc";
+  EXPECT_EQ(KnownAfter(sequence, calls), 6 * KernelSequence::kPatience);
   EXPECT_EQ(sequence.Uses().size(), 4u) << "what ran once counts";
 }
 
