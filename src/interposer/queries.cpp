@@ -293,8 +293,8 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   const size_t ours = UserLimit(*kernel->session);
   const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
   if (limit != kNoLimit) {
-    const Measurements measured = Measured(
-        *kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)), may_measure);
+    const Measurements measured =
+        Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)), may_measure);
     if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
     Answer answer = AnswerWithin(*kernel, measured, limit);
     if (!answer.empty()) return answer;
