@@ -158,6 +158,9 @@ ReportedKernel ReadKernel(const Place& place) {
   place.Object();
   kernel.problem = ReadProblem(place);
   kernel.name = place.Member("name").TextIfThere();
+  std::vector<std::string> layers;
+  for (const Place& layer : place.Member("layers").Items()) layers.push_back(layer.Text());
+  if (!layers.empty()) kernel.name = Join(layers, ", ");
   kernel.api = place.Member("api").TextIfThere();
   return kernel;
 }
@@ -210,9 +213,12 @@ void ReadHead(const Place& root, RunReport& report) {
   report.policy = root.Member("policy").TextIfThere();
   report.measured = root.Member("measured").WholeIfThere(kMostBytes);
   report.limit_bytes = root.Member("limit_bytes").Limit();
-  report.total_bytes = root.Member("total_bytes").Limit();
-  report.division = root.Member("division").TextIfThere();
-  report.reserved_bytes = root.Member("total_workspace_bytes").Limit();
+  // A run's report has an object of its own for its budget.
+  const Place budget = report.offline ? root : root.Member("total_workspace");
+  if (!report.offline && !budget.absent()) budget.Object();
+  report.total_bytes = budget.Member("total_bytes").Limit();
+  report.division = budget.Member("division").TextIfThere();
+  report.reserved_bytes = budget.Member("total_workspace_bytes").Limit();
 }
 
 }  // namespace

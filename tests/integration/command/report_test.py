@@ -177,6 +177,18 @@ class Report(CommandTest):
         self.assertLessEqual({"desirable-1", "desirable-2"}, set(page.ids))
         self.assert_refused(["report", self.write(document), "--db", "m.db"], "--db: an offline plan holds")
 
+    def test_a_run_within_one_budget_shows_its_division_and_layer_names(self):
+        document = copy.deepcopy(REPORT)
+        document["total_workspace"] = {"total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjoint", "divided": True,
+                                       "kernels": 4, "total_workspace_bytes": 11 * MIB, "optimal": True}
+        document["kernels"][0]["layers"] = ["conv2", "conv7"]
+        page = self.page(document)
+        self.assertIn("One budget of 12 MiB for all kernels, division disjoint; reserved: 11 MiB.", page.text())
+        self.assertIn("budget 12 MiB", page.text())
+        self.assertEqual("1: conv2, conv7 forward", page.tables["kernel-table"][1][0])
+        document["total_workspace"] = [1]
+        self.assert_refused(["report", self.write(document)], "total_workspace is an array of 1; expected an object")
+
     def test_texts_of_the_report_never_become_markup(self):
         bad = "</td></title><script>alert(1)</script><b onclick='x'>\u0000\u202e\ud83d\ude00\"&"
         document = copy.deepcopy(REPORT)
