@@ -121,6 +121,8 @@ void Arena::GiveBack(const Segment& segment, CUstream stream) {
 
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   std::lock_guard lock(mutex_);
+  // Owners may remember their segments.
+  if (fixed_) return Readiness::kReady;
   std::vector<const Need*> missing;
   short_ = false;
   for (Block& block : blocks_) block.prepared = false;

@@ -316,7 +316,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       return plan_unasked();
     };
     trusted = stays_whole() || Trusted(kernel, !capturing, promise, plan_anew, untrusted);
-    if (!trusted && !in_library && earlier != nullptr && earlier->Divides()) {
+    const bool inside =
+        !in_library || (earlier != nullptr && earlier->division == decision->division);
+    if (!trusted && inside && earlier != nullptr && earlier->Divides()) {
       // What was compared stays until the better plan is.
       earlier->due_at = NextLook(calls);
       return earlier;

@@ -108,10 +108,12 @@ cudnnStatus_t Interposer::Create(cudnnHandle_t* handle) {
 
 cudnnStatus_t Interposer::Destroy(cudnnHandle_t handle) {
   sessions_.Close(handle);
-  const cudnnStatus_t status = functions_.cudnnDestroy(handle);
-  std::lock_guard lock(networks_mutex_);
-  for (const auto& [device, network] : networks_) network->Close(handle);
-  return status;
+  {
+    // Before another handle may have its address.
+    std::lock_guard lock(networks_mutex_);
+    for (const auto& [device, network] : networks_) network->Close(handle);
+  }
+  return functions_.cudnnDestroy(handle);
 }
 
 cudnnStatus_t Interposer::SetStream(cudnnHandle_t handle, cudaStream_t stream) {

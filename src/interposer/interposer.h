@@ -162,7 +162,8 @@ class Interposer {
   class LibraryWorkspace;
   // Before a call runs: what it tells of the network, which is divided once enough is known.
   void Learn(const cudnn::LegacyCall& call, Session& session, const CallKey& key) noexcept;
-  void Divide(Network& network, Session& session, cudnnHandle_t handle);
+  void Divide(Network& network, Session& session, cudnnHandle_t handle,
+              KernelSequence::Known known);
   void NoteBudget(const Network::Summary& summary);
   // The program was told of `algorithm`.
   void NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t math);

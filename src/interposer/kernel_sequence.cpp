@@ -44,7 +44,9 @@ KernelSequence::Known KernelSequence::Run(int kernel, int lane, bool one_lane) {
     const Lane& one = entry.second;
     return one.period > 0 && one.calls.size() >= kPatience * one.known_after;
   });
-  complete_ = all || enough;
+  // What never repeats is no network: it is taken as it was so far.
+  const bool endless = lanes_[lane].period == 0 && lanes_[lane].calls.size() >= kMostCalls;
+  complete_ = all || enough || endless;
   return complete_ ? Known::kRepeated : Known::kNotYet;
 }
 

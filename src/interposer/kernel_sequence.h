@@ -47,6 +47,9 @@ class KernelSequence {
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 
+  // Nothing more is recorded.
+  void End() { complete_ = true; }
+
   // The kernels by number: those asked about and, once they ran, those of each lane's repeat.
   std::vector<KernelUse> Uses() const;
 

@@ -61,6 +61,7 @@ Network* Interposer::NetworkOf(CUcontext context) {
   std::lock_guard lock(networks_mutex_);
   std::unique_ptr<Network>& network = networks_[device];
   if (network == nullptr) {
+    const cuda::RelaxedCaptureScope relaxed(*driver_);
     size_t budget = *options_.total_workspace, free_bytes = 0, device_bytes = 0;
     if (driver_->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) {
       networks_.erase(device);
@@ -87,7 +88,8 @@ void Interposer::NoteBudget(const Network::Summary& summary) {
 }
 
 size_t Interposer::LibraryLimit() const {
-  return std::min(*options_.total_workspace, options_.workspace_limit.value_or(kNoLimit));
+  const size_t limit = limit_is_auto_.load(std::memory_order_acquire) ? kNoLimit : limit_.load();
+  return std::min(*options_.total_workspace, limit);
 }
 
 planning::PromiseRequest Interposer::LibraryRequest(const ConvolutionProblem& problem,
@@ -112,15 +114,16 @@ void Interposer::Learn(const cudnn::LegacyCall& call, Session& session,
     const cuda::ContextScope scope(*driver_, session.context());
     const auto owner = execution::OwnerOf(*driver_, call.handle, session.stream());
     if (!owner) return;
-    if (network.Run(key.problem, call.algorithm, *owner) != KernelSequence::Known::kNotYet) {
-      Divide(network, session, call.handle);
-    }
+    const KernelSequence::Known known = network.Run(key.problem, call.algorithm, *owner);
+    if (known != KernelSequence::Known::kNotYet) Divide(network, session, call.handle, known);
   } catch (...) {
     WarnOnce("memory", "out of host memory: the total workspace is not divided");
+    session.network()->Stop();
   }
 }
 
-void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle) {
+void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle,
+                        KernelSequence::Known known) {
   const std::vector<MetKernel> kernels = network.Kernels();
   std::vector<std::vector<Configuration>> choices;
   for (const MetKernel& met : kernels) {
@@ -134,8 +137,9 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
       Fallback(met.problem, "not measured without workspace, so it has no part in the total");
     }
   }
-  if (const Status status = network.Divide(kernels, std::move(choices)); !status.ok()) {
+  if (const Status status = network.Divide(kernels, std::move(choices), known); !status.ok()) {
     WarnOnce("division", "the total workspace is not divided: " + status.message());
+    network.Stop();
     return;
   }
   const Network::Summary summary = network.summary();

@@ -9,7 +9,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr size_t kMostLanes = 64;
+constexpr size_t kMostLanes = 4096;
 
 // Callers set the math type that they were told only after they asked.
 ConvolutionProblem KeyOf(ConvolutionProblem problem) {
@@ -45,8 +45,8 @@ int Network::NumberOf(const ConvolutionProblem& problem, std::optional<int> algo
     number = known->second;
   } else if (kernels_.size() < kMostKernels) {
     number = static_cast<int>(kernels_.size());
-    numbers_.emplace(KeyOf(problem), number);
     kernels_.push_back({problem});
+    numbers_.emplace(KeyOf(problem), number);
   }
   if (number >= 0 && algorithm) {
     kernels_[number].problem = problem;
@@ -68,12 +68,15 @@ KernelSequence::Known Network::Run(const ConvolutionProblem& problem, int algori
   const int number = NumberOf(problem, algorithm);
   const auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   const auto position = static_cast<int>(lane - lanes_.begin());
-  if (lane == lanes_.end()) {
-    if (lanes_.size() >= kMostLanes) return KernelSequence::Known::kNotYet;
+  const bool full = number < 0 || (lane == lanes_.end() && lanes_.size() >= kMostLanes);
+  if (full) {
+    sequence_.End();
+  } else if (lane == lanes_.end()) {
     lanes_.push_back(owner);
   }
-  if (number < 0) return KernelSequence::Known::kNotYet;
-  const KernelSequence::Known known = sequence_.Run(number, position, handles_.size() <= 1);
+  const KernelSequence::Known known =
+      full ? KernelSequence::Known::kRepeated
+           : sequence_.Run(number, position, handles_.size() <= 1);
   if (known != KernelSequence::Known::kRepeated) return known;
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || sequence_.surprised()) return known;
@@ -132,9 +135,21 @@ void Network::Fix() {
   fixed_.store(true, std::memory_order_release);
 }
 
-Status Network::Divide(const std::vector<MetKernel>& kernels,
-                       std::vector<std::vector<Configuration>> choices) {
+void Network::Stop() {
   std::lock_guard lock(mutex_);
+  learning_.store(false, std::memory_order_release);
+  sequence_.End();
+  waiting_ = false;
+  if (!fixed_) Fix();
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+Status Network::Divide(const std::vector<MetKernel>& kernels,
+                       std::vector<std::vector<Configuration>> choices,
+                       KernelSequence::Known known) {
+  std::lock_guard lock(mutex_);
+  // While one thread measured what was asked about, another may have learned all.
+  if (fixed_ || (known == KernelSequence::Known::kAsked && !learning())) return Status::Ok();
   planned_.clear();
   planned_kernels_.clear();
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -155,7 +170,9 @@ Network::Share Network::ShareOf(const ConvolutionProblem& problem,
   const int number = NumberOf(problem, std::nullopt);
   const auto planned = std::find(planned_.begin(), planned_.end(), number);
   if (number >= 0 && planned != planned_.end()) {
-    return {number, divided_.share_bytes[planned - planned_.begin()]};
+    const size_t share = divided_.share_bytes[planned - planned_.begin()];
+    // Another owner than it was planned for has what is left.
+    return {number, fixed_ ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
   return {number, number < 0 ? 0 : arena_.Available(SlotOwner(owner, number))};
 }
@@ -163,13 +180,19 @@ Network::Share Network::ShareOf(const ConvolutionProblem& problem,
 Network::Segment Network::Take(execution::ArenaOwner owner, int kernel, size_t bytes, int epoch) {
   if (waiting_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
-    if (waiting_ && !Settle().ok()) waiting_ = false;
+    if (waiting_ && !Settle().ok()) {
+      waiting_ = false;
+      Fix();
+    }
   }
   if (epoch != this->epoch() || waiting_.load(std::memory_order_acquire)) return {};
   owner = SlotOwner(owner, kernel);
   const bool lent = !fixed_.load(std::memory_order_acquire);
   const Segment segment = {lent ? arena_.Borrow(owner, bytes) : arena_.Take(owner, bytes), lent};
-  if (segment.memory.data == nullptr && arena_.short_of_memory()) WarnShort(bytes);
+  if (segment.memory.data == nullptr && !told_short_ && arena_.short_of_memory()) {
+    told_short_ = true;
+    WarnShort(bytes);
+  }
   return segment;
 }
 

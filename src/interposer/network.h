@@ -58,8 +58,11 @@ class Network {
   std::vector<MetKernel> Kernels();
   // Divides the budget among those that have choices (of the same position). A budget that the
   // device has no memory for is halved until it has.
+  // `known` is what Run said.
   Status Divide(const std::vector<MetKernel>& kernels,
-                std::vector<std::vector<Configuration>> choices);
+                std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
+  // Ends learning with what there is, where dividing failed.
+  void Stop();
 
   // Rises with every division: decisions taken before it are to be taken anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
@@ -115,6 +118,7 @@ class Network {
   std::atomic<bool> learning_ = true;
   std::atomic<bool> waiting_ = false;  // for memory that is still in use
   std::atomic<bool> fixed_ = false;
+  std::atomic<bool> told_short_ = false;
   std::atomic<int> epoch_ = 0;
   std::mutex mutex_;  // of all that follows
   planning::KnapsackSolver solver_;

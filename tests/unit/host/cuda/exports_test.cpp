@@ -91,8 +91,8 @@ TEST(Exports, RuntimeErrorTextsAreTheGenuineOnes) {
 }
 
 TEST(ExportsDeathTest, WhatIsNotImplementedAbortsByName) {
-  EXPECT_EXIT(cudaGraphDestroyNode(nullptr), ::testing::KilledBySignal(SIGABRT),
-              "hostgpu: cudaGraphDestroyNode is not implemented");
+  EXPECT_EXIT(cudaGraphDebugDotPrint(nullptr, nullptr, 0), ::testing::KilledBySignal(SIGABRT),
+              "hostgpu: cudaGraphDebugDotPrint is not implemented");
   EXPECT_EXIT(cuLinkDestroy(nullptr), ::testing::KilledBySignal(SIGABRT),
               "hostgpu: cuLinkDestroy is not implemented");
 }
