@@ -91,8 +91,9 @@ TEST(Exports, RuntimeErrorTextsAreTheGenuineOnes) {
 }
 
 TEST(ExportsDeathTest, WhatIsNotImplementedAbortsByName) {
-  EXPECT_EXIT(cudaGraphDebugDotPrint(nullptr, nullptr, 0), ::testing::KilledBySignal(SIGABRT),
-              "hostgpu: cudaGraphDebugDotPrint is not implemented");
+  EXPECT_EXIT(cudaGraphAddEmptyNode(nullptr, nullptr, nullptr, 0),
+              ::testing::KilledBySignal(SIGABRT),
+              "hostgpu: cudaGraphAddEmptyNode is not implemented");
   EXPECT_EXIT(cuLinkDestroy(nullptr), ::testing::KilledBySignal(SIGABRT),
               "hostgpu: cuLinkDestroy is not implemented");
 }
