@@ -1,6 +1,7 @@
 #include "interposer/network.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/byte_size.h"
 #include "base/log.h"
@@ -74,9 +75,8 @@ KernelSequence::Known Network::Run(const ConvolutionProblem& problem, int algori
   } else if (lane == lanes_.end()) {
     lanes_.push_back(owner);
   }
-  const KernelSequence::Known known =
-      full ? KernelSequence::Known::kRepeated
-           : sequence_.Run(number, position, handles_.size() <= 1);
+  const KernelSequence::Known known = full ? KernelSequence::Known::kRepeated
+                                           : sequence_.Run(number, position, handles_.size() <= 1);
   if (known != KernelSequence::Known::kRepeated) return known;
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || sequence_.surprised()) return known;
@@ -135,12 +135,17 @@ void Network::Fix() {
   fixed_.store(true, std::memory_order_release);
 }
 
-void Network::Stop() {
+void Network::Stop() noexcept {
   std::lock_guard lock(mutex_);
   learning_.store(false, std::memory_order_release);
   sequence_.End();
   waiting_ = false;
-  if (!fixed_) Fix();
+  try {
+    if (!fixed_) Fix();
+  } catch (const std::bad_alloc&) {
+    // Without a segment for a capture.
+    fixed_.store(true, std::memory_order_release);
+  }
   epoch_.fetch_add(1, std::memory_order_acq_rel);
 }
 

@@ -62,7 +62,7 @@ class Network {
   Status Divide(const std::vector<MetKernel>& kernels,
                 std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
   // Ends learning with what there is, where dividing failed.
-  void Stop();
+  void Stop() noexcept;
 
   // Rises with every division: decisions taken before it are to be taken anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
