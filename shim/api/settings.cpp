@@ -11,9 +11,7 @@ namespace ucudnn {
 namespace {
 
 // The one value that may change while kernels run: every later question and first call reads it.
-cudnnStatus_t ChangeLimit(const Variable& variable, std::string_view value, const Options& asked) {
-  const Status status = SetProcessOption(variable, value);
-  if (!status.ok()) return Refuse(CUDNN_STATUS_BAD_PARAM, status.message());
+cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
     interposer->SetWorkspaceLimit(asked.workspace_limit.value_or(interposer::kNoLimit));
   }
@@ -39,7 +37,7 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
     return status.ok() ? CUDNN_STATUS_SUCCESS : Refuse(CUDNN_STATUS_BAD_PARAM, status.message());
   }
   if (variable == FindVariable("UCUDNN_WORKSPACE_LIMIT") && !asked.workspace_limit_auto) {
-    return ChangeLimit(*variable, value, asked);
+    return ChangeLimit(asked);
   }
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED,
                 given + "comes too late: it must be set before the process's first cuDNN call");

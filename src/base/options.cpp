@@ -246,7 +246,12 @@ void FitPolicyToBudget(Use use, Options& options) {
   }
 }
 
-std::atomic<const Options*> process_options = nullptr;  // null: not read yet
+// What is replaced stays: whoever asked holds it.
+struct ProcessValues {
+  Options options;
+  const ProcessValues* before = nullptr;
+};
+std::atomic<const ProcessValues*> process_values = nullptr;  // null: not read yet
 
 }  // namespace
 
@@ -327,32 +332,36 @@ const Variable* FindVariable(std::string_view name) {
 
 const Options& ProcessOptions() {
   // No lock is held while reading, because a child forked meanwhile would wait for it for ever.
-  if (const Options* options = process_options.load(std::memory_order_acquire)) return *options;
+  if (const auto* const values = process_values.load(std::memory_order_acquire)) {
+    return values->options;
+  }
   std::vector<std::string> warnings;
   const auto* const mine =
-      new Options(ParseOptions([](const char* name) { return std::getenv(name); }, warnings));
-  const Options* expected = nullptr;
-  if (!process_options.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) {
+      new ProcessValues{ParseOptions([](const char* name) { return std::getenv(name); }, warnings)};
+  const ProcessValues* expected = nullptr;
+  if (!process_values.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) {
     delete mine;
-    return *expected;
+    return expected->options;
   }
-  ConfigureLog(mine->log_level, mine->log_file, mine->rank);
+  const Options& options = mine->options;
+  ConfigureLog(options.log_level, options.log_file, options.rank);
   for (const std::string& warning : warnings) WarnOnce(warning, warning);
-  return *mine;
+  return options;
 }
 
 Status SetProcessOption(const Variable& variable, std::string_view value) {
   while (true) {
-    const Options* current = &ProcessOptions();
-    auto changed = std::make_unique<Options>(*current);
-    UCUDNN_RETURN_IF_ERROR(variable.Apply(value, Use::kRunning, *changed));
-    FitPolicyToBudget(Use::kRunning, *changed);
-    const bool log_changes =
-        changed->log_level != current->log_level || changed->log_file != current->log_file;
-    if (!process_options.compare_exchange_strong(current, changed.get())) continue;
-    // Never freed, as those before: whoever asked holds them.
-    const Options& now = *changed.release();
-    if (log_changes) ConfigureLog(now.log_level, now.log_file, now.rank);
+    (void)ProcessOptions();
+    const ProcessValues* current = process_values.load(std::memory_order_acquire);
+    const Options& before = current->options;
+    auto changed = std::make_unique<ProcessValues>(ProcessValues{before, current});
+    UCUDNN_RETURN_IF_ERROR(variable.Apply(value, Use::kRunning, changed->options));
+    FitPolicyToBudget(Use::kRunning, changed->options);
+    if (!process_values.compare_exchange_strong(current, changed.get())) continue;
+    const Options& now = changed.release()->options;
+    if (now.log_level != before.log_level || now.log_file != before.log_file) {
+      ConfigureLog(now.log_level, now.log_file, now.rank);
+    }
     return Status::Ok();
   }
 }
