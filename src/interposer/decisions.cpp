@@ -344,14 +344,20 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     return record.workspace_bytes <= record.limit_bytes &&
            (!options_.deterministic || record.plan.Largest().deterministic);
   };
+  // In place of pieces that were never compared. What fits was never slower than what would take
+  // their place; in less than it needs, or over a strict limit, only they keep what was promised.
+  const auto may_run_as_asked = [&] {
+    if (own_serves()) return true;
+    const bool told = promises_.LastReported(promise_key).has_value();
+    return promise->undivided.engine.empty() && record.workspace_bytes <= key.workspace_bytes &&
+           !(options_.strict_limit && told);
+  };
   const bool as_asked = promise && promise->library_bytes == 0 && promise->plan.Pieces() == 1 &&
                         promise->plan.runs[0].micro.engine == own;
   if (as_asked) {
     record.plan = promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
-  } else if (promise && !promised && (failed || !trusted) &&
-             (own_serves() || promise->undivided.engine.empty())) {
-    // It was never slower than what would take the place of the pieces.
+  } else if (promise && !promised && (failed || !trusted) && may_run_as_asked()) {
     settled = failed;
     record.reason =
         failed ? "as the caller asked, because a piece of a plan failed"

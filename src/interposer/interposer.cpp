@@ -334,7 +334,7 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   // Nothing of ours is under way then, and the caller's own call may still do.
   const bool undivided_failed = outcome == Outcome::kUndivided && status != CUDNN_STATUS_SUCCESS;
   if (undivided_failed || outcome == Outcome::kNotAttempted) {
-    return ConvolveUnplanned(asked, session, key);
+    return alone ? ConvolveUnplanned(asked, session, key) : cudnn::Convolve(functions_, asked);
   }
   return status;
 }
