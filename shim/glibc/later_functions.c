@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -37,6 +38,35 @@ HIDDEN int lstat64(const char* restrict path, struct stat64* restrict status) {
 }
 HIDDEN int fstat64(int file, struct stat64* status) {
   return (int)syscall(SYS_fstat, file, status);
+}
+
+// 2.38: what its headers make of the functions that read numbers: these also read binary ones,
+// which nothing here is written in.
+#define OLDER(type, name) type Older_##name(const char*, char**, int) __asm__(#name)
+OLDER(long, strtol);
+OLDER(unsigned long, strtoul);
+OLDER(long long, strtoll);
+OLDER(unsigned long long, strtoull);
+int Older_vsscanf(const char*, const char*, va_list) __asm__("__isoc99_vsscanf");
+
+HIDDEN long __isoc23_strtol(const char* text, char** end, int base) {
+  return Older_strtol(text, end, base);
+}
+HIDDEN unsigned long __isoc23_strtoul(const char* text, char** end, int base) {
+  return Older_strtoul(text, end, base);
+}
+HIDDEN long long __isoc23_strtoll(const char* text, char** end, int base) {
+  return Older_strtoll(text, end, base);
+}
+HIDDEN unsigned long long __isoc23_strtoull(const char* text, char** end, int base) {
+  return Older_strtoull(text, end, base);
+}
+HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  const int read = Older_vsscanf(text, format, values);
+  va_end(values);
+  return read;
 }
 
 // 2.32: whether libstdc++ may count references without a lock. A library cannot know; never.
