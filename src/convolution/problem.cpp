@@ -1,7 +1,9 @@
 #include "convolution/problem.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 
@@ -42,8 +44,12 @@ uint64_t ConvolutionProblem::Hash() const {
 Spatial OutputExtents(const ConvolutionProblem& problem) {
   Spatial y;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
-    const int effective = (problem.w[axis] - 1) * problem.dilation[axis] + 1;
-    y[axis] = 1 + (problem.x[axis] + 2 * problem.pad[axis] - effective) / problem.stride[axis];
+    const int64_t effective = (problem.w[axis] - int64_t{1}) * problem.dilation[axis] + 1;
+    const int64_t padded = problem.x[axis] + 2 * int64_t{problem.pad[axis]};
+    // What no int holds is still too much, or nothing, to whoever checks it.
+    y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (padded - effective) / problem.stride[axis],
+                                                   std::numeric_limits<int>::min(),
+                                                   std::numeric_limits<int>::max()));
   }
   return y;
 }

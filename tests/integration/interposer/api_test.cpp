@@ -138,7 +138,7 @@ TEST_F(Wrapper, HandlesAreValuesLikeCudnns) {
   static_assert(std::is_trivially_copyable_v<UcudnnHandle_t>);
   UcudnnHandle_t handles[2] = {};
   EXPECT_EQ(handles[0], nullptr);
-  handles[0] = NULL;
+  handles[0] = NULL;  // NOLINT(modernize-use-nullptr): what old frameworks write
   EXPECT_EQ(cudnnCreate(handles), CUDNN_STATUS_SUCCESS);
   EXPECT_NE(handles[0], nullptr);
   handles[1] = handles[0];

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <utility>
 
 #include "random_problem.h"
@@ -29,6 +30,16 @@ TEST(Problem, OutputExtentsCountTheFilterPositions) {
           << Describe(problem);
     }
   }
+}
+
+TEST(Problem, OutputExtentsOfAbsurdNumbersSaturate) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  ConvolutionProblem problem;
+  problem.x = {kMost, kMost, 1};
+  problem.w = {1, 1, kMost};
+  problem.pad = {kMost, 0, 0};
+  problem.dilation = {1, 1, kMost};
+  EXPECT_EQ(OutputExtents(problem), (Spatial{kMost, kMost, std::numeric_limits<int>::min()}));
 }
 
 // The least number of images after which both tensors are on `alignment` bytes again, found by

@@ -12,7 +12,6 @@ namespace {
 
 using test::Executions;
 using test::GraphSetting;
-using ::testing::SizeIs;
 
 GraphSetting::With Unmeasured() {
   GraphSetting::With with;

@@ -308,18 +308,18 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
     struct Scales {
       const float *alpha, *beta;
     };
-    for (const auto& [alpha, beta] : {Scales{&one, &one}, Scales{&two, &zero}}) {
+    for (const Scales& scales : {Scales{&one, &one}, Scales{&two, &zero}}) {
       executions = 0;
       const Values output = program.Output([&](cudnn::LegacyCall& call) {
-        call.alpha = alpha;
-        call.beta = beta;
+        call.alpha = scales.alpha;
+        call.beta = scales.beta;
       });
       Values expected = once;
       for (size_t i = 0; i < once.size(); ++i) {
-        expected[i] = *alpha * once[i] + *beta * program.Before()[i];
+        expected[i] = *scales.alpha * once[i] + *scales.beta * program.Before()[i];
       }
       EXPECT_EQ(output, expected);
-      const bool adds = operation == Operation::kBackwardFilter && alpha == &one;
+      const bool adds = operation == Operation::kBackwardFilter && scales.alpha == &one;
       EXPECT_EQ(executions, adds ? 1 : 0);
     }
   }

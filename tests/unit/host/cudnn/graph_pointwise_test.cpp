@@ -179,8 +179,8 @@ TEST(GraphPointwise, FunctionsOfPositiveNumbers) {
       {CUDNN_POINTWISE_RECIPROCAL, [](double v) { return 1 / v; }},
       {CUDNN_POINTWISE_LOG, [](double v) { return std::log(v); }}};
   for (const auto& [mode, function] : unary) {
-    ExpectNear(
-        Compute(mode, {}, kY, {{kX, &x}}), [&](int i) { return function(x[i]); }, kTolerance, mode);
+    const auto expected = [&x, f = function](int i) { return f(x[i]); };
+    ExpectNear(Compute(mode, {}, kY, {{kX, &x}}), expected, kTolerance, mode);
   }
   const std::pair<int, double (*)(double, double)> binary[] = {
       {CUDNN_POINTWISE_ADD, [](double a, double c) { return a + c; }},
@@ -194,9 +194,8 @@ TEST(GraphPointwise, FunctionsOfPositiveNumbers) {
       {CUDNN_POINTWISE_CMP_GT, [](double a, double c) { return a > c ? 1.0 : 0.0; }},
       {CUDNN_POINTWISE_CMP_LE, [](double a, double c) { return a <= c ? 1.0 : 0.0; }}};
   for (const auto& [mode, function] : binary) {
-    ExpectNear(
-        Compute(mode, {}, kY, {{kX, &x}, {kB, &b}}), [&](int i) { return function(x[i], b[i]); },
-        16 * kTolerance, mode);
+    const auto expected = [&x, &b, f = function](int i) { return f(x[i], b[i]); };
+    ExpectNear(Compute(mode, {}, kY, {{kX, &x}, {kB, &b}}), expected, 16 * kTolerance, mode);
   }
 }
 
