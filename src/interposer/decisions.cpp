@@ -244,7 +244,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   const ConvolutionProblem& problem = kernel.problem;
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
   auto decision = std::make_unique<Decision>();
-  if (const Network* network = kernel.session->network()) decision->division = network->epoch();
+  if (const Network* network = kernel.session->network())
+    decision->library.epoch = network->epoch();
   decision->page = &promises_.PageOf(promise_key);
   decision->version = decision->page->version();
   const size_t user_limit = UserLimit(*kernel.session);
@@ -317,7 +318,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     };
     trusted = stays_whole() || Trusted(kernel, !capturing, promise, plan_anew, untrusted);
     const bool inside =
-        !in_library || (earlier != nullptr && earlier->division == decision->division);
+        !in_library || (earlier != nullptr && earlier->library.epoch == decision->library.epoch);
     if (!trusted && inside && earlier != nullptr && earlier->Divides()) {
       // What was compared stays until the better plan is.
       earlier->due_at = NextLook(calls);
@@ -366,7 +367,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   } else if (promise) {
     decision->plan = Prepare(kernel, *promise, record);
     if (decision->plan != nullptr && decision->plan->has_pieces()) {
-      decision->library_bytes = promise->library_bytes;
+      decision->library.bytes = promise->library_bytes;
       record.library_bytes = promise->library_bytes;
     }
     settled &= trusted;

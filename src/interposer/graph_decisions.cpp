@@ -7,6 +7,7 @@
 #include "interposer/graph_interposer.h"
 #include "interposer/interposer.h"
 #include "interposer/met_plan.h"
+#include "planning/library_promise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -17,8 +18,13 @@ using planning::Promise;
 
 constexpr char kOverLimit[] = "cannot be brought under the workspace limit";
 
-std::string Pieces(const Configuration& plan) {
-  return "divided into " + std::to_string(plan.Pieces()) + " micro-batches";
+// What there is to say of `promise`, when `in_place` of the plan's own engine another one runs.
+std::string Reason(const Promise& promise, const std::string& in_place) {
+  if (promise.plan.Pieces() > 1) {
+    return "divided into " + std::to_string(promise.plan.Pieces()) + " micro-batches";
+  }
+  return promise.library_bytes > 0 ? "undivided, in the library's workspace"
+                                   : "an engine that fits, in place of " + in_place;
 }
 
 }  // namespace
@@ -51,7 +57,9 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     decision.refused = i_.options_.strict_limit;
     LeaveAlone(met, kOverLimit, record.reason);
   };
-  if (problem.n == 1) return stays("cannot be divided: runs as the caller asked");
+  Network* const network = met.session->network();
+  if (problem.n == 1 && network == nullptr)
+    return stays("cannot be divided: runs as the caller asked");
   const auto trusted = [&](const Promise& promise, const Template& other, std::string& why) {
     const tuning::EngineScope scope = ScopeOf(met.own, other);
     const tuning::Trust trust =
@@ -98,7 +106,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     if (trust == tuning::Trust::Kind::kWrong) {
       if (!must_shrink || attempt + 1 < kAttempts) continue;
       // What is undivided keeps the promise.
-      promise->plan = {{{promise->undivided, 1}}};
+      promise = planning::Whole(*promise);
     }
     if (trust == tuning::Trust::Kind::kUnknown && !must_shrink) {
       met.compared = false;
@@ -121,7 +129,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
       substitute = std::move(*built);
     }
     const bool any_engine = met.first || promise->plan.Largest().engine != met.own->plan.engine;
-    if (promise->plan.Pieces() > 1) {
+    if (promise->plan.Pieces() > 1 || promise->library_bytes > 0) {
       auto plan = execution::PlannedConvolution::Create(engines, problem, promise->plan,
                                                         promise->undivided);
       if (plan.ok()) {
@@ -131,7 +139,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
         LeaveAlone(met, "a plan could not be prepared", plan.message());
         met.compared = false;
         if (!must_shrink) return stays("the plan could not be prepared: " + plan.message());
-        promise->plan = {{{promise->undivided, 1}}};
+        promise = planning::Whole(*promise);
       }
     }
     if (must_shrink && !promised) {
@@ -154,13 +162,20 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     decision.numeric = ScopeOf(met.own, other).numeric;
     decision.barred = decision.plan != nullptr && trust == tuning::Trust::Kind::kUnknown;
     met.compared &= !decision.barred;
+    if (must_shrink) {
+      decision.network = network;
+      decision.other = other;
+      decision.library = met.library;
+      decision.library.bytes = promise->library_bytes;
+      if (network != nullptr) record.limit_bytes = promise->limit_bytes;
+    }
+    record.library_bytes = decision.barred ? 0 : promise->library_bytes;
     record.plan = decision.barred ? Configuration{{{promise->undivided, 1}}} : promise->plan;
     record.workspace_bytes = promise->workspace_bytes;
     record.undivided = promise->fastest_undivided;
-    record.reason =
-        decision.barred ? "undivided, because the plan was not yet compared with it: " + why
-        : decision.plan != nullptr ? Pieces(promise->plan)
-                                   : "an engine that fits, in place of " + met.own->plan.engine;
+    record.reason = decision.barred
+                        ? "undivided, because the plan was not yet compared with it: " + why
+                        : Reason(*promise, met.own->plan.engine);
     return;
   }
   stays("every division of it was found wrong");
@@ -196,8 +211,11 @@ long GraphInterposer::NextLook(const Met& met, long calls) const {
 
 GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& decision, long calls) {
   // One thread looks; the others go on with what there is.
+  const int epoch = decision.network == nullptr ? 0 : decision.network->epoch();
+  const int looked_at = decision.looked_at.exchange(epoch);
+  const bool redivided = decision.network != nullptr && looked_at != epoch;
   long due = decision.due_at.exchange(GraphDecision::kFinal);
-  if (due == GraphDecision::kFinal || *decision.failed) return &decision;
+  if ((due == GraphDecision::kFinal && !redivided) || *decision.failed) return &decision;
   const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
   try {
     Met met;
@@ -207,6 +225,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     if (met.session == nullptr || met.session->context() != decision.context ||
         i_.Capturing(*met.session)) {
       decision.due_at = due;
+      decision.looked_at = looked_at;
       return &decision;
     }
     met.own = decision.own;
@@ -214,19 +233,25 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     met.promised = decision.promise;
     met.again = true;
     met.may_measure = i_.options_.tuning.on && calls >= i_.options_.tuning.after_calls;
+    met.library.epoch = epoch;
+    if (decision.network != nullptr) FindShare(met, decision);
     KernelRecord record;
     std::unique_ptr<GraphDecision> better = Make(met, record);
     due = NextLook(met, calls);
     const bool keeps = better->smaller() == decision.smaller() &&
                        better->promised_bytes == decision.promised_bytes && !better->refused;
-    // What was compared stays until the better plan is.
-    const bool not_yet = decision.may_divide() && !met.compared;
-    if (!keeps || not_yet || record == decision.record->record) {
+    // What was compared stays until the better plan is, but for what has no workspace any more.
+    const bool lost = redivided && decision.library.bytes > 0;
+    const bool not_yet = decision.may_divide() && !met.compared && !lost;
+    const bool same = record == decision.record->record && !redivided;
+    if (!keeps || not_yet || same) {
       decision.due_at = due;
       return &decision;
     }
     better->due_at = due;
     better->failed = decision.failed;
+    better->first = decision.first;
+    better->looked_at = epoch;
     if (record.plan == decision.record->record.plan) better->ran = decision.ran.load();
     bool fresh = false;
     better->record = i_.report_.Record(std::move(record), decision.record, fresh);

@@ -6,6 +6,7 @@
 #include "cuda/resources.h"
 #include "interposer/checked_call.h"
 #include "interposer/interposer.h"
+#include "interposer/library_workspace.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -138,7 +139,11 @@ cudnnStatus_t GraphInterposer::Finalize(cudnnBackendDescriptor_t descriptor) {
       }
     }
     // Nothing was promised yet: a plan that finds no place stays as it is.
-    if (!plans->Insert(descriptor, decision)) i_.TooManyKernels();
+    if (!plans->Insert(descriptor, decision)) {
+      i_.TooManyKernels();
+    } else if (decision->network != nullptr) {
+      decision->network->Ask({decision->own->plan.problem, 0, decision->first});
+    }
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan is left alone");
   }
@@ -160,8 +165,9 @@ cudnnStatus_t GraphInterposer::Execute(cudnnHandle_t handle, cudnnBackendDescrip
                                        cudnnBackendDescriptor_t pack) {
   GraphDecision* decision = FindPlan(plan);
   if (decision == nullptr) return i_.functions_.cudnnBackendExecute(handle, plan, pack);
+  if (decision->network != nullptr) Learn(handle, *decision);
   const long calls = decision->record->calls.load(std::memory_order_relaxed);
-  if (calls >= decision->due_at.load(std::memory_order_relaxed)) {
+  if (calls >= decision->due_at.load(std::memory_order_relaxed) || decision->redivided()) {
     decision = Improve(handle, *decision, calls);
   }
   decision->record->calls.fetch_add(1, std::memory_order_relaxed);
@@ -179,20 +185,23 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
         handle, decision.smaller() ? decision.substitute.get() : plan, pack);
   };
   const VariantPack* const operands = FindPack(pack);
-  const Session* session = nullptr;
+  Session* session = nullptr;
   try {
     session = i_.SessionOf(handle);
   } catch (...) {
     // Out of memory where a handle is met for the first time.
   }
   if (operands == nullptr || !operands->plain || session == nullptr ||
-      session->context() != decision.context || !decision.may_divide() ||
-      !decision.plan->Suits(operands->workspace)) {
+      session->context() != decision.context || !decision.may_divide()) {
     return undivided();
   }
   // What never ran outside may break a capture.
   const bool capturing = i_.Capturing(*session);
   if (capturing && !decision.ran.load(std::memory_order_relaxed)) return undivided();
+  const bool in_library = decision.library.bytes > 0;
+  const Interposer::LibraryWorkspace library(i_, *session, handle, decision.library, true,
+                                             capturing);
+  if (in_library && library.data() == nullptr) return undivided();
 
   const cudnn::GraphPlan& graph = decision.own->plan;
   const ConvolutionProblem& problem = graph.problem;
@@ -205,9 +214,9 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
   call.x = operands->Find(graph.x_uid);
   call.w = operands->Find(graph.w_uid);
   call.y = operands->Find(graph.y_uid);
-  call.workspace = operands->workspace;
   // A pointer carries no size: the caller was told this one.
-  call.workspace_bytes = decision.promised_bytes;
+  call.workspace = in_library ? library.data() : operands->workspace;
+  call.workspace_bytes = in_library ? decision.library.bytes : decision.promised_bytes;
   cudnn::BiasActivation fused;
   if (graph.residual_uid || graph.bias_uid) {
     const bool reads = graph.residual_uid.has_value();
@@ -219,7 +228,8 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
   }
   // What the genuine library would refuse, it shall refuse itself.
   if (call.x == nullptr || call.w == nullptr || call.y == nullptr ||
-      (graph.residual_uid && fused.z == nullptr) || (graph.bias_uid && fused.bias == nullptr)) {
+      (graph.residual_uid && fused.z == nullptr) || (graph.bias_uid && fused.bias == nullptr) ||
+      !decision.plan->Suits(call.workspace)) {
     return undivided();
   }
   if (!capturing && i_.options_.check) {

@@ -22,6 +22,7 @@
 #include "execution/planned_convolution.h"
 #include "interposer/descriptor_shadows.h"
 #include "interposer/kept_promises.h"
+#include "interposer/network.h"
 #include "interposer/plan_table.h"
 #include "interposer/report.h"
 #include "interposer/session.h"
@@ -55,6 +56,12 @@ struct GraphDecision {
   // Set where less was promised than the plan needs: the undivided plan, inside the promise, that
   // runs in its place wherever pieces cannot. The genuine one never runs again.
   cudnn::BackendDescriptor substitute;
+  // Where one budget holds for all kernels, of such a plan: the budget's network, the substitute's
+  // engine, and what pieces have of the library's workspace, in place of the application's.
+  Network* network = nullptr;
+  std::shared_ptr<const cudnn::GraphTemplate> other;
+  LibraryPart library;
+  std::atomic<int> looked_at = -1;  // Network::epoch when it was last taken anew
   CountedKernel* record = nullptr;
   // The coarsest arithmetic of the pieces and what may take their place.
   planning::NumericClass numeric = planning::NumericClass::kDirect;
@@ -71,9 +78,11 @@ struct GraphDecision {
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
   std::atomic<GraphDecision*> better = nullptr;  // inside the same promise
+  const GraphDecision* first = this;             // that it took the place of
 
   bool may_divide() const { return plan != nullptr && !barred && !*failed; }
   bool smaller() const { return substitute.get() != nullptr; }
+  bool redivided() const { return network != nullptr && looked_at != network->epoch(); }
   GraphDecision* Latest() {
     GraphDecision* latest = this;
     while (GraphDecision* next = latest->better.load(std::memory_order_acquire)) latest = next;
@@ -109,6 +118,11 @@ class GraphInterposer {
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
+
+  // graph_library.cpp: the configurations that a division of the library's workspace may choose
+  // from for the kernel of `decision`; none where it is not known how long it takes without.
+  std::vector<Configuration> LibraryChoices(const GraphDecision& decision, Session& session,
+                                            cudnnHandle_t handle, bool may_measure);
 
  private:
   // native_graphs.cpp: an engine says that its plans become native graphs only where that holds for
@@ -166,6 +180,16 @@ class GraphInterposer {
   tuning::EngineScope ScopeOf(const Template& own, const Template& other) const;
   std::vector<planning::Candidate> Candidates(Met& met, const Template& engine,
                                               const planning::PromiseRequest& request);
+
+  // graph_library.cpp: one workspace budget for all kernels.
+  // What an execution outside captures tells of the network.
+  void Learn(cudnnHandle_t handle, const GraphDecision& decision);
+  // What the network has for the kernel of `decision`.
+  void FindShare(Met& met, const GraphDecision& decision) const;
+  // The plan's own engine, and `other` on the whole mini-batch without workspace.
+  std::vector<planning::Candidate> LibraryCandidates(Met& met, const Template& other);
+  // Of no workspace, in what the network has for it.
+  planning::Promise PromiseInLibrary(Met& met, const Template& other);
 
   Interposer& i_;
   KeptPromises promises_;

@@ -120,12 +120,14 @@ std::optional<Promise> GraphInterposer::PromiseWithin(Met& met, const EngineProm
                                                       size_t limit_bytes, Template& other,
                                                       std::string& why) {
   const ConvolutionProblem& problem = met.problem();
-  if (promised != nullptr) limit_bytes = promised->workspace_bytes;
+  const bool in_library = met.session->network() != nullptr;
+  if (promised != nullptr && !in_library) limit_bytes = promised->workspace_bytes;
   other = FindOther(met, promised, limit_bytes);
   if (other == nullptr) {
     why = "no engine as exact and deterministic fits " + FormatByteSize(limit_bytes);
     return std::nullopt;
   }
+  if (in_library) return PromiseInLibrary(met, other);
   planning::PromiseRequest request = i_.RequestFor(problem, limit_bytes);
   const std::vector<Candidate> pieces = Candidates(met, met.own, request);
   const std::vector<Candidate> whole = Candidates(met, other, request);

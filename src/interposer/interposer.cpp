@@ -228,10 +228,12 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
   const Network* const network = session->network();
-  if (network != nullptr && network->learning()) Learn(call, *session, key);
+  if (network != nullptr && network->learning()) {
+    Learn({key.problem, call.algorithm}, *session, call.handle);
+  }
   Decision* decision = session->Find(key);
   const bool redivided =
-      decision != nullptr && network != nullptr && decision->division != network->epoch();
+      decision != nullptr && network != nullptr && decision->library.epoch != network->epoch();
   // What has run once outside is worth more to a capture than what is known by now.
   if (decision == nullptr || ((decision->Due() || redivided) && !Capturing(*session))) {
     // Only pieces keep what was promised to an identity activation.
@@ -292,12 +294,12 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   bool may_run = !decision.barred && !decision.page->failed && (!capturing || decision.ran);
   cudnn::LegacyCall call = asked;
   const bool alone = !plan.has_undivided();
-  const LibraryWorkspace library(*this, session, call.handle, decision, may_run || alone,
+  const LibraryWorkspace library(*this, session, call.handle, decision.library, may_run || alone,
                                  capturing);
-  if (decision.library_bytes > 0) {
+  if (decision.library.bytes > 0) {
     may_run &= library.data() != nullptr;
     call.workspace = library.data();
-    call.workspace_bytes = library.data() != nullptr ? decision.library_bytes : 0;
+    call.workspace_bytes = library.data() != nullptr ? decision.library.bytes : 0;
   }
   may_run = may_run && plan.Suits(call.workspace);
   if (may_run && !capturing && decision.checked) {

@@ -161,9 +161,12 @@ class Interposer {
   // call enqueued.
   class LibraryWorkspace;
   // Before a call runs: what it tells of the network, which is divided once enough is known.
-  void Learn(const cudnn::LegacyCall& call, Session& session, const CallKey& key) noexcept;
+  void Learn(const MetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
   void Divide(Network& network, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);
+  // What a kernel of the legacy API may be given.
+  std::vector<Configuration> LibraryChoices(const MetKernel& met, Session& session,
+                                            cudnnHandle_t handle);
   void NoteBudget(const Network::Summary& summary);
   // The program was told of `algorithm`.
   void NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t math);

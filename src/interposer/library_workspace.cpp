@@ -16,30 +16,29 @@ using planning::Candidate;
 using planning::Promise;
 
 Interposer::LibraryWorkspace::LibraryWorkspace(const Interposer& interposer, Session& session,
-                                               cudnnHandle_t handle, const Decision& decision,
+                                               cudnnHandle_t handle, const LibraryPart& part,
                                                bool wanted, bool capturing)
     : session_(session) {
   Network* const network = session.network();
-  if (!wanted || network == nullptr || decision.library_bytes == 0) return;
+  if (!wanted || network == nullptr || part.bytes == 0) return;
   const cuda::Driver& driver = *interposer.driver_;
   const cuda::ContextScope scope(driver, session.context());
   const CUstream stream = session.stream();
   auto owner = execution::OwnerOf(driver, handle, stream);
   if (!owner) return;
-  const size_t bytes = decision.library_bytes;
   if (capturing) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t capture = 0;
     const bool known = driver.cuStreamGetCaptureInfo(stream, &status, &capture, nullptr, nullptr,
                                                      nullptr) == CUDA_SUCCESS;
-    if (known) segment_.memory = network->TakeForCapture(capture, *owner, bytes);
+    if (known) segment_.memory = network->TakeForCapture(capture, *owner, part.bytes);
     return;
   }
-  owner = network->SlotOwner(*owner, decision.network_kernel);
-  segment_.memory = session.FindWorkspace(*owner, bytes);
+  owner = network->SlotOwner(*owner, part.kernel);
+  segment_.memory = session.FindWorkspace(*owner, part.bytes);
   if (segment_.memory.data != nullptr) return;
   try {
-    segment_ = network->Take(*owner, decision.network_kernel, bytes, decision.division);
+    segment_ = network->Take(*owner, part);
     const bool stays = segment_.memory.data != nullptr && !segment_.lent;
     if (stays) session.KeepWorkspace(*owner, segment_.memory);
   } catch (...) {
@@ -106,20 +105,29 @@ planning::PromiseRequest Interposer::LibraryRequest(const ConvolutionProblem& pr
   return request;
 }
 
-void Interposer::Learn(const cudnn::LegacyCall& call, Session& session,
-                       const CallKey& key) noexcept {
+void Interposer::Learn(const MetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept {
   try {
     if (Capturing(session)) return;
     Network& network = *session.network();
     const cuda::ContextScope scope(*driver_, session.context());
-    const auto owner = execution::OwnerOf(*driver_, call.handle, session.stream());
+    const auto owner = execution::OwnerOf(*driver_, handle, session.stream());
     if (!owner) return;
-    const KernelSequence::Known known = network.Run(key.problem, call.algorithm, *owner);
-    if (known != KernelSequence::Known::kNotYet) Divide(network, session, call.handle, known);
+    const KernelSequence::Known known = network.Run(kernel, *owner);
+    if (known != KernelSequence::Known::kNotYet) Divide(network, session, handle, known);
   } catch (...) {
     WarnOnce("memory", "out of host memory: the total workspace is not divided");
     session.network()->Stop();
   }
+}
+
+std::vector<Configuration> Interposer::LibraryChoices(const MetKernel& met, Session& session,
+                                                      cudnnHandle_t handle) {
+  const Kernel kernel{met.problem, &session, handle};
+  const Measurements measured =
+      Measured(kernel, RequestFor(met.problem, LibraryLimit()), options_.tuning.on);
+  const std::vector<Candidate> candidates = OwnCandidates(met.problem, measured);
+  return planning::LibraryChoices(
+      candidates, LibraryRequest(met.problem, candidates, met.algorithm, LibraryLimit()));
 }
 
 void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle,
@@ -127,13 +135,12 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
   const std::vector<MetKernel> kernels = network.Kernels();
   std::vector<std::vector<Configuration>> choices;
   for (const MetKernel& met : kernels) {
-    const Kernel kernel{met.problem, &session, handle};
-    const Measurements measured =
-        Measured(kernel, RequestFor(met.problem, LibraryLimit()), options_.tuning.on);
-    const std::vector<Candidate> candidates = OwnCandidates(met.problem, measured);
-    choices.push_back(planning::LibraryChoices(
-        candidates, LibraryRequest(met.problem, candidates, met.algorithm, LibraryLimit())));
-    if (choices.back().empty()) {
+    // Of plans that were made to choose from, most never run: they are not worth measuring.
+    const bool may_run = met.plan == nullptr || known == KernelSequence::Known::kRepeated;
+    choices.push_back(met.plan == nullptr
+                          ? LibraryChoices(met, session, handle)
+                          : graph_.LibraryChoices(*met.plan, session, handle, may_run));
+    if (choices.back().empty() && may_run) {
       Fallback(met.problem, "not measured without workspace, so it has no part in the total");
     }
   }
@@ -165,8 +172,8 @@ std::optional<Promise> Interposer::PlanInLibrary(const cudnn::LegacyCall& call,
   const cuda::ContextScope scope(*driver_, kernel.session->context());
   const auto owner = execution::OwnerOf(*driver_, call.handle, kernel.session->stream());
   if (!owner) return std::nullopt;
-  const Network::Share share = network->ShareOf(kernel.problem, *owner);
-  decision.network_kernel = share.kernel;
+  const Network::Share share = network->ShareOf({kernel.problem}, *owner);
+  decision.library.kernel = share.kernel;
   const Measurements measured =
       Measured(kernel, RequestFor(kernel.problem, LibraryLimit()), may_measure);
   settled = measured.settled;

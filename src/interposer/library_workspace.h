@@ -7,9 +7,9 @@ namespace ucudnn::interposer {
 
 class Interposer::LibraryWorkspace {
  public:
-  // Nothing where `wanted` is false, the decision needs none, or none is to be had.
+  // Nothing where `wanted` is false, the part is empty, or none is to be had.
   LibraryWorkspace(const Interposer& interposer, Session& session, cudnnHandle_t handle,
-                   const Decision& decision, bool wanted, bool capturing);
+                   const LibraryPart& part, bool wanted, bool capturing);
   // Behind the call's work.
   ~LibraryWorkspace();
   LibraryWorkspace(const LibraryWorkspace&) = delete;

@@ -21,6 +21,9 @@ struct GraphInterposer::Met {
   bool again = false;  // decided before: the store may hold more by now
   // Set where less was promised before: what is decided now stays inside.
   std::optional<planning::EnginePromise> promised;
+  // Under one budget for all kernels: the kernel and the division, and what that gives it.
+  LibraryPart library;
+  size_t share_bytes = 0;
   // What was found out of it: a later call may know more where one is false.
   bool settled = true;   // all was measured that the policy wants
   bool measured = true;  // something of its own engine was

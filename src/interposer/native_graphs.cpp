@@ -96,7 +96,8 @@ const VariantPack* GraphInterposer::NativeOperands(cudnnHandle_t handle,
   const ConvolutionProblem& problem = decision.own->plan.problem;
   const bool narrow_sum =
       problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) < 4;
-  if (decision.plan == nullptr || narrow_sum) return nullptr;
+  // A graph may run at any time, beside whatever has the library's workspace by then.
+  if (decision.plan == nullptr || narrow_sum || decision.library.bytes > 0) return nullptr;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = i_.SessionOf(handle);
   if (operands == nullptr || !operands->plain || session == nullptr ||
@@ -197,7 +198,8 @@ bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
       plan.ok() ? cudnn::PlanWorkspace(i_.functions_, plan->get()) : Result<size_t>(plan.status());
   if (!need.ok() || *need <= limit) return true;
   auto own = cudnn::ReadTemplate(i_.functions_, plan->get());
-  if (!own.ok() || own->plan.problem.n == 1) return true;
+  if (!own.ok()) return true;
+  if (own->plan.problem.n == 1 && met.session->network() == nullptr) return true;
   const GraphDecision* decision = nullptr;
   {
     std::lock_guard lock(mutex_);

@@ -12,12 +12,6 @@ namespace {
 
 constexpr size_t kMostLanes = 4096;
 
-// Callers set the math type that they were told only after they asked.
-ConvolutionProblem KeyOf(ConvolutionProblem problem) {
-  problem.math = MathType::kDefault;
-  return problem;
-}
-
 void WarnShort(size_t bytes) {
   WarnOnce("short of memory for the total workspace",
            "the device has no memory for " + FormatByteSize(bytes) +
@@ -25,6 +19,11 @@ void WarnShort(size_t bytes) {
 }
 
 }  // namespace
+
+Network::Key::Key(const MetKernel& kernel) : problem(kernel.problem), plan(kernel.plan) {
+  // Callers set the math type that they were told only after they asked.
+  problem.math = MathType::kDefault;
+}
 
 void Network::Open(const void* handle) {
   std::lock_guard lock(mutex_);
@@ -39,34 +38,37 @@ void Network::Close(const void* handle) {
   arena_.Release(handle);
 }
 
-int Network::NumberOf(const ConvolutionProblem& problem, std::optional<int> algorithm) {
-  const auto known = numbers_.find(KeyOf(problem));
-  int number = -1;
-  if (known != numbers_.end()) {
-    number = known->second;
-  } else if (kernels_.size() < kMostKernels) {
-    number = static_cast<int>(kernels_.size());
-    kernels_.push_back({problem});
-    numbers_.emplace(KeyOf(problem), number);
-  }
-  if (number >= 0 && algorithm) {
-    kernels_[number].problem = problem;
-    kernels_[number].algorithm = *algorithm;
-  }
+int Network::NumberOf(const MetKernel& kernel) {
+  const Key key(kernel);
+  if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
+  if (kernels_.size() >= kMostKernels) return -1;
+  const int number = static_cast<int>(kernels_.size());
+  kernels_.push_back(kernel);
+  numbers_.emplace(key, number);
   return number;
 }
 
-void Network::Ask(const ConvolutionProblem& problem, int algorithm) {
+void Network::Ask(const MetKernel& kernel) {
   if (!learning()) return;
   std::lock_guard lock(mutex_);
-  const int number = NumberOf(problem, algorithm);
-  if (number >= 0) sequence_.Ask(number);
+  const int number = NumberOf(kernel);
+  if (number < 0) return;
+  kernels_[number] = kernel;
+  sequence_.Ask(number);
 }
 
-KernelSequence::Known Network::Run(const ConvolutionProblem& problem, int algorithm,
-                                   const execution::ArenaOwner& owner) {
+bool Network::SharesIdly() const {
+  const std::vector<KernelUse> uses = sequence_.Uses();
+  return std::any_of(planned_.begin(), planned_.end(), [&](int number) {
+    const auto runs = [number](const KernelUse& use) { return use.kernel == number; };
+    return kernels_[number].plan != nullptr && std::none_of(uses.begin(), uses.end(), runs);
+  });
+}
+
+KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
-  const int number = NumberOf(problem, algorithm);
+  const int number = NumberOf(kernel);
+  if (number >= 0) kernels_[number] = kernel;
   const auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   const auto position = static_cast<int>(lane - lanes_.begin());
   const bool full = number < 0 || (lane == lanes_.end() && lanes_.size() >= kMostLanes);
@@ -79,7 +81,7 @@ KernelSequence::Known Network::Run(const ConvolutionProblem& problem, int algori
                                            : sequence_.Run(number, position, handles_.size() <= 1);
   if (known != KernelSequence::Known::kRepeated) return known;
   learning_.store(false, std::memory_order_release);
-  if (planned_.empty() || sequence_.surprised()) return known;
+  if (planned_.empty() || sequence_.surprised() || SharesIdly()) return known;
   // What was planned when all was asked about holds.
   Fix();
   return KernelSequence::Known::kNotYet;
@@ -169,20 +171,21 @@ Status Network::Divide(const std::vector<MetKernel>& kernels,
   return status;
 }
 
-Network::Share Network::ShareOf(const ConvolutionProblem& problem,
-                                const execution::ArenaOwner& owner) {
+Network::Share Network::ShareOf(const MetKernel& kernel, const execution::ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
-  const int number = NumberOf(problem, std::nullopt);
+  const int number = NumberOf(kernel);
   const auto planned = std::find(planned_.begin(), planned_.end(), number);
   if (number >= 0 && planned != planned_.end()) {
     const size_t share = divided_.share_bytes[planned - planned_.begin()];
-    // Another owner than it was planned for has what is left.
-    return {number, fixed_ ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
+    // Another owner than it was planned for has what is left; what is decided about a plan holds
+    // for all that run it.
+    const bool own = fixed_ && kernel.plan == nullptr;
+    return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
   return {number, number < 0 ? 0 : arena_.Available(SlotOwner(owner, number))};
 }
 
-Network::Segment Network::Take(execution::ArenaOwner owner, int kernel, size_t bytes, int epoch) {
+Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPart& part) {
   if (waiting_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
     if (waiting_ && !Settle().ok()) {
@@ -190,13 +193,14 @@ Network::Segment Network::Take(execution::ArenaOwner owner, int kernel, size_t b
       Fix();
     }
   }
-  if (epoch != this->epoch() || waiting_.load(std::memory_order_acquire)) return {};
-  owner = SlotOwner(owner, kernel);
+  if (part.epoch != epoch() || waiting_.load(std::memory_order_acquire)) return {};
+  const execution::ArenaOwner owner = SlotOwner(of, part.kernel);
   const bool lent = !fixed_.load(std::memory_order_acquire);
-  const Segment segment = {lent ? arena_.Borrow(owner, bytes) : arena_.Take(owner, bytes), lent};
+  const Segment segment = {lent ? arena_.Borrow(owner, part.bytes) : arena_.Take(owner, part.bytes),
+                           lent};
   if (segment.memory.data == nullptr && !told_short_ && arena_.short_of_memory()) {
     told_short_ = true;
-    WarnShort(bytes);
+    WarnShort(part.bytes);
   }
   return segment;
 }

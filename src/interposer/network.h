@@ -7,11 +7,10 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -25,11 +24,23 @@
 
 namespace ucudnn::interposer {
 
-// A kernel of the network: a problem, and the algorithm that the program last named for it.
+struct GraphDecision;
+
+// A kernel of the network: all legacy calls of a problem, with the algorithm that the program last
+// named for it, or an execution plan of the graph API, of a problem that other plans may have too.
 struct MetKernel {
   ConvolutionProblem problem;
   int algorithm = 0;
+  const GraphDecision* plan = nullptr;  // the first decision about it; null: of the legacy API
   KernelUse use;
+};
+
+// What a plan uses of the library's workspace: as which kernel of the network, and by which
+// division of it.
+struct LibraryPart {
+  size_t bytes = 0;
+  int kernel = -1;
+  int epoch = 0;
 };
 
 class Network {
@@ -49,9 +60,8 @@ class Network {
 
   // The program asks about a kernel, or runs it (outside captures). What Run says, the caller sees
   // to: it divides.
-  void Ask(const ConvolutionProblem& problem, int algorithm);
-  KernelSequence::Known Run(const ConvolutionProblem& problem, int algorithm,
-                            const execution::ArenaOwner& owner);
+  void Ask(const MetKernel& kernel);
+  KernelSequence::Known Run(const MetKernel& kernel, const execution::ArenaOwner& owner);
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
   // What is known of the network so far.
@@ -71,14 +81,15 @@ class Network {
     int kernel = 0;
     size_t bytes = 0;
   };
-  Share ShareOf(const ConvolutionProblem& problem, const execution::ArenaOwner& owner);
+  Share ShareOf(const MetKernel& kernel, const execution::ArenaOwner& owner);
 
-  // Memory for one call; none when others use it, or none is left. `lent`: it must be given back.
+  // Memory for one call; none when others use it, none is left, or the part is of an earlier
+  // division. `lent`: it must be given back.
   struct Segment {
     execution::Arena::Segment memory;
     bool lent = false;
   };
-  Segment Take(execution::ArenaOwner owner, int kernel, size_t bytes, int epoch);
+  Segment Take(const execution::ArenaOwner& of, const LibraryPart& part);
   void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
     arena_.GiveBack(memory, stream);
   }
@@ -105,7 +116,9 @@ class Network {
   size_t bytes() const { return arena_.bytes(); }
 
  private:
-  int NumberOf(const ConvolutionProblem& problem, std::optional<int> algorithm);
+  int NumberOf(const MetKernel& kernel);
+  // Whether some plan that has a share was only asked about.
+  bool SharesIdly() const;
   // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
   Status Settle();
   // Under the mutex: the division is final.
@@ -123,10 +136,19 @@ class Network {
   std::mutex mutex_;  // of all that follows
   planning::KnapsackSolver solver_;
   KernelSequence sequence_;
-  struct Hash {
-    size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
+  struct Key {
+    explicit Key(const MetKernel& kernel);
+    bool operator==(const Key&) const = default;
+
+    ConvolutionProblem problem;
+    const GraphDecision* plan;
   };
-  std::unordered_map<ConvolutionProblem, int, Hash> numbers_;
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return key.problem.Hash() ^ std::hash<const void*>()(key.plan);
+    }
+  };
+  std::unordered_map<Key, int, Hash> numbers_;
   std::vector<MetKernel> kernels_;  // by number
   std::vector<execution::ArenaOwner> lanes_;
   std::set<const void*> handles_;

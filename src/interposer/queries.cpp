@@ -199,7 +199,7 @@ void Interposer::NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t 
   if (network == nullptr || !network->learning()) return;
   ConvolutionProblem problem = kernel.problem;
   problem.math = static_cast<MathType>(math);
-  network->Ask(problem, algorithm);
+  network->Ask({problem, algorithm});
 }
 
 std::optional<Interposer::Answer> Interposer::NothingFits(const ConvolutionProblem& problem,

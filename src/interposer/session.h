@@ -56,11 +56,7 @@ struct Decision {
   // Calls of the page after which it is taken anew, because more may be known then.
   std::atomic<long> due_at = kFinal;
   bool refused = false;  // over a strict limit
-  // Workspace that the library brings for the plan, the kernel's number in the session's network,
-  // and the division that this was decided under.
-  size_t library_bytes = 0;
-  int network_kernel = -1;
-  int division = 0;
+  LibraryPart library;
   // Set where calls are checked: the coarsest arithmetic of the plan and the undivided engine.
   std::optional<planning::NumericClass> checked;
   // Never compared, or without memory: the undivided algorithm runs instead, where there is one. So
