@@ -137,9 +137,10 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
   for (const MetKernel& met : kernels) {
     // Of plans that were made to choose from, most never run: they are not worth measuring.
     const bool may_run = met.plan == nullptr || known == KernelSequence::Known::kRepeated;
+    const bool may_measure = options_.tuning.on && may_run;
     choices.push_back(met.plan == nullptr
                           ? LibraryChoices(met, session, handle)
-                          : graph_.LibraryChoices(*met.plan, session, handle, may_run));
+                          : graph_.LibraryChoices(*met.plan, session, handle, may_measure));
     if (choices.back().empty() && may_run) {
       Fallback(met.problem, "not measured without workspace, so it has no part in the total");
     }
