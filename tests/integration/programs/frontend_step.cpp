@@ -3,9 +3,9 @@
 // fused in the order in which PyTorch fuses them; ReLU's gradient, backward_data and
 // backward_filter; then the first fused plan once more, rebuilt from its serialized form. Knows
 // nothing of ucudnn.
-//   frontend_step fp32|fp16|bf16 2|3 BATCH
-// Prints a checksum of every result and the workspace its plan asked for; exits 1 where a result
-// differs from plain loops.
+//   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
+// Prints, of every step, a checksum of every result and the workspace its plan asked for; exits 1
+// where a result differs from plain loops.
 #include "frontend_layer.h"
 
 namespace {
@@ -83,16 +83,21 @@ bool Step(cudnnHandle_t handle, const Layer& layer) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto type = argc == 4 ? Types().find(argv[1]) : Types().end();
-  const int spatial = argc == 4 ? std::atoi(argv[2]) : 0;
-  const int64_t batch = argc == 4 ? std::atoll(argv[3]) : 0;
-  if (type == Types().end() || spatial < 2 || spatial > 3 || batch < 1) {
-    std::fprintf(stderr, "usage: frontend_step fp32|fp16|bf16 2|3 BATCH\n");
+  const bool given = argc == 4 || argc == 5;
+  const auto type = given ? Types().find(argv[1]) : Types().end();
+  const int spatial = given ? std::atoi(argv[2]) : 0;
+  const int64_t batch = given ? std::atoll(argv[3]) : 0;
+  const int steps = argc == 5 ? std::atoi(argv[4]) : 1;
+  if (type == Types().end() || spatial < 2 || spatial > 3 || batch < 1 || steps < 1) {
+    std::fprintf(stderr, "usage: frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]\n");
     return 2;
   }
   cudnnHandle_t handle;
   Check(cudnnCreate(&handle));
-  const bool exact = Step(handle, {type->second, spatial, batch, spatial == 3 ? 5 : 12});
+  bool exact = true;
+  for (int step = 0; step < steps; ++step) {
+    exact = Step(handle, {type->second, spatial, batch, spatial == 3 ? 5 : 12}) && exact;
+  }
   Check(cudnnDestroy(handle));
   return exact ? 0 : 1;
 }

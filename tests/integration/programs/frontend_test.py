@@ -18,15 +18,22 @@ ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS":
 RESULTS = 7  # the first fused plan runs once more from its serialized form
 
 
-def step(kind, axes, *options, **variables):
-    """Every result's name and checksum. The program fails where one is not what plain loops compute."""
+def steps(number, kind, axes, *options, **variables):
+    """Of each step: every result's name, with its checksum and the workspace that its plan asked for. The program fails
+    where a result is not what plain loops compute."""
     result = subprocess.run(
-        [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(BATCH)], capture_output=True, text=True,
-        env=ENVIRONMENT | variables)
+        [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(BATCH), str(number)],
+        capture_output=True, text=True, env=ENVIRONMENT | variables)
     assert result.returncode == 0, result.stdout + result.stderr
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert len(lines) == RESULTS, result.stdout
-    return {line[0]: line[2] for line in lines}
+    assert len(lines) == RESULTS * number, result.stdout
+    return [{line[0]: (line[2], int(line[4])) for line in lines[at:at + RESULTS]}
+            for at in range(0, len(lines), RESULTS)]
+
+
+def step(kind, axes, *options, **variables):
+    """Every result's name and checksum, of one step."""
+    return {name: checksum for name, (checksum, _) in steps(1, kind, axes, *options, **variables)[0].items()}
 
 
 def fused(engine):
@@ -35,13 +42,13 @@ def fused(engine):
 
 
 class Frontend(unittest.TestCase):
-    def primed(self, folder, kind, axes):
+    def primed(self, folder, kind, axes, *options):
         """A store in which the micro-batches SIZES are by far the fastest, of every kernel and with its own engine."""
-        step(kind, axes, "--policy", "undivided", "--db", f"{folder}/measured.db")
+        step(kind, axes, "--policy", "undivided", "--db", f"{folder}/measured.db", *options)
         subprocess.run([COMMAND, "cache", "export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db"], check=True,
                        stdout=subprocess.DEVNULL)
         with open(f"{folder}/measured.csv") as file:
-            rows = list(csv.DictReader(file))
+            rows = [row for row in csv.DictReader(file) if row["micro_batch"]]  # no promises
         with open(f"{folder}/primed.csv", "w") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
@@ -76,6 +83,37 @@ class Frontend(unittest.TestCase):
                             self.assertEqual(sorted(SIZES), sorted(sizes), kernel)
                             in_pieces.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
                     self.assertLessEqual(kernels, in_pieces)
+
+    def test_one_budget_holds_for_all_graphs(self):
+        budget = 64 << 20
+        options = ("--total-workspace", str(budget))
+        for kind, axes in (("fp32", "2"), ("fp16", "2"), ("fp32", "3")):
+            with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
+                undivided = step(kind, axes, "--off")
+                report = f"{folder}/report.json"
+                ran = steps(4, kind, axes, *options, "--policy", "all", "--db", self.primed(folder, kind, axes, *options),
+                            "--report", report, UCUDNN_TUNE="off")
+                for one in ran:
+                    self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
+                    self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
+                with open(report) as file:
+                    told = json.load(file)
+                self.assertEqual([], told["fallbacks"])
+                total = told["total_workspace"]
+                self.assertTrue(total["divided"])
+                self.assertTrue(0 < total["total_workspace_bytes"] <= budget, total)
+                in_library = set()
+                for kernel in told["kernels"]:
+                    self.assertEqual(("graph", 0), (kernel["api"], kernel["workspace_bytes"]))
+                    self.assertLessEqual(kernel["library_bytes"], total["total_workspace_bytes"])
+                    if kernel["library_bytes"] > 0 and sum(part["count"] for part in kernel["plan"]) > 1:
+                        in_library.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
+                self.assertLessEqual({("forward", ""), ("forward", "bias+relu"), ("forward", "residual+bias+relu"),
+                                      ("backward_data", "")} | ({("backward_filter", "")} if kind == "fp32" else set()),
+                                     in_library)
+                subprocess.run([COMMAND, "report", report, "-o", f"{folder}/report.html"], check=True)
+                with open(f"{folder}/report.html") as file:
+                    self.assertIn("graph", file.read())
 
 
 if __name__ == "__main__":
