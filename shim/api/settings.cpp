@@ -1,4 +1,5 @@
 // What a program says to ucudnn: the variables of the environment, by its own calls.
+#include <initializer_list>
 #include <string>
 
 #include "api/process.h"
@@ -43,6 +44,25 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
                 given + "comes too late: it must be set before the process's first cuDNN call");
 }
 
+// `what` said to the process's interposer about `handles`; nobody listens where ucudnn is off.
+template <typename What>
+cudnnStatus_t Tell(const char* function, std::initializer_list<cudnnHandle_t> handles, What what) {
+  return WithoutExceptions([&] {
+    for (const cudnnHandle_t handle : handles) {
+      if (handle != nullptr) continue;
+      return Refuse(CUDNN_STATUS_BAD_PARAM, std::string(function) + ": a handle is a null pointer");
+    }
+    if (FixedOptions().mode != Mode::kOn) return CUDNN_STATUS_SUCCESS;
+    interposer::Interposer* const interposer = ProcessInterposer();
+    if (interposer == nullptr) {
+      return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no genuine cuDNN 9 was found");
+    }
+    const Status status = what(*interposer);
+    if (status.ok()) return CUDNN_STATUS_SUCCESS;
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": " + status.message());
+  });
+}
+
 }  // namespace
 }  // namespace ucudnn
 
@@ -70,6 +90,16 @@ cudnnStatus_t ucudnnSetWorkspaceLimit(size_t bytes) {
 cudnnStatus_t ucudnnSetTotalWorkspace(size_t bytes) {
   return ucudnn::WithoutExceptions(
       [&] { return ucudnn::Set("UCUDNN_TOTAL_WORKSPACE", std::to_string(bytes)); });
+}
+
+cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
+  return ucudnn::Tell("ucudnnDeclareOrder", {first, second},
+                      [&](auto& interposer) { return interposer.DeclareOrder(first, second); });
+}
+
+cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle) {
+  return ucudnn::Tell("ucudnnEndRecording", {handle},
+                      [&](auto& interposer) { return interposer.EndRecording(handle); });
 }
 
 cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy) {

@@ -134,6 +134,11 @@ Status ApplyDatabase(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
+Status ApplyPlan(std::string_view text, Options& options) {
+  options.plan = text;
+  return Status::Ok();
+}
+
 Status ApplyDeterministic(std::string_view text, Options& options) {
   return ParseSwitch(text, options.deterministic);
 }
@@ -181,7 +186,7 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_DIVISION", nullptr, "division", false, "disjoint, shared, concurrent",
      "how kernels share that budget", ApplyDivision},
     {"UCUDNN_SOLVER", nullptr, "solver", false, "exact, glpk", "who divides that budget",
-     ApplySolver, true},
+     ApplySolver},
     {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, graph, both",
      "whose engines may serve a call", ApplyEngines},
     {"UCUDNN_TUNE", nullptr, nullptr, false, "first, after:N (calls), off",
@@ -193,7 +198,8 @@ constexpr Variable kVariables[] = {
     {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false, "", "devices measured on", NotBuilt},
     {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
      "measurement stores: the first is written, the rest are read", ApplyDatabase},
-    {"UCUDNN_PLAN", nullptr, nullptr, false, "", "a pinned plan file", NotBuilt},
+    {"UCUDNN_PLAN", nullptr, "plan", false, "the path of a file that `ucudnn workspace -o` wrote",
+     "a pinned plan: what each kernel runs, without measuring", ApplyPlan},
     {"UCUDNN_DETERMINISTIC", nullptr, "deterministic", true, "0, 1", "only deterministic engines",
      ApplyDeterministic},
     {"UCUDNN_CHECK", nullptr, nullptr, false, "0, 1",
@@ -281,9 +287,7 @@ const char* WorkspaceDivisionName(WorkspaceDivision division) {
   return "";
 }
 
-bool Variable::built(Use use) const {
-  return parse != NotBuilt && (!planning_only || use == Use::kPlanning);
-}
+bool Variable::built(Use) const { return parse != NotBuilt; }
 
 Status Variable::Apply(std::string_view value, Use use, Options& options) const {
   return built(use) ? parse(value, options) : NotBuilt(value, options);

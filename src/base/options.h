@@ -53,6 +53,7 @@ struct Options {
   Tuning tuning;
   bool deterministic = false;
   EngineSet engines = EngineSet::kBoth;
+  std::string plan;                    // path of a pinned plan; empty: none
   bool check = false;                  // every call is compared with the undivided one
   std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
   std::string report;                  // JSON report path, %p is the process id; empty: none
@@ -75,7 +76,6 @@ struct Variable {
   const char* accepted;  // in words, for messages
   const char* help;
   Status (*parse)(std::string_view value, Options& options);
-  bool planning_only = false;  // this version plans with it offline, and runs nothing so
 
   bool built(Use use) const;  // false: this version refuses every value
   // Applies `value`; an error says why the value is refused, without naming the variable.

@@ -34,6 +34,11 @@ void* SharedLibrary::VersionedSymbol(const char* name, const char* version) cons
   return address;
 }
 
+std::string FileOf(const void* address) {
+  Dl_info info = {};
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
 std::vector<std::string> ProgramSearchDirectories() {
   std::vector<std::string> directories;
   void* program = dlopen(nullptr, RTLD_NOW);

@@ -23,6 +23,9 @@ class SharedLibrary {
   void* handle_;
 };
 
+// The file that holds the code or data at `address`, as the loader was given it; empty: none.
+std::string FileOf(const void* address);
+
 // Where the loader looks for a library the main program needs, in its own order and expanded: the
 // program's run paths, LD_LIBRARY_PATH as it was at start, the loader's default directories.
 std::vector<std::string> ProgramSearchDirectories();

@@ -75,6 +75,15 @@ void Arena::Note(const void* handle) {
   }
 }
 
+size_t Arena::Owned(const ArenaOwner& owner) {
+  std::lock_guard lock(mutex_);
+  size_t own = 0;
+  for (const Block& block : blocks_) {
+    if (block.use == Use::kStream && block.owner == owner) own = std::max(own, block.segment.bytes);
+  }
+  return own;
+}
+
 size_t Arena::Available(const ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
   const cuda::ContextScope context(driver_, context_);

@@ -55,6 +55,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // The largest segment that is `owner`'s.
+  size_t Owned(const ArenaOwner& owner);
   // What Borrow or Take could give `owner` now.
   size_t Available(const ArenaOwner& owner);
 

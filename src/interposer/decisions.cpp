@@ -28,6 +28,10 @@ std::string Pieces(const Configuration& plan) {
   return "divided into " + std::to_string(plan.Pieces()) + " micro-batches";
 }
 
+std::string Pinned(const Configuration& plan) {
+  return (plan.Pieces() > 1 ? Pieces(plan) : std::string("undivided")) + ", as the plan file says";
+}
+
 // Whether the plan must have been compared with the undivided engine of the caller's API.
 bool NeedsTrust(const Configuration& plan) { return plan.Pieces() > 1 || UsesGraph(plan); }
 
@@ -83,20 +87,27 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
     return std::nullopt;
   }
 
+  const bool one_algorithm =
+      key.flavour == Flavour::kMisaligned || key.flavour == Flavour::kIdentity;
+  if (!one_algorithm && kernel.session->network() == nullptr) {
+    if (auto pinned = PinnedPromise(kernel, call.algorithm, record.limit_bytes)) {
+      record.undivided = pinned->fastest_undivided;
+      record.reason = Pinned(pinned->plan);
+      return pinned;
+    }
+  }
   planning::PromiseRequest request = RequestFor(problem, record.limit_bytes);
   request.chosen = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
   const Measurements measured = Measured(kernel, request, may_measure);
   settled = measured.settled;
   std::vector<Candidate> candidates = OwnCandidates(problem, measured);
-  const bool one_algorithm =
-      key.flavour == Flavour::kMisaligned || key.flavour == Flavour::kIdentity;
   if (one_algorithm) {
     std::erase_if(candidates, [&](const Candidate& other) { return other.micro.engine != engine; });
   }
   if (candidates.empty()) {
     record.reason = settled ? "not measured: runs as the caller asked"
                             : "not measured yet: runs as the caller asked";
-    if (!settled && options_.tuning.on) return std::nullopt;
+    if (!settled && Tunes()) return std::nullopt;
     if (need > record.limit_bytes) {
       Fallback(problem, "not measured, so it cannot be brought under the workspace limit");
     } else if (options_.deterministic) {
@@ -254,8 +265,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   record.limit_bytes = std::min<size_t>(user_limit, key.workspace_bytes);
   const long calls = decision->page->calls.load(std::memory_order_relaxed);
   // Whether a strict limit can be kept is known only after measuring.
-  const bool may_measure = options_.tuning.on && !capturing &&
-                           (options_.strict_limit || calls >= options_.tuning.after_calls);
+  const bool may_measure =
+      Tunes() && !capturing && (options_.strict_limit || calls >= options_.tuning.after_calls);
   const bool failed = decision->page->failed;
   bool settled = true, trusted = true, promised = false;
   std::string untrusted;
@@ -307,6 +318,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     }
     // Measurements that others made are compared here too, so not only where this process measures.
     const auto plan_anew = [&]() -> std::optional<Promise> {
+      if (promise && promise->pinned) return planning::Whole(*promise);
       // No other engine serves an identity activation.
       if (promised && !any_engine) return promise;
       if (in_library) {
@@ -327,8 +339,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
     if (promised) {
       record.limit_bytes = promise->limit_bytes;
       record.undivided = promise->fastest_undivided;
-      record.reason = promise->plan.Pieces() > 1 ? Pieces(promise->plan)
-                      : UsesGraph(promise->plan) ? "a faster engine of the graph API"
+      record.reason = promise->pinned              ? Pinned(promise->plan)
+                      : promise->plan.Pieces() > 1 ? Pieces(promise->plan)
+                      : UsesGraph(promise->plan)   ? "a faster engine of the graph API"
                       : promise->library_bytes > 0
                           ? "undivided, in the library's workspace"
                           : "undivided, as the library answered when it was asked";
@@ -389,8 +402,9 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   // While a graph is captured nothing was measured, so nothing final was decided.
   if (decision->plan == nullptr && capturing && !decision->refused) return nullptr;
   // Graph engines are made ready at the first call after it.
-  const bool postponed = capturing && met.graph && options_.engines != EngineSet::kLegacy;
-  const bool more_may_come = postponed || (!settled && (options_.tuning.on || !trusted));
+  const bool postponed = capturing && ((met.graph && options_.engines != EngineSet::kLegacy) ||
+                                       !options_.plan.empty());
+  const bool more_may_come = postponed || (!settled && (Tunes() || !trusted));
   if (more_may_come && !stays_whole()) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at = capturing ? calls : NextLook(calls);

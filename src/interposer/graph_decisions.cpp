@@ -201,7 +201,7 @@ std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& rec
 }
 
 long GraphInterposer::NextLook(const Met& met, long calls) const {
-  const bool on = i_.options_.tuning.on;
+  const bool on = i_.Tunes();
   // Where this process measures nothing, another one may have.
   const bool more_may_come =
       !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
@@ -232,7 +232,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     met.need_bytes = decision.need_bytes;
     met.promised = decision.promise;
     met.again = true;
-    met.may_measure = i_.options_.tuning.on && calls >= i_.options_.tuning.after_calls;
+    met.may_measure = i_.Tunes() && calls >= i_.options_.tuning.after_calls;
     met.library.epoch = epoch;
     if (decision.network != nullptr) FindShare(met, decision);
     KernelRecord record;

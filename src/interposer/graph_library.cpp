@@ -26,7 +26,7 @@ void GraphInterposer::Learn(cudnnHandle_t handle, const GraphDecision& decision)
 
 void GraphInterposer::FindShare(Met& met, const GraphDecision& decision) const {
   const cuda::ContextScope scope(*i_.driver_, met.session->context());
-  const auto owner = execution::OwnerOf(*i_.driver_, met.handle, met.session->stream());
+  const auto owner = OwnerOf(*i_.driver_, *met.session, met.handle);
   if (!owner) return;
   const Network::Share share =
       decision.network->ShareOf({met.problem(), 0, decision.first}, *owner);
@@ -35,7 +35,8 @@ void GraphInterposer::FindShare(Met& met, const GraphDecision& decision) const {
 }
 
 std::vector<Candidate> GraphInterposer::LibraryCandidates(Met& met, const Template& other) {
-  const planning::PromiseRequest request = i_.RequestFor(met.problem(), i_.LibraryLimit());
+  const planning::PromiseRequest request =
+      i_.RequestFor(met.problem(), i_.LibraryLimit(*met.session->network()));
   const auto is_whole = [&](const Candidate& candidate) {
     return candidate.micro.micro_batch == met.problem().n;
   };
@@ -64,12 +65,13 @@ std::vector<Configuration> GraphInterposer::LibraryChoices(const GraphDecision& 
   met.need_bytes = decision.need_bytes;
   met.may_measure = may_measure;
   met.again = true;
-  return planning::LibraryChoices(LibraryCandidates(met, decision.other),
-                                  i_.RequestFor(met.problem(), i_.LibraryLimit()));
+  return planning::LibraryChoices(
+      LibraryCandidates(met, decision.other),
+      i_.RequestFor(met.problem(), i_.LibraryLimit(*met.session->network())));
 }
 
 Promise GraphInterposer::PromiseInLibrary(Met& met, const Template& other) {
-  const size_t limit = std::min(met.share_bytes, i_.LibraryLimit());
+  const size_t limit = std::min(met.share_bytes, i_.LibraryLimit(*met.session->network()));
   std::optional<Promise> promise = planning::MakeLibraryPromise(
       LibraryCandidates(met, other), i_.RequestFor(met.problem(), limit));
   if (promise) return std::move(*promise);

@@ -44,6 +44,7 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       functions_(functions),
       driver_(driver),
       kernels_(store, options.tuning, options.lock_folder),
+      pinned_(options, functions),
       limit_(options.workspace_limit.value_or(kNoLimit)),
       limit_is_auto_(options.workspace_limit_auto),
       choices_(functions),
@@ -143,6 +144,7 @@ bool Interposer::Capturing(const Session& session) const {
 size_t Interposer::UserLimit(const Session& session) {
   // Under one budget the library brings what is used beyond that.
   if (options_.total_workspace && options_.mode == Mode::kOn) return 0;
+  if (session.network() != nullptr) return 0;
   if (!limit_is_auto_.load(std::memory_order_acquire)) return limit_.load();
   size_t limit = auto_limit_.load(std::memory_order_relaxed);
   if (limit != kNoLimit) return limit;
@@ -349,7 +351,7 @@ void Interposer::WriteReport() {
   if (options_.report.empty() || report_.empty()) return;
   {
     std::lock_guard lock(networks_mutex_);
-    for (const auto& [device, network] : networks_) NoteBudget(network->summary());
+    for (const auto& [device, network] : networks_) NoteBudget(*network);
   }
   std::lock_guard lock(report_mutex_);
   const Status status =

@@ -21,6 +21,7 @@
 #include "interposer/graph_choices.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/network.h"
+#include "interposer/pinned_kernels.h"
 #include "interposer/promise_book.h"
 #include "interposer/report.h"
 #include "interposer/session.h"
@@ -35,6 +36,16 @@ inline constexpr char kPieceFailed[] = "a piece failed; this kernel runs undivid
 
 // Whether engines of the graph API are among those of a legacy kernel's plan.
 bool UsesGraph(const Configuration& plan);
+
+// An undivided engine of the legacy API, as its functions answer it.
+cudnn::AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
+
+// cuDNN serves a bias with identity activation by this algorithm only, and nobody says while asking
+// whether such a call will follow: a promise for it must be one that it can keep alone. False when
+// it cannot.
+bool MakeKeepableAlone(Operation operation, int algorithm,
+                       const std::vector<planning::Candidate>& candidates,
+                       const planning::PromiseRequest& request, planning::Promise& promise);
 
 class Interposer {
  public:
@@ -71,6 +82,12 @@ class Interposer {
   // The workspace ceiling (kNoLimit: none) of every kernel that is asked about or first called from
   // now on, in place of the options'.
   void SetWorkspaceLimit(size_t bytes);
+
+  // Of one budget for all kernels: no effect without one. The error says what keeps it from being
+  // followed. The program orders the work of these handles, on whichever streams.
+  Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
+  // Divides the budget of the handle's device among what was run so far.
+  Status EndRecording(cudnnHandle_t handle);
 
   // Rewrites the report file, if one was asked for and this process called a convolution.
   void WriteReport();
@@ -167,7 +184,7 @@ class Interposer {
   // What a kernel of the legacy API may be given.
   std::vector<Configuration> LibraryChoices(const MetKernel& met, Session& session,
                                             cudnnHandle_t handle);
-  void NoteBudget(const Network::Summary& summary);
+  void NoteBudget(const Network& network);
   // The program was told of `algorithm`.
   void NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t math);
   // The plan in the library's workspace; none where there is no budget, or no engine as exact and
@@ -182,11 +199,25 @@ class Interposer {
                                           const std::vector<planning::Candidate>& candidates,
                                           int algorithm, size_t limit_bytes) const;
   // No kernel's workspace may exceed it.
-  size_t LibraryLimit() const;
+  size_t LibraryLimit(const Network& network) const;
   // What measurements are for, before anything is promised within `limit_bytes`.
   size_t MeasuredLimit(const Kernel& kernel, size_t limit_bytes) const {
-    return kernel.session->network() == nullptr ? limit_bytes : LibraryLimit();
+    const Network* const network = kernel.session->network();
+    return network == nullptr ? limit_bytes : LibraryLimit(*network);
   }
+
+  // pinned_plans.cpp: what a plan file says.
+  // The promise it pins, of no more than `limit_bytes` of whose workspace it is, for callers who
+  // name `algorithm` (none: they are yet to be told); none where it pins none, or less exact or
+  // deterministic arithmetic.
+  std::optional<planning::Promise> PinnedPromise(const Kernel& kernel, std::optional<int> algorithm,
+                                                 size_t limit_bytes);
+  // The answer to Find and Get: that, then what runs undivided within the limit.
+  std::optional<Answer> PinnedAnswer(const Kernel& kernel, size_t limit_bytes);
+  // Enters such a promise into the book for callers of `algorithm`. False when it cannot be kept.
+  bool PromisePinned(const Kernel& kernel, int algorithm, planning::Promise& promise);
+  const PinnedKernels::Pinned* FindPinned(const Kernel& kernel);
+  bool Tunes() const { return options_.tuning.on && !pinned_.followed(); }
 
   // measured_engines.cpp: measurements of the kernel at its policy's micro-batches, for what
   // `request` asks; none when the undivided kernel is not among them.
@@ -248,6 +279,7 @@ class Interposer {
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
   tuning::MeasuredKernels kernels_;
+  PinnedKernels pinned_;
   std::atomic<size_t> limit_;                  // of the user's; kNoLimit: none
   std::atomic<bool> limit_is_auto_;            // then auto_limit_ is meant
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed

@@ -6,6 +6,7 @@
 
 #include "base/byte_size.h"
 #include "base/log.h"
+#include "base/shared_library.h"
 #include "cuda/resources.h"
 #include "cudnn/legacy_engines.h"
 #include "planning/library_promise.h"
@@ -14,6 +15,30 @@ namespace ucudnn::interposer {
 
 using planning::Candidate;
 using planning::Promise;
+
+namespace {
+
+// Of the build and install tree's lib/libucudnn.so.1.
+constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
+
+// Empty where the exact solver is asked for.
+std::string SolverPath(const Options& options) {
+  if (options.solver != Solver::kGlpk) return {};
+  const std::string self = FileOf(kGlpkPlugin);
+  return self.substr(0, self.rfind('/') + 1) + kGlpkPlugin;
+}
+
+}  // namespace
+
+std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                             cudnnHandle_t handle) {
+  auto owner = execution::OwnerOf(driver, handle, session.stream());
+  if (const void* const lane = session.order(); owner && lane != nullptr) {
+    owner = execution::ArenaOwner{lane};
+    owner->capturable = true;
+  }
+  return owner;
+}
 
 Interposer::LibraryWorkspace::LibraryWorkspace(const Interposer& interposer, Session& session,
                                                cudnnHandle_t handle, const LibraryPart& part,
@@ -24,7 +49,7 @@ Interposer::LibraryWorkspace::LibraryWorkspace(const Interposer& interposer, Ses
   const cuda::Driver& driver = *interposer.driver_;
   const cuda::ContextScope scope(driver, session.context());
   const CUstream stream = session.stream();
-  auto owner = execution::OwnerOf(driver, handle, stream);
+  auto owner = OwnerOf(driver, session, handle);
   if (!owner) return;
   if (capturing) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -53,15 +78,23 @@ Interposer::LibraryWorkspace::~LibraryWorkspace() {
 }
 
 Network* Interposer::NetworkOf(CUcontext context) {
-  if (!options_.total_workspace || options_.mode != Mode::kOn) return nullptr;
+  if (options_.mode != Mode::kOn) return nullptr;
   const cuda::ContextScope scope(*driver_, context);
+  const planning::PinnedPlan* pinned = nullptr;
+  if (!options_.plan.empty()) {
+    const auto platform = tuning::DescribePlatform(*driver_, functions_);
+    if (platform.ok()) pinned = pinned_.For(*platform);
+  }
+  const bool divided = pinned != nullptr && pinned->total_bytes;
+  if (!options_.total_workspace && !divided) return nullptr;
   CUdevice device = 0;
   if (driver_->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
   std::lock_guard lock(networks_mutex_);
   std::unique_ptr<Network>& network = networks_[device];
   if (network == nullptr) {
     const cuda::RelaxedCaptureScope relaxed(*driver_);
-    size_t budget = *options_.total_workspace, free_bytes = 0, device_bytes = 0;
+    size_t budget = options_.total_workspace ? *options_.total_workspace : *pinned->total_bytes;
+    size_t free_bytes = 0, device_bytes = 0;
     if (driver_->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) {
       networks_.erase(device);
       return nullptr;
@@ -72,23 +105,25 @@ Network* Interposer::NetworkOf(CUcontext context) {
                              " are planned with");
       budget = device_bytes;
     }
-    network = std::make_unique<Network>(*driver_, context, budget, options_.division);
-    NoteBudget(network->summary());
+    network = std::make_unique<Network>(*driver_, context, budget, options_.division,
+                                        SolverPath(options_), pinned);
+    NoteBudget(*network);
   }
   if (network->context() == context) return network.get();
   WarnOnce("contexts", "a second context on one device has no part in the total workspace");
   return nullptr;
 }
 
-void Interposer::NoteBudget(const Network::Summary& summary) {
-  report_.SetBudget({*options_.total_workspace, summary.budget_bytes,
-                     WorkspaceDivisionName(options_.division), summary.divided, summary.kernels,
-                     summary.total_bytes, summary.optimal});
+void Interposer::NoteBudget(const Network& network) {
+  const Network::Summary summary = network.summary();
+  report_.SetBudget({options_.total_workspace.value_or(network.budget_bytes()),
+                     summary.budget_bytes, WorkspaceDivisionName(network.division()),
+                     summary.divided, summary.kernels, summary.total_bytes, summary.optimal});
 }
 
-size_t Interposer::LibraryLimit() const {
+size_t Interposer::LibraryLimit(const Network& network) const {
   const size_t limit = limit_is_auto_.load(std::memory_order_acquire) ? kNoLimit : limit_.load();
-  return std::min(*options_.total_workspace, limit);
+  return std::min(network.budget_bytes(), limit);
 }
 
 planning::PromiseRequest Interposer::LibraryRequest(const ConvolutionProblem& problem,
@@ -110,7 +145,7 @@ void Interposer::Learn(const MetKernel& kernel, Session& session, cudnnHandle_t 
     if (Capturing(session)) return;
     Network& network = *session.network();
     const cuda::ContextScope scope(*driver_, session.context());
-    const auto owner = execution::OwnerOf(*driver_, handle, session.stream());
+    const auto owner = OwnerOf(*driver_, session, handle);
     if (!owner) return;
     const KernelSequence::Known known = network.Run(kernel, *owner);
     if (known != KernelSequence::Known::kNotYet) Divide(network, session, handle, known);
@@ -123,11 +158,45 @@ void Interposer::Learn(const MetKernel& kernel, Session& session, cudnnHandle_t 
 std::vector<Configuration> Interposer::LibraryChoices(const MetKernel& met, Session& session,
                                                       cudnnHandle_t handle) {
   const Kernel kernel{met.problem, &session, handle};
-  const Measurements measured =
-      Measured(kernel, RequestFor(met.problem, LibraryLimit()), options_.tuning.on);
+  const size_t limit = LibraryLimit(*session.network());
+  const Measurements measured = Measured(kernel, RequestFor(met.problem, limit), Tunes());
   const std::vector<Candidate> candidates = OwnCandidates(met.problem, measured);
-  return planning::LibraryChoices(
-      candidates, LibraryRequest(met.problem, candidates, met.algorithm, LibraryLimit()));
+  return planning::LibraryChoices(candidates,
+                                  LibraryRequest(met.problem, candidates, met.algorithm, limit));
+}
+
+Status Interposer::EndRecording(cudnnHandle_t handle) {
+  Session* const session = SessionOf(handle);
+  if (session == nullptr) return Status::Error("the handle is unknown");
+  Network* const network = session->network();
+  if (network == nullptr) return Status::Ok();
+  if (Capturing(*session)) return Status::Error("the handle's stream is captured");
+  try {
+    UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Known known, network->EndLearning());
+    if (known != KernelSequence::Known::kNotYet) Divide(*network, *session, handle, known);
+    return Status::Ok();
+  } catch (...) {
+    network->Stop();
+    throw;
+  }
+}
+
+Status Interposer::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
+  Session* const sessions[] = {SessionOf(first), SessionOf(second)};
+  if (sessions[0] == nullptr || sessions[1] == nullptr) {
+    return Status::Error("one of the handles is unknown");
+  }
+  Network* const network = sessions[0]->network();
+  if (network != sessions[1]->network()) {
+    return Status::Error("the handles are of different devices");
+  }
+  if (network == nullptr) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(const Network::Lane lane, network->DeclareOrder(first, second));
+  for (const void* const handle : lane.handles) {
+    Session* const session = sessions_.Find(static_cast<cudnnHandle_t>(const_cast<void*>(handle)));
+    if (session != nullptr) session->set_order(lane.name);
+  }
+  return Status::Ok();
 }
 
 void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle,
@@ -137,7 +206,7 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
   for (const MetKernel& met : kernels) {
     // Of plans that were made to choose from, most never run: they are not worth measuring.
     const bool may_run = met.plan == nullptr || known == KernelSequence::Known::kRepeated;
-    const bool may_measure = options_.tuning.on && may_run;
+    const bool may_measure = Tunes() && may_run;
     choices.push_back(met.plan == nullptr
                           ? LibraryChoices(met, session, handle)
                           : graph_.LibraryChoices(*met.plan, session, handle, may_measure));
@@ -151,7 +220,7 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
     return;
   }
   const Network::Summary summary = network.summary();
-  NoteBudget(summary);
+  NoteBudget(network);
   if (!summary.divided) return;
   Log(LogLevel::kInfo, FormatByteSize(summary.budget_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +
@@ -171,16 +240,21 @@ std::optional<Promise> Interposer::PlanInLibrary(const cudnn::LegacyCall& call,
   Network* const network = kernel.session->network();
   if (network == nullptr) return std::nullopt;
   const cuda::ContextScope scope(*driver_, kernel.session->context());
-  const auto owner = execution::OwnerOf(*driver_, call.handle, kernel.session->stream());
+  const auto owner = OwnerOf(*driver_, *kernel.session, call.handle);
   if (!owner) return std::nullopt;
   const Network::Share share = network->ShareOf({kernel.problem}, *owner);
   decision.library.kernel = share.kernel;
+  const size_t limit = std::min(share.bytes, LibraryLimit(*network));
+  if (auto pinned = PinnedPromise(kernel, call.algorithm, limit);
+      pinned && (pinned->plan.Deterministic() || !told || !told->reported.deterministic)) {
+    return pinned;
+  }
   const Measurements measured =
-      Measured(kernel, RequestFor(kernel.problem, LibraryLimit()), may_measure);
+      Measured(kernel, RequestFor(kernel.problem, LibraryLimit(*network)), may_measure);
   settled = measured.settled;
   const std::vector<Candidate> candidates = OwnCandidates(kernel.problem, measured);
-  planning::PromiseRequest request = LibraryRequest(kernel.problem, candidates, call.algorithm,
-                                                    std::min(share.bytes, LibraryLimit()));
+  planning::PromiseRequest request =
+      LibraryRequest(kernel.problem, candidates, call.algorithm, limit);
   request.deterministic |= told && told->reported.deterministic;
   return planning::MakeLibraryPromise(candidates, request);
 }

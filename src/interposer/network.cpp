@@ -25,6 +25,26 @@ Network::Key::Key(const MetKernel& kernel) : problem(kernel.problem), plan(kerne
   problem.math = MathType::kDefault;
 }
 
+Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_bytes,
+                 WorkspaceDivision division, const std::string& solver,
+                 const planning::PinnedPlan* pinned)
+    : context_(context),
+      budget_bytes_(budget_bytes),
+      division_(pinned != nullptr ? pinned->division : division),
+      pinned_(pinned),
+      arena_(driver, context, budget_bytes),
+      solver_(solver, "glpk") {
+  if (pinned_ == nullptr) return;
+  // The first kernels have the file's numbers.
+  for (const planning::PinnedKernel& kernel : pinned_->kernels) {
+    kernels_.push_back({kernel.problem});
+  }
+  untaken_bytes_ = pinned_->reserved_bytes;
+  learning_ = false;
+  arena_.Fix();
+  fixed_ = true;
+}
+
 void Network::Open(const void* handle) {
   std::lock_guard lock(mutex_);
   handles_.insert(handle);
@@ -34,11 +54,23 @@ void Network::Close(const void* handle) {
   {
     std::lock_guard lock(mutex_);
     handles_.erase(handle);
+    ran_.erase(handle);
+    for (std::set<const void*>& lane : ordered_) lane.erase(handle);
+    if (handles_.empty()) {
+      taken_.clear();
+      untaken_bytes_ = pinned_ != nullptr ? pinned_->reserved_bytes : 0;
+      arena_.Release(this);
+      for (const std::set<const void*>& lane : ordered_) arena_.Release(&lane);
+      ordered_.clear();
+    }
   }
   arena_.Release(handle);
 }
 
 int Network::NumberOf(const MetKernel& kernel) {
+  const bool legacy = kernel.plan == nullptr;
+  const int pinned = pinned_ != nullptr && legacy ? pinned_->Find(kernel.problem, true) : -1;
+  if (pinned >= 0) return pinned;
   const Key key(kernel);
   if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
   if (kernels_.size() >= kMostKernels) return -1;
@@ -67,6 +99,7 @@ bool Network::SharesIdly() const {
 
 KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
+  ran_.insert(owner.handle);
   const int number = NumberOf(kernel);
   if (number >= 0) kernels_[number] = kernel;
   const auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
@@ -79,7 +112,39 @@ KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::Are
   }
   const KernelSequence::Known known = full ? KernelSequence::Known::kRepeated
                                            : sequence_.Run(number, position, handles_.size() <= 1);
-  if (known != KernelSequence::Known::kRepeated) return known;
+  return known == KernelSequence::Known::kRepeated ? Learned() : known;
+}
+
+Result<KernelSequence::Known> Network::EndLearning() {
+  std::lock_guard lock(mutex_);
+  if (!learning()) return KernelSequence::Known::kNotYet;
+  if (lanes_.empty()) return Status::Error("no convolution ran yet");
+  sequence_.End();
+  return Learned();
+}
+
+Result<Network::Lane> Network::DeclareOrder(const void* first, const void* second) {
+  std::lock_guard lock(mutex_);
+  std::set<const void*> handles = {first, second};
+  bool ran = ran_.contains(first) || ran_.contains(second);
+  std::vector<std::set<const void*>*> met;
+  for (std::set<const void*>& lane : ordered_) {
+    if (!lane.contains(first) && !lane.contains(second)) continue;
+    handles.insert(lane.begin(), lane.end());
+    ran |= ran_.contains(&lane);
+    met.push_back(&lane);
+  }
+  if (ran) return Status::Error("a convolution ran on one of the handles before");
+  if (met.empty()) met.push_back(&ordered_.emplace_back());
+  Lane lane = {{handles.begin(), handles.end()}, met[0]};
+  // The others' names are no longer anybody's.
+  for (std::set<const void*>* other : met) other->clear();
+  *met[0] = std::move(handles);
+  return lane;
+}
+
+KernelSequence::Known Network::Learned() {
+  constexpr auto known = KernelSequence::Known::kRepeated;
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || sequence_.surprised() || SharesIdly()) return known;
   // What was planned when all was asked about holds.
@@ -166,6 +231,9 @@ Status Network::Divide(const std::vector<MetKernel>& kernels,
   }
   planned_budget_ = budget_bytes_;
   const Status status = Settle();
+  if (!solver_.why().empty()) {
+    WarnOnce("solver", "the exact solver takes the place of glpk: " + solver_.why());
+  }
   if (!status.ok()) planned_.clear();
   epoch_.fetch_add(1, std::memory_order_acq_rel);
   return status;
@@ -173,7 +241,16 @@ Status Network::Divide(const std::vector<MetKernel>& kernels,
 
 Network::Share Network::ShareOf(const MetKernel& kernel, const execution::ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
+  ran_.insert(owner.handle);
   const int number = NumberOf(kernel);
+  if (PinnedSegmentOf(number) != nullptr) {
+    return {number, pinned_->kernels[number].plan.WorkspaceBytes()};
+  }
+  if (pinned_ != nullptr && number >= 0) {
+    const execution::ArenaOwner slot = SlotOwner(owner, number);
+    const size_t left = arena_.Available(slot);
+    return {number, std::max(arena_.Owned(slot), left - std::min(left, untaken_bytes_))};
+  }
   const auto planned = std::find(planned_.begin(), planned_.end(), number);
   if (number >= 0 && planned != planned_.end()) {
     const size_t share = divided_.share_bytes[planned - planned_.begin()];
@@ -193,6 +270,7 @@ Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPar
       Fix();
     }
   }
+  if (pinned_ != nullptr) return TakePinned(of, part);
   if (part.epoch != epoch() || waiting_.load(std::memory_order_acquire)) return {};
   const execution::ArenaOwner owner = SlotOwner(of, part.kernel);
   const bool lent = !fixed_.load(std::memory_order_acquire);
@@ -205,9 +283,66 @@ Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPar
   return segment;
 }
 
-Network::Summary Network::summary() {
+const planning::PinnedSegment* Network::PinnedSegmentOf(int kernel) const {
+  if (pinned_ == nullptr || kernel < 0 || kernel >= std::ssize(pinned_->kernels)) return nullptr;
+  const int segment = pinned_->kernels[kernel].segment;
+  return segment < 0 ? nullptr : &pinned_->segments[segment];
+}
+
+execution::ArenaOwner Network::SlotOwner(execution::ArenaOwner owner, int kernel) const {
+  if (pinned_ == nullptr) {
+    owner.kernel = division_ == WorkspaceDivision::kDisjoint ? kernel : -1;
+    return owner;
+  }
+  const planning::PinnedSegment* const segment = PinnedSegmentOf(kernel);
+  if (segment != nullptr && segment->ordered) {
+    owner = {this};
+    owner.capturable = true;
+  }
+  owner.kernel = segment != nullptr ? pinned_->kernels[kernel].segment : -1;
+  return owner;
+}
+
+Network::Segment Network::TakePinned(const execution::ArenaOwner& owner, const LibraryPart& part) {
+  std::lock_guard lock(mutex_);
+  const planning::PinnedSegment* const pinned = PinnedSegmentOf(part.kernel);
+  const int number = pinned != nullptr ? pinned_->kernels[part.kernel].segment : -1;
+  const bool first = pinned != nullptr && !taken_.contains(number);
+  const execution::ArenaOwner slot = SlotOwner(owner, part.kernel);
+  const size_t bytes = pinned != nullptr ? std::max(part.bytes, pinned->bytes) : part.bytes;
+  const size_t left = budget_bytes_ - std::min(budget_bytes_, arena_.bytes());
+  const bool room = first || bytes <= left - std::min(left, untaken_bytes_);
+  if (!room && arena_.Owned(slot) < bytes) return {};
+  const Segment segment = {arena_.Take(slot, bytes), false};
+  if (segment.memory.data == nullptr) {
+    if (!told_short_.exchange(arena_.short_of_memory()) && arena_.short_of_memory()) {
+      WarnShort(bytes);
+    }
+    return segment;
+  }
+  if (first) {
+    taken_.insert(number);
+    untaken_bytes_ -= pinned->bytes;
+  }
+  if (owner.capturable && !capture_ready_) {
+    capture_ready_ = true;
+    size_t largest = 0;
+    for (const planning::PinnedSegment& one : pinned_->segments) {
+      largest = std::max(largest, one.bytes);
+    }
+    const size_t spare = budget_bytes_ - std::min(budget_bytes_, arena_.bytes());
+    const size_t reserve = std::min(largest, spare - std::min(spare, untaken_bytes_));
+    if (reserve > 0) arena_.ReserveForCapture(reserve);
+  }
+  return segment;
+}
+
+Network::Summary Network::summary() const {
   std::lock_guard lock(mutex_);
   Summary summary;
+  if (pinned_ != nullptr) {
+    return {budget_bytes_, pinned_->reserved_bytes, pinned_->kernels.size(), true, false};
+  }
   summary.divided = !planned_.empty();
   summary.budget_bytes = summary.divided ? planned_budget_ : budget_bytes_;
   summary.total_bytes = divided_.total_bytes;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -19,8 +20,9 @@
 #include "cuda/driver.h"
 #include "execution/arena.h"
 #include "interposer/kernel_sequence.h"
-#include "planning/knapsack_solver.h"
 #include "planning/network_division.h"
+#include "planning/pinned_plan.h"
+#include "planning/preferred_solver.h"
 
 namespace ucudnn::interposer {
 
@@ -45,16 +47,17 @@ struct LibraryPart {
 
 class Network {
  public:
-  // The limit of kernels that nothing was planned for is what the budget has left. `driver` and
-  // `context` outlive the object.
+  // The limit of kernels that nothing was planned for is what the budget has left. `driver`,
+  // `context` and `pinned` outlive the object. `solver`: the path of the GLPK plug-in, where it is
+  // to divide. `pinned`: a plan file with a total, which the network is known from; null: it is
+  // learned.
   Network(const cuda::Driver& driver, CUcontext context, size_t budget_bytes,
-          WorkspaceDivision division)
-      : context_(context),
-        budget_bytes_(budget_bytes),
-        division_(division),
-        arena_(driver, context, budget_bytes) {}
+          WorkspaceDivision division, const std::string& solver = {},
+          const planning::PinnedPlan* pinned = nullptr);
 
   CUcontext context() const { return context_; }
+  size_t budget_bytes() const { return budget_bytes_; }
+  WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
   void Close(const void* handle);
 
@@ -62,7 +65,19 @@ class Network {
   // to: it divides.
   void Ask(const MetKernel& kernel);
   KernelSequence::Known Run(const MetKernel& kernel, const execution::ArenaOwner& owner);
+  // Ends learning as Run does: what is known then, kNotYet where that was said before. An error
+  // where nothing ran.
+  Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
+
+  // The program orders the work of both handles, on whichever streams: from now on they are one
+  // lane, with those that either was declared with before. Gives all of its handles and what names
+  // it as an owner. An error where one of them has run already.
+  struct Lane {
+    std::vector<const void*> handles;
+    const void* name = nullptr;
+  };
+  Result<Lane> DeclareOrder(const void* first, const void* second);
 
   // What is known of the network so far.
   std::vector<MetKernel> Kernels();
@@ -97,11 +112,9 @@ class Network {
                                            size_t bytes) {
     return arena_.TakeForCapture(capture, owner, bytes);
   }
-  // Whose segment it is: its lane's, or the kernel's own on the lane.
-  execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const {
-    owner.kernel = division_ == WorkspaceDivision::kDisjoint ? kernel : -1;
-    return owner;
-  }
+  // Whose segment it is: its lane's, or the kernel's own on the lane; of a plan file, the
+  // segment's on the lane, or everybody's where the file says that its calls are ordered.
+  execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const;
 
   // Of the report.
   struct Summary {
@@ -111,7 +124,7 @@ class Network {
     bool divided = false;
     bool optimal = true;
   };
-  Summary summary();
+  Summary summary() const;
   // Of the library's memory on the device, now.
   size_t bytes() const { return arena_.bytes(); }
 
@@ -121,20 +134,28 @@ class Network {
   bool SharesIdly() const;
   // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
   Status Settle();
+  // Under the mutex: all is known. What is left to be done.
+  KernelSequence::Known Learned();
   // Under the mutex: the division is final.
   void Fix();
+
+  // The segment of the plan file for `kernel`; null: none.
+  const planning::PinnedSegment* PinnedSegmentOf(int kernel) const;
+  // Take where a plan file says what is whose: whole segments, and to others what those leave.
+  Segment TakePinned(const execution::ArenaOwner& owner, const LibraryPart& part);
 
   const CUcontext context_;
   const size_t budget_bytes_;
   const WorkspaceDivision division_;
+  const planning::PinnedPlan* const pinned_;
   execution::Arena arena_;
   std::atomic<bool> learning_ = true;
   std::atomic<bool> waiting_ = false;  // for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
   std::atomic<int> epoch_ = 0;
-  std::mutex mutex_;  // of all that follows
-  planning::KnapsackSolver solver_;
+  mutable std::mutex mutex_;  // of all that follows
+  planning::PreferredSolver solver_;
   KernelSequence sequence_;
   struct Key {
     explicit Key(const MetKernel& kernel);
@@ -152,11 +173,18 @@ class Network {
   std::vector<MetKernel> kernels_;  // by number
   std::vector<execution::ArenaOwner> lanes_;
   std::set<const void*> handles_;
+  std::set<const void*> ran_;  // owners' handles
+  std::list<std::set<const void*>>
+      ordered_;  // handles that are one lane, which their address names
   // Of the latest division.
   std::vector<int> planned_;  // numbers
   std::vector<planning::NetworkKernel> planned_kernels_;
   size_t planned_budget_ = 0;
   planning::DividedNetwork divided_;
+  // Of the plan file.
+  bool capture_ready_ = false;
+  std::set<int> taken_;       // segments that somebody has
+  size_t untaken_bytes_ = 0;  // of the others, kept for them
 };
 
 }  // namespace ucudnn::interposer

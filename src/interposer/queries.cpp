@@ -25,16 +25,6 @@ struct Offer {
   Promise promise;
 };
 
-AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math) {
-  AlgorithmPerformance performance;
-  performance.algorithm = cudnn::ParseLegacyEngine(micro.engine)->algorithm;
-  performance.time_ms = static_cast<float>(micro.time_ms);
-  performance.workspace_bytes = micro.workspace_bytes;
-  performance.determinism = micro.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
-  performance.math = static_cast<cudnnMathType_t>(math);
-  return performance;
-}
-
 bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
   return a.algorithm == b.algorithm && a.math == b.math;
 }
@@ -51,27 +41,6 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
     }
   }
   return std::nullopt;
-}
-
-// cuDNN serves a bias with identity activation by this algorithm only, and nobody says while asking
-// whether such a call will follow: a promise for it must be one that it can keep alone. False when
-// it cannot.
-bool MakeKeepableAlone(Operation operation, int algorithm, const std::vector<Candidate>& candidates,
-                       const planning::PromiseRequest& request, Promise& promise) {
-  if (operation != Operation::kForward ||
-      algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
-    return true;
-  }
-  const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
-  planning::PromiseRequest within = request;
-  within.limit_bytes = promise.workspace_bytes;
-  std::optional<Promise> alone = planning::PiecesOf(engine, candidates, within);
-  if (!alone) alone = planning::PiecesOf(engine, candidates, request);
-  if (!alone) return false;
-  promise.workspace_bytes = std::max(promise.workspace_bytes, alone->workspace_bytes);
-  promise.reported.workspace_bytes = promise.workspace_bytes;
-  promise.alone = std::move(alone->plan);
-  return true;
 }
 
 // Every undivided engine of the group within the request, and the promises that beat them: the
@@ -134,6 +103,34 @@ void CollectLibraryOffers(Operation operation, const cudnn::MathGroup& group,
 
 }  // namespace
 
+AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math) {
+  AlgorithmPerformance performance;
+  performance.algorithm = cudnn::ParseLegacyEngine(micro.engine)->algorithm;
+  performance.time_ms = static_cast<float>(micro.time_ms);
+  performance.workspace_bytes = micro.workspace_bytes;
+  performance.determinism = micro.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+  performance.math = static_cast<cudnnMathType_t>(math);
+  return performance;
+}
+
+bool MakeKeepableAlone(Operation operation, int algorithm, const std::vector<Candidate>& candidates,
+                       const planning::PromiseRequest& request, Promise& promise) {
+  if (operation != Operation::kForward ||
+      algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
+    return true;
+  }
+  const std::string engine = cudnn::LegacyEngineName({algorithm, std::nullopt});
+  planning::PromiseRequest within = request;
+  within.limit_bytes = promise.workspace_bytes;
+  std::optional<Promise> alone = planning::PiecesOf(engine, candidates, within);
+  if (!alone) alone = planning::PiecesOf(engine, candidates, request);
+  if (!alone) return false;
+  promise.workspace_bytes = std::max(promise.workspace_bytes, alone->workspace_bytes);
+  promise.reported.workspace_bytes = promise.workspace_bytes;
+  promise.alone = std::move(alone->plan);
+  return true;
+}
+
 std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHandle_t handle,
                                                    const cudnn::Descriptors& descriptors) {
   if (options_.mode != Mode::kOn) return std::nullopt;
@@ -153,11 +150,11 @@ std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHan
 }
 
 bool Interposer::Compares(const Measurements& measured) const {
-  return !measured.rows.empty() && (measured.whole_tried || !options_.tuning.on);
+  return !measured.rows.empty() && (measured.whole_tried || !Tunes());
 }
 
 bool Interposer::MeasuresBeforePromising(const Session& session) const {
-  return options_.tuning.on && options_.tuning.before_promising && !Capturing(session);
+  return Tunes() && options_.tuning.before_promising && !Capturing(session);
 }
 
 planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& problem,
@@ -234,7 +231,7 @@ std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
   }
   AlgorithmPerformance& best = ranking[0];
   NoteAsked(kernel, best.algorithm, best.math);
-  if (options_.tuning.on && best.workspace_bytes < wanted) {
+  if (Tunes() && best.workspace_bytes < wanted) {
     // Room for the better plan that comes when the kernel is measured, never more than the genuine
     // library's own first choice takes.
     ConvolutionProblem problem = kernel.problem;
@@ -259,6 +256,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   if (!kernel) return std::nullopt;
   const size_t ours = UserLimit(*kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
+  if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
   const Measurements measured =
       Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)),
                MeasuresBeforePromising(*kernel->session));
@@ -292,6 +290,7 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   const bool may_measure = MeasuresBeforePromising(*kernel->session);
   const size_t ours = UserLimit(*kernel->session);
   const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
+  if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
   if (limit != kNoLimit) {
     const Measurements measured =
         Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)), may_measure);
@@ -383,7 +382,7 @@ std::optional<Promise> Interposer::PromiseFor(const Kernel& kernel, cudnnHandle_
     }
   }
   // Room for the better plan that comes when all is measured.
-  if (promise->provisional && options_.tuning.on) {
+  if (promise->provisional && Tunes()) {
     promise->workspace_bytes = std::min(limit_bytes, need_bytes);
   }
   return promise;
@@ -404,6 +403,11 @@ cudnnStatus_t Interposer::WorkspaceSize(Operation operation, cudnnHandle_t handl
     return status;
   }
   const size_t limit = UserLimit(*kernel->session);
+  auto pinned = PinnedPromise(*kernel, algorithm, MeasuredLimit(*kernel, limit));
+  if (pinned && PromisePinned(*kernel, algorithm, *pinned)) {
+    *bytes = pinned->workspace_bytes;
+    return status;
+  }
   if (*bytes <= limit) return status;
   // The caller chose the algorithm without asking: engines as exact and as deterministic may serve
   // it.

@@ -7,6 +7,7 @@ void Session::Open(CUcontext context, int platform, CUstream stream, Network* ne
   network_ = network;
   platform_ = platform;
   stream_ = stream;
+  order_ = nullptr;
 }
 
 void Session::Close() {

@@ -94,6 +94,10 @@ class Session {
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) { stream_.store(stream, std::memory_order_relaxed); }
 
+  // What names the lane of all handles whose work the program orders; null: none but this one.
+  const void* order() const { return order_.load(std::memory_order_acquire); }
+  void set_order(const void* lane) { order_.store(lane, std::memory_order_release); }
+
   // The decision for `key`; null when there is none, or a promise was given since. Stays valid
   // until Close.
   Decision* Find(const CallKey& key);
@@ -111,6 +115,7 @@ class Session {
   int platform_ = 0;
   Network* network_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
+  std::atomic<const void*> order_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<CallKey, std::unique_ptr<Decision>, CallKeyHash> decisions_;
   std::atomic<bool> full_ = false;
@@ -118,6 +123,11 @@ class Session {
   std::vector<std::unique_ptr<Decision>> replaced_;
   std::vector<std::pair<execution::ArenaOwner, execution::Arena::Segment>> workspaces_;
 };
+
+// What enqueues `session`'s calls, one after the other, in the library's workspace. None where the
+// driver does not tell.
+std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                             cudnnHandle_t handle);
 
 // Sessions by handle. Find is wait-free; sessions are reused and live as long as the table.
 class SessionTable {

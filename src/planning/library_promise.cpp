@@ -65,14 +65,22 @@ std::vector<Configuration> LibraryChoices(std::span<const Candidate> measured,
 
 std::optional<Promise> MakeLibraryPromise(std::span<const Candidate> measured,
                                           const PromiseRequest& request) {
-  std::vector<Configuration> choices = LibraryChoices(measured, request);
+  const std::vector<Configuration> choices = LibraryChoices(measured, request);
   if (choices.empty()) return std::nullopt;
+  return MakeLibraryPromiseOf(choices.back(), measured, request);
+}
+
+std::optional<Promise> MakeLibraryPromiseOf(const Configuration& plan,
+                                            std::span<const Candidate> measured,
+                                            const PromiseRequest& request) {
   const Candidates allowed = AllowedCandidates(measured, request);
+  const Candidate* const without = FastestWhole(allowed, request.n, 0, Whose::kNative);
+  if (without == nullptr || !Allows(measured, request, plan)) return std::nullopt;
   Promise promise;
-  promise.undivided = FastestWhole(allowed, request.n, 0, Whose::kNative)->micro;
+  promise.undivided = without->micro;
   promise.fastest_undivided =
       FastestWhole(allowed, request.n, request.limit_bytes, Whose::kNative)->micro;
-  promise.plan = std::move(choices.back());
+  promise.plan = plan;
   promise.reported = promise.undivided;
   promise.reported.time_ms = promise.plan.TimeMs();
   promise.limit_bytes = request.limit_bytes;

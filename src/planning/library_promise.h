@@ -24,6 +24,11 @@ std::vector<Configuration> LibraryChoices(std::span<const Candidate> measured,
 std::optional<Promise> MakeLibraryPromise(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
+// The same of a given plan, whose pieces are among `measured`.
+std::optional<Promise> MakeLibraryPromiseOf(const Configuration& plan,
+                                            std::span<const Candidate> measured,
+                                            const PromiseRequest& request);
+
 // What is left of such a promise without the library's workspace.
 Promise Whole(Promise promise);
 

@@ -177,6 +177,24 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   }
 }
 
+bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
+            const Configuration& plan) {
+  const Candidates allowed = AllowedCandidates(measured, request);
+  return std::all_of(plan.runs.begin(), plan.runs.end(), [&](const Run& run) {
+    return std::any_of(allowed.begin(), allowed.end(), [&](const Candidate* candidate) {
+      return candidate->micro.engine == run.micro.engine &&
+             candidate->micro.micro_batch == run.micro.micro_batch;
+    });
+  });
+}
+
+std::optional<Promise> MakePromiseOf(const Configuration& plan, std::span<const Candidate> measured,
+                                     const PromiseRequest& request) {
+  const Candidates allowed = AllowedCandidates(measured, request);
+  if (!Allows(measured, request, plan) || !LargestIsLeast(plan, allowed)) return std::nullopt;
+  return PromiseOf(plan, allowed, request);
+}
+
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request) {
   return BestDivision(AllowedCandidates(measured, request), request);

@@ -41,6 +41,8 @@ struct Promise {
   Configuration alone;
   // Made before all was measured: a better plan may take the plan's place, inside the promise.
   bool provisional = false;
+  // Of a pinned plan: nothing else is planned in its place.
+  bool pinned = false;
   // Workspace that the library brings for the plan: then `workspace_bytes` is 0, and `undivided`
   // needs none.
   size_t library_bytes = 0;
@@ -72,6 +74,14 @@ constexpr double kHysteresis = 0.03;
 // (then the genuine need must be promised).
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
+
+// The promise of a given plan, whose pieces are among `measured`; none where the request does not
+// allow it, or nothing of the caller's API keeps it undivided.
+std::optional<Promise> MakePromiseOf(const Configuration& plan, std::span<const Candidate> measured,
+                                     const PromiseRequest& request);
+// Whether the request allows every piece of `plan`.
+bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
+            const Configuration& plan);
 
 // The fastest division that the request allows, in one piece or several, without hysteresis and
 // whether or not anything could take its place.

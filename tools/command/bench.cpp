@@ -203,7 +203,8 @@ Command AddBench(CLI::App& ucudnn) {
   app->add_flag("--cliff", options->cliff,
                 "run each kernel in its best engine's workspace, and in one byte less: as cuDNN "
                 "would, and divided");
-  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION"});
+  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
+                                  "UCUDNN_SOLVER", "UCUDNN_PLAN"});
   return {app, [app, options](const ProgramWords&) { return Bench(*app, *options); }};
 }
 

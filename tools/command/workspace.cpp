@@ -16,8 +16,7 @@
 #include "command/offline_kernels.h"
 #include "command/output_file.h"
 #include "command/workspace_plan.h"
-#include "planning/knapsack_solver.h"
-#include "planning/plugin_solver.h"
+#include "planning/preferred_solver.h"
 #include "planning/workspace_division.h"
 
 namespace ucudnn::command {
@@ -85,26 +84,16 @@ Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
 // WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
 Result<planning::DividedWorkspace> Divide(
     const CLI::App& app, const std::vector<planning::DesirableConfigurations>& sets,
-    const Options& options, std::string& solver) {
-  const size_t budget = *options.total_workspace;
-  planning::KnapsackSolver exact;
-  solver = exact.Name();
-  if (options.solver == Solver::kGlpk) {
-    Result<std::unique_ptr<planning::DivisionSolver>> glpk =
-        planning::OpenPluginSolver(FindInstallation().glpk_solver, "glpk");
-    std::string why = glpk.message();
-    if (glpk.ok()) {
-      Result<planning::DividedWorkspace> divided =
-          planning::DivideWorkspace(sets, budget, options.division, **glpk);
-      if (divided.ok()) {
-        solver = (*glpk)->Name();
-        return divided;
-      }
-      why = divided.message();
-    }
-    Refuse(app, "the exact solver takes the place of glpk: " + why);
+    const Options& options, std::string& name) {
+  planning::PreferredSolver solver(
+      options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk");
+  Result<planning::DividedWorkspace> divided =
+      planning::DivideWorkspace(sets, *options.total_workspace, options.division, solver);
+  if (!solver.why().empty()) {
+    Refuse(app, "the exact solver takes the place of glpk: " + solver.why());
   }
-  return planning::DivideWorkspace(sets, budget, options.division, exact);
+  name = solver.Name();
+  return divided;
 }
 
 Result<WorkspacePlan> MakePlan(const CLI::App& app, OfflineKernels network,
@@ -181,7 +170,7 @@ Command AddWorkspace(CLI::App& ucudnn) {
                 "show each kernel's choices, too: none is beaten in both time and workspace");
   app->add_flag("--json", options->json, "print JSON instead of a table");
   app->add_option("-o", options->plan_file, "write the plan to a file")->type_name("plan.json");
-  options->variables.AddTo(*app, {"UCUDNN_REPORT"});
+  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_PLAN"});
   return {app, [app, options](const ProgramWords&) { return Workspace(*app, *options); }};
 }
 

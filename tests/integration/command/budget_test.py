@@ -59,6 +59,14 @@ class Budget(unittest.TestCase):
                                          total["total_workspace_bytes"])
                     self.assertEqual([], report["fallbacks"])
 
+    @unittest.skipUnless(os.environ.get("UCUDNN_TEST_GLPK"), "built without GLPK")
+    def test_glpk_divides_as_well(self):
+        report, errors = self.run_within("8MiB", "disjoint", "find", "--solver", "glpk")
+        self.assertEqual("", errors)
+        exact, _ = self.run_within("8MiB", "disjoint", "find")
+        for total in (report["total_workspace"], exact["total_workspace"]):
+            self.assertTrue(total["divided"] and total["total_workspace_bytes"] > 0, total)
+
     def test_a_budget_too_small_for_anything_is_said_once(self):
         report, errors = self.run_within("1", "disjoint", "find")
         self.assertEqual(1, len(errors.splitlines()), errors)

@@ -365,6 +365,9 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
   EXPECT_EQ(ucudnnSetBatchSizePolicy(static_cast<ucudnnBatchSizePolicy_t>(4)),
             CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(ucudnnSetTotalWorkspace(0) == CUDNN_STATUS_SUCCESS, false);
+  EXPECT_EQ(ucudnnDeclareOrder(nullptr, nullptr), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(ucudnnEndRecording(nullptr), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_THAT(ucudnnGetLastError(), HasSubstr("ucudnnEndRecording: a handle is a null pointer"));
   EXPECT_EQ(ucudnnSetLayerName(nullptr, d.x, d.w, d.convolution, d.y), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(ucudnnSetLayerName("conv", nullptr, d.w, d.convolution, d.y), CUDNN_STATUS_BAD_PARAM);
   int kinds = 0;

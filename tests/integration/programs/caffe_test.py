@@ -28,9 +28,9 @@ def run(words, **variables):
     return result.stdout.splitlines()
 
 
-def direct(program, limit, **variables):
+def direct(program, bytes_, what="limit", steps=STEPS, **variables):
     """The program without any preload; the stand-ins serve it as cuDNN would."""
-    return run([program, "limit", limit, STEPS], LD_LIBRARY_PATH=STAND_INS, **variables)
+    return run([program, what, bytes_, steps], LD_LIBRARY_PATH=STAND_INS, **variables)
 
 
 def preloaded(program, limit, **variables):
@@ -111,6 +111,44 @@ class Caffe(unittest.TestCase):
         lines = direct(OWN, 0, UCUDNN_MODE="observe", UCUDNN_REPORT=report, **self.variables)
         self.assertEqual(self.expected, checksums(lines))
         self.assertEqual({1}, {pieces(kernel) for kernel in self.report("off")["kernels"]})
+
+    def check_budget(self, report, lines, expected, budget):
+        """The library brings all workspace, within the budget; some kernels divide in it."""
+        self.assertEqual(expected, checksums(lines))
+        self.assertIn("workspace conv1 0 conv2 0", lines)
+        self.assertEqual([], report["fallbacks"])
+        total = report["total_workspace"]
+        self.assertEqual((budget, True), (total["total_bytes"], total["divided"]))
+        self.assertTrue(0 < total["total_workspace_bytes"] <= budget, total)
+        brought = [kernel for kernel in report["kernels"] if kernel["library_bytes"] > 0]
+        self.assertTrue(any(pieces(kernel) > 1 for kernel in brought))
+        self.assertEqual({0}, {kernel["workspace_bytes"] for kernel in report["kernels"]})
+
+    def test_one_budget_is_divided_in_every_way(self):
+        steps, budget = 2 * STEPS, 9 * LIMIT
+        expected = checksums(direct(CUDNN, 0, steps=steps))
+        for division in ("disjoint", "shared", "concurrent"):
+            with self.subTest(division=division):
+                lines = direct(OWN, budget, "total", steps, UCUDNN_DIVISION=division,
+                               UCUDNN_REPORT=f"{self.folder}/total.json", **self.variables)
+                report = self.report("total")
+                self.check_budget(report, lines, expected, budget)
+                self.assertEqual(division, report["total_workspace"]["division"])
+
+    def test_one_budget_is_divided_as_a_plan_file_says(self):
+        direct(OWN, LIMIT, UCUDNN_REPORT=f"{self.folder}/trace.json", **self.variables)
+        budget = 9 * LIMIT
+        for division in ("disjoint", "shared"):
+            with self.subTest(division=division):
+                plan = f"{self.folder}/plan.json"
+                run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store,
+                     "--total-workspace", budget, "--division", division, "-o", plan])
+                lines = direct(OWN, budget, "total", UCUDNN_PLAN=plan, UCUDNN_DATABASE="none",
+                               UCUDNN_REPORT=f"{self.folder}/pinned.json")
+                report = self.report("pinned")
+                self.check_budget(report, lines, self.expected, budget)
+                self.assertEqual(0, report["measured"])
+                self.assertEqual(division, report["total_workspace"]["division"])
 
     @unittest.skipUnless(MAY_PRELOAD, "sanitized")
     def test_preload_and_wrapper_divide_once(self):

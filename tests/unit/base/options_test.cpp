@@ -212,13 +212,16 @@ TEST(Options, BudgetForAllKernelsIsRunAndPlannedWith) {
   for (const Parsed& parsed : {running, planning}) {
     EXPECT_EQ(parsed.options.total_workspace, size_t{120} << 20);
     EXPECT_EQ(parsed.options.division, WorkspaceDivision::kDisjoint);
+    EXPECT_EQ(parsed.options.solver, Solver::kGlpk);
+    EXPECT_THAT(parsed.warnings, IsEmpty());
   }
-  EXPECT_THAT(running.warnings, ElementsAre(HasSubstr("not available in this version")));
-  EXPECT_EQ(running.options.solver, Solver::kExact);
-  EXPECT_THAT(planning.warnings, IsEmpty());
-  EXPECT_EQ(planning.options.solver, Solver::kGlpk);
   EXPECT_EQ(running.options.policy, BatchSizePolicy::kPowerOfTwo) << "auto looks at one limit";
   EXPECT_EQ(planning.options.policy, BatchSizePolicy::kAuto);
+}
+
+TEST(Options, PlanIsAPath) {
+  EXPECT_EQ(Parse({{"UCUDNN_PLAN", "/a b/plan.json"}}).options.plan, "/a b/plan.json");
+  EXPECT_EQ(Parse({}).options.plan, "");
 }
 
 TEST(Options, BudgetOfNothingIsRefused) {

@@ -296,6 +296,90 @@ class Lane {
   CUstream stream_ = nullptr;
 };
 
+// With room for one segment alone.
+TEST(TotalWorkspace, HandlesWhoseWorkIsOrderedShareASegment) {
+  const size_t need = Shared(Operation::kForward).need;
+  for (const bool ordered : {false, true}) {
+    SCOPED_TRACE(ordered ? "ordered" : "not ordered");
+    Shared program(Operation::kForward, need);
+    cudnnHandle_t other = nullptr;
+    ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    CUstream stream = nullptr;
+    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    EXPECT_EQ(program.interposer.SetStream(other, stream), CUDNN_STATUS_SUCCESS);
+    if (ordered) {
+      const Status status = program.interposer.DeclareOrder(program.handle(), other);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    cudnn::LegacyCall call = program.Call(0, 0);
+    call.handle = other;
+    std::vector<Seen> last[2];
+    for (int round = 0; round < 4 * kLearning; ++round) {
+      program.ExpectRight(0, 0);  // synchronises
+      last[0] = TheCalls();
+      TheCalls().clear();
+      EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+      last[1] = TheCalls();
+      EXPECT_LE(program.TheNetwork().bytes(), need);
+    }
+    EXPECT_EQ(program.Total()["divided"], true);
+    const size_t pieces = last[0].size() + last[1].size();
+    EXPECT_EQ(pieces, ordered ? size_t{kImages} : 2u) << "two segments do not fit";
+    EXPECT_EQ(last[0][0].workspace, last[1][0].workspace);
+    EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  }
+}
+
+TEST(TotalWorkspace, OrderIsDeclaredBeforeAnythingRuns) {
+  Shared program(Operation::kForward);
+  cudnnHandle_t others[2];
+  for (cudnnHandle_t& other : others) {
+    ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+  }
+  EXPECT_TRUE(program.interposer.DeclareOrder(others[0], others[0]).ok());
+  EXPECT_TRUE(program.interposer.DeclareOrder(program.handle(), others[0]).ok());
+  EXPECT_TRUE(program.interposer.DeclareOrder(program.handle(), others[0]).ok()) << "again";
+  program.Ran();
+  const Status late = program.interposer.DeclareOrder(others[1], others[0]);
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(late.message().find("ran on one of the handles before"), std::string::npos);
+  EXPECT_TRUE(program.interposer.DeclareOrder(others[1], others[1]).ok());
+  for (const cudnnHandle_t other : others) {
+    EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+  }
+}
+
+TEST(TotalWorkspace, IsDividedWhenTheProgramEndsTheRecording) {
+  Shared program(Operation::kForward);
+  EXPECT_FALSE(program.interposer.EndRecording(program.handle()).ok()) << "nothing ran";
+  program.Ran();
+  EXPECT_EQ(program.Total()["divided"], false);
+  ASSERT_TRUE(program.interposer.EndRecording(program.handle()).ok());
+  EXPECT_EQ(program.Total()["divided"], true);
+  EXPECT_EQ(program.Total()["kernels"], 1);
+  EXPECT_FALSE(program.TheNetwork().learning());
+  program.Ran();
+  EXPECT_TRUE(program.interposer.EndRecording(program.handle()).ok()) << "again";
+  EXPECT_EQ(program.TheNetwork().bytes(), program.need);
+}
+
+TEST(TotalWorkspace, IsDividedByTheExactSolverWhereGlpkIsMissing) {
+  Options options = Budget(kAmple);
+  options.solver = Solver::kGlpk;
+  const size_t need = Shared(Operation::kForward).need;
+  Program program(Operation::kForward, options);
+  program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
+  program.StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+  ::testing::internal::CaptureStderr();
+  for (int call = 0; call <= kLearning; ++call) program.ExpectRight(0, 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("the exact solver takes the place of glpk: "));
+  EXPECT_THAT(TheCalls(), SizeIs(kImages / 2));
+  EXPECT_EQ(program.ReportJson()["total_workspace"]["total_workspace_bytes"], need);
+}
+
 TEST(TotalWorkspace, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
   const size_t need = Shared(Operation::kForward).need;
   for (const WorkspaceDivision division :

@@ -1,0 +1,69 @@
+#include "base/json_place.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr double kMostMs = 1e9;
+
+}  // namespace
+
+JsonPlace JsonPlace::Member(const char* name) const {
+  const JsonValue* member = value_ == nullptr ? nullptr : value_->Find(name);
+  return {member, path_.empty() ? name : path_ + "." + name, *fault_};
+}
+
+std::string JsonPlace::Text() const {
+  if (absent()) return Refuse("text"), "";
+  if (!value_->is(JsonValue::Kind::kText)) Refuse("text");
+  return value_->text;
+}
+
+int64_t JsonPlace::Whole(int64_t least, int64_t most) const {
+  if (absent() || !value_->is(JsonValue::Kind::kInteger) || value_->integer < least ||
+      value_->integer > most) {
+    Refuse("a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return least;
+  }
+  return value_->integer;
+}
+
+std::optional<size_t> JsonPlace::Limit() const {
+  if (absent()) return std::nullopt;
+  if (value_->is_number() && value_->real > static_cast<double>(kMostJsonBytes)) {
+    return std::nullopt;
+  }
+  return Bytes();
+}
+
+std::optional<double> JsonPlace::Time() const {
+  if (absent()) return std::nullopt;
+  if (!value_->is_number() || !(value_->real >= 0 && value_->real <= kMostMs)) {
+    Refuse("milliseconds from 0 to 1e9, or null");
+    return std::nullopt;
+  }
+  return value_->real;
+}
+
+std::vector<JsonPlace> JsonPlace::Items() const {
+  std::vector<JsonPlace> items;
+  if (absent()) return items;
+  if (!value_->is(JsonValue::Kind::kArray)) Refuse("a list");
+  for (const JsonValue& item : value_->items) {
+    items.push_back({&item, path_ + "[" + std::to_string(items.size()) + "]", *fault_});
+  }
+  return items;
+}
+
+void JsonPlace::Object() const {
+  if (value_ == nullptr || !value_->is(JsonValue::Kind::kObject)) Refuse("an object");
+}
+
+void JsonPlace::Refuse(const std::string& expected) const {
+  Fault((value_ == nullptr ? "is missing" : "is " + Shown(*value_)) + "; expected " + expected);
+}
+
+void JsonPlace::Fault(const std::string& what) const {
+  if (fault_->ok()) *fault_ = Status::Error(path_.empty() ? what : path_ + " " + what);
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,56 @@
+// A value of a JSON file that others may have written, read with every check that it needs: the
+// first fault of all is kept, with the place of the value ("kernels[3].plan[0].count"), and what is
+// read after it means nothing. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json_value.h"
+#include "base/status.h"
+
+namespace ucudnn {
+
+constexpr int64_t kMostJsonBytes = int64_t{1} << 62;
+
+// A value of the file, or its absence. `fault` and the value outlive it.
+class JsonPlace {
+ public:
+  JsonPlace(const JsonValue* value, std::string path, Status& fault)
+      : value_(value), path_(std::move(path)), fault_(&fault) {}
+
+  JsonPlace Member(const char* name) const;
+  bool absent() const { return value_ == nullptr || value_->is(JsonValue::Kind::kNull); }
+  const JsonValue* value() const { return value_; }
+
+  std::string Text() const;
+  std::string TextIfThere() const { return absent() ? std::string() : Text(); }
+
+  int64_t Whole(int64_t least, int64_t most) const;
+  std::optional<int64_t> WholeIfThere(int64_t most) const {
+    return absent() ? std::nullopt : std::optional(Whole(0, most));
+  }
+  size_t Bytes() const { return static_cast<size_t>(Whole(0, kMostJsonBytes)); }
+  size_t BytesIfThere() const { return absent() ? 0 : Bytes(); }
+  // None where it is null, absent, or more than any memory: there is no limit then.
+  std::optional<size_t> Limit() const;
+  // Milliseconds; none where it is null or absent.
+  std::optional<double> Time() const;
+  // Of a list that is absent: none.
+  std::vector<JsonPlace> Items() const;
+  void Object() const;
+
+  void Refuse(const std::string& expected) const;
+  void Fault(const std::string& what) const;
+  bool ok() const { return fault_->ok(); }
+
+ private:
+  const JsonValue* value_;
+  std::string path_;
+  Status* fault_;
+};
+
+}  // namespace ucudnn

@@ -1,0 +1,152 @@
+#include "interposer/pinned_kernels.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/log.h"
+#include "convolution/partial_sums.h"
+#include "cudnn/legacy_engines.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using planning::Candidate;
+
+void WarnIgnored(const std::string& why) {
+  WarnOnce("plan file", "the plan file is ignored: " + why);
+}
+
+// Why the file cannot be followed whatever the device; empty: it can.
+std::string Conflict(const planning::PinnedPlan& file, const Options& options) {
+  if (!options.total_workspace) return {};
+  if (!file.total_bytes) return "it has no total_bytes, and a total workspace is set";
+  if (file.reserved_bytes <= *options.total_workspace) return {};
+  return "its segments take " + std::to_string(file.reserved_bytes) +
+         " bytes, more than the total workspace of " + std::to_string(*options.total_workspace);
+}
+
+std::string ForImages(const std::string& engine, int images) {
+  return engine + " for " + std::to_string(images) + " images";
+}
+
+}  // namespace
+
+PinnedKernels::PinnedKernels(const Options& options, const cudnn::Functions& functions)
+    : functions_(functions) {
+  if (options.plan.empty() || options.mode != Mode::kOn) return;
+  Result<planning::PinnedPlan> file = planning::ReadPinnedPlan(options.plan);
+  std::string why = file.message();
+  if (file.ok()) why = Conflict(*file, options);
+  if (why.empty()) {
+    file_ = std::move(*file);
+  } else {
+    WarnIgnored(file.ok() ? options.plan + ": " + why : why);
+  }
+}
+
+const planning::PinnedPlan* PinnedKernels::For(const planning::Platform& platform) {
+  if (!file_) return nullptr;
+  if (file_->device != platform.device || file_->cudnn != platform.cudnn) {
+    const auto name = [](const std::string& device, int cudnn) {
+      return "'" + device + "' with cuDNN " + std::to_string(cudnn);
+    };
+    WarnIgnored("it is for " + name(file_->device, file_->cudnn) + ", and this is " +
+                name(platform.device, platform.cudnn));
+    return nullptr;
+  }
+  followed_.store(true, std::memory_order_relaxed);
+  if (!file_->graph_positions.empty()) {
+    WarnOnce("plan file graph", std::to_string(file_->graph_positions.size()) +
+                                    " kernels of the plan file are the graph API's, which does "
+                                    "not follow it");
+  }
+  return &*file_;
+}
+
+const PinnedKernels::Pinned* PinnedKernels::Find(const planning::Platform& platform,
+                                                 int platform_number,
+                                                 const ConvolutionProblem& problem,
+                                                 cudnnHandle_t handle,
+                                                 std::optional<std::string>& why) {
+  const planning::PinnedPlan* const file = For(platform);
+  const int position = file == nullptr ? -1 : file->Find(problem, true);
+  if (position < 0) return nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto& confirmed = confirmed_[platform_number];
+    if (const auto known = confirmed.find(problem); known != confirmed.end()) {
+      return known->second.get();
+    }
+  }
+  if (handle == nullptr) return nullptr;
+  Result<Pinned> pinned = Confirm(problem, file->kernels[position].plan, handle);
+  std::unique_ptr<Pinned> fresh;
+  if (pinned.ok()) {
+    pinned->limit_bytes = file->limit_bytes.value_or(std::numeric_limits<size_t>::max());
+    fresh = std::make_unique<Pinned>(std::move(*pinned));
+  }
+  std::lock_guard lock(mutex_);
+  const auto [entry, first] = confirmed_[platform_number].try_emplace(problem, std::move(fresh));
+  if (first && !pinned.ok()) why = pinned.message();
+  return entry->second.get();
+}
+
+Result<PinnedKernels::Pinned> PinnedKernels::Confirm(const ConvolutionProblem& problem,
+                                                     const Configuration& plan,
+                                                     cudnnHandle_t handle) const {
+  cudnn::LegacyEngines engines(functions_, handle);
+  const auto ask = [&](int images) -> Result<std::vector<cudnn::EngineChoice>> {
+    ConvolutionProblem part = problem;
+    part.n = images;
+    UCUDNN_ASSIGN_OR_RETURN(const auto prepared, engines.Prepare(part));
+    return prepared->Engines();
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<cudnn::EngineChoice> wholes, ask(problem.n));
+  Pinned pinned;
+  std::vector<MicroConfiguration> rows;
+  for (const cudnn::EngineChoice& whole : wholes) {
+    rows.push_back({whole.engine, problem.n, static_cast<double>(rows.size()),
+                    whole.workspace_bytes, whole.deterministic});
+  }
+  pinned.candidates = cudnn::OwnMathCandidates(problem, rows);
+  pinned.plan = plan;
+  const int step = LegalStep(problem);
+  for (Run& run : pinned.plan.runs) {
+    MicroConfiguration& micro = run.micro;
+    const std::string piece = ForImages(micro.engine, micro.micro_batch);
+    const bool last = &run == &pinned.plan.runs.back() && run.count == 1;
+    if (micro.micro_batch % step != 0 && !last) {
+      return Status::Error(piece + ": pieces here have a multiple of " + std::to_string(step));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<cudnn::EngineChoice> choices, ask(micro.micro_batch));
+    const auto choice = std::find_if(
+        choices.begin(), choices.end(),
+        [&](const cudnn::EngineChoice& other) { return other.engine == micro.engine; });
+    const auto engine = cudnn::ParseLegacyEngine(micro.engine);
+    if (choice == choices.end() || !engine || engine->math) {
+      return Status::Error(piece + ": the library has no such engine");
+    }
+    MicroConfiguration needed = {micro.engine, micro.micro_batch, micro.time_ms,
+                                 choice->workspace_bytes, choice->deterministic};
+    if (IsPartial(problem, micro.micro_batch)) {
+      needed = AsPartial(problem, std::move(needed), 0);
+    }
+    if (needed.workspace_bytes > micro.workspace_bytes) {
+      return Status::Error(piece + " needs " + std::to_string(needed.workspace_bytes) +
+                           " bytes of workspace, not " + std::to_string(micro.workspace_bytes));
+    }
+    micro = needed;
+    std::erase_if(pinned.candidates, [&](const Candidate& other) {
+      return other.micro.engine == micro.engine && other.micro.micro_batch == micro.micro_batch;
+    });
+    pinned.candidates.push_back({micro, choice->numeric});
+  }
+  const Candidate* largest = nullptr;
+  for (const Candidate& candidate : pinned.candidates) {
+    if (candidate.micro == pinned.plan.Largest()) largest = &candidate;
+  }
+  if (largest != nullptr) pinned.lead = largest->numeric;
+  return pinned;
+}
+
+}  // namespace ucudnn::interposer

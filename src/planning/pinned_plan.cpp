@@ -1,0 +1,174 @@
+#include "planning/pinned_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+
+#include "base/csv.h"
+#include "base/json_place.h"
+#include "base/text.h"
+#include "convolution/json_kernel.h"
+
+namespace ucudnn::planning {
+namespace {
+
+// Larger than kMostPinnedKernels kernels take.
+constexpr uintmax_t kLargestFile = uintmax_t{32} << 20;
+// Kinds of micro-batches in one plan: what composes plans finds fewer.
+constexpr size_t kMostRuns = 64;
+
+// Measurements may be of pieces that no alignment is demanded of.
+ConvolutionProblem KeyOf(ConvolutionProblem problem) {
+  problem.alignment = 1;
+  return problem;
+}
+
+WorkspaceDivision ReadDivision(const JsonPlace& place) {
+  const std::string name = place.TextIfThere();
+  for (const WorkspaceDivision division :
+       {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
+    if (name == WorkspaceDivisionName(division)) return division;
+  }
+  if (!name.empty()) place.Refuse("disjoint, shared or concurrent");
+  return WorkspaceDivision::kConcurrent;
+}
+
+PinnedKernel ReadKernel(const JsonPlace& place, const PinnedPlan& file, size_t kernels) {
+  PinnedKernel kernel;
+  place.Object();
+  kernel.problem = ReadProblem(place);
+  const std::string api = place.Member("api").Text();
+  kernel.legacy = api == "legacy";
+  if (!kernel.legacy && api != "graph") place.Member("api").Refuse("\"legacy\" or \"graph\"");
+  const JsonPlace plan = place.Member("plan");
+  if (!ReadPlan(plan, kernel.problem.n, kernel.plan)) plan.Refuse("runs that all have a time");
+  if (kernel.plan.runs.size() > kMostRuns) {
+    plan.Refuse("at most " + std::to_string(kMostRuns) + " runs");
+  }
+  const JsonPlace segment = place.Member("segment");
+  if (file.total_bytes) {
+    kernel.segment = static_cast<int>(segment.Whole(0, kMostPinnedKernels));
+  } else if (!segment.absent()) {
+    segment.Refuse("null, because there are no total_bytes");
+  }
+  for (const JsonPlace& other : place.Member("order_after").Items()) {
+    if (!other.ok()) break;
+    kernel.order_after.push_back(
+        static_cast<int>(other.Whole(0, static_cast<int64_t>(kernels) - 1)));
+  }
+  return kernel;
+}
+
+bool ComesAfter(const PinnedKernel& kernel, int other) {
+  return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
+}
+
+// Keeps the first of each problem; the others' positions become its.
+void KeepFirstOfEach(PinnedPlan& plan) {
+  std::vector<PinnedKernel> all = std::move(plan.kernels);
+  plan.kernels.clear();
+  std::vector<int> positions;
+  for (PinnedKernel& kernel : all) {
+    auto& known = kernel.legacy ? plan.legacy_positions : plan.graph_positions;
+    const auto [entry, fresh] =
+        known.try_emplace(KeyOf(kernel.problem), static_cast<int>(plan.kernels.size()));
+    positions.push_back(entry->second);
+    if (fresh) plan.kernels.push_back(std::move(kernel));
+  }
+  for (PinnedKernel& kernel : plan.kernels) {
+    std::vector<int>& after = kernel.order_after;
+    for (int& other : after) other = positions[other];
+    std::sort(after.begin(), after.end());
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+  }
+}
+
+// Numbers the segments from 0.
+Status FindSegments(PinnedPlan& plan) {
+  if (!plan.total_bytes) return Status::Ok();
+  std::map<int, std::vector<int>> of_segment;
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+    PinnedKernel& kernel = plan.kernels[i];
+    if (kernel.legacy) of_segment[kernel.segment].push_back(static_cast<int>(i));
+    kernel.segment = -1;
+  }
+  for (const auto& [number, kernels] : of_segment) {
+    PinnedSegment segment;
+    for (const int i : kernels) {
+      PinnedKernel& kernel = plan.kernels[i];
+      segment.bytes = std::max(segment.bytes, kernel.plan.WorkspaceBytes());
+      kernel.segment = static_cast<int>(plan.segments.size());
+    }
+    segment.ordered = std::all_of(kernels.begin(), kernels.end(), [&](int one) {
+      return std::all_of(kernels.begin(), kernels.end(),
+                         [&](int other) { return ComesAfter(plan.kernels[one], other); });
+    });
+    if (segment.bytes > *plan.total_bytes - plan.reserved_bytes) {
+      return Status::Error("the segments take more than the total_bytes of " +
+                           std::to_string(*plan.total_bytes));
+    }
+    plan.reserved_bytes += segment.bytes;
+    plan.segments.push_back(segment);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+int PinnedPlan::Find(const ConvolutionProblem& problem, bool legacy) const {
+  const auto& positions = legacy ? legacy_positions : graph_positions;
+  const auto found = positions.find(KeyOf(problem));
+  return found == positions.end() ? -1 : found->second;
+}
+
+Result<PinnedPlan> ParsePinnedPlan(std::string_view json) {
+  UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
+  Status fault;
+  const JsonPlace root(&value, "", fault);
+  root.Object();
+  const JsonPlace format = root.Member("format");
+  if (format.Text() != "ucudnn-plan") format.Refuse("\"ucudnn-plan\"");
+  root.Member("version").Whole(1, 1);
+  PinnedPlan plan;
+  plan.device = root.Member("device").Text();
+  constexpr int64_t kMostVersion = std::numeric_limits<int32_t>::max();
+  plan.cudnn = static_cast<int>(root.Member("cudnn").Whole(0, kMostVersion));
+  const JsonPlace total = root.Member("total_bytes");
+  if (!total.absent()) {
+    plan.total_bytes = static_cast<size_t>(total.Whole(1, kMostJsonBytes));
+  }
+  plan.limit_bytes = root.Member("limit_bytes").Limit();
+  plan.division = ReadDivision(root.Member("division"));
+  const JsonPlace list = root.Member("kernels");
+  if (list.absent()) list.Refuse("a list");
+  const std::vector<JsonPlace> kernels = list.Items();
+  if (kernels.size() > kMostPinnedKernels) {
+    list.Refuse("at most " + std::to_string(kMostPinnedKernels));
+  }
+  for (const JsonPlace& kernel : kernels) {
+    if (!fault.ok()) return fault;
+    plan.kernels.push_back(ReadKernel(kernel, plan, kernels.size()));
+  }
+  if (!fault.ok()) return fault;
+  KeepFirstOfEach(plan);
+  UCUDNN_RETURN_IF_ERROR(FindSegments(plan));
+  return plan;
+}
+
+Result<PinnedPlan> ReadPinnedPlan(const std::string& path) {
+  std::error_code error;
+  // Others may never end, or not even open.
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return Status::Error(path + ": " + (error ? error.message() : "is no regular file"));
+  }
+  if (std::filesystem::file_size(path, error) > kLargestFile || error) {
+    return Status::Error(path + ": larger than 32 MiB");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  Result<PinnedPlan> plan = ParsePinnedPlan(text);
+  if (!plan.ok()) return Status::Error(path + ": " + plan.message());
+  return plan;
+}
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,108 @@
+"""`ucudnn run --plan`: what `ucudnn workspace` planned is run, and nothing is measured; a file that is not for this run is
+said once and changes nothing."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+MIB = 1 << 20
+# However slow the machine is, all is measured, and compared, at once.
+ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
+
+
+def key(kernel):
+    return kernel["op"], kernel["problem"]["c"]
+
+
+def parts(kernel):
+    return [(part["engine"], part["micro_batch"], part["count"]) for part in kernel["plan"]]
+
+
+class Pinned(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.store = f"{cls.folder}/measurements.db"
+        cls.plain, _ = cls.steps("64", "--off")
+        cls.steps("64", "--workspace-limit", "2MiB", "--policy", "powerOfTwo", "--db", cls.store, "--report",
+                  f"{cls.folder}/trace.json")
+
+    @classmethod
+    def steps(cls, workspace_mib, *options):
+        """What two steps of batch 4 print, and the errors."""
+        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "2", workspace_mib, "find"],
+                                check=True, capture_output=True, text=True, env=ENVIRONMENT)
+        return result.stdout.splitlines(), result.stderr
+
+    def plan(self, *options):
+        path = f"{self.folder}/plan.json"
+        subprocess.run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store, "-o", path,
+                        *options], check=True, capture_output=True)
+        with open(path) as file:
+            return path, json.load(file)
+
+    def run_pinned(self, path, workspace_mib, *options):
+        report = f"{self.folder}/report.json"
+        lines, errors = self.steps(workspace_mib, "--plan", path, "--db", "none", "--report", report, *options)
+        self.assertEqual(self.plain[:5], lines[:5])
+        with open(report) as file:
+            return json.load(file), errors
+
+    def check_followed(self, report, file):
+        self.assertEqual(0, report["measured"])
+        self.assertEqual([], report["fallbacks"])
+        called = {key(kernel): parts(kernel) for kernel in report["kernels"] if kernel["calls"] > 0}
+        self.assertEqual({key(kernel): parts(kernel) for kernel in file["kernels"]}, called)
+        self.assertTrue(any(part[2] > 1 for plan in called.values() for part in plan))
+
+    def test_each_kernel_runs_its_own_plan(self):
+        path, file = self.plan("--workspace-limit", "2MiB")
+        report, errors = self.run_pinned(path, "64")
+        self.assertEqual("", errors)
+        self.check_followed(report, file)
+        self.assertEqual({0}, {kernel["library_bytes"] for kernel in report["kernels"]})
+
+    def test_one_budget_is_divided_as_the_file_says(self):
+        for division in ("disjoint", "shared"):
+            with self.subTest(division=division):
+                path, file = self.plan("--total-workspace", "8MiB", "--division", division)
+                report, errors = self.run_pinned(path, "0")
+                self.assertEqual("", errors)
+                self.check_followed(report, file)
+                total = report["total_workspace"]
+                self.assertEqual((8 * MIB, division, True), (total["total_bytes"], total["division"], total["divided"]))
+                need = {key(kernel): max(part["workspace_bytes"] for part in kernel["plan"])
+                        for kernel in file["kernels"]}
+                self.assertEqual(need, {key(kernel): kernel["library_bytes"] for kernel in report["kernels"]
+                                        if kernel["calls"] > 0})
+                reserved = sum(need.values()) if division == "disjoint" else max(need.values())
+                self.assertEqual(reserved, total["total_workspace_bytes"])
+
+    def test_a_file_that_is_not_for_this_run_is_said_once(self):
+        path, file = self.plan("--total-workspace", "8MiB")
+        wrong = f"{self.folder}/wrong.json"
+        other = json.dumps(file | {"cudnn": 90000})
+        for text, options, why in (
+                (other, (), "is for 'Host stand-in (CPU times)' with cuDNN 90000"),
+                (json.dumps(file)[:-20], (), "no JSON at byte"),
+                (json.dumps(file), ("--total-workspace", "1KiB"), "more than the total workspace")):
+            with self.subTest(why=why):
+                with open(wrong, "w") as out:
+                    out.write(text)
+                _, errors = self.run_pinned(wrong, "64", "--policy", "undivided", *options)
+                told = [line for line in errors.splitlines() if "plan file" in line]
+                self.assertEqual(1, len(told), errors)
+                self.assertIn("the plan file is ignored: ", told[0])
+                self.assertIn(why, told[0])
+        _, errors = self.run_pinned(f"{self.folder}/absent.json", "64", "--policy", "undivided")
+        self.assertIn("absent.json: ", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+// Plan files: what is read from them, and that whatever else they hold is refused with its place.
+#include "planning/pinned_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+namespace ucudnn::planning {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Piece(int size, int count, size_t bytes, const char* engine = "legacy:1") {
+  return std::string(R"({"engine":")") + engine + R"(","workspace_bytes":)" +
+         std::to_string(bytes) + R"(,"time_ms":0.5,"micro_batch":)" + std::to_string(size) +
+         R"(,"count":)" + std::to_string(count) + "}";
+}
+
+std::string Kernel(int channels, const std::string& pieces, const std::string& segment,
+                   const std::string& after = "") {
+  return R"({"op":"forward","problem":{"n":8,"c":)" + std::to_string(channels) +
+         R"(,"h":9,"w":9,"k":4,"r":3,"s":3,"align":16},"api":"legacy","plan":[)" + pieces +
+         R"(],"segment":)" + segment + R"(,"order_after":[)" + after + "]}";
+}
+
+std::string File(const std::string& budget, const std::string& kernels,
+                 const std::string& division = "shared") {
+  return R"({"format":"ucudnn-plan","version":1,"cudnn":91900,"device":"D",)" + budget +
+         R"(,"division":")" + division + R"(","kernels":[)" + kernels + "]}";
+}
+
+const std::string kPieces = Piece(3, 2, 100) + "," + Piece(2, 1, 40, "legacy:0");
+
+TEST(PinnedPlan, ReadsWhatWorkspaceWrites) {
+  const auto plan = ParsePinnedPlan(
+      File(R"("total_bytes":1000)", Kernel(3, kPieces, "7") + "," + Kernel(4, Piece(8, 1, 0), "2") +
+                                        "," + Kernel(5, Piece(4, 2, 60), "7")));
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ(plan->device, "D");
+  EXPECT_EQ(plan->cudnn, 91900);
+  EXPECT_EQ(plan->total_bytes, 1000u);
+  EXPECT_EQ(plan->division, WorkspaceDivision::kShared);
+  ASSERT_EQ(plan->kernels.size(), 3u);
+  EXPECT_EQ(plan->kernels[0].plan.Images(), 8);
+  EXPECT_EQ(plan->kernels[0].plan.runs[1].micro.engine, "legacy:0");
+  EXPECT_EQ(plan->kernels[0].segment, plan->kernels[2].segment);
+  ASSERT_EQ(plan->segments.size(), 2u);
+  EXPECT_EQ(plan->segments[plan->kernels[0].segment].bytes, 100u);
+  EXPECT_EQ(plan->reserved_bytes, 100u);
+}
+
+TEST(PinnedPlan, FindsAKernelWhateverItsAlignment) {
+  const auto plan = ParsePinnedPlan(File(R"("limit_bytes":null)", Kernel(3, kPieces, "null")));
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_FALSE(plan->total_bytes);
+  ConvolutionProblem problem = plan->kernels[0].problem;
+  problem.alignment = 64;
+  EXPECT_EQ(plan->Find(problem, true), 0);
+  EXPECT_EQ(plan->Find(problem, false), -1);
+  problem.n = 4;
+  EXPECT_EQ(plan->Find(problem, true), -1) << "the mini-batch counts";
+}
+
+TEST(PinnedPlan, OfLayersOfOneShapeTheFirstCounts) {
+  const auto plan = ParsePinnedPlan(File(
+      R"("total_bytes":1000)", Kernel(3, kPieces, "0") + "," + Kernel(3, Piece(8, 1, 999), "1") +
+                                   "," + Kernel(4, Piece(8, 1, 10), "2", "1")));
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  ASSERT_EQ(plan->kernels.size(), 2u);
+  EXPECT_EQ(plan->reserved_bytes, 110u) << "what nobody uses takes nothing";
+  EXPECT_THAT(plan->kernels[1].order_after, ElementsAre(0));
+}
+
+TEST(PinnedPlan, ASegmentIsOrderedOnlyWhereAllItsKernelsAre) {
+  const auto ordered = [](const std::string& of_first, const std::string& of_second) {
+    const auto plan =
+        ParsePinnedPlan(File(R"("total_bytes":1000)", Kernel(3, kPieces, "0", of_first) + "," +
+                                                          Kernel(4, kPieces, "0", of_second)));
+    EXPECT_TRUE(plan.ok()) << plan.message();
+    return plan.ok() && plan->segments[0].ordered;
+  };
+  EXPECT_TRUE(ordered("0,1", "1,0,0"));
+  EXPECT_FALSE(ordered("", ""));
+  EXPECT_FALSE(ordered("0,1", "0")) << "the second runs beside itself";
+  EXPECT_FALSE(ordered("0", "0,1")) << "the first of the next iteration";
+}
+
+TEST(PinnedPlan, WhatIsWrongIsNamedByItsPlace) {
+  const std::string total = R"("total_bytes":1000)", limit = R"("limit_bytes":1000)";
+  const std::pair<std::string, const char*> files[] = {
+      {"", "no JSON"},
+      {"[]", "expected an object"},
+      {R"({"format":"ucudnn-report","version":1})", "format"},
+      {File(total, Kernel(3, kPieces, "0")).substr(0, 300), "no JSON"},
+      {File(R"("total_bytes":0)", Kernel(3, kPieces, "0")), "total_bytes"},
+      {File(R"("total_bytes":-1)", Kernel(3, kPieces, "0")), "total_bytes"},
+      {File(total, Kernel(3, kPieces, "0"), "other"), "division"},
+      {File(total, Kernel(3, kPieces, "null")), "kernels[0].segment"},
+      {File(limit, Kernel(3, kPieces, "0")), "kernels[0].segment"},
+      {File(limit, Kernel(0, kPieces, "null")), "kernels[0].problem makes no convolution"},
+      {File(limit, Kernel(3, "", "null")), "kernels[0].plan"},
+      {File(limit, Kernel(3, Piece(3, 2, 1), "null")), "fewer images than the 8"},
+      {File(limit, Kernel(3, Piece(3, 3, 1), "null")), "more images than the 8"},
+      {File(limit, Kernel(3, Piece(8, 2000000000, 1), "null")), "plan[0].count"},
+      {File(limit, Kernel(3, Piece(0, 1, 1), "null")), "plan[0].micro_batch"},
+      {File(limit, Kernel(3, Piece(8, 1, size_t{1} << 63), "null")), "workspace_bytes"},
+      {File(limit, Kernel(3, kPieces, "null", "1")), "order_after[0]"},
+      {File(total, Kernel(3, Piece(8, 1, 600), "0") + "," + Kernel(4, Piece(8, 1, 600), "1")),
+       "more than the total_bytes"},
+  };
+  for (const auto& [text, place] : files) {
+    const auto plan = ParsePinnedPlan(text);
+    ASSERT_FALSE(plan.ok()) << text;
+    EXPECT_THAT(plan.message(), HasSubstr(place));
+  }
+}
+
+TEST(PinnedPlan, OnlyARegularFileIsRead) {
+  const std::string path = ::testing::TempDir() + "pinned.json";
+  EXPECT_THAT(ReadPinnedPlan(path + ".absent").message(), HasSubstr("pinned.json.absent"));
+  EXPECT_THAT(ReadPinnedPlan("/dev/zero").message(), HasSubstr("no regular file"));
+  std::ofstream(path) << File(R"("limit_bytes":5)", "");
+  const auto plan = ReadPinnedPlan(path);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ(plan->limit_bytes, 5u);
+}
+
+}  // namespace
+}  // namespace ucudnn::planning
