@@ -57,6 +57,7 @@ void Network::Close(const void* handle) {
     ran_.erase(handle);
     for (std::set<const void*>& lane : ordered_) lane.erase(handle);
     if (handles_.empty()) {
+      capture_ready_ = false;
       taken_.clear();
       untaken_bytes_ = pinned_ != nullptr ? pinned_->reserved_bytes : 0;
       arena_.Release(this);
@@ -312,12 +313,13 @@ Network::Segment Network::TakePinned(const execution::ArenaOwner& owner, const L
   const size_t bytes = pinned != nullptr ? std::max(part.bytes, pinned->bytes) : part.bytes;
   const size_t left = budget_bytes_ - std::min(budget_bytes_, arena_.bytes());
   const bool room = first || bytes <= left - std::min(left, untaken_bytes_);
-  if (!room && arena_.Owned(slot) < bytes) return {};
+  // Of a handle that is gone, on the same stream.
+  execution::ArenaOwner former = slot;
+  former.handle = nullptr;
+  if (!room && std::max(arena_.Owned(slot), arena_.Owned(former)) < bytes) return {};
   const Segment segment = {arena_.Take(slot, bytes), false};
   if (segment.memory.data == nullptr) {
-    if (!told_short_.exchange(arena_.short_of_memory()) && arena_.short_of_memory()) {
-      WarnShort(bytes);
-    }
+    if (arena_.short_of_memory() && !told_short_.exchange(true)) WarnShort(bytes);
     return segment;
   }
   if (first) {
