@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cmath>
@@ -124,6 +125,24 @@ Status ApplyEngines(std::string_view text, Options& options) {
                      {EngineSet::kLegacy, EngineSet::kGraph, EngineSet::kBoth}, options.engines);
 }
 
+Status ApplyBenchmarkDevices(std::string_view text, Options& options) {
+  BenchmarkDevices devices;
+  devices.all = EqualsIgnoreCase(Trim(text), "all");
+  if (!devices.all && !EqualsIgnoreCase(Trim(text), "current")) {
+    for (const std::string& part : Split(text, ',')) {
+      int ordinal = 0;
+      if (!ParseNumber(Trim(part), ordinal).ok()) return Status::Error("not a list of numbers");
+      std::vector<int>& ordinals = devices.ordinals;
+      if (std::find(ordinals.begin(), ordinals.end(), ordinal) != ordinals.end()) {
+        return Status::Error("device " + std::to_string(ordinal) + " is named twice");
+      }
+      ordinals.push_back(ordinal);
+    }
+  }
+  options.benchmark_devices = std::move(devices);
+  return Status::Ok();
+}
+
 Status ApplyDatabase(std::string_view text, Options& options) {
   options.databases.clear();
   if (EqualsIgnoreCase(Trim(text), "none")) return Status::Ok();
@@ -187,7 +206,7 @@ constexpr Variable kVariables[] = {
      "how kernels share that budget", ApplyDivision},
     {"UCUDNN_SOLVER", nullptr, "solver", false, "exact, glpk", "who divides that budget",
      ApplySolver},
-    {"UCUDNN_ENGINES", nullptr, nullptr, false, "legacy, graph, both",
+    {"UCUDNN_ENGINES", nullptr, "engines", false, "legacy, graph, both",
      "whose engines may serve a call", ApplyEngines},
     {"UCUDNN_TUNE", nullptr, nullptr, false, "first, after:N (calls), off",
      "when kernels are measured", ApplyTune},
@@ -195,7 +214,9 @@ constexpr Variable kVariables[] = {
      "time that measuring may take", ApplyTuneSeconds},
     {"UCUDNN_TUNE_MEMORY", nullptr, nullptr, false, "a size: bytes, or with KiB, MiB, GiB",
      "device memory that measuring may take", ApplyTuneMemory},
-    {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false, "", "devices measured on", NotBuilt},
+    {"UCUDNN_BENCHMARK_DEVICES", nullptr, nullptr, false,
+     "current, all, or numbers separated by commas", "devices measured on in parallel",
+     ApplyBenchmarkDevices},
     {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
      "measurement stores: the first is written, the rest are read", ApplyDatabase},
     {"UCUDNN_PLAN", nullptr, "plan", false, "the path of a file that `ucudnn workspace -o` wrote",
@@ -271,6 +292,18 @@ const char* BatchSizePolicyName(BatchSizePolicy policy) {
       return "powerOfTwo";
     case BatchSizePolicy::kAll:
       return "all";
+  }
+  return "";
+}
+
+const char* EngineSetName(EngineSet engines) {
+  switch (engines) {
+    case EngineSet::kLegacy:
+      return "legacy";
+    case EngineSet::kGraph:
+      return "graph";
+    case EngineSet::kBoth:
+      return "both";
   }
   return "";
 }

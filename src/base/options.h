@@ -38,7 +38,16 @@ struct Tuning {
   std::optional<size_t> memory_bytes;  // of the device; none: a quarter of what is free
 };
 
+// Devices of this host that are measured on in parallel, by the driver's numbers.
+struct BenchmarkDevices {
+  bool all = false;
+  std::vector<int> ordinals;  // empty: all, or the current one alone
+
+  bool parallel() const { return all || !ordinals.empty(); }
+};
+
 const char* BatchSizePolicyName(BatchSizePolicy policy);
+const char* EngineSetName(EngineSet engines);
 const char* WorkspaceDivisionName(WorkspaceDivision division);
 
 struct Options {
@@ -54,6 +63,7 @@ struct Options {
   bool deterministic = false;
   EngineSet engines = EngineSet::kBoth;
   std::string plan;                    // path of a pinned plan; empty: none
+  BenchmarkDevices benchmark_devices;
   bool check = false;                  // every call is compared with the undivided one
   std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
   std::string report;                  // JSON report path, %p is the process id; empty: none

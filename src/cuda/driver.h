@@ -11,9 +11,13 @@
   F(cuCtxGetId)                    \
   F(cuCtxPopCurrent)               \
   F(cuCtxPushCurrent)              \
+  F(cuDeviceGet)                   \
   F(cuDeviceGetAttribute)          \
+  F(cuDeviceGetCount)              \
   F(cuDeviceGetName)               \
   F(cuDeviceGetUuid)               \
+  F(cuDevicePrimaryCtxRelease)     \
+  F(cuDevicePrimaryCtxRetain)      \
   F(cuDriverGetVersion)            \
   F(cuEventCreate)                 \
   F(cuEventDestroy)                \
@@ -22,6 +26,7 @@
   F(cuEventRecord)                 \
   F(cuEventSynchronize)            \
   F(cuGetErrorName)                \
+  F(cuInit)                        \
   F(cuMemAlloc)                    \
   F(cuMemAllocFromPoolAsync)       \
   F(cuMemFree)                     \

@@ -45,9 +45,9 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       driver_(driver),
       kernels_(store, options.tuning, options.lock_folder),
       pinned_(options, functions),
+      legacy_(functions, options, kernels_),
       limit_(options.workspace_limit.value_or(kNoLimit)),
       limit_is_auto_(options.workspace_limit_auto),
-      choices_(functions),
       graph_(*this, store) {}
 
 int Interposer::PlatformIndex(const planning::Platform& platform) {

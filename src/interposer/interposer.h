@@ -18,7 +18,6 @@
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
 #include "cudnn/legacy_call.h"
-#include "interposer/graph_choices.h"
 #include "interposer/graph_interposer.h"
 #include "interposer/network.h"
 #include "interposer/pinned_kernels.h"
@@ -26,6 +25,7 @@
 #include "interposer/report.h"
 #include "interposer/session.h"
 #include "planning/measurement_store.h"
+#include "tuning/legacy_kernel.h"
 #include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
@@ -34,8 +34,7 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 inline constexpr char kPieceFailed[] = "a piece failed; this kernel runs undivided from now on";
 
-// Whether engines of the graph API are among those of a legacy kernel's plan.
-bool UsesGraph(const Configuration& plan);
+using tuning::UsesGraph;
 
 // An undivided engine of the legacy API, as its functions answer it.
 cudnn::AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
@@ -110,14 +109,7 @@ class Interposer {
     cudnnHandle_t handle = nullptr;
     bool graph = true;  // graph engines may serve it
   };
-  struct GraphRows {
-    GraphChoices::Template engine;
-    std::vector<MicroConfiguration> rows;
-  };
-  // Of the legacy algorithms, and beside them of graph engines.
-  struct Measurements : tuning::Answer {
-    std::vector<GraphRows> graph;
-  };
+  using Measurements = tuning::LegacyAnswer;
   using Answer = std::vector<cudnn::AlgorithmPerformance>;
 
   // interposer.cpp: handles and calls.
@@ -223,21 +215,9 @@ class Interposer {
   // `request` asks; none when the undivided kernel is not among them.
   Measurements Measured(const Kernel& kernel, const planning::PromiseRequest& request,
                         bool may_measure);
-  tuning::EngineScope ScopeOf(const GraphChoices::Template& engine) const;
-  // What the heuristics choose, on the whole mini-batch. False when a later call may measure more.
-  bool MeasureGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request);
-  // Those that were measured, at the policy's micro-batches.
-  void AddGraphEngines(const Kernel& kernel, const planning::PromiseRequest& request,
-                       bool may_measure, Measurements& measured);
-  // What may share a plan, by the math type that the caller will have set; and what may under the
-  // problem's own.
-  std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
-                                       const Measurements& measured) const;
-  std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
-                                                 const Measurements& measured) const;
-  // The graph engines among those of `plan`.
+  tuning::LegacyKernel Asked(const Kernel& kernel);
+  // As the functions of tuning/legacy_kernel.h.
   cudnn::MixedEngines::Templates GraphEnginesOf(const Kernel& kernel, const Configuration& plan);
-  // The coarsest arithmetic of `plan` and what may take its place.
   Result<planning::NumericClass> CoarsestClass(const Kernel& kernel, const Configuration& plan,
                                                const MicroConfiguration& undivided);
   tuning::Trust Verify(const Kernel& kernel, const Configuration& plan,
@@ -280,10 +260,10 @@ class Interposer {
   const cuda::Driver* const driver_;
   tuning::MeasuredKernels kernels_;
   PinnedKernels pinned_;
+  tuning::LegacyKernels legacy_;
   std::atomic<size_t> limit_;                  // of the user's; kNoLimit: none
   std::atomic<bool> limit_is_auto_;            // then auto_limit_ is meant
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
-  GraphChoices choices_;
   PromiseBook promises_;
   Report report_;
   SessionTable sessions_;

@@ -1,6 +1,7 @@
 // `ucudnn bench`: measures the convolutions of a network offline, for later runs and for planning.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -33,27 +34,6 @@ struct BenchOptions {
   VariableOptions variables;
 };
 
-// Shows the current layer on a terminal, nothing in a pipe.
-class Progress {
- public:
-  explicit Progress(size_t layers) : layers_(layers), shown_(isatty(STDERR_FILENO) == 1) {}
-  void Clear() const {
-    if (shown_) std::cerr << "\r\033[K" << std::flush;
-  }
-  void Next(const Layer& layer) {
-    ++at_;
-    if (shown_) {
-      std::cerr << "\r\033[Kmeasuring " << at_ << "/" << layers_ << ": " << layer.name << " "
-                << OperationName(layer.problem.operation) << std::flush;
-    }
-  }
-
- private:
-  size_t layers_;
-  size_t at_ = 0;
-  bool shown_;
-};
-
 Json ToJson(const MeasuredLayer& measured) {
   const ConvolutionProblem& problem = measured.layer.problem;
   Json json = {{"name", measured.layer.name},
@@ -76,7 +56,9 @@ void PrintJson(const Measured& measured, const Options& options) {
                {"device", measured.platform.device},
                {"cudnn", measured.platform.cudnn},
                {"driver", measured.platform.driver},
+               {"devices", measured.devices},
                {"measured", measured.measured},
+               {"engines", EngineSetName(options.engines)},
                {"policy", BatchSizePolicyName(options.policy)},
                {"limit_bytes", options.workspace_limit ? Json(*options.workspace_limit) : Json()}};
   json["kernels"] = Json::array();
@@ -84,14 +66,29 @@ void PrintJson(const Measured& measured, const Options& options) {
   std::cout << JsonText(json);
 }
 
+// Each engine once, in the order of the pieces.
+std::string EnginesText(const Configuration& plan) {
+  std::vector<std::string> engines;
+  for (const Run& run : plan.runs) {
+    if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
+      engines.push_back(run.micro.engine);
+    }
+  }
+  std::string text;
+  for (const std::string& engine : engines) text += (text.empty() ? "" : ", ") + engine;
+  return text;
+}
+
 void PrintTable(const Measured& measured, const Options& options) {
+  if (measured.devices > 1) std::cout << measured.devices << " x ";
   std::cout << measured.platform.device << ", cuDNN "
             << CudnnVersion(static_cast<size_t>(measured.platform.cudnn)) << ", workspace limit "
             << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "none")
-            << ", policy " << BatchSizePolicyName(options.policy) << ", " << measured.measured
+            << ", policy " << BatchSizePolicyName(options.policy) << ", engines "
+            << EngineSetName(options.engines) << ", " << measured.measured
             << " measurements made now\n";
-  std::printf("%-20s %-16s %12s %12s %7s  %-12s %s\n", "layer", "operation", "undivided ms",
-              "divided ms", "gain", "workspace", "micro-batches");
+  std::printf("%-20s %-16s %12s %12s %7s  %-12s %-20s %s\n", "layer", "operation", "undivided ms",
+              "divided ms", "gain", "workspace", "micro-batches", "engines");
   for (const MeasuredLayer& layer : measured.layers) {
     const std::string name = layer.layer.name.substr(0, 20);
     std::printf("%-20s %-16s", name.c_str(), OperationName(layer.layer.problem.operation));
@@ -108,8 +105,8 @@ void PrintTable(const Measured& measured, const Options& options) {
       } else {
         std::printf(" %7s", "");
       }
-      std::printf("  %-12s %s", FormatByteSize(layer.divided->WorkspaceBytes()).c_str(),
-                  DivisionText(*layer.divided).c_str());
+      std::printf("  %-12s %-20s %s", FormatByteSize(layer.divided->WorkspaceBytes()).c_str(),
+                  DivisionText(*layer.divided).c_str(), EnginesText(*layer.divided).c_str());
     } else {
       std::printf(" %12s", "-");
     }
@@ -158,6 +155,12 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
   if (bench.cliff && bench.variables.Given("UCUDNN_WORKSPACE_LIMIT")) {
     return Refuse(app, "--workspace-limit: --cliff sets each kernel's limit itself");
   }
+  if (bench.cliff && bench.variables.Given("UCUDNN_BENCHMARK_DEVICES")) {
+    return Refuse(app, "--devices: --cliff runs everything on one device");
+  }
+  if (bench.cliff && bench.variables.Given("UCUDNN_ENGINES")) {
+    return Refuse(app, "--engines: --cliff runs legacy algorithms, as cuDNN's own choice would");
+  }
   bench.variables.Export();
   if (bench.host) {
     if (Status status = UseStandIns(); !status.ok()) return refuse(status);
@@ -172,16 +175,17 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
     std::cerr << "the store lies on " << choice.network << ": measurements go to "
               << choice.paths[choice.written] << "\n";
   }
-  Progress progress(layers->size());
-  const auto next = [&](const Layer& layer) { progress.Next(layer); };
+  Progress progress(*layers, isatty(STDERR_FILENO) == 1,
+                    [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
-    const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, store.get(), next);
+    const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, store.get(),
+                                                [&](const Layer& layer) { progress.Begin(layer); });
     progress.Clear();
     if (!cliffs.ok()) return fail(cliffs.status());
     (bench.json ? PrintCliffJson : PrintCliffTable)(*cliffs, options);
     return 0;
   }
-  const Result<Measured> measured = MeasureLayers(*layers, options, store.get(), next);
+  const Result<Measured> measured = MeasureLayers(*layers, options, store.get(), progress);
   progress.Clear();
   if (!measured.ok()) return fail(measured.status());
   (bench.json ? PrintJson : PrintTable)(*measured, options);
@@ -205,6 +209,7 @@ Command AddBench(CLI::App& ucudnn) {
                 "would, and divided");
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
                                   "UCUDNN_SOLVER", "UCUDNN_PLAN"});
+  options->variables.AddAs(*app, "UCUDNN_BENCHMARK_DEVICES", "devices");
   return {app, [app, options](const ProgramWords&) { return Bench(*app, *options); }};
 }
 

@@ -1,17 +1,16 @@
 #include "command/bench_device.h"
 
+#include <utility>
+
 #include "cuda/driver.h"
 #include "cudnn/genuine_library.h"
 
 namespace ucudnn::command {
 
-BenchDevice::~BenchDevice() {
-  if (handle_ != nullptr) functions_.cudnnDestroy(handle_);
-}
-
-Status BenchDevice::Open(const Options& options) {
-  device_.driver = cuda::GetDriver();
-  if (device_.driver == nullptr) {
+Status BenchDevices::Open(const Options& options, const BenchmarkDevices& wanted,
+                          std::vector<std::string>& refused) {
+  const cuda::Driver* const driver = cuda::GetDriver();
+  if (driver == nullptr) {
     return Status::Error(
         "there is no CUDA driver (libcuda.so.1); --host measures on the CPU stand-in");
   }
@@ -19,14 +18,10 @@ Status BenchDevice::Open(const Options& options) {
   if (!genuine.library) return Status::Error("there is no genuine cuDNN; see `ucudnn doctor`");
   UCUDNN_RETURN_IF_ERROR(cudnn::LoadFunctions(
       [&](const char* name) { return genuine.library->Symbol(name); }, functions_));
-  UCUDNN_RETURN_IF_ERROR(
-      cudnn::CudnnStatus(functions_, functions_.cudnnCreate(&handle_), "creating a handle"));
-  if (device_.driver->cuCtxGetCurrent(&device_.context) != CUDA_SUCCESS ||
-      device_.context == nullptr) {
-    return Status::Error("cuDNN made no context current");
-  }
-  device_.functions = &functions_;
-  UCUDNN_ASSIGN_OR_RETURN(device_.platform, tuning::DescribePlatform(*device_.driver, functions_));
+  UCUDNN_ASSIGN_OR_RETURN(tuning::HeldDevices held,
+                          tuning::HoldDevices(*driver, functions_, wanted));
+  refused = std::move(held.refused);
+  devices_ = std::move(held.devices);
   return Status::Ok();
 }
 

@@ -1,31 +1,32 @@
-// The device `ucudnn bench` measures on, and the genuine cuDNN for it. Not thread-safe: makes the
-// device's context current on the calling thread.
+// The devices `ucudnn bench` measures on, and the genuine cuDNN for them. Not thread-safe.
 #pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
 #include "cudnn/functions.h"
-#include "tuning/measure.h"
+#include "tuning/held_device.h"
 
 namespace ucudnn::command {
 
-class BenchDevice {
+class BenchDevices {
  public:
-  BenchDevice() = default;
-  BenchDevice(const BenchDevice&) = delete;
-  BenchDevice& operator=(const BenchDevice&) = delete;
-  ~BenchDevice();
+  // Those `wanted` that are of one model: `refused` says of the others why they are left out. An
+  // error when there is no driver, no device or no genuine cuDNN.
+  Status Open(const Options& options, const BenchmarkDevices& wanted,
+              std::vector<std::string>& refused);
 
-  // An error when there is no driver, no device or no genuine cuDNN.
-  Status Open(const Options& options);
-
-  const tuning::Device& device() const { return device_; }
-  cudnnHandle_t handle() const { return handle_; }  // keeps the context alive
+  // One at least.
+  const std::vector<std::unique_ptr<tuning::HeldDevice>>& devices() const { return devices_; }
+  const tuning::HeldDevice& first() const { return *devices_.front(); }
+  const cudnn::Functions& functions() const { return functions_; }
 
  private:
   cudnn::Functions functions_;
-  cudnnHandle_t handle_ = nullptr;
-  tuning::Device device_;
+  std::vector<std::unique_ptr<tuning::HeldDevice>> devices_;
 };
 
 }  // namespace ucudnn::command

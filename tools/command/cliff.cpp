@@ -35,7 +35,8 @@ double Median(std::vector<double> values) {
 // Operands, workspace and descriptors of one kernel, and its contenders as they run.
 class Arena {
  public:
-  Arena(const BenchDevice& bench, const ConvolutionProblem& problem)
+  // The device's context is current as long as this lives.
+  Arena(const tuning::HeldDevice& bench, const ConvolutionProblem& problem)
       : functions_(*bench.device().functions),
         driver_(*bench.device().driver),
         handle_(bench.handle()),
@@ -171,8 +172,8 @@ class Arena {
 
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
-Result<Cliff> MeasureCliff(const BenchDevice& bench, const Layer& layer, const Options& options,
-                           tuning::MeasuredKernels& kernels) {
+Result<Cliff> MeasureCliff(const tuning::HeldDevice& bench, const Layer& layer,
+                           const Options& options, tuning::MeasuredKernels& kernels) {
   const ConvolutionProblem& problem = layer.problem;
   planning::PromiseRequest request =
       planning::RequestFor(problem, std::numeric_limits<size_t>::max(), options.deterministic);
@@ -231,8 +232,11 @@ CliffTotal Cliffs::Total() const {
 Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& options,
                              planning::MeasurementStore* store,
                              const std::function<void(const Layer&)>& progress) {
-  BenchDevice bench;
-  UCUDNN_RETURN_IF_ERROR(bench.Open(options));
+  BenchDevices devices;
+  std::vector<std::string> refused;
+  UCUDNN_RETURN_IF_ERROR(devices.Open(options, {}, refused));
+  const tuning::HeldDevice& bench = devices.first();
+  const cuda::ContextScope context(*bench.device().driver, bench.device().context);
   // A command measures all it is asked for, however long that takes.
   tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
   Cliffs cliffs;

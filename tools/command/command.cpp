@@ -55,10 +55,11 @@ int Refuse(const CLI::App& app, const std::string& message) {
   return kBadUsage;
 }
 
-void VariableOptions::Add(CLI::App& app, const Variable& variable) {
+void VariableOptions::Add(CLI::App& app, const Variable& variable, const char* name) {
   Entry& given = given_.emplace_back();
   given.variable = &variable;
-  const std::string flag = std::string("--") + variable.flag;
+  given.flag = std::string("--") + name;
+  const std::string& flag = given.flag;
   if (variable.is_switch) {
     given.text = "1";
     given.option = app.add_flag(flag, variable.help);
@@ -73,14 +74,17 @@ void VariableOptions::Add(CLI::App& app, const Variable& variable) {
 void VariableOptions::AddTo(CLI::App& app, const std::vector<std::string>& except) {
   for (const Variable& variable : Variables()) {
     const bool wanted = std::find(except.begin(), except.end(), variable.name) == except.end();
-    if (variable.flag != nullptr && wanted) Add(app, variable);
+    if (variable.flag != nullptr && wanted) Add(app, variable, variable.flag);
   }
 }
 
 void VariableOptions::AddOnly(CLI::App& app, const std::string& variable) {
-  for (const Variable& known : Variables()) {
-    if (known.name == variable) Add(app, known);
-  }
+  const Variable* const known = FindVariable(variable);
+  Add(app, *known, known->flag);
+}
+
+void VariableOptions::AddAs(CLI::App& app, const std::string& variable, const char* name) {
+  Add(app, *FindVariable(variable), name);
 }
 
 bool VariableOptions::Given(const std::string& variable) const {
@@ -97,8 +101,8 @@ Status VariableOptions::Check() const {
     const Status status = given.text.empty() ? Status::Error("is empty")
                                              : given.variable->Apply(given.text, use_, options);
     if (status.ok()) continue;
-    const std::string shown = std::string("--") + given.variable->flag +
-                              (given.variable->is_switch ? std::string() : " '" + given.text + "'");
+    const std::string shown =
+        given.flag + (given.variable->is_switch ? std::string() : " '" + given.text + "'");
     return Status::Error(shown + ": " + status.message() +
                          (given.variable->built(use_)
                               ? std::string(" (accepted: ") + given.variable->accepted + ")"

@@ -52,6 +52,8 @@ class VariableOptions {
   // variables in `except` get none: what a command has no use for is unknown to it.
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
+  // For a variable whose option has a name, without dashes, in this command alone.
+  void AddAs(CLI::App& app, const std::string& variable, const char* name);
 
   // Whether the option of this variable was on the command line.
   bool Given(const std::string& variable) const;
@@ -65,10 +67,11 @@ class VariableOptions {
  private:
   struct Entry {
     const Variable* variable;
+    std::string flag;
     CLI::Option* option = nullptr;
     std::string text;
   };
-  void Add(CLI::App& app, const Variable& variable);
+  void Add(CLI::App& app, const Variable& variable, const char* name);
 
   const Use use_;
   std::deque<Entry> given_;  // CLI11 keeps pointers to the elements

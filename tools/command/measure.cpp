@@ -1,69 +1,69 @@
 #include "command/measure.h"
 
+#include <algorithm>
 #include <limits>
-#include <span>
+#include <memory>
 #include <utility>
 
 #include "command/bench_device.h"
 #include "command/plan_output.h"
+#include "cuda/resources.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_engines.h"
 #include "planning/workspace_reuse.h"
-#include "tuning/measured_kernels.h"
+#include "tuning/legacy_kernel.h"
+#include "tuning/spread.h"
 
 namespace ucudnn::command {
 namespace {
 
-// The measurements a run with these options would choose from.
-std::vector<MicroConfiguration> Usable(const ConvolutionProblem& problem, const Options& options,
-                                       const std::vector<MicroConfiguration>& measured) {
-  std::vector<MicroConfiguration> usable;
-  for (planning::Candidate& candidate : cudnn::OwnMathCandidates(problem, measured)) {
-    if (options.deterministic && !candidate.micro.deterministic) continue;
-    usable.push_back(std::move(candidate.micro));
-  }
+// What a run with these options would choose from.
+std::vector<planning::Candidate> Usable(const ConvolutionProblem& problem, const Options& options,
+                                        const tuning::LegacyAnswer& measured) {
+  std::vector<planning::Candidate> usable = tuning::OwnCandidates(problem, measured);
+  std::erase_if(usable, [&](const planning::Candidate& candidate) {
+    return options.deterministic && !candidate.micro.deterministic;
+  });
   return usable;
 }
 
-MeasuredLayer Choose(const Layer& layer, const std::vector<MicroConfiguration>& usable,
-                     size_t limit_bytes) {
-  MeasuredLayer chosen{layer, std::nullopt, std::nullopt};
-  for (const MicroConfiguration& micro : usable) {
-    if (micro.micro_batch != layer.problem.n || micro.workspace_bytes > limit_bytes) continue;
-    if (!chosen.undivided || micro.time_ms < chosen.undivided->time_ms) chosen.undivided = micro;
-  }
-  chosen.divided = planning::OptimizeWorkspaceReuse(usable, layer.problem.n,
-                                                    LegalStep(layer.problem), limit_bytes);
+MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>& usable,
+                     const planning::PromiseRequest& request) {
+  MeasuredLayer chosen{layer, planning::FastestUndivided(usable, request), std::nullopt};
+  std::vector<MicroConfiguration> rows;
+  for (const planning::Candidate& candidate : usable) rows.push_back(candidate.micro);
+  chosen.divided =
+      planning::OptimizeWorkspaceReuse(rows, request.n, request.step, request.limit_bytes);
   return chosen;
 }
 
 // An engine to compare a division with: of those that fit, else of all.
 std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
-                                            const std::vector<MicroConfiguration>& usable) {
+                                            const std::vector<planning::Candidate>& usable,
+                                            planning::PromiseRequest request) {
   if (chosen.undivided) return chosen.undivided;
-  return Choose(chosen.layer, usable, std::numeric_limits<size_t>::max()).undivided;
+  request.limit_bytes = std::numeric_limits<size_t>::max();
+  return planning::FastestUndivided(usable, request);
 }
 
 // Chooses what a run with these options would, and compares its output once.
-Result<MeasuredLayer> ChooseVerified(const BenchDevice& bench, const Layer& layer,
-                                     const Options& options, size_t limit_bytes,
-                                     tuning::MeasuredKernels& kernels) {
+Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const Layer& layer,
+                                     const Options& options, tuning::LegacyKernels& kernels) {
   constexpr int kAttempts = 4;
+  const planning::PromiseRequest request = planning::RequestFor(
+      layer.problem, options.workspace_limit.value_or(std::numeric_limits<size_t>::max()),
+      options.deterministic);
   std::vector<std::string> wrong;
   for (int attempt = 0;; ++attempt) {
-    const tuning::Answer measured = kernels.Get(
-        bench.device(), {layer.problem, options.policy,
-                         planning::RequestFor(layer.problem, limit_bytes, options.deterministic),
-                         options.tuning.on});
+    const tuning::LegacyAnswer measured = kernels.Get(kernel, request, options.tuning.on);
     if (!measured.status.ok()) return measured.status;
-    const std::vector<MicroConfiguration> usable = Usable(layer.problem, options, measured.rows);
-    MeasuredLayer chosen = Choose(layer, usable, limit_bytes);
+    const std::vector<planning::Candidate> usable = Usable(layer.problem, options, measured);
+    MeasuredLayer chosen = Choose(layer, usable, request);
     chosen.wrong = wrong;
-    if (!chosen.divided || chosen.divided->Pieces() == 1) return chosen;
-    const std::optional<MicroConfiguration> reference = Reference(chosen, usable);
+    if (!chosen.divided) return chosen;
+    if (chosen.divided->Pieces() == 1 && !tuning::UsesGraph(*chosen.divided)) return chosen;
+    const std::optional<MicroConfiguration> reference = Reference(chosen, usable, request);
     const tuning::Trust trust =
-        reference ? kernels.Verify(bench.device(), layer.problem, *chosen.divided, *reference,
-                                   options.tuning.on)
+        reference ? kernels.Verify(kernel, *chosen.divided, *reference, options.tuning.on)
                   : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
     chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
     if (trust.kind != tuning::Trust::Kind::kWrong) {
@@ -78,28 +78,96 @@ Result<MeasuredLayer> ChooseVerified(const BenchDevice& bench, const Layer& laye
   }
 }
 
+// Layers that share measurements, which one device makes.
+struct Unit {
+  std::vector<size_t> layers;
+  double work = 0;
+};
+
+std::vector<Unit> UnitsOf(const std::vector<Layer>& layers) {
+  std::vector<Unit> units;
+  std::vector<ConvolutionProblem> families;
+  for (size_t at = 0; at < layers.size(); ++at) {
+    const ConvolutionProblem family = KernelFamily(layers[at].problem);
+    const auto known = std::find(families.begin(), families.end(), family);
+    const auto unit = static_cast<size_t>(known - families.begin());
+    if (known == families.end()) {
+      families.push_back(family);
+      units.emplace_back();
+    }
+    units[unit].layers.push_back(at);
+    units[unit].work += MeasuringWork(layers[at].problem);
+  }
+  return units;
+}
+
+// A device with what it measured: what fails on one is tried on another.
+struct Bench {
+  Bench(const tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
+      : held(held),
+        // A command measures all it is asked for, however long that takes.
+        kernels(store, std::nullopt, options.lock_folder),
+        legacy(*held.device().functions, options, kernels) {}
+
+  Result<MeasuredLayer> Measure(const Layer& layer, const Options& options) {
+    const cuda::ContextScope context(*held.device().driver, held.device().context);
+    tuning::LegacyKernel kernel{held.device(), layer.problem, 0, held.handle()};
+    kernel.catch_up = true;
+    Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy);
+    if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
+    return chosen;
+  }
+
+  const tuning::HeldDevice& held;
+  tuning::MeasuredKernels kernels;
+  tuning::LegacyKernels legacy;
+};
+
 }  // namespace
 
-Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
-                               planning::MeasurementStore* store,
-                               const std::function<void(const Layer&)>& progress) {
-  BenchDevice bench;
-  UCUDNN_RETURN_IF_ERROR(bench.Open(options));
-  // A command measures all it is asked for, however long that takes.
-  tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
-  Measured result;
-  result.platform = bench.device().platform;
-  const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
-  for (Layer layer : layers) {
+Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& options,
+                               planning::MeasurementStore* store, Progress& progress) {
+  BenchDevices devices;
+  std::vector<std::string> refused;
+  UCUDNN_RETURN_IF_ERROR(devices.Open(options, options.benchmark_devices, refused));
+  for (const std::string& why : refused) progress.Warn(why);
+  std::vector<Layer> layers = asked;
+  for (Layer& layer : layers) {
     // Measured as a program's calls will be, so that a run finds these measurements; a report says
     // how they were.
     if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
-    progress(layer);
-    Result<MeasuredLayer> chosen = ChooseVerified(bench, layer, options, limit, kernels);
-    if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
-    result.layers.push_back(std::move(*chosen));
   }
-  result.measured = kernels.measured();
+  std::vector<std::unique_ptr<Bench>> benches;
+  for (const auto& held : devices.devices()) {
+    benches.push_back(std::make_unique<Bench>(*held, options, store));
+  }
+  progress.UseDevices(benches.size());
+  std::vector<Unit> units = UnitsOf(layers);
+  if (benches.size() > 1) {
+    // The longest first, so that no device is left with one at the end.
+    std::stable_sort(units.begin(), units.end(),
+                     [](const Unit& a, const Unit& b) { return a.work > b.work; });
+  }
+  std::vector<std::optional<MeasuredLayer>> measured(layers.size());
+  const auto measure = [&](size_t device, size_t unit) -> Status {
+    for (const size_t at : units[unit].layers) {
+      if (measured[at]) continue;  // by a device that failed behind it
+      progress.Begin(layers[at]);
+      UCUDNN_ASSIGN_OR_RETURN(measured[at], benches[device]->Measure(layers[at], options));
+      progress.Done(layers[at]);
+    }
+    return Status::Ok();
+  };
+  const auto lost = [&](size_t device, const Status& why) {
+    progress.Warn("device " + std::to_string(benches[device]->held.ordinal()) +
+                  " fails, others do its work: " + why.message());
+  };
+  UCUDNN_RETURN_IF_ERROR(tuning::SpreadOverDevices(benches.size(), units.size(), measure, lost));
+  Measured result;
+  result.platform = devices.first().device().platform;
+  result.devices = benches.size();
+  for (const auto& bench : benches) result.measured += bench->kernels.measured();
+  for (std::optional<MeasuredLayer>& layer : measured) result.layers.push_back(std::move(*layer));
   return result;
 }
 

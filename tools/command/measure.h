@@ -1,14 +1,14 @@
-// Measuring a list of layers on this machine's device, as `ucudnn bench` does. Not thread-safe:
-// makes the device's context current on the calling thread.
+// Measuring a list of layers on this machine's devices, as `ucudnn bench` does. Not thread-safe;
+// the calling thread's current context stays.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
+#include "command/progress.h"
 #include "convolution/configuration.h"
 #include "convolution/layer.h"
 #include "planning/measurement_store.h"
@@ -17,8 +17,9 @@ namespace ucudnn::command {
 
 struct MeasuredLayer {
   Layer layer;
-  // The fastest undivided engine and the fastest division (WR) within the workspace limit; none:
-  // nothing fits, or (divided) a division would change the numerics.
+  // The fastest legacy algorithm, undivided, and the fastest division (WR) within the workspace
+  // limit, which may be one graph engine; none: nothing fits, or (divided) a division would change
+  // the numerics.
   std::optional<MicroConfiguration> undivided;
   std::optional<Configuration> divided;
   // Whether the output of `divided` was compared with an undivided engine's and is equal, now or
@@ -31,16 +32,17 @@ struct MeasuredLayer {
 
 struct Measured {
   planning::Platform platform;
-  long measured = 0;  // measurements made now; the others came from the store
+  size_t devices = 1;  // that were measured on
+  long measured = 0;   // measurements made now; the others came from the store
   std::vector<MeasuredLayer> layers;
 };
 
-// Measures what `options` asks for (policy, limit, determinism) and the store (null: none) does not
-// hold yet, and compares the divisions it chooses, so that a run finds both done. `progress` is
-// called before each layer. An error when there is no device, no genuine cuDNN, or a layer that no
-// engine runs.
+// Measures what `options` asks for (engines, policy, limit, determinism) and the store (null: none)
+// does not hold yet, and compares the divisions it chooses, so that a run finds both done; on the
+// devices that `options` names, in parallel. Devices that are left out or fail are told of through
+// `progress`; the others do their work. An error when there is no device, no genuine cuDNN, or a
+// layer that no engine runs.
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
-                               planning::MeasurementStore* store,
-                               const std::function<void(const Layer&)>& progress);
+                               planning::MeasurementStore* store, Progress& progress);
 
 }  // namespace ucudnn::command

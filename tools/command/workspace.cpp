@@ -170,7 +170,7 @@ Command AddWorkspace(CLI::App& ucudnn) {
                 "show each kernel's choices, too: none is beaten in both time and workspace");
   app->add_flag("--json", options->json, "print JSON instead of a table");
   app->add_option("-o", options->plan_file, "write the plan to a file")->type_name("plan.json");
-  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_PLAN"});
+  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_PLAN", "UCUDNN_ENGINES"});
   return {app, [app, options](const ProgramWords&) { return Workspace(*app, *options); }};
 }
 

@@ -59,6 +59,32 @@ class Bench(CommandTest):
         self.assertEqual(0, warm["measured"])
         self.assertEqual(cold["kernels"], warm["kernels"])
 
+    def engines_in_store(self):
+        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
+        return {row["engine"].split(":")[0] for row in shown} - {"sum"}
+
+    def test_engines_are_measured_as_asked_and_caught_up_with(self):
+        legacy = self.bench("--engines", "legacy")
+        self.assertEqual("legacy", legacy["engines"])
+        self.assertEqual({"legacy"}, self.engines_in_store())
+        both = self.bench()
+        self.assertEqual("both", both["engines"])
+        self.assertGreater(both["measured"], 0)
+        self.assertEqual({"legacy", "graph"}, self.engines_in_store())
+        self.assertEqual(0, self.bench()["measured"])
+        for kernel in both["kernels"]:
+            self.assertTrue(kernel["undivided"]["engine"].startswith("legacy:"), kernel)
+            self.assertTrue(kernel["divided"]["verified"], kernel)
+
+    def test_graph_engines_alone_divide_what_legacy_algorithms_run_whole(self):
+        graph = self.bench("--engines", "graph", "--policy", "powerOfTwo")
+        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
+        for row in shown:
+            if row["engine"].startswith("legacy:"):
+                self.assertIn(row["micro_batch"], (4, 5), row)
+        self.assertTrue(any(row["engine"].startswith("graph:") and row["micro_batch"] < 4 for row in shown))
+        self.assertEqual(6, len(graph["kernels"]))
+
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
         policy = ("--policy", "powerOfTwo")  # auto looks for sizes that fit the limit
         self.assertGreater(self.bench(*policy)["measured"], 0)
@@ -113,7 +139,7 @@ class Bench(CommandTest):
 
     def test_divisions_are_compared_so_that_runs_find_them_verified(self):
         self.divided_by_hand()
-        kernel, = self.bench("--ops", "forward", "--policy", "powerOfTwo")["kernels"]
+        kernel, = self.bench("--ops", "forward", "--policy", "powerOfTwo", "--engines", "legacy")["kernels"]
         self.assertTrue(kernel["divided"]["verified"])
         pieces = {(piece["engine"], piece["micro_batch"]) for piece in kernel["divided"]["plan"]}
         self.assertGreater(sum(piece["count"] for piece in kernel["divided"]["plan"]), 1)
@@ -132,7 +158,7 @@ class Bench(CommandTest):
         with open(genuine, "wb") as file:
             file.write(renamed)
         result = self.run_command("bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",
-                                  "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
+                                  "--engines", "legacy", "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
         self.assertEqual(1, result.returncode, result.stderr)
         self.assertIn("ucudnn bench: small forward: a division is wrong and not used: 4 + 1: ", result.stderr)
         kernel, = json.loads(result.stdout)["kernels"]
@@ -270,6 +296,9 @@ class Bench(CommandTest):
         self.assert_refused(["bench", "--layers", self.layers, "--report", "r.json"], "--report")
         self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--workspace-limit", "8MiB"],
                             "--workspace-limit: --cliff sets each kernel's limit itself")
+        self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--engines", "both"],
+                            "--engines: --cliff runs legacy algorithms")
+        self.assert_refused(["bench", "--layers", self.layers, "--engines", "some"], "--engines 'some'", "legacy, graph, both")
 
     def test_installation_without_the_stand_ins(self):
         os.remove(f"{self.host}/libcudnn.so.9")

@@ -15,7 +15,7 @@
 #include "convolution/problem.h"
 #include "cudnn/mixed_engines.h"
 
-namespace ucudnn::interposer {
+namespace ucudnn::tuning {
 
 class GraphChoices {
  public:
@@ -59,4 +59,4 @@ class GraphChoices {
   std::unordered_set<Key, KeyHash> postponed_;
 };
 
-}  // namespace ucudnn::interposer
+}  // namespace ucudnn::tuning

@@ -1,10 +1,10 @@
-#include "interposer/graph_choices.h"
+#include "tuning/graph_choices.h"
 
 #include <utility>
 
 #include "cudnn/problem_graph.h"
 
-namespace ucudnn::interposer {
+namespace ucudnn::tuning {
 namespace {
 
 // Each costs measurements at several micro-batches.
@@ -74,4 +74,4 @@ bool GraphChoices::IsPostponed(int platform, const ConvolutionProblem& problem) 
   return postponed_.contains({platform, problem});
 }
 
-}  // namespace ucudnn::interposer
+}  // namespace ucudnn::tuning

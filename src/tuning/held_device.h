@@ -1,0 +1,54 @@
+// Devices of this host that are measured on beside or in place of the caller's current one, each by
+// its primary context. Thread-safe: no thread's current context is changed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "tuning/measure.h"
+
+namespace ucudnn::tuning {
+
+// A device whose primary context is held as long as this lives. Nothing of ours is left on it then;
+// the context is gone unless others hold it, too.
+class HeldDevice {
+ public:
+  // `ordinal`: the driver's number of it. Both tables outlive the object.
+  static Result<std::unique_ptr<HeldDevice>> Open(const cuda::Driver& driver,
+                                                  const cudnn::Functions& functions, int ordinal);
+  ~HeldDevice();
+  HeldDevice(const HeldDevice&) = delete;
+  HeldDevice& operator=(const HeldDevice&) = delete;
+
+  const Device& device() const { return device_; }
+  int ordinal() const { return ordinal_; }
+  // One of ours on the device, for one thread at a time.
+  cudnnHandle_t handle() const { return handle_; }
+
+ private:
+  explicit HeldDevice(int ordinal) : ordinal_(ordinal) {}
+  Status Prepare();
+
+  const int ordinal_;
+  CUdevice number_ = 0;
+  Device device_;
+  cudnnHandle_t handle_ = nullptr;
+};
+
+struct HeldDevices {
+  // All of one model and driver.
+  std::vector<std::unique_ptr<HeldDevice>> devices;
+  // For each device that is left out: which, and why.
+  std::vector<std::string> refused;
+};
+
+// The devices that `wanted` names, or all; where it names none, the first. Measurements of unlike
+// devices are not each other's: those are left out that are not of the first one's model and
+// driver. An error where there is no device at all.
+Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
+                                const BenchmarkDevices& wanted);
+
+}  // namespace ucudnn::tuning

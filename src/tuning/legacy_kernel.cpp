@@ -1,0 +1,189 @@
+#include "tuning/legacy_kernel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/resources.h"
+#include "cudnn/problem_graph.h"
+#include "tuning/tolerance.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using planning::Candidate;
+
+// Of the engines that others measured, too, only the best are looked at.
+constexpr size_t kMostGraphEngines = 3;
+// A graph engine so much slower on the whole mini-batch than what it could replace is not measured
+// at other sizes.
+constexpr double kHopeless = 1.25;
+// Of what is left of the kernel's time for measuring, at most this may go to one of them: the
+// legacy algorithms, which come behind kMostGraphEngines, keep more than two thirds of it.
+constexpr double kTimeShare = 0.1;
+
+}  // namespace
+
+bool UsesGraph(const Configuration& plan) {
+  return std::any_of(plan.runs.begin(), plan.runs.end(),
+                     [](const Run& run) { return cudnn::IsGraphEngine(run.micro.engine); });
+}
+
+std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
+                                     const LegacyAnswer& measured) {
+  std::vector<cudnn::MathGroup> groups = cudnn::GroupByMath(problem, measured.rows);
+  ConvolutionProblem as_asked = problem;
+  for (cudnn::MathGroup& group : groups) {
+    as_asked.math = group.math;
+    for (const GraphRows& graph : measured.graph) {
+      if (!cudnn::MayServe(graph.engine->notes, as_asked)) continue;
+      for (const MicroConfiguration& row : graph.rows) {
+        group.candidates.push_back({row, graph.engine->numeric, false});
+      }
+    }
+  }
+  return groups;
+}
+
+std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
+                                     const LegacyAnswer& measured) {
+  for (cudnn::MathGroup& group : Groups(problem, measured)) {
+    if (group.math == problem.math) return std::move(group.candidates);
+  }
+  return {};
+}
+
+LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
+                                bool may_measure) {
+  Question question{kernel.problem, options_.policy, request, may_measure};
+  if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
+  const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
+  const bool graph = kernel.graph && any_graph;
+  if (any_graph && may_measure) {
+    Question known = question;
+    known.may_measure = false;
+    // Before the legacy algorithms: who finds those measured finds all there is, and what was
+    // measured without graph engines, by `ucudnn bench` or an earlier release, is enough.
+    const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
+    if (!graph) {
+      // The first call that they may serve finds nothing left to measure but them.
+      if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
+    } else if (kernel.catch_up || !whole_tried ||
+               choices_.IsPostponed(kernel.platform, kernel.problem)) {
+      const bool done = MeasureGraphEngines(kernel, request);
+      choices_.SetPostponed(kernel.platform, kernel.problem, !done);
+    }
+  }
+  LegacyAnswer measured{kernels_.Get(kernel.device, question), {}};
+  if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, may_measure, measured);
+  return measured;
+}
+
+EngineScope LegacyKernels::ScopeOf(const GraphChoices::Template& engine) const {
+  EngineScope scope;
+  scope.engine = engine->plan.engine;
+  scope.numeric = engine->numeric;
+  scope.make = [functions = &functions_, engine](cudnnHandle_t of_ours) {
+    return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{of_ours, nullptr},
+                                                 std::vector{engine.get()});
+  };
+  return scope;
+}
+
+bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
+                                        const planning::PromiseRequest& request) {
+  const ConvolutionProblem& problem = kernel.problem;
+  // Building plans inside a capture could break it.
+  if (kernel.capturing) return false;
+  if (!kernels_.HasTime(kernel.device, problem)) return true;
+  const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
+  const Clock::time_point begin = Clock::now();
+  const auto in_time = [&] {
+    const Clock::duration taken = Clock::now() - begin;
+    return kernels_.HasTime(kernel.device, problem,
+                            std::chrono::duration_cast<Clock::duration>(taken / kTimeShare));
+  };
+  const auto engines = choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time);
+  kernels_.Spend(kernel.device, problem, Clock::now() - begin);
+  bool done = true;
+  for (const GraphChoices::Template& engine : engines) {
+    const EngineScope scope = ScopeOf(engine);
+    const Answer answer = kernels_.Get(kernel.device, {problem, BatchSizePolicy::kUndivided,
+                                                       request, true, &scope, false, kTimeShare});
+    done &= answer.settled;
+  }
+  return done || !kernels_.HasTime(kernel.device, problem);
+}
+
+void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
+                                    const planning::PromiseRequest& request, bool may_measure,
+                                    LegacyAnswer& measured) {
+  const ConvolutionProblem& problem = kernel.problem;
+  const cudnnHandle_t handle = kernel.capturing ? nullptr : kernel.handle;
+  const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
+  std::vector<std::string> engines = kernels_.GraphEnginesOf(kernel.device, problem);
+  engines.resize(std::min(engines.size(), kMostGraphEngines));
+  const auto fastest =
+      planning::FastestUndivided(cudnn::OwnMathCandidates(problem, measured.rows), request);
+  for (const std::string& name : engines) {
+    const GraphChoices::Template engine = choices_.Named(kernel.platform, problem, name, handle);
+    if (engine == nullptr) continue;
+    const EngineScope scope = ScopeOf(engine);
+    Question question{problem,   BatchSizePolicy::kUndivided, request, may_measure, &scope, false,
+                      kTimeShare};
+    Answer known = kernels_.Get(kernel.device, question);
+    const bool hopeless =
+        fastest && !known.rows.empty() && known.rows[0].time_ms > kHopeless * fastest->time_ms;
+    if (!known.rows.empty() && !hopeless && options_.policy != BatchSizePolicy::kUndivided) {
+      question.policy = options_.policy;
+      known = kernels_.Get(kernel.device, question);
+    }
+    measured.settled &= known.settled;
+    measured.graph.push_back({engine, std::move(known.rows)});
+  }
+}
+
+cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel& kernel,
+                                                             const Configuration& plan) {
+  cudnn::MixedEngines::Templates engines;
+  for (const Run& run : plan.runs) {
+    if (!cudnn::IsGraphEngine(run.micro.engine)) continue;
+    auto engine = choices_.Named(kernel.platform, kernel.problem, run.micro.engine, kernel.handle);
+    if (engine != nullptr) engines.push_back(std::move(engine));
+  }
+  return engines;
+}
+
+Result<planning::NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
+                                                            const Configuration& plan,
+                                                            const MicroConfiguration& undivided) {
+  std::vector<Run> legacy = {{undivided, 1}};
+  std::copy_if(plan.runs.begin(), plan.runs.end(), std::back_inserter(legacy),
+               [](const Run& run) { return !cudnn::IsGraphEngine(run.micro.engine); });
+  UCUDNN_ASSIGN_OR_RETURN(planning::NumericClass coarsest,
+                          tuning::CoarsestClass(kernel.problem.operation, legacy));
+  for (const auto& engine : GraphEnginesOf(kernel, plan)) {
+    const bool coarser = engine->numeric != planning::NumericClass::kDirect &&
+                         coarsest != planning::NumericClass::kWinograd;
+    if (coarser) coarsest = engine->numeric;
+  }
+  return coarsest;
+}
+
+Trust LegacyKernels::Verify(const LegacyKernel& kernel, const Configuration& plan,
+                            const MicroConfiguration& undivided, bool may_compare) {
+  if (!UsesGraph(plan)) {
+    return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, may_compare);
+  }
+  const auto numeric = CoarsestClass(kernel, plan, undivided);
+  if (!numeric.ok()) return {Trust::Kind::kUnknown, numeric.message()};
+  cudnn::MixedEngines::Templates engines = GraphEnginesOf(kernel, plan);
+  EngineScope scope;
+  scope.mixed = true;
+  scope.numeric = *numeric;
+  scope.make = [functions = &functions_, engines = std::move(engines)](cudnnHandle_t of_ours) {
+    return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
+  };
+  return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, may_compare, &scope);
+}
+
+}  // namespace ucudnn::tuning
