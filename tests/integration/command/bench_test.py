@@ -85,6 +85,31 @@ class Bench(CommandTest):
         self.assertTrue(any(row["engine"].startswith("graph:") and row["micro_batch"] < 4 for row in shown))
         self.assertEqual(6, len(graph["kernels"]))
 
+    def test_devices_measure_in_parallel_what_one_does(self):
+        policy = ("--ops", "forward,backward_data,backward_filter", "--policy", "powerOfTwo")
+        self.bench(*policy, "--engines", "legacy")
+        rows = self.rows_in_store()
+        self.store += ".parallel"
+        result = self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", self.store, *policy,
+                                  "--engines", "legacy", "--devices", "1,0,2,5", HOSTGPU_DEVICES="3")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual("ucudnn bench: device 5 is left out: there are devices 0 to 2\n", result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(3, report["devices"])
+        self.assertEqual(rows, self.rows_in_store())
+        self.assertEqual(len(rows), report["measured"])
+        self.assertEqual([(layer, op) for layer in ("small", "strided") for op in ("forward", "backward_data", "backward_filter")],
+                         [(kernel["name"], kernel["op"]) for kernel in report["kernels"]])
+        again = json.loads(self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", self.store, *policy,
+                                            "--engines", "legacy", "--devices", "all", HOSTGPU_DEVICES="2").stdout)
+        self.assertEqual((0, 2), (again["measured"], again["devices"]))
+
+    def rows_in_store(self):
+        """What was measured, without the times."""
+        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
+        return sorted((row["op"], json.dumps(row["problem"]), row["engine"], row["micro_batch"], row["workspace_bytes"])
+                      for row in shown)
+
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
         policy = ("--policy", "powerOfTwo")  # auto looks for sizes that fit the limit
         self.assertGreater(self.bench(*policy)["measured"], 0)
@@ -298,6 +323,10 @@ class Bench(CommandTest):
                             "--workspace-limit: --cliff sets each kernel's limit itself")
         self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--engines", "both"],
                             "--engines: --cliff runs legacy algorithms")
+        for devices in ("0,x", "0,0", "-1", "0,", "99999999999"):
+            self.assert_refused(["bench", "--layers", self.layers, f"--devices={devices}"], f"--devices '{devices}'",
+                                "current, all, or numbers separated by commas")
+        self.assert_refused(["bench", "--layers", self.layers, "--cliff", "--devices", "all"], "--devices: --cliff")
         self.assert_refused(["bench", "--layers", self.layers, "--engines", "some"], "--engines 'some'", "legacy, graph, both")
 
     def test_installation_without_the_stand_ins(self):
