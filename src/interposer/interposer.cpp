@@ -43,7 +43,7 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       hosts_share_store_(hosts_share_store),
       functions_(functions),
       driver_(driver),
-      kernels_(store, options.tuning, options.lock_folder),
+      kernels_(store, options.tuning, options.lock_folder, options.benchmark_devices),
       pinned_(options, functions),
       legacy_(functions, options, kernels_),
       limit_(options.workspace_limit.value_or(kNoLimit)),

@@ -26,15 +26,17 @@ Result<std::unique_ptr<HeldDevice>> HeldDevice::Open(const cuda::Driver& driver,
       cuda::DriverStatus(driver, driver.cuDevicePrimaryCtxRetain(&context, held->number_),
                          "holding its primary context"));
   held->device_ = {&driver, &functions, context, {}};
-  UCUDNN_RETURN_IF_ERROR(held->Prepare());
+  const cuda::ContextScope scope(driver, context);
+  UCUDNN_ASSIGN_OR_RETURN(held->device_.platform, DescribePlatform(driver, functions));
   return held;
 }
 
-Status HeldDevice::Prepare() {
-  const cuda::ContextScope scope(*device_.driver, device_.context);
-  UCUDNN_ASSIGN_OR_RETURN(device_.platform, DescribePlatform(*device_.driver, *device_.functions));
-  UCUDNN_ASSIGN_OR_RETURN(handle_, TakeHandle(*device_.driver, *device_.functions));
-  return Status::Ok();
+Result<cudnnHandle_t> HeldDevice::Handle() {
+  if (handle_ == nullptr) {
+    const cuda::ContextScope scope(*device_.driver, device_.context);
+    UCUDNN_ASSIGN_OR_RETURN(handle_, TakeHandle(*device_.driver, *device_.functions));
+  }
+  return handle_;
 }
 
 HeldDevice::~HeldDevice() {
@@ -48,7 +50,7 @@ HeldDevice::~HeldDevice() {
 }
 
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
-                                const BenchmarkDevices& wanted) {
+                                const BenchmarkDevices& wanted, const planning::Platform* like) {
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver, driver.cuInit(0), "asking for devices"));
   int count = 0;
   UCUDNN_RETURN_IF_ERROR(
@@ -74,15 +76,11 @@ Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functio
       refuse(ordinal, opened.message());
       continue;
     }
-    if (!held.devices.empty()) {
-      const HeldDevice& first = *held.devices.front();
-      const planning::Platform& platform = (*opened)->device().platform;
-      if (platform != first.device().platform) {
-        refuse(ordinal, "it is " + PlatformText(platform) + ", device " +
-                            std::to_string(first.ordinal()) + " is " +
-                            PlatformText(first.device().platform));
-        continue;
-      }
+    const planning::Platform& platform = (*opened)->device().platform;
+    if (like == nullptr && !held.devices.empty()) like = &held.devices.front()->device().platform;
+    if (like != nullptr && platform != *like) {
+      refuse(ordinal, "it is " + PlatformText(platform) + ", not " + PlatformText(*like));
+      continue;
     }
     held.devices.push_back(std::move(*opened));
   }

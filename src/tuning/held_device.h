@@ -25,12 +25,11 @@ class HeldDevice {
 
   const Device& device() const { return device_; }
   int ordinal() const { return ordinal_; }
-  // One of ours on the device, for one thread at a time.
-  cudnnHandle_t handle() const { return handle_; }
+  // A handle of ours on the device, the same every time; for one thread at a time.
+  Result<cudnnHandle_t> Handle();
 
  private:
   explicit HeldDevice(int ordinal) : ordinal_(ordinal) {}
-  Status Prepare();
 
   const int ordinal_;
   CUdevice number_ = 0;

@@ -10,6 +10,7 @@
 #include "cudnn/mixed_engines.h"
 #include "planning/auto_policy.h"
 #include "planning/micro_batch_sizes.h"
+#include "tuning/parallel_measure.h"
 #include "tuning/verify.h"
 
 namespace ucudnn::tuning {
@@ -202,6 +203,26 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
   return status;
 }
 
+Result<EngineMeasurements> MeasuredKernels::MeasureSizes(
+    const Device& device, const ConvolutionProblem& problem, const std::vector<int>& sizes,
+    const MeasureLimits& limits, const IsKnown& is_known, const EngineScope& scope) {
+  std::vector<MeasuringPlace> places;
+  if (sizes.size() > 1) {
+    for (Device& helper : helpers_.Beside(device)) {
+      const Result<std::string> name = DeviceName(helper);
+      if (!name.ok()) continue;
+      // Whoever measures on it is not waited for.
+      auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
+      if (!lock) continue;
+      const MeasureLimits own = LimitsNow(helper, limits.deadline);
+      places.push_back({std::move(helper), own, std::move(lock)});
+    }
+  }
+  if (places.empty()) return MeasureEngines(device, problem, sizes, limits, is_known, scope);
+  places.insert(places.begin(), MeasuringPlace{device, limits, std::nullopt});
+  return MeasureAtPlaces(places, problem, sizes, is_known, scope);
+}
+
 Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& problem,
                                 const std::vector<int>& sizes, const MeasureLimits& limits,
                                 const Family& family, Known& known, const EngineScope& scope) {
@@ -210,8 +231,7 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
     std::lock_guard lock(mutex_);
     return known.rows.contains({size, engine});
   };
-  Result<EngineMeasurements> fresh =
-      MeasureEngines(device, problem, sizes, limits, is_known, scope);
+  Result<EngineMeasurements> fresh = MeasureSizes(device, problem, sizes, limits, is_known, scope);
   std::map<int, SizeState> states;
   for (const int size : sizes) states[size] = SizeState::kFailed;
   std::vector<planning::Measurement> rows;

@@ -21,6 +21,7 @@
 #include "planning/promise.h"
 #include "tuning/budget.h"
 #include "tuning/device_lock.h"
+#include "tuning/helper_devices.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::tuning {
@@ -67,10 +68,14 @@ struct Trust {
 class MeasuredKernels {
  public:
   // `store` may be null: then measurements live as long as the process. `bounds` of measuring, none
-  // for no bounds. `lock_folder`: where processes meet that measure on one host.
+  // for no bounds. `lock_folder`: where processes meet that measure on one host. `helpers`: devices
+  // that take sizes off the one that is asked for; each within its own share of memory.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
-                  std::string lock_folder)
-      : store_(store), budget_(bounds), lock_folder_(std::move(lock_folder)) {}
+                  std::string lock_folder, BenchmarkDevices helpers = {})
+      : store_(store),
+        budget_(bounds),
+        lock_folder_(std::move(lock_folder)),
+        helpers_(std::move(helpers)) {}
 
   // What failed once is not tried again.
   Answer Get(const Device& device, const Question& question);
@@ -153,6 +158,11 @@ class MeasuredKernels {
   Status Measure(const Device& device, const ConvolutionProblem& problem,
                  const std::vector<int>& sizes, const MeasureLimits& limits, const Family& family,
                  Known& known, const EngineScope& scope);
+  // MeasureEngines on `device` and whoever helps it.
+  Result<EngineMeasurements> MeasureSizes(const Device& device, const ConvolutionProblem& problem,
+                                          const std::vector<int>& sizes,
+                                          const MeasureLimits& limits, const IsKnown& is_known,
+                                          const EngineScope& scope);
   // Those of `sizes` that `problem` is to be measured at.
   std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
                            const std::vector<int>& sizes);
@@ -173,6 +183,7 @@ class MeasuredKernels {
   planning::MeasurementStore* const store_;
   Budget budget_;
   const std::string lock_folder_;
+  HelperDevices helpers_;
   std::atomic<long> measured_ = 0;
   std::atomic<bool> unstored_ = false;  // a write to the store failed
   std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();  // nobody waits

@@ -21,7 +21,7 @@ class BenchDevices {
 
   // One at least.
   const std::vector<std::unique_ptr<tuning::HeldDevice>>& devices() const { return devices_; }
-  const tuning::HeldDevice& first() const { return *devices_.front(); }
+  tuning::HeldDevice& first() const { return *devices_.front(); }
   const cudnn::Functions& functions() const { return functions_; }
 
  private:

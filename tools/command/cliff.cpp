@@ -36,10 +36,10 @@ double Median(std::vector<double> values) {
 class Arena {
  public:
   // The device's context is current as long as this lives.
-  Arena(const tuning::HeldDevice& bench, const ConvolutionProblem& problem)
-      : functions_(*bench.device().functions),
-        driver_(*bench.device().driver),
-        handle_(bench.handle()),
+  Arena(const tuning::Device& device, cudnnHandle_t handle, const ConvolutionProblem& problem)
+      : functions_(*device.functions),
+        driver_(*device.driver),
+        handle_(handle),
         problem_(problem),
         descriptors_(functions_),
         stream_(driver_),
@@ -172,8 +172,8 @@ class Arena {
 
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
-Result<Cliff> MeasureCliff(const tuning::HeldDevice& bench, const Layer& layer,
-                           const Options& options, tuning::MeasuredKernels& kernels) {
+Result<Cliff> MeasureCliff(tuning::HeldDevice& bench, const Layer& layer, const Options& options,
+                           tuning::MeasuredKernels& kernels) {
   const ConvolutionProblem& problem = layer.problem;
   planning::PromiseRequest request =
       planning::RequestFor(problem, std::numeric_limits<size_t>::max(), options.deterministic);
@@ -199,7 +199,8 @@ Result<Cliff> MeasureCliff(const tuning::HeldDevice& bench, const Layer& layer,
       cliff.ucudnn = Contender{std::move(promise->plan), 0};
     }
   }
-  Arena arena(bench, problem);
+  UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, bench.Handle());
+  Arena arena(bench.device(), handle, problem);
   UCUDNN_RETURN_IF_ERROR(arena.Prepare(best->workspace_bytes));
   UCUDNN_RETURN_IF_ERROR(arena.Add(cliff.best, best->workspace_bytes));
   if (cliff.genuine) UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.genuine, request.limit_bytes));
@@ -235,7 +236,7 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
   BenchDevices devices;
   std::vector<std::string> refused;
   UCUDNN_RETURN_IF_ERROR(devices.Open(options, {}, refused));
-  const tuning::HeldDevice& bench = devices.first();
+  tuning::HeldDevice& bench = devices.first();
   const cuda::ContextScope context(*bench.device().driver, bench.device().context);
   // A command measures all it is asked for, however long that takes.
   tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);

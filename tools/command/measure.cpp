@@ -103,7 +103,7 @@ std::vector<Unit> UnitsOf(const std::vector<Layer>& layers) {
 
 // A device with what it measured: what fails on one is tried on another.
 struct Bench {
-  Bench(const tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
+  Bench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
       : held(held),
         // A command measures all it is asked for, however long that takes.
         kernels(store, std::nullopt, options.lock_folder),
@@ -111,14 +111,15 @@ struct Bench {
 
   Result<MeasuredLayer> Measure(const Layer& layer, const Options& options) {
     const cuda::ContextScope context(*held.device().driver, held.device().context);
-    tuning::LegacyKernel kernel{held.device(), layer.problem, 0, held.handle()};
+    UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, held.Handle());
+    tuning::LegacyKernel kernel{held.device(), layer.problem, 0, handle};
     kernel.catch_up = true;
     Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy);
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
 
-  const tuning::HeldDevice& held;
+  tuning::HeldDevice& held;
   tuning::MeasuredKernels kernels;
   tuning::LegacyKernels legacy;
 };

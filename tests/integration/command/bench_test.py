@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import subprocess
 import unittest
 
 import command
@@ -82,7 +84,7 @@ class Bench(CommandTest):
         for row in shown:
             if row["engine"].startswith("legacy:"):
                 self.assertIn(row["micro_batch"], (4, 5), row)
-        self.assertTrue(any(row["engine"].startswith("graph:") and row["micro_batch"] < 4 for row in shown))
+        self.assertIn("graph", self.engines_in_store())
         self.assertEqual(6, len(graph["kernels"]))
 
     def test_devices_measure_in_parallel_what_one_does(self):
@@ -104,11 +106,26 @@ class Bench(CommandTest):
                                             "--engines", "legacy", "--devices", "all", HOSTGPU_DEVICES="2").stdout)
         self.assertEqual((0, 2), (again["measured"], again["devices"]))
 
+    def test_terminal_sees_progress_and_the_time_left(self):
+        controller, terminal = pty.openpty()
+        environment = os.environ | {"XDG_RUNTIME_DIR": self.folder, "HOSTGPU_DEVICES": "2"}
+        for devices in ("0", "0,1"):
+            done = subprocess.run([self.command, "bench", "--layers", self.layers, "--host", "--db", "none", "--devices", devices,
+                                   "--policy", "undivided"], env=environment, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60)
+            seen = os.read(controller, 65536).decode()
+            self.assertEqual(0, done.returncode, seen)
+            several = " on 2 devices" if devices == "0,1" else ""
+            self.assertRegex(seen, rf"\r\x1b\[Kmeasuring 1/6{several}: (small|strided) \w+\r")
+            self.assertRegex(seen, rf"\r\x1b\[Kmeasuring 6/6{several}: (small|strided) \w+, about \d+ (s|min) left\r")
+            self.assertTrue(seen.endswith("\r\x1b[K"), seen)
+        os.close(controller)
+        os.close(terminal)
+
     def rows_in_store(self):
         """What was measured, without the times."""
         shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
-        return sorted((row["op"], json.dumps(row["problem"]), row["engine"], row["micro_batch"], row["workspace_bytes"])
-                      for row in shown)
+        timed = ("time_ms", "samples", "verified")
+        return sorted(json.dumps({key: value for key, value in row.items() if key not in timed}) for row in shown)
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
         policy = ("--policy", "powerOfTwo")  # auto looks for sizes that fit the limit

@@ -69,6 +69,24 @@ TEST(Options, EnginesOfBothApisServe) {
   EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "newer"}}).warnings.size(), 1u);
 }
 
+TEST(Options, DevicesMeasuredOnAreAListOrAll) {
+  const auto devices = [](const char* value) {
+    return Parse({{"UCUDNN_BENCHMARK_DEVICES", value}}).options.benchmark_devices;
+  };
+  EXPECT_FALSE(Parse({}).options.benchmark_devices.parallel());
+  EXPECT_FALSE(devices("current").parallel());
+  EXPECT_TRUE(devices("All").all);
+  EXPECT_TRUE(devices("all").parallel());
+  EXPECT_THAT(devices("0, 2").ordinals, ElementsAre(0, 2));
+  EXPECT_TRUE(devices("3").parallel());
+  for (const char* bad : {"0,0", "0,", "-1", "one", "0;1", "4294967296"}) {
+    EXPECT_FALSE(devices(bad).parallel()) << bad;
+    EXPECT_THAT(Parse({{"UCUDNN_BENCHMARK_DEVICES", bad}}).warnings,
+                ElementsAre(AllOf(HasSubstr("UCUDNN_BENCHMARK_DEVICES"), HasSubstr(bad),
+                                  HasSubstr("current, all, or numbers separated by commas"))));
+  }
+}
+
 TEST(Options, TheOldNameIsReadAndTheNewOneWins) {
   EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}}).options.workspace_limit, size_t{5});
   EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}, {"UCUDNN_WORKSPACE_LIMIT", "6"}})

@@ -1,0 +1,35 @@
+#include "tuning/helper_devices.h"
+
+#include "base/log.h"
+#include "cuda/resources.h"
+
+namespace ucudnn::tuning {
+
+std::vector<Device> HelperDevices::Beside(const Device& device) {
+  if (!wanted_.parallel()) return {};
+  // A fork may have left it locked in this child for ever: such a child measures alone.
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return {};
+  if (!held_) {
+    held_.emplace();
+    const cuda::RelaxedCaptureScope relaxed(*device.driver);
+    Result<HeldDevices> opened =
+        HoldDevices(*device.driver, *device.functions, wanted_, &device.platform);
+    if (!opened.ok()) {
+      WarnOnce("benchmark devices", "no other device is measured on: " + opened.message());
+      return {};
+    }
+    for (const std::string& why : opened->refused) WarnOnce(why, "measuring: " + why);
+    held_ = std::move(opened->devices);
+  }
+  const Result<std::string> own = DeviceName(device);
+  std::vector<Device> beside;
+  for (const auto& other : *held_) {
+    if (other->device().platform != device.platform) continue;
+    const Result<std::string> name = DeviceName(other->device());
+    if (own.ok() && name.ok() && *name != *own) beside.push_back(other->device());
+  }
+  return beside;
+}
+
+}  // namespace ucudnn::tuning

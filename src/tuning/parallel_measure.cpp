@@ -1,0 +1,75 @@
+#include "tuning/parallel_measure.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/log.h"
+#include "convolution/partial_sums.h"
+#include "tuning/spread.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+void Append(std::vector<int>& all, const std::vector<int>& part) {
+  all.insert(all.end(), part.begin(), part.end());
+}
+
+// Each place measures what sums partials: the first one's counts.
+void Append(EngineMeasurements& all, EngineMeasurements part) {
+  const auto is_sum = [](const planning::Measurement& row) {
+    return row.micro.engine == kPartialSum;
+  };
+  const bool has_sum = std::any_of(all.measurements.begin(), all.measurements.end(), is_sum);
+  for (planning::Measurement& row : part.measurements) {
+    if (!has_sum || !is_sum(row)) all.measurements.push_back(std::move(row));
+  }
+  Append(all.complete_sizes, part.complete_sizes);
+  Append(all.scarce_sizes, part.scarce_sizes);
+  Append(all.late_sizes, part.late_sizes);
+  all.sum_late |= part.sum_late;
+  if (all.failure.ok()) all.failure = std::move(part.failure);
+}
+
+}  // namespace
+
+Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
+                                           const ConvolutionProblem& problem,
+                                           const std::vector<int>& sizes, const IsKnown& is_known,
+                                           const EngineScope& scope) {
+  // The longest first, so that no device is left with one at the end.
+  std::vector<int> units = sizes;
+  std::sort(units.begin(), units.end(), std::greater<>());
+  std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
+  const auto measure = [&](size_t place, size_t unit) -> Status {
+    Result<EngineMeasurements> part = MeasureEngines(places[place].device, problem, {units[unit]},
+                                                     places[place].limits, is_known, scope);
+    // What the first cannot measure, no engine runs.
+    if (!part.ok() && place != 0) return part.status();
+    parts[unit] = std::move(part);
+    return Status::Ok();
+  };
+  const auto lost = [](size_t, const Status& why) {
+    Log(LogLevel::kInfo, "a device that helps to measure fails: " + why.message());
+  };
+  UCUDNN_RETURN_IF_ERROR(SpreadOverDevices(places.size(), units.size(), measure, lost));
+  EngineMeasurements all;
+  Status failure;
+  for (Result<EngineMeasurements>& part : parts) {
+    if (part.ok()) {
+      Append(all, std::move(*part));
+    } else if (failure.ok()) {
+      failure = part.status();
+    }
+  }
+  // One measurement of the sum is enough, late or not elsewhere.
+  all.sum_late &= std::none_of(
+      all.measurements.begin(), all.measurements.end(),
+      [](const planning::Measurement& row) { return row.micro.engine == kPartialSum; });
+  if (all.measurements.empty() && all.complete_sizes.empty() && all.late_sizes.empty()) {
+    return failure.ok() ? Result<EngineMeasurements>(std::move(all)) : failure;
+  }
+  return all;
+}
+
+}  // namespace ucudnn::tuning

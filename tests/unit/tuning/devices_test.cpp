@@ -1,0 +1,224 @@
+// Measuring on several devices: three of the stand-in's (HOSTGPU_DEVICES=3).
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "measured_kernels_setting.h"
+#include "tuning/held_device.h"
+
+namespace ucudnn::tuning {
+namespace {
+
+using std::chrono::steady_clock;
+
+BenchmarkDevices All() { return {true, {}}; }
+
+bool IsActive(int ordinal) {
+  unsigned flags = 0;
+  int active = 0;
+  EXPECT_EQ(cuDevicePrimaryCtxGetState(ordinal, &flags, &active), CUDA_SUCCESS);
+  return active != 0;
+}
+
+std::vector<int> OrdinalsOf(const HeldDevices& held) {
+  std::vector<int> ordinals;
+  for (const auto& device : held.devices) ordinals.push_back(device->ordinal());
+  return ordinals;
+}
+
+// Contexts that convolutions ran in, and how they go: those of the first device wait for another's,
+// those of the others fail.
+struct Watched {
+  std::mutex mutex;
+  std::map<CUcontext, size_t> least_free;  // bytes, by context
+  CUcontext first = nullptr;
+  std::atomic<bool> helped = false, wait_for_help = false, others_fail = false;
+} watched;
+
+cudnn::Functions WatchedStandIn() {
+  cudnn::Functions functions = StandIn();
+  functions.cudnnConvolutionForward =
+      [](cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
+         cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
+         cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
+         cudnnTensorDescriptor_t y_desc, void* y) {
+        CUcontext context = nullptr;
+        EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+        {
+          std::lock_guard lock(watched.mutex);
+          size_t& least = watched.least_free.try_emplace(context, FreeBytes()).first->second;
+          least = std::min(least, FreeBytes());
+        }
+        if (context != watched.first) {
+          watched.helped = true;
+          if (watched.others_fail) return CUDNN_STATUS_EXECUTION_FAILED;
+        }
+        const auto patience = steady_clock::now() + std::chrono::seconds(60);
+        while (watched.wait_for_help && !watched.helped && steady_clock::now() < patience) {
+          std::this_thread::yield();
+        }
+        return ::cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
+                                         algorithm, workspace, bytes, beta, y_desc, y);
+      };
+  return functions;
+}
+
+class DevicesTest : public MeasuredKernelsTest {
+ protected:
+  DevicesTest() {
+    device_.functions = &watching_;
+    std::lock_guard lock(watched.mutex);
+    watched.least_free.clear();
+    watched.first = device_.context;
+    watched.helped = watched.wait_for_help = watched.others_fail = false;
+  }
+  ~DevicesTest() override {
+    CUcontext current = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+    EXPECT_EQ(current, device_.context);
+    EXPECT_FALSE(IsActive(1));
+    EXPECT_FALSE(IsActive(2));
+  }
+  // Engines and sizes, without the times.
+  static std::set<std::tuple<std::string, int, size_t, bool>> WhatOf(const Rows& rows) {
+    std::set<std::tuple<std::string, int, size_t, bool>> what;
+    for (const MicroConfiguration& row : rows) {
+      what.emplace(row.engine, row.micro_batch, row.workspace_bytes, row.deterministic);
+      EXPECT_GT(row.time_ms, 0);
+    }
+    EXPECT_EQ(what.size(), rows.size());
+    return what;
+  }
+  Result<Rows> GetWith(BenchmarkDevices helpers, planning::MeasurementStore* store = nullptr) {
+    MeasuredKernels kernels(store, Tuning{.kernel_seconds = 600, .process_seconds = 600}, kNoFolder,
+                            std::move(helpers));
+    Result<Rows> rows = Get(kernels);
+    measured_ = kernels.measured();
+    return rows;
+  }
+  size_t ContextsUsed() const {
+    std::lock_guard lock(watched.mutex);
+    return watched.least_free.size();
+  }
+  const cudnn::Functions watching_ = WatchedStandIn();
+  long measured_ = 0;
+};
+
+TEST_F(DevicesTest, AllAreHeldAndGivenBack) {
+  {
+    const auto held = HoldDevices(*cuda::GetDriver(), watching_, All());
+    ASSERT_TRUE(held.ok()) << held.message();
+    EXPECT_EQ(OrdinalsOf(*held), (std::vector{0, 1, 2}));
+    EXPECT_TRUE(held->refused.empty());
+    EXPECT_TRUE(IsActive(1) && IsActive(2));
+    const auto handle = held->devices[1]->Handle();
+    ASSERT_TRUE(handle.ok()) << handle.message();
+    EXPECT_EQ(*held->devices[1]->Handle(), *handle);
+  }
+  EXPECT_TRUE(IsActive(0));  // the test's own
+}
+
+TEST_F(DevicesTest, NothingNamedIsTheFirst) {
+  const auto held = HoldDevices(*cuda::GetDriver(), watching_, {});
+  ASSERT_TRUE(held.ok()) << held.message();
+  EXPECT_EQ(OrdinalsOf(*held), std::vector{0});
+}
+
+TEST_F(DevicesTest, DevicesOfAnotherModelAreLeftOutByName) {
+  cuda::Driver driver = *cuda::GetDriver();
+  driver.cuDeviceGetName = [](char* name, int length, CUdevice device) {
+    return device == 1
+               ? cuDeviceGetName(name, length, 0)
+               : (std::snprintf(name, static_cast<size_t>(length), "Other model"), CUDA_SUCCESS);
+  };
+  const auto held = HoldDevices(driver, watching_, {false, {1, 0, 7, 2}});
+  ASSERT_TRUE(held.ok()) << held.message();
+  EXPECT_EQ(OrdinalsOf(*held), std::vector{1});
+  ASSERT_EQ(held->refused.size(), 3u);
+  const std::string name = device_.platform.device;
+  EXPECT_EQ(held->refused[0], "device 0 is left out: it is 'Other model' with driver 13000, not '" +
+                                  name + "' with driver 13000");
+  EXPECT_EQ(held->refused[1], "device 7 is left out: there are devices 0 to 2");
+  EXPECT_EQ(held->refused[2].find("device 2 is left out: it is 'Other model'"), 0u);
+}
+
+TEST_F(DevicesTest, NoDeviceLeftIsAnError) {
+  const auto held = HoldDevices(*cuda::GetDriver(), watching_, {false, {8, 9}});
+  ASSERT_FALSE(held.ok());
+  EXPECT_EQ(held.message(),
+            "device 8 is left out: there are devices 0 to 2; device 9 is left out: there are "
+            "devices 0 to 2");
+}
+
+TEST_F(DevicesTest, SizesSpreadOverDevicesGiveTheRowsOfOne) {
+  const auto alone = GetWith({});
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  EXPECT_EQ(ContextsUsed(), 1u);
+  const long measured_alone = measured_;
+  watched.wait_for_help = true;
+  const auto spread = GetWith(All(), &store_);
+  ASSERT_TRUE(spread.ok()) << spread.message();
+  EXPECT_TRUE(watched.helped);
+  EXPECT_EQ(WhatOf(*spread), WhatOf(*alone));
+  EXPECT_EQ(measured_, measured_alone);
+  // What was stored is all there is to know.
+  const auto again = GetWith({}, &store_);
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ(measured_, 0);
+  EXPECT_EQ(WhatOf(*again), WhatOf(*alone));
+}
+
+TEST_F(DevicesTest, FailingHelpersSizesAreMeasuredByTheDeviceItself) {
+  const auto alone = GetWith({});
+  ASSERT_TRUE(alone.ok()) << alone.message();
+  watched.wait_for_help = watched.others_fail = true;
+  const auto spread = GetWith(All());
+  ASSERT_TRUE(spread.ok()) << spread.message();
+  EXPECT_TRUE(watched.helped);
+  EXPECT_EQ(WhatOf(*spread), WhatOf(*alone));
+}
+
+TEST_F(DevicesTest, HelperThatOthersMeasureOnIsLeftAlone) {
+  const auto held = HoldDevices(*cuda::GetDriver(), watching_, All());
+  ASSERT_TRUE(held.ok()) << held.message();
+  std::vector<DeviceLock> locks;
+  for (const int ordinal : {1, 2}) {
+    const auto name = DeviceName(held->devices[static_cast<size_t>(ordinal)]->device());
+    ASSERT_TRUE(name.ok());
+    auto lock = DeviceLock::Acquire(kNoFolder, *name, Clock::now());
+    ASSERT_TRUE(lock);
+    locks.push_back(std::move(*lock));
+  }
+  Result<Rows> rows = Status::Error("not asked");
+  // A thread may not try a lock that it holds.
+  std::thread([&] {
+    EXPECT_EQ(cuCtxSetCurrent(device_.context), CUDA_SUCCESS);
+    rows = GetWith(All());
+  }).join();
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+  EXPECT_EQ(ContextsUsed(), 1u);
+}
+
+TEST_F(DevicesTest, MemoryBoundHoldsOnEachDevice) {
+  watched.wait_for_help = true;
+  Tuning bounds{.kernel_seconds = 600, .process_seconds = 600};
+  bounds.memory_bytes = 512 << 10;
+  MeasuredKernels kernels(nullptr, bounds, kNoFolder, All());
+  const size_t free_before = FreeBytes();  // of each device
+  const auto rows = Get(kernels);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  EXPECT_GE(ContextsUsed(), 2u);
+  std::lock_guard lock(watched.mutex);
+  for (const auto& [context, free] : watched.least_free) {
+    EXPECT_GE(free + *bounds.memory_bytes, free_before);
+    EXPECT_LT(free, free_before);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::tuning
