@@ -1,5 +1,6 @@
 #include "command/progress.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <utility>
@@ -26,7 +27,7 @@ void Progress::UseDevices(size_t devices) {
 
 void Progress::Begin(const Layer& layer) {
   std::lock_guard lock(mutex_);
-  ++at_;
+  at_ = std::min(at_ + 1, layers_);  // what failed on one device begins again on another
   if (!terminal_) return;
   std::cerr << "\r\033[Kmeasuring " << at_ << "/" << layers_;
   if (devices_ > 1) std::cerr << " on " << devices_ << " devices";
