@@ -26,12 +26,9 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
   }
   Options asked = ProcessOptions();
   const std::string given = std::string(name) + "='" + std::string(value) + "' ";
-  if (const Status status = variable->Apply(value, Use::kRunning, asked); !status.ok()) {
-    const bool built = variable->built(Use::kRunning);
-    const std::string accepted =
-        built ? std::string(" (accepted: ") + variable->accepted + ")" : "";
-    return Refuse(built ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_NOT_SUPPORTED,
-                  given + "is refused: " + status.message() + accepted);
+  if (const Status status = variable->Apply(value, asked); !status.ok()) {
+    return Refuse(CUDNN_STATUS_BAD_PARAM, given + "is refused: " + status.message() +
+                                              " (accepted: " + variable->accepted + ")");
   }
   if (!OptionsAreFixed()) {
     const Status status = SetProcessOption(*variable, value);

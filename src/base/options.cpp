@@ -31,10 +31,6 @@ Status ParseSwitch(std::string_view text, bool& out) {
                      {false, true, false, true, false, true}, out);
 }
 
-Status NotBuilt(std::string_view, Options&) {
-  return Status::Error("not available in this version");
-}
-
 Status ApplyMode(std::string_view text, Options& options) {
   return ParseChoice(text, {"on", "observe", "off"}, {Mode::kOn, Mode::kObserve, Mode::kOff},
                      options.mode);
@@ -320,12 +316,6 @@ const char* WorkspaceDivisionName(WorkspaceDivision division) {
   return "";
 }
 
-bool Variable::built(Use) const { return parse != NotBuilt; }
-
-Status Variable::Apply(std::string_view value, Use use, Options& options) const {
-  return built(use) ? parse(value, options) : NotBuilt(value, options);
-}
-
 std::span<const Variable> Variables() { return kVariables; }
 
 Options ParseOptions(const std::function<const char*(const char*)>& lookup,
@@ -345,14 +335,11 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
     }
     if (value == nullptr || value[0] == '\0') continue;
     Options changed = options;
-    if (Status status = variable.Apply(value, use, changed); status.ok()) {
+    if (Status status = variable.Apply(value, changed); status.ok()) {
       options = std::move(changed);
     } else {
-      std::string warning = std::string(name) + "='" + value + "' is ignored: " + status.message();
-      if (variable.built(use)) {
-        warning += " (accepted: " + std::string(variable.accepted) + ")";
-      }
-      warnings.push_back(std::move(warning));
+      warnings.push_back(std::string(name) + "='" + value + "' is ignored: " + status.message() +
+                         " (accepted: " + variable.accepted + ")");
     }
   }
   FitPolicyToBudget(use, options);
@@ -392,7 +379,7 @@ Status SetProcessOption(const Variable& variable, std::string_view value) {
     const ProcessValues* current = process_values.load(std::memory_order_acquire);
     const Options& before = current->options;
     auto changed = std::make_unique<ProcessValues>(ProcessValues{before, current});
-    UCUDNN_RETURN_IF_ERROR(variable.Apply(value, Use::kRunning, changed->options));
+    UCUDNN_RETURN_IF_ERROR(variable.Apply(value, changed->options));
     FitPolicyToBudget(Use::kRunning, changed->options);
     if (!process_values.compare_exchange_strong(current, changed.get())) continue;
     const Options& now = changed.release()->options;

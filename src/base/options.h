@@ -62,7 +62,7 @@ struct Options {
   Tuning tuning;
   bool deterministic = false;
   EngineSet engines = EngineSet::kBoth;
-  std::string plan;                    // path of a pinned plan; empty: none
+  std::string plan;  // path of a pinned plan; empty: none
   BenchmarkDevices benchmark_devices;
   bool check = false;                  // every call is compared with the undivided one
   std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
@@ -85,11 +85,8 @@ struct Variable {
   bool is_switch;        // the option takes no value and means "1"
   const char* accepted;  // in words, for messages
   const char* help;
-  Status (*parse)(std::string_view value, Options& options);
-
-  bool built(Use use) const;  // false: this version refuses every value
-  // Applies `value`; an error says why the value is refused, without naming the variable.
-  Status Apply(std::string_view value, Use use, Options& options) const;
+  // An error says why the value is refused, without naming the variable.
+  Status (*Apply)(std::string_view value, Options& options);
 };
 
 std::span<const Variable> Variables();

@@ -68,7 +68,6 @@ void VariableOptions::Add(CLI::App& app, const Variable& variable, const char* n
                                   std::string(variable.help) + " (" + variable.accepted + ")");
     given.option->type_name("VALUE");
   }
-  if (!variable.built(use_)) given.option->group("");
 }
 
 void VariableOptions::AddTo(CLI::App& app, const std::vector<std::string>& except) {
@@ -98,15 +97,13 @@ Status VariableOptions::Check() const {
   for (const Entry& given : given_) {
     if (given.option->count() == 0) continue;
     // An empty variable counts as unset, so an empty option would be ignored.
-    const Status status = given.text.empty() ? Status::Error("is empty")
-                                             : given.variable->Apply(given.text, use_, options);
+    const Status status =
+        given.text.empty() ? Status::Error("is empty") : given.variable->Apply(given.text, options);
     if (status.ok()) continue;
     const std::string shown =
         given.flag + (given.variable->is_switch ? std::string() : " '" + given.text + "'");
     return Status::Error(shown + ": " + status.message() +
-                         (given.variable->built(use_)
-                              ? std::string(" (accepted: ") + given.variable->accepted + ")"
-                              : std::string()));
+                         " (accepted: " + given.variable->accepted + ")");
   }
   return Status::Ok();
 }

@@ -46,10 +46,7 @@ int Refuse(const CLI::App& app, const std::string& message);
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
 class VariableOptions {
  public:
-  explicit VariableOptions(Use use = Use::kRunning) : use_(use) {}
-
-  // Options a version does not serve yet are added too, and refused with the reason by Check. The
-  // variables in `except` get none: what a command has no use for is unknown to it.
+  // The variables in `except` get none: what a command has no use for is unknown to it.
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
   // For a variable whose option has a name, without dashes, in this command alone.
@@ -73,7 +70,6 @@ class VariableOptions {
   };
   void Add(CLI::App& app, const Variable& variable, const char* name);
 
-  const Use use_;
   std::deque<Entry> given_;  // CLI11 keeps pointers to the elements
 };
 

@@ -22,7 +22,7 @@ struct CostWords {
   std::string cost;  // empty: what follows from the others
   std::string update = "parameter-server";
   std::string device;
-  VariableOptions variables{Use::kPlanning};  // --db and --workspace-limit
+  VariableOptions variables;  // --db and --workspace-limit
 
   void AddTo(CLI::App& app);
 };

@@ -16,7 +16,7 @@ namespace {
 struct ReportOptions {
   std::string file;
   std::string page;
-  VariableOptions variables{Use::kPlanning};
+  VariableOptions variables;
 };
 
 // What the stores know of the report's kernels on its device.

@@ -28,7 +28,7 @@ struct WorkspaceOptions {
   std::string plan_file;
   bool desirable_set = false;
   bool json = false;
-  VariableOptions variables{Use::kPlanning};
+  VariableOptions variables;
 };
 
 // Options that contradict each other or mean nothing offline.

@@ -29,9 +29,6 @@ class Usage(CommandTest):
     def test_missing_value_is_named(self):
         self.assert_refused(["run", "--policy", "--", "true"], "ucudnn run: --policy")
 
-    def test_option_of_a_later_version_is_refused(self):
-        self.assert_refused(["run", "--solver", "glpk", "--", "true"], "--solver 'glpk': not available in this version")
-
     def test_program_is_missing(self):
         self.assert_refused(["run"], "ucudnn run: no program")
         self.assert_refused(["run", "--"], "ucudnn run: no program")
