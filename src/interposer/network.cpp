@@ -90,12 +90,15 @@ void Network::Ask(const MetKernel& kernel) {
   sequence_.Ask(number);
 }
 
-bool Network::SharesIdly() const {
-  const std::vector<KernelUse> uses = sequence_.Uses();
-  return std::any_of(planned_.begin(), planned_.end(), [&](int number) {
-    const auto runs = [number](const KernelUse& use) { return use.kernel == number; };
-    return kernels_[number].plan != nullptr && std::none_of(uses.begin(), uses.end(), runs);
-  });
+bool Network::RanOtherPlans() const {
+  std::set<int> shares, ran;
+  for (const int number : planned_) {
+    if (kernels_[number].plan != nullptr) shares.insert(number);
+  }
+  for (const KernelUse& use : sequence_.Uses()) {
+    if (kernels_[use.kernel].plan != nullptr) ran.insert(use.kernel);
+  }
+  return shares != ran;
 }
 
 KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::ArenaOwner& owner) {
@@ -147,7 +150,7 @@ Result<Network::Lane> Network::DeclareOrder(const void* first, const void* secon
 KernelSequence::Known Network::Learned() {
   constexpr auto known = KernelSequence::Known::kRepeated;
   learning_.store(false, std::memory_order_release);
-  if (planned_.empty() || sequence_.surprised() || SharesIdly()) return known;
+  if (planned_.empty() || sequence_.surprised() || RanOtherPlans()) return known;
   // What was planned when all was asked about holds.
   Fix();
   return KernelSequence::Known::kNotYet;

@@ -130,8 +130,9 @@ class Network {
 
  private:
   int NumberOf(const MetKernel& kernel);
-  // Whether some plan that has a share was only asked about.
-  bool SharesIdly() const;
+  // Whether the plans that ran are others than those that have shares: some were only asked about,
+  // or nothing was known of them by then.
+  bool RanOtherPlans() const;
   // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
   Status Settle();
   // Under the mutex: all is known. What is left to be done.

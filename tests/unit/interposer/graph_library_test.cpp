@@ -371,13 +371,24 @@ TEST(GraphLibrary, PlansThatNeverRanHaveNoShareOnceTheOthersAreKnown) {
   setting.ExpectSubstitute(hungry);
 }
 
-TEST(GraphLibrary, AnEngineOfTheSamePlanInMassesCostsNoMeasuring) {
+TEST(GraphLibrary, PlansThatWereMeasuredSinceHaveAShareOnceAllRan) {
   Shared setting;
-  std::vector<cudnnBackendDescriptor_t> plans;
-  for (int plan = 0; plan < 50; ++plan) plans.push_back(setting.Plan());
-  setting.Learn(plans[0]);
-  EXPECT_EQ(setting.Total()["kernels"], 1) << "equal plans are one kernel";
-  setting.Ran(plans[49]);
+  const auto plan = setting.Plan(), other = setting.Plan(nullptr, setting.Json(67));
+  setting.Run(plan);
+  EXPECT_EQ(setting.Total()["kernels"], 1);
+  Hungry(setting);
+  setting.Run(other);
+  for (int call = 0; call < 2; ++call) setting.Run(call == 0 ? plan : other);
+  EXPECT_EQ(setting.Total()["kernels"], 2);
+  setting.Ran(other, 67);
+}
+
+TEST(GraphLibrary, EqualPlansAreOneKernel) {
+  Shared setting;
+  const auto plan = setting.Plan(), equal = setting.Plan();
+  setting.Learn(plan);
+  EXPECT_EQ(setting.Total()["kernels"], 1);
+  setting.Ran(equal);
 }
 
 TEST(GraphLibrary, NativeGraphsGoWithout) {
