@@ -26,7 +26,8 @@ class ComputeModel {
 
 // The least time a device can take, in fp32: per pass (forward, gradient of the input, gradient of
 // the weights) the longer of arithmetic at its peak and one reading or writing of every tensor
-// involved. Each follower reads and writes the output once more in both directions. A layer that
+// involved. Each follower reads and writes the output once more in both directions; adding partial
+// sums up takes no time beside their transfer. A layer that
 // reads only the network's input needs no gradient of it.
 class Roofline : public ComputeModel {
  public:
@@ -37,7 +38,7 @@ class Roofline : public ComputeModel {
   const Device device_;
 };
 
-// Times someone measured: CSV with the columns layer, n, c, h, w (degrees, 1 where absent) and
+// Times someone measured: CSV with the columns layer, n, c, h, w, r (degrees, 1 where absent) and
 // time_ms, and optionally workspace_bytes. Where the table has no row, `elsewhere` answers.
 class ComputeTable : public ComputeModel {
  public:
@@ -50,7 +51,7 @@ class ComputeTable : public ComputeModel {
   explicit ComputeTable(const ComputeModel& elsewhere) : elsewhere_(elsewhere) {}
 
   const ComputeModel& elsewhere_;
-  std::map<std::tuple<std::string, int, int, int, int>, Cost> rows_;
+  std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
 // Convolutions from a measurement store: the fastest division of each worker's share of the batch
@@ -78,7 +79,8 @@ class MeasuredCompute : public ComputeModel {
   const int alignment_;
 };
 
-// The largest worker's share of the output, of its elements.
-double LargestShare(const Shape& output, const Degrees& degrees);
+// The largest worker's share of the operations: of the output's elements, and of the channels that
+// each sums over.
+double LargestShare(const PlannedLayer& layer, const Degrees& degrees);
 
 }  // namespace ucudnn::planner

@@ -14,23 +14,34 @@ bool Divides(int parts, int64_t extent, bool uneven) {
   return uneven ? parts <= extent : extent % parts == 0;
 }
 
-// Channels that may be divided: a softmax needs all of them, flat features are divided between
-// channels of the image they were.
+// Output channels that may be divided: a softmax needs all of them, flat features are divided
+// between channels of the image they were.
 int64_t DivisibleChannels(const PlannedLayer& layer) {
   if (std::holds_alternative<Softmax>(layer.op)) return 1;
   if (std::holds_alternative<Flatten>(layer.op)) return layer.inputs.front().shape.c;
   return layer.output.c;
 }
 
+// Input channels that each output channel sums over and that may be divided; 1: none. Groups of
+// channels have too few of them to be worth it.
+int64_t SummedChannels(const PlannedLayer& layer) {
+  const auto* const convolution = std::get_if<Convolution>(&layer.op);
+  const bool sums = (convolution != nullptr && convolution->groups == 1) ||
+                    std::holds_alternative<FullyConnected>(layer.op);
+  return sums ? layer.inputs.front().shape.c : 1;
+}
+
 bool IsLegal(const PlannedLayer& layer, const Degrees& degrees, bool uneven) {
   const bool whole_channels = std::holds_alternative<Flatten>(layer.op);
   return Divides(degrees.n, layer.output.n, uneven) &&
          Divides(degrees.c, DivisibleChannels(layer), uneven && !whole_channels) &&
+         Divides(degrees.r, SummedChannels(layer), uneven) &&
          Divides(degrees.h, layer.output.extents[1], uneven) &&
          Divides(degrees.w, layer.output.extents[2], uneven);
 }
 
-std::vector<Degrees> LegalDegrees(const PlannedLayer& layer, int devices, bool uneven) {
+std::vector<Degrees> LegalDegrees(const PlannedLayer& layer, int devices, bool uneven,
+                                  bool reduction) {
   std::vector<Degrees> all;
   const auto divisors = [](int of) {
     std::vector<int> found;
@@ -43,14 +54,17 @@ std::vector<Degrees> LegalDegrees(const PlannedLayer& layer, int devices, bool u
     for (const int c : divisors(devices / n)) {
       for (const int h : divisors(devices / n / c)) {
         for (const int w : divisors(devices / n / c / h)) {
-          const Degrees degrees{n, c, h, w};
-          if (IsLegal(layer, degrees, uneven)) all.push_back(degrees);
+          for (const int r : divisors(reduction ? devices / n / c / h / w : 1)) {
+            const Degrees degrees{n, c, h, w, r};
+            if (IsLegal(layer, degrees, uneven)) all.push_back(degrees);
+          }
         }
       }
     }
   }
   std::sort(all.begin(), all.end(), [](const Degrees& a, const Degrees& b) {
-    return std::tuple(a.Workers(), a.n, a.c, a.h) > std::tuple(b.Workers(), b.n, b.c, b.h);
+    return std::tuple(a.Workers(), a.n, a.c, a.h, a.w) >
+           std::tuple(b.Workers(), b.n, b.c, b.h, b.w);
   });
   return all;
 }
@@ -59,13 +73,14 @@ std::vector<Degrees> LegalDegrees(const PlannedLayer& layer, int devices, bool u
 
 std::string Describe(const Degrees& degrees) {
   return "{n=" + std::to_string(degrees.n) + ", c=" + std::to_string(degrees.c) +
-         ", h=" + std::to_string(degrees.h) + ", w=" + std::to_string(degrees.w) + "}";
+         ", h=" + std::to_string(degrees.h) + ", w=" + std::to_string(degrees.w) +
+         (degrees.r > 1 ? ", r=" + std::to_string(degrees.r) : "") + "}";
 }
 
 std::string ShortText(const Degrees& degrees) {
   std::string text;
   const std::pair<const char*, int> axes[] = {
-      {"n", degrees.n}, {"c", degrees.c}, {"h", degrees.h}, {"w", degrees.w}};
+      {"n", degrees.n}, {"c", degrees.c}, {"h", degrees.h}, {"w", degrees.w}, {"r", degrees.r}};
   for (const auto& [name, parts] : axes) {
     if (parts > 1) text += name + std::to_string(parts);
   }
@@ -78,7 +93,7 @@ Result<Pin> ParsePin(std::string_view text) {
                                      "conv1=n4h2w2");
   const size_t equals = text.rfind('=');
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) return fault;
-  Pin pin{std::string(text.substr(0, equals)), {1, 1, 1, 1}};
+  Pin pin{std::string(text.substr(0, equals)), {}};
   std::string seen;
   const char* at = text.data() + equals + 1;
   const char* const end = text.data() + text.size();
@@ -100,6 +115,9 @@ Result<Pin> ParsePin(std::string_view text) {
       case 'w':
         pin.degrees.w = parts;
         break;
+      case 'r':
+        pin.degrees.r = parts;
+        break;
       default:
         return fault;
     }
@@ -112,7 +130,7 @@ Result<Pin> ParsePin(std::string_view text) {
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options) {
   std::vector<ParallelConfiguration> all;
-  for (const Degrees& degrees : LegalDegrees(layer, devices, options.uneven)) {
+  for (const Degrees& degrees : LegalDegrees(layer, devices, options.uneven, options.reduction)) {
     const int workers = degrees.Workers();
     const int groups = options.placements ? devices / workers : 1;
     for (int group = 0; group < groups; ++group) all.push_back({degrees, group * workers});
@@ -124,7 +142,11 @@ Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
     const LayerGraph& graph, int devices, const ConfigurationOptions& options) {
   std::vector<std::vector<ParallelConfiguration>> all;
   for (const PlannedLayer& layer : graph.layers) {
-    all.push_back(LegalConfigurations(layer, devices, options));
+    ConfigurationOptions of_layer = options;
+    of_layer.reduction |=
+        std::any_of(options.pins.begin(), options.pins.end(),
+                    [&](const Pin& pin) { return pin.layer == layer.name && pin.degrees.r > 1; });
+    all.push_back(LegalConfigurations(layer, devices, of_layer));
   }
   for (const Pin& pin : options.pins) {
     const std::string what = "pin " + Quoted(pin.layer) + " " + Describe(pin.degrees);
@@ -132,14 +154,17 @@ Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
     if (position < 0) {
       return Status::Error(what + ": " + Quoted(graph.name) + " has no such layer");
     }
+    const PlannedLayer& layer = graph.layers[static_cast<size_t>(position)];
     auto& configurations = all[static_cast<size_t>(position)];
     std::erase_if(configurations, [&](const ParallelConfiguration& configuration) {
       return !(configuration.degrees == pin.degrees);
     });
     if (configurations.empty()) {
-      return Status::Error(what + ": its output " +
-                           Describe(graph.layers[static_cast<size_t>(position)].output) +
-                           " cannot be divided so on " + std::to_string(devices) + " devices");
+      return Status::Error(
+          what + ": its " +
+          (pin.degrees.r > 1 ? "input " + Describe(layer.inputs.front().shape) + " or " : "") +
+          "output " + Describe(layer.output) + " cannot be divided so on " +
+          std::to_string(devices) + " devices");
     }
   }
   return all;

@@ -11,22 +11,29 @@
 
 namespace ucudnn::planner {
 
-// Parts along images, channels, height and width. Depth is never divided.
+// Parts along images, channels, height and width. Depth is never divided. `r` is the reduction:
+// parts of a convolution's or fully connected layer's input channels, each of which gives a partial
+// sum of the same output. The r workers of a part add their sums up and keep an r-th of its
+// channels each.
 struct Degrees {
   int n = 1;
   int c = 1;
   int h = 1;
   int w = 1;
+  int r = 1;
 
   bool operator==(const Degrees&) const = default;
-  int Workers() const { return n * c * h * w; }
+  int Workers() const { return n * c * h * w * r; }
+  int WeightParts() const { return c * r; }  // disjoint, of the layer's parameters
 };
 
-std::string Describe(const Degrees& degrees);  // "{n=16, c=1, h=1, w=1}"
+std::string Describe(
+    const Degrees& degrees);  // "{n=16, c=1, h=1, w=1}", with r where that is divided
 
 std::string ShortText(const Degrees& degrees);  // "n16", "n4h2w2" as in a pin; "n1": not divided
 
-// Part (i, j, k, l) is on device first_device + ((i * c + j) * h + k) * w + l.
+// Part (i, j, m, k, l) along n, c, r, h, w is on device
+// first_device + (((i * c + j) * r + m) * h + k) * w + l.
 struct ParallelConfiguration {
   Degrees degrees;
   int first_device = 0;
@@ -40,7 +47,7 @@ struct Pin {
   Degrees degrees;
 };
 
-// "fc6=c4", "conv1=n4h2w2": axes that are not named are not divided.
+// "fc6=c4", "conv1=n4h2w2", "fc7=r8": axes that are not named are not divided.
 Result<Pin> ParsePin(std::string_view text);
 
 struct ConfigurationOptions {
@@ -49,6 +56,8 @@ struct ConfigurationOptions {
   // All aligned groups of devices rather than the one that begins at device 0: independent branches
   // may sit on different devices.
   bool placements = false;
+  // Input channels may be divided, too; where a pin says so, they are without this.
+  bool reduction = false;
   std::vector<Pin> pins;
 };
 

@@ -9,6 +9,13 @@ double MachineCostModel::UpdateMs(const PlannedLayer& layer,
   return planner::UpdateMs(machine_, update_, configuration, layer.parameters * kElementBytes);
 }
 
+double MachineCostModel::ReductionMs(const PlannedLayer& layer,
+                                     const ParallelConfiguration& configuration) const {
+  if (configuration.degrees.r == 1) return 0;
+  TrafficCounter counter(machine_);
+  return 2 * TransferMs(machine_, CountReduction(counter, layer, configuration), kElementBytes);
+}
+
 TransferTables MachineCostModel::Transfer(const PlannedLayer& consumer, int input,
                                           std::span<const ParallelConfiguration> from,
                                           std::span<const ParallelConfiguration> to) const {
@@ -38,9 +45,10 @@ TransferTables MachineCostModel::Transfer(const PlannedLayer& consumer, int inpu
 
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes) {
-  const int64_t parameters = (layer.parameters + degrees.c - 1) / degrees.c;
+  const int64_t parameters = (layer.parameters + degrees.WeightParts() - 1) / degrees.WeightParts();
   const int64_t output = Elements(OutputParts(layer.output, degrees).Of(0));
-  return (parameters * (2 + optimizer_states) + output) * kElementBytes + workspace_bytes;
+  const int64_t partial = degrees.r > 1 ? Elements(ComputedParts(layer.output, degrees).Of(0)) : 0;
+  return (parameters * (2 + optimizer_states) + output + partial) * kElementBytes + workspace_bytes;
 }
 
 }  // namespace ucudnn::planner

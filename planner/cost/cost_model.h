@@ -24,6 +24,10 @@ class CostModel {
   virtual ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const = 0;
   virtual double UpdateMs(const PlannedLayer& layer,
                           const ParallelConfiguration& configuration) const = 0;
+  // Of a layer whose degree r is more than 1: partial sums of its output travel to where they are
+  // added up, and its gradient to all that need it. 0 of others.
+  virtual double ReductionMs(const PlannedLayer& layer,
+                             const ParallelConfiguration& configuration) const = 0;
   // Of input `input` of `consumer`, whose producer is a layer.
   virtual TransferTables Transfer(const PlannedLayer& consumer, int input,
                                   std::span<const ParallelConfiguration> from,
@@ -44,6 +48,8 @@ class MachineCostModel : public CostModel {
   }
   double UpdateMs(const PlannedLayer& layer,
                   const ParallelConfiguration& configuration) const override;
+  double ReductionMs(const PlannedLayer& layer,
+                     const ParallelConfiguration& configuration) const override;
   TransferTables Transfer(const PlannedLayer& consumer, int input,
                           std::span<const ParallelConfiguration> from,
                           std::span<const ParallelConfiguration> to) const override;
@@ -55,8 +61,9 @@ class MachineCostModel : public CostModel {
 };
 
 // The most any worker of a layer needs: its parameters with their gradient and `optimizer_states`
-// numbers each (1: momentum), its part of the output, which lives until the backward pass, and
-// `workspace_bytes`. Copies of inputs come on top, edge by edge.
+// numbers each (1: momentum), its part of the output, which lives until the backward pass, the
+// partial sum it computes before (of a reduction), and `workspace_bytes`. Copies of inputs come on
+// top, edge by edge.
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes);
 

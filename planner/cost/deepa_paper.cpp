@@ -44,6 +44,11 @@ double ImageGain(const Degrees& degrees) {
   return std::pow(kImageGain, std::min(2.0, std::log2(degrees.h * degrees.w)) / 2);
 }
 
+double TransferMsOf(const Shape& tensor, const PlannedLayer& layer) {
+  return static_cast<double>(tensor.n) * static_cast<double>(tensor.Features()) * kElementBytes /
+         (IsConnected(layer) ? kConnectedBytesPerMs : kTransferBytesPerMs);
+}
+
 double Sum(const std::vector<Interval>& intervals) {
   double sum = 0;
   for (const Interval& interval : intervals) sum += static_cast<double>(interval.Length());
@@ -57,7 +62,7 @@ DeePaPaperModel::DeePaPaperModel()
 
 ComputeModel::Cost DeePaPaperModel::Compute(const PlannedLayer& layer,
                                             const Degrees& degrees) const {
-  const double work = layer.output.n / kMeasuredBatch * LargestShare(layer.output, degrees);
+  const double work = layer.output.n / kMeasuredBatch * LargestShare(layer, degrees);
   if (IsTable2(layer)) return {kConnectedMs * work, 0, true};
   if (IsTable3(layer)) return {kConvolutionMs * work * ImageGain(degrees), 0, true};
   return roofline_.Compute(layer, degrees);
@@ -72,14 +77,17 @@ double DeePaPaperModel::UpdateMs(const PlannedLayer& layer,
          (IsConnected(layer) ? kConnectedBytesPerMs : kUpdateBytesPerMs);
 }
 
+double DeePaPaperModel::ReductionMs(const PlannedLayer& layer,
+                                    const ParallelConfiguration& configuration) const {
+  const int sums = configuration.degrees.r;
+  return sums > 1 ? sums * TransferMsOf(layer.output, layer) : 0;
+}
+
 TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input,
                                          std::span<const ParallelConfiguration> from,
                                          std::span<const ParallelConfiguration> to) const {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
-  const double bytes =
-      static_cast<double>(tensor.n) * static_cast<double>(tensor.Features()) * kElementBytes;
-  const double tensor_ms =
-      bytes / (IsConnected(consumer) ? kConnectedBytesPerMs : kTransferBytesPerMs);
+  const double tensor_ms = TransferMsOf(tensor, consumer);
   std::vector<double> copies;  // of the tensor, over all workers: more than 1 where channels repeat
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);
@@ -89,10 +97,11 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
   for (const ParallelConfiguration& source : from) {
     const Parts held = OutputParts(tensor, source.degrees);
     for (size_t v = 0; v < to.size(); ++v) {
-      const bool resident = source == to[v] && copies[v] <= 1;
       const Traffic& traffic =
           counter.Count(held, source.first_device, NeededParts(consumer, input, to[v].degrees),
                         to[v].first_device);
+      const bool reduces = source.degrees.r > 1 || to[v].degrees.r > 1;
+      const bool resident = (source == to[v] && copies[v] <= 1) || (reduces && traffic.moved == 0);
       tables.ms.push_back(resident ? 0 : copies[v] * tensor_ms);
       tables.copied_bytes.push_back(traffic.most_received * kElementBytes);
     }

@@ -2,8 +2,9 @@
 //
 // transfer: every worker receives all that it needs (no credit for what it holds, no halos), one
 // after the other; nothing where each worker holds all it needs. update: every replica pushes its
-// gradients in turn. The paper gives no bandwidths, and no single one explains both tables; these
-// do, to every printed digit (MiB per ms, one direction):
+// gradients in turn. reduction, which the paper does not have: every worker pushes its partial sums
+// in turn, at the bandwidth of transfers. The paper gives no bandwidths, and no single one explains
+// both tables; these do, to every printed digit (MiB per ms, one direction):
 //
 //   fully connected, transfer and update   15/7    (2.247 GB/s)
 //   convolution, transfer                  5       (5.243 GB/s)
@@ -25,6 +26,8 @@ class DeePaPaperModel : public CostModel {
   ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override;
   double UpdateMs(const PlannedLayer& layer,
                   const ParallelConfiguration& configuration) const override;
+  double ReductionMs(const PlannedLayer& layer,
+                     const ParallelConfiguration& configuration) const override;
   TransferTables Transfer(const PlannedLayer& consumer, int input,
                           std::span<const ParallelConfiguration> from,
                           std::span<const ParallelConfiguration> to) const override;

@@ -25,7 +25,7 @@ std::optional<ConvolutionProblem> WorkerProblem(const PlannedLayer& layer, const
   ConvolutionProblem problem;
   problem.spatial_rank = input.spatial_rank;
   problem.n = static_cast<int32_t>(Part(input.n, degrees.n, 0).Length());
-  problem.c = input.c;
+  problem.c = static_cast<int32_t>(SummedPart(layer, degrees, 0).Length());
   problem.k = static_cast<int32_t>(Part(convolution.filters, degrees.c, 0).Length());
   problem.groups = convolution.groups;
   if (convolution.groups > 1) {
@@ -78,7 +78,7 @@ Result<ComputeTable> ComputeTable::Parse(std::string_view csv, const std::string
                                          const ComputeModel& elsewhere) {
   UCUDNN_ASSIGN_OR_RETURN(
       const CsvTable rows,
-      ParseCsv(csv, file, {{"layer", "time_ms"}, {"n", "c", "h", "w", "workspace_bytes"}}));
+      ParseCsv(csv, file, {{"layer", "time_ms"}, {"n", "c", "h", "w", "r", "workspace_bytes"}}));
   ComputeTable table(elsewhere);
   for (size_t row = 0; row < rows.rows(); ++row) {
     const std::string* const layer = rows.Field(row, "layer");
@@ -86,8 +86,8 @@ Result<ComputeTable> ComputeTable::Parse(std::string_view csv, const std::string
     if (layer == nullptr || time == nullptr) {
       return rows.Error(row, "expected a layer and its time_ms");
     }
-    std::array<int, 4> degrees = {1, 1, 1, 1};
-    const std::array<const char*, 4> names = {"n", "c", "h", "w"};
+    std::array<int, 5> degrees = {1, 1, 1, 1, 1};
+    const std::array<const char*, 5> names = {"n", "c", "h", "w", "r"};
     for (size_t axis = 0; axis < degrees.size(); ++axis) {
       const std::string* const field = rows.Field(row, names[axis]);
       if (field != nullptr && (!ParseNumber(*field, degrees[axis]) || degrees[axis] < 1)) {
@@ -105,7 +105,7 @@ Result<ComputeTable> ComputeTable::Parse(std::string_view csv, const std::string
         (!ParseNumber(*workspace, cost.workspace_bytes) || cost.workspace_bytes < 0)) {
       return rows.Error(row, "workspace_bytes " + Quoted(*workspace) + "; expected 0 or more");
     }
-    const auto key = std::tuple(*layer, degrees[0], degrees[1], degrees[2], degrees[3]);
+    const auto key = std::tuple(*layer, degrees[0], degrees[1], degrees[2], degrees[3], degrees[4]);
     if (!table.rows_.emplace(key, cost).second) {
       return rows.Error(row, Quoted(*layer) + " has these degrees already");
     }
@@ -114,7 +114,8 @@ Result<ComputeTable> ComputeTable::Parse(std::string_view csv, const std::string
 }
 
 ComputeModel::Cost ComputeTable::Compute(const PlannedLayer& layer, const Degrees& degrees) const {
-  const auto row = rows_.find(std::tuple(layer.name, degrees.n, degrees.c, degrees.h, degrees.w));
+  const auto row =
+      rows_.find(std::tuple(layer.name, degrees.n, degrees.c, degrees.h, degrees.w, degrees.r));
   return row == rows_.end() ? elsewhere_.Compute(layer, degrees) : row->second;
 }
 

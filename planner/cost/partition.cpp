@@ -142,20 +142,36 @@ Box Parts::Of(int worker) const {
 }
 
 Parts OutputParts(const Shape& output, const Degrees& degrees) {
+  Parts parts = ComputedParts(output, degrees);
+  std::vector<Interval>& channels = parts.axes[kC];
+  for (size_t at = 0; degrees.r > 1 && at < channels.size(); ++at) {
+    const Interval kept = Part(channels[at].Length(), degrees.r, static_cast<int>(at) % degrees.r);
+    channels[at] = {channels[at].begin + kept.begin, channels[at].begin + kept.end};
+  }
+  return parts;
+}
+
+Parts ComputedParts(const Shape& output, const Degrees& degrees) {
   const std::array<int64_t, kTensorAxes> extents = Extents(output);
   const std::array<int, kTensorAxes> counts = {degrees.n, degrees.c, 1, degrees.h, degrees.w};
   Parts parts;
   for (size_t axis = 0; axis < kTensorAxes; ++axis) {
+    const int repeats = axis == kC ? degrees.r : 1;
     for (int index = 0; index < counts[axis]; ++index) {
-      parts.axes[axis].push_back(Part(extents[axis], counts[axis], index));
+      parts.axes[axis].insert(parts.axes[axis].end(), static_cast<size_t>(repeats),
+                              Part(extents[axis], counts[axis], index));
     }
   }
   return parts;
 }
 
+Interval SummedPart(const PlannedLayer& layer, const Degrees& degrees, int index) {
+  return Part(layer.inputs.front().shape.c, degrees.r, index);
+}
+
 Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) {
   const Shape& shape = layer.inputs[static_cast<size_t>(input)].shape;
-  Parts parts = OutputParts(layer.output, degrees);
+  Parts parts = ComputedParts(layer.output, degrees);
   if (const auto* convolution = std::get_if<Convolution>(&layer.op)) {
     GroupChannels(convolution->filters, convolution->groups, shape.c, parts);
     SlideBack(convolution->window, convolution->stride, convolution->pad, convolution->dilation,
@@ -194,6 +210,12 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     for (Interval& channels : parts.axes[kC]) {
       channels = {std::max<int64_t>(0, channels.begin - norm->size / 2),
                   std::min<int64_t>(shape.c, channels.end + norm->size / 2)};
+    }
+  }
+  if (degrees.r > 1) {
+    std::vector<Interval>& channels = parts.axes[kC];
+    for (size_t at = 0; at < channels.size(); ++at) {
+      channels[at] = SummedPart(layer, degrees, static_cast<int>(at) % degrees.r);
     }
   }
   return parts;

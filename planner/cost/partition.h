@@ -38,7 +38,15 @@ struct Parts {
   Box Of(int worker) const;
 };
 
+// What each worker has of the output once partial sums are added up: disjoint parts.
 Parts OutputParts(const Shape& output, const Degrees& degrees);
+
+// What each worker computes, and needs the gradient of: as OutputParts, but the r workers of a
+// reduction have the same box, of which each computes a partial sum.
+Parts ComputedParts(const Shape& output, const Degrees& degrees);
+
+// Input channels that part `index` of a reduction sums over.
+Interval SummedPart(const PlannedLayer& layer, const Degrees& degrees, int index);
 
 // What of input `input` each worker of `layer` needs: the smallest boxes that hold every element
 // read, halos included, clipped to the image. Boxes of different workers may overlap; those of a

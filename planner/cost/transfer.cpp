@@ -111,6 +111,13 @@ const Traffic& TrafficCounter::Count(const Parts& held, int held_first, const Pa
   return traffic_;
 }
 
+const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
+                              const ParallelConfiguration& configuration) {
+  const auto& [degrees, first] = configuration;
+  return counter.Count(OutputParts(layer.output, degrees), first,
+                       ComputedParts(layer.output, degrees), first);
+}
+
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes) {
   double slowest_ms = 0;
   double latency_ms = 0;

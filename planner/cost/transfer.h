@@ -45,6 +45,12 @@ class TrafficCounter {
   std::vector<int64_t> offered_;    // by worker of `held`: elements asked of it, its own too
 };
 
+// What a reduction moves, in the backward pass: every worker has its part of the gradient of the
+// output and needs the box it computed a partial sum of. In the forward pass the partial sums of
+// those elements go the other way. `configuration`'s degree r is more than 1.
+const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
+                              const ParallelConfiguration& configuration);
+
 // Of one direction (forward or backward). All ports work at once: the busiest one for its bandwidth
 // decides, after one latency of the outermost level used.
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes);

@@ -122,10 +122,11 @@ double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& group
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration) {
   const Degrees& degrees = configuration.degrees;
   const int image = degrees.h * degrees.w;
-  std::vector<Replicas> groups(static_cast<size_t>(degrees.c));
+  const int parts = degrees.WeightParts();
+  std::vector<Replicas> groups(static_cast<size_t>(parts));
   for (int worker = 0; worker < degrees.Workers(); ++worker) {
-    groups[static_cast<size_t>(worker / image % degrees.c)].push_back(configuration.first_device +
-                                                                      worker);
+    groups[static_cast<size_t>(worker / image % parts)].push_back(configuration.first_device +
+                                                                  worker);
   }
   return groups;
 }
@@ -135,7 +136,7 @@ double UpdateMs(const Machine& machine, UpdateModel model,
   const std::vector<Replicas> groups = ReplicaDevices(configuration);
   const auto replicas = static_cast<double>(groups.front().size());
   if (bytes == 0 || groups.front().size() < 2) return 0;
-  const double share = static_cast<double>(bytes) / configuration.degrees.c;
+  const double share = static_cast<double>(bytes) / configuration.degrees.WeightParts();
   switch (model) {
     case UpdateModel::kParameterServer:
       return ParameterServerMs(machine, {groups.front().front(), groups.back().back()},

@@ -17,14 +17,14 @@ enum class UpdateModel {
   kHierarchical,     // reduce-scatter level by level outwards, all-gather back inwards
 };
 
-// Devices that hold the same part of a layer's parameters, rising; one list for each part of its
-// channels.
+// Devices that hold the same part of a layer's parameters, rising; one list for each of its
+// WeightParts, output channels before input channels.
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration);
 
 // For r replicas (n h w) of `bytes` of parameters behind one link of bandwidth B and latency L,
-// with c = 1: parameter server 2 r bytes / B + 2 L, ring 2 (r-1)/r bytes / B + 2 (r-1) L, tree 2
-// ceil(log2 r) (bytes / B + L). Over several levels every port carries what crosses it. A single
-// replica needs no update.
+// with c = r = 1 of degrees: parameter server 2 r bytes / B + 2 L, ring 2 (r-1)/r bytes / B + 2
+// (r-1) L, tree 2 ceil(log2 r) (bytes / B + L). Over several levels every port carries what crosses
+// it. A single replica needs no update.
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes);
 

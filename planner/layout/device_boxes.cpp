@@ -40,6 +40,33 @@ std::vector<DeviceBox> OutputBoxes(const PlannedLayer& layer,
   return BoxesOf(OutputParts(layer.output, configuration.degrees), configuration.first_device);
 }
 
+std::vector<PartialBox> PartialBoxes(const PlannedLayer& layer,
+                                     const ParallelConfiguration& configuration) {
+  const auto& [degrees, first_device] = configuration;
+  std::vector<PartialBox> partial;
+  if (degrees.r == 1) return partial;
+  for (const DeviceBox& one : BoxesOf(ComputedParts(layer.output, degrees), first_device)) {
+    const int part = (one.device - first_device) / (degrees.h * degrees.w) % degrees.r;
+    partial.push_back({one.device, one.box, SummedPart(layer, degrees, part)});
+  }
+  return partial;
+}
+
+std::vector<Transfer> ReductionTransfers(const PlannedLayer& layer,
+                                         const ParallelConfiguration& configuration) {
+  std::vector<Transfer> transfers;
+  const std::vector<DeviceBox> kept = OutputBoxes(layer, configuration);
+  for (const PartialBox& sums : PartialBoxes(layer, configuration)) {
+    for (const DeviceBox& to : kept) {
+      const Box box = Intersection(sums.box, to.box);
+      if (to.device != sums.device && Elements(box) > 0) {
+        transfers.push_back({sums.device, to.device, box});
+      }
+    }
+  }
+  return transfers;
+}
+
 std::vector<NeededBox> NeededBoxes(const PlannedLayer& layer, int input,
                                    const ParallelConfiguration& configuration) {
   const Degrees& degrees = configuration.degrees;
@@ -79,12 +106,13 @@ std::vector<Transfer> Transfers(const PlannedLayer& consumer, int input,
 
 std::vector<ReplicaGroup> ReplicaGroups(const PlannedLayer& layer,
                                         const ParallelConfiguration& configuration) {
-  const int channels = configuration.degrees.c;
+  const Degrees& degrees = configuration.degrees;
   std::vector<ReplicaGroup> groups;
-  if (layer.parameters == 0 || configuration.degrees.Workers() == channels) return groups;
+  if (layer.parameters == 0 || degrees.Workers() == degrees.WeightParts()) return groups;
   for (std::vector<int>& devices : ReplicaDevices(configuration)) {
     const auto at = static_cast<int>(groups.size());
-    groups.push_back({std::move(devices), Part(layer.output.c, channels, at)});
+    groups.push_back({std::move(devices), Part(layer.output.c, degrees.c, at / degrees.r),
+                      SummedPart(layer, degrees, at % degrees.r)});
   }
   return groups;
 }

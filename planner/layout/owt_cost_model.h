@@ -27,6 +27,10 @@ class OwtCostModel : public CostModel {
                   const ParallelConfiguration& configuration) const override {
     return model_.UpdateMs(layer, configuration);
   }
+  double ReductionMs(const PlannedLayer& layer,
+                     const ParallelConfiguration& configuration) const override {
+    return model_.ReductionMs(layer, configuration);
+  }
   TransferTables Transfer(const PlannedLayer& consumer, int input,
                           std::span<const ParallelConfiguration> from,
                           std::span<const ParallelConfiguration> to) const override;

@@ -13,7 +13,8 @@ using Key = std::vector<int64_t>;
 void Append(Key& key, const std::vector<ParallelConfiguration>& configurations) {
   for (const ParallelConfiguration& configuration : configurations) {
     const Degrees& degrees = configuration.degrees;
-    key.insert(key.end(), {degrees.n, degrees.c, degrees.h, degrees.w, configuration.first_device});
+    key.insert(key.end(),
+               {degrees.n, degrees.c, degrees.h, degrees.w, degrees.r, configuration.first_device});
   }
   key.push_back(-1);
 }
@@ -42,8 +43,13 @@ Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelCon
   return key;
 }
 
-// Links do not matter where only volumes are asked for.
-Machine AnyMachine(int devices) {
+// One that holds every layer; links do not matter where only volumes are asked for.
+Machine AnyMachine(const PlanningProblem& problem, const Assignment& assignment) {
+  int devices = 1;
+  for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {
+    const ParallelConfiguration& chosen = ConfigurationOf(problem, assignment, layer);
+    devices = std::max(devices, chosen.first_device + chosen.degrees.Workers());
+  }
   Machine machine;
   machine.levels.push_back({"any", devices, 1, 0});
   return machine;
@@ -64,10 +70,15 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
     SearchProblem::Layer costs;
     costs.name = layer.name;
     problem.compute.emplace_back();
+    problem.update_ms.emplace_back();
+    problem.reduction_ms.emplace_back();
     for (const ParallelConfiguration& configuration : problem.configurations[at]) {
       const ComputeModel::Cost compute = model.Compute(layer, configuration.degrees);
       problem.compute.back().push_back(compute);
-      costs.ms.push_back(compute.ms + model.UpdateMs(layer, configuration));
+      problem.update_ms.back().push_back(model.UpdateMs(layer, configuration));
+      problem.reduction_ms.back().push_back(model.ReductionMs(layer, configuration));
+      costs.ms.push_back(compute.ms + problem.update_ms.back().back() +
+                         problem.reduction_ms.back().back());
       costs.bytes.push_back(LayerMemoryBytes(layer, configuration.degrees, options.optimizer_states,
                                              compute.workspace_bytes));
     }
@@ -94,12 +105,7 @@ const ParallelConfiguration& ConfigurationOf(const PlanningProblem& problem,
 }
 
 std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignment& assignment) {
-  int devices = 1;
-  for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {
-    const ParallelConfiguration& chosen = ConfigurationOf(problem, assignment, layer);
-    devices = std::max(devices, chosen.first_device + chosen.degrees.Workers());
-  }
-  const Machine machine = AnyMachine(devices);
+  const Machine machine = AnyMachine(problem, assignment);
   TrafficCounter counter(machine);
   std::vector<int64_t> bytes;
   for (size_t at = 0; at < problem.search.edges.size(); ++at) {
@@ -116,14 +122,28 @@ std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignm
   return bytes;
 }
 
+std::vector<int64_t> ReductionBytes(const PlanningProblem& problem, const Assignment& assignment) {
+  const Machine machine = AnyMachine(problem, assignment);
+  TrafficCounter counter(machine);
+  std::vector<int64_t> bytes;
+  for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
+    const auto& configuration = ConfigurationOf(problem, assignment, static_cast<int>(at));
+    bytes.push_back(0);
+    if (configuration.degrees.r == 1) continue;
+    const Traffic& traffic = CountReduction(counter, problem.graph.layers[at], configuration);
+    bytes.back() = 2 * traffic.moved * kElementBytes;
+  }
+  return bytes;
+}
+
 LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment) {
   LayoutCost cost;
   for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {
     const auto at = static_cast<size_t>(layer);
-    const double compute_ms = problem.compute[at][static_cast<size_t>(assignment[at])].ms;
-    cost.compute_ms += compute_ms;
-    cost.update_ms +=
-        problem.search.layers[at].ms[static_cast<size_t>(assignment[at])] - compute_ms;
+    const auto choice = static_cast<size_t>(assignment[at]);
+    cost.compute_ms += problem.compute[at][choice].ms;
+    cost.transfer_ms += problem.reduction_ms[at][choice];
+    cost.update_ms += problem.update_ms[at][choice];
     cost.update_bytes +=
         UpdateBytes(problem.update, ConfigurationOf(problem, assignment, layer).degrees,
                     problem.graph.layers[at].parameters * kElementBytes);
@@ -134,6 +154,7 @@ LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment) 
                                 static_cast<size_t>(assignment[static_cast<size_t>(edge.to)])];
   }
   for (const int64_t bytes : TransferBytes(problem, assignment)) cost.transfer_bytes += bytes;
+  for (const int64_t bytes : ReductionBytes(problem, assignment)) cost.transfer_bytes += bytes;
   cost.total_ms = cost.transfer_ms + cost.compute_ms + cost.update_ms;
   cost.memory_bytes = TotalBytes(problem.search, assignment);
   return cost;

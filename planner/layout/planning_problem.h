@@ -23,6 +23,8 @@ struct PlanningProblem {
   LayerGraph graph;
   std::vector<std::vector<ParallelConfiguration>> configurations;  // by layer
   std::vector<std::vector<ComputeModel::Cost>> compute;            // by layer and configuration
+  std::vector<std::vector<double>> update_ms;                      // likewise
+  std::vector<std::vector<double>> reduction_ms;                   // likewise
   SearchProblem search;
   std::vector<int> inputs;  // by edge of `search`: which input of its consumer it is
   UpdateModel update = UpdateModel::kParameterServer;
@@ -35,7 +37,8 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
 const ParallelConfiguration& ConfigurationOf(const PlanningProblem& problem,
                                              const Assignment& assignment, int layer);
 
-// The terms of equation 1 for one assignment, and what it moves and keeps.
+// The terms of equation 1 for one assignment, and what it moves and keeps. Reductions are among
+// the transfers.
 struct LayoutCost {
   double transfer_ms = 0;
   double compute_ms = 0;
@@ -48,6 +51,9 @@ struct LayoutCost {
 
 // What each edge of `search` moves: bytes arriving at devices in one step, forward and backward.
 std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignment& assignment);
+
+// What the reduction of each layer moves, likewise.
+std::vector<int64_t> ReductionBytes(const PlanningProblem& problem, const Assignment& assignment);
 
 // Bytes are counted by exact box intersection whatever the cost model.
 LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment);

@@ -11,7 +11,8 @@ std::vector<WhatIf> WhatIfTable(const PlanningProblem& problem, const Assignment
     row.configuration = problem.configurations[at][choice];
     row.compute_ms = problem.compute[at][choice].ms;
     row.measured = problem.compute[at][choice].measured;
-    row.update_ms = problem.search.layers[at].ms[choice] - row.compute_ms;
+    row.transfer_ms = problem.reduction_ms[at][choice];
+    row.update_ms = problem.update_ms[at][choice];
     for (const SearchProblem::Edge& edge : problem.search.edges) {
       if (edge.to != layer) continue;
       const auto from = static_cast<size_t>(assignment[static_cast<size_t>(edge.from)]);

@@ -11,7 +11,7 @@ namespace ucudnn::planner {
 
 struct WhatIf {
   ParallelConfiguration configuration;
-  double transfer_ms = 0;  // of its inputs, from where the layout has them
+  double transfer_ms = 0;  // of its inputs, from where the layout has them, and its reduction
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;

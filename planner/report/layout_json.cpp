@@ -16,6 +16,7 @@ void AddDegrees(Json& json, const ParallelConfiguration& configuration) {
   json["c"] = configuration.degrees.c;
   json["h"] = configuration.degrees.h;
   json["w"] = configuration.degrees.w;
+  if (configuration.degrees.r != 1) json["r"] = configuration.degrees.r;
   if (configuration.first_device != 0) json["first_device"] = configuration.first_device;
 }
 
@@ -61,6 +62,29 @@ Json OutputBoxesJson(const PlannedLayer& layer, const ParallelConfiguration& con
   return boxes;
 }
 
+void AddTransfer(Json& list, const Transfer& one, bool depth) {
+  Json transfer = {{"from", one.from}, {"to", one.to}};
+  AddBox(transfer, one.box, depth);
+  transfer["bytes"] = Elements(one.box) * kElementBytes;
+  list.push_back(std::move(transfer));
+}
+
+void AddReduction(Json& json, const PlannedLayer& layer,
+                  const ParallelConfiguration& configuration) {
+  const bool depth = layer.output.spatial_rank == 3;
+  json["partial"] = Json::array();
+  for (const PartialBox& one : PartialBoxes(layer, configuration)) {
+    Json partial = {{"device", one.device}};
+    AddBox(partial, one.box, depth);
+    partial["input_channels"] = IntervalJson(one.input_channels);
+    json["partial"].push_back(std::move(partial));
+  }
+  json["reduction"] = Json::array();
+  for (const Transfer& one : ReductionTransfers(layer, configuration)) {
+    AddTransfer(json["reduction"], one, depth);
+  }
+}
+
 Json NeedsJson(const PlannedLayer& layer, int input, const ParallelConfiguration& configuration) {
   Json needs = Json::array();
   const Shape& tensor = layer.inputs[static_cast<size_t>(input)].shape;
@@ -88,10 +112,7 @@ Json InputJson(const PlanningProblem& problem, const Assignment& assignment, int
   if (data) return json;
   for (const Transfer& one :
        Transfers(consumer, input, ConfigurationOf(problem, assignment, source.producer), to)) {
-    Json transfer = {{"from", one.from}, {"to", one.to}};
-    AddBox(transfer, one.box, source.shape.spatial_rank == 3);
-    transfer["bytes"] = Elements(one.box) * kElementBytes;
-    json["transfers"].push_back(std::move(transfer));
+    AddTransfer(json["transfers"], one, source.shape.spatial_rank == 3);
   }
   return json;
 }
@@ -100,14 +121,16 @@ void AddBoxes(Json& json, const PlanningProblem& problem, const Assignment& assi
   const PlannedLayer& layer = problem.graph.layers[static_cast<size_t>(at)];
   const ParallelConfiguration& configuration = ConfigurationOf(problem, assignment, at);
   json["boxes"] = OutputBoxesJson(layer, configuration);
+  if (configuration.degrees.r != 1) AddReduction(json, layer, configuration);
   json["inputs"] = Json::array();
   for (int input = 0; input < static_cast<int>(layer.inputs.size()); ++input) {
     json["inputs"].push_back(InputJson(problem, assignment, at, input));
   }
   json["all_reduce"] = Json::array();
   for (const ReplicaGroup& group : ReplicaGroups(layer, configuration)) {
-    json["all_reduce"].push_back(
-        {{"devices", group.devices}, {"channels", IntervalJson(group.channels)}});
+    Json entry = {{"devices", group.devices}, {"channels", IntervalJson(group.channels)}};
+    if (configuration.degrees.r != 1) entry["input_channels"] = IntervalJson(group.input_channels);
+    json["all_reduce"].push_back(std::move(entry));
   }
 }
 

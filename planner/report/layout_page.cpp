@@ -109,10 +109,22 @@ void AppendRow(const WhatIf& row, std::vector<Cell>& cells) {
                 row.best_total_ms ? Time(*row.best_total_ms) : Cell("not known")});
 }
 
+constexpr const char* kReductionLegend =
+    "r: into how many parts input channels are divided, whose partial sums are then added up; ";
+
+bool HasReductions(const PlanningProblem& problem) {
+  return std::any_of(problem.configurations.begin(), problem.configurations.end(),
+                     [](const std::vector<ParallelConfiguration>& choices) {
+                       return std::any_of(choices.begin(), choices.end(),
+                                          [](const auto& choice) { return choice.degrees.r > 1; });
+                     });
+}
+
 Element LayersSection(const PlanningProblem& problem, const Layout& chosen, const Layout& deepa) {
   Element section = Section("layers", "Layers");
   section.Add(
-      Paragraph("n, c, h, w: into how many parts images, channels, height and width are divided; "
+      Paragraph("n, c, h, w: into how many parts images, channels, height and width are divided; " +
+                std::string(HasReductions(problem) ? kReductionLegend : "") +
                 "n1 is one device. Best plan: the least that any layout takes with the layer so."));
   Table table("layer-table", "A heading sorts by its column.", RowColumns("layer", true), true);
   for (size_t at = 0; at < problem.graph.layers.size(); ++at) {

@@ -40,6 +40,7 @@ struct PlanOptions {
   std::vector<std::string> pins;
   bool uneven = false;
   bool placements = false;
+  bool reduction = false;
   bool json = false;
   bool boxes = false;
   bool dot = false;
@@ -180,6 +181,7 @@ Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& mach
   planning.update = costs.update();
   planning.configurations.uneven = plan.uneven;
   planning.configurations.placements = plan.placements;
+  planning.configurations.reduction = plan.reduction;
   for (const std::string& text : plan.pins) {
     Result<Pin> pin = ParsePin(text);
     if (!pin.ok()) return Status::Error("--" + pin.message());
@@ -269,6 +271,9 @@ Command AddPlan(CLI::App& ucudnn) {
   app->add_flag("--uneven", options->uneven, "parts may differ by one element");
   app->add_flag("--placements", options->placements,
                 "layers on part of the devices may be on any aligned group of them");
+  app->add_flag("--reduction", options->reduction,
+                "convolutions and fully connected layers may be divided along their input\n"
+                "channels, too (r), whose partial sums are added up");
   app->add_option("--what-if", options->what_if, "show one layer in all its configurations")
       ->type_name("LAYER");
   app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables");

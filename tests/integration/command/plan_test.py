@@ -117,6 +117,34 @@ class Plan(CommandTest):
         document = json.loads(self.plan(*ALEXNET, "--json"))
         self.assertEqual({"name", "output", "config", "followers", "what_if"}, set(document["layers"][0]))
 
+    def test_reductions_are_spelled_out(self):
+        plain = json.loads(self.plan(*ALEXNET, "--json"))
+        self.assertNotIn('"r"', json.dumps(plain))
+        free = json.loads(self.plan(*ALEXNET, "--json", "--reduction"))
+        self.assertLess(free["total_ms"], plain["total_ms"])
+        self.assertIn(4, [row.get("r", 1) for layer in free["layers"] for row in layer["what_if"]])
+        words = [*ALEXNET, "--pin", "fc6=c16", "--pin", "fc7=r16"]
+        document = json.loads(self.plan(*words, "--json", "--boxes"))
+        moved = 0
+        for layer in document["layers"]:
+            self.assertEqual(layer["name"] == "fc7", "partial" in layer)
+            transfers = layer.get("reduction", []) + [t for source in layer["inputs"] for t in source["transfers"]]
+            moved += 2 * sum(transfer["bytes"] for transfer in transfers)
+        self.assertEqual(document["strategies"][-1]["transfer_bytes"], moved)
+        fc7 = next(layer for layer in document["layers"] if layer["name"] == "fc7")
+        self.assertEqual({"n": 1, "c": 1, "h": 1, "w": 1, "r": 16}, fc7["config"])
+        self.assertEqual([], fc7["inputs"][0]["transfers"])  # as fc6 has them
+        self.assertEqual([], fc7["all_reduce"])
+        self.assertEqual([([0, 4096], [256 * i, 256 * (i + 1)]) for i in range(16)],
+                         [(box["c"], box["input_channels"]) for box in fc7["partial"]])
+        self.assertEqual([[256 * i, 256 * (i + 1)] for i in range(16)], [box["c"] for box in fc7["boxes"]])
+        self.assertEqual(16 * 15, len(fc7["reduction"]))
+        self.assertEqual({512 * 256 * 4}, {transfer["bytes"] for transfer in fc7["reduction"]})
+        self.assertRegex(self.plan(*words), r"(?m)^fc7 +{n=1, c=1, h=1, w=1, r=16} +16 ")
+        self.assertIn("partial sums", self.plan(*words, "--html"))
+        self.assertNotIn("partial sums", self.plan(*ALEXNET, "--html"))
+        self.assert_refused([*ALEXNET, "--pin", "pool5=r2"], "pin 'pool5'", "its input 512x256x13x13")
+
     def test_halos_of_divided_images(self):
         document = json.loads(self.plan("plan", "vgg16", "--machine", "k20x8", "--batch", "8", "--json", "--boxes",
                                         "--pin", "conv1_1=h2w2", "--pin", "conv1_2=h2w2"))

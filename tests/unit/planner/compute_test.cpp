@@ -54,7 +54,7 @@ TEST(Roofline, TheLargestWorkerDecides) {
   const PlannedLayer& layer = LayerOf(alexnet, "conv3");  // 13 rows in parts of 4, 3, 3, 3
   EXPECT_NEAR(roofline.Compute(layer, {1, 1, 4}).ms / roofline.Compute(layer, {}).ms, 4.0 / 13,
               1e-6);
-  EXPECT_DOUBLE_EQ(LargestShare(layer.output, {1, 1, 4, 2}), 4.0 / 13 * 7 / 13);
+  EXPECT_DOUBLE_EQ(LargestShare(layer, {1, 1, 4, 2}), 4.0 / 13 * 7 / 13);
 }
 
 TEST(ComputeTable, AnswersWhereItHasARow) {

@@ -42,6 +42,7 @@ TEST(DeviceBoxes, TransfersAddUpToWhatLayoutsAreSaidToMove) {
   std::mt19937 random(3);
   PlanningOptions options;
   options.configurations.placements = true;
+  options.configurations.reduction = true;
   for (const std::string name : {"alexnet", "resnet18", "inception-v3"}) {
     const PlanningProblem problem = Problem(name, 32, 8, options);
     for (int trial = 0; trial < 5; ++trial) {
@@ -56,6 +57,14 @@ TEST(DeviceBoxes, TransfersAddUpToWhatLayoutsAreSaidToMove) {
                       ConfigurationOf(problem, assignment, edge.to));
         EXPECT_EQ(2 * kElementBytes * Volume(transfers), bytes[at]) << name << " edge " << at;
         sum += bytes[at];
+      }
+      const std::vector<int64_t> reductions = ReductionBytes(problem, assignment);
+      for (size_t at = 0; at < reductions.size(); ++at) {
+        const auto& configuration = ConfigurationOf(problem, assignment, static_cast<int>(at));
+        const auto transfers = ReductionTransfers(problem.graph.layers[at], configuration);
+        EXPECT_EQ(2 * kElementBytes * Volume(transfers), reductions[at]) << name << " layer " << at;
+        EXPECT_EQ(reductions[at] > 0, configuration.degrees.r > 1) << name << " layer " << at;
+        sum += reductions[at];
       }
       EXPECT_EQ(sum, CostOf(problem, assignment).transfer_bytes) << name;
     }
@@ -83,7 +92,7 @@ TEST(DeviceBoxes, EveryElementArrivesOnceWhereItIsNeeded) {
   const Result<Graph> graph = builder.Build();
   ASSERT_TRUE(graph.ok()) << graph.message();
   PlanningOptions options;
-  options.configurations = {.uneven = true, .placements = true, .pins = {}};
+  options.configurations = {.uneven = true, .placements = true, .reduction = true, .pins = {}};
   const PlanningProblem problem =
       *BuildPlanningProblem(*BuildLayerGraph(*graph, 4), 8, DeePaPaperModel(), options);
   for (int trial = 0; trial < 200; ++trial) {

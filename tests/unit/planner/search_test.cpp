@@ -12,6 +12,7 @@
 
 #include "planner/search/bucket_tree.h"
 #include "planner/search/k_best.h"
+#include "tests/unit/planner/enumerate.h"
 #include "tests/unit/planner/network_shapes.h"
 
 namespace ucudnn::planner {
@@ -112,21 +113,6 @@ class RandomProblems {
 
   std::mt19937 random_;
 };
-
-std::vector<Assignment> Enumerate(const SearchProblem& problem) {
-  std::vector<Assignment> all = {{}};
-  for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
-    std::vector<Assignment> longer;
-    for (const Assignment& assignment : all) {
-      for (int choice = 0; choice < problem.Configurations(static_cast<int>(layer)); ++choice) {
-        longer.push_back(assignment);
-        longer.back().push_back(choice);
-      }
-    }
-    all = std::move(longer);
-  }
-  return all;
-}
 
 // Calls `check` for every random problem with all its assignments.
 void ForRandomProblems(

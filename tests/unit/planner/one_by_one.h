@@ -1,0 +1,28 @@
+// What moves between layers, counted element by element: which output elements a worker computes,
+// which input elements those read, who holds them. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/cost/configuration.h"
+#include "planner/machine/machine.h"
+
+namespace ucudnn::planner {
+
+// In elements; as Traffic.
+struct Counted {
+  int64_t moved = 0;
+  int64_t most_received = 0;
+  std::vector<int64_t> busiest;
+};
+
+// Of input `input` of `layer`, from where `from` has it to where `to` needs it.
+Counted CountOneByOne(const Machine& machine, const PlannedLayer& layer, int input,
+                      const ParallelConfiguration& from, const ParallelConfiguration& to);
+
+// Partial sums of the output on their way to where they are added up.
+Counted CountPartialSums(const Machine& machine, const PlannedLayer& layer,
+                         const ParallelConfiguration& configuration);
+
+}  // namespace ucudnn::planner
