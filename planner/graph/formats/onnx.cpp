@@ -88,6 +88,7 @@ Status OnnxImporter::AddNode() {
 bool OnnxImporter::Fold() {
   std::vector<const OnnxConstant*> inputs;
   for (const std::string& name : node_->input()) {
+    if (node_->op_type() == "CastLike" && inputs.size() == 1) break;  // only the type of the second
     const auto found = constants_.find(name);
     if (found == constants_.end() && !name.empty()) return false;
     inputs.push_back(found == constants_.end() ? nullptr : &found->second);
@@ -152,6 +153,11 @@ const OnnxConstant* OnnxImporter::ConstantInput(int index) const {
   if (!HasInput(index)) return nullptr;
   const auto found = constants_.find(node_->input(index));
   return found == constants_.end() ? nullptr : &found->second;
+}
+
+bool OnnxImporter::HasBias() const {
+  const OnnxConstant* const constant = ConstantInput(2);
+  return HasInput(2) && (constant == nullptr || !constant->repeated);
 }
 
 std::optional<std::vector<int64_t>> OnnxImporter::List(int input,
@@ -253,10 +259,12 @@ std::vector<int64_t> OnnxImporter::Extents(const OnnxTensor& tensor) const {
 }
 
 Status OnnxImporter::AddShape() {
+  if (const OnnxConstant* const constant = ConstantInput(0)) {
+    constants_[FirstOutput()] = ShapeConstant(*node_, constant->dims);
+    return Status::Ok();
+  }
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
-  const std::vector<int64_t> extents = Extents(tensor);
-  constants_[FirstOutput()] = {{static_cast<int64_t>(extents.size())},
-                               std::vector<double>(extents.begin(), extents.end())};
+  constants_[FirstOutput()] = ShapeConstant(*node_, Extents(tensor));
   return Status::Ok();
 }
 

@@ -160,6 +160,14 @@ OnnxConstant ReadConstantNode(const onnx::NodeProto& node) {
   return {};
 }
 
+OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_t>& extents) {
+  const OnnxAttributes attributes(node);
+  const OnnxConstant all{{static_cast<int64_t>(extents.size())},
+                         std::vector<double>(extents.begin(), extents.end())};
+  return Sliced(all, {attributes.Number("start", 0)},
+                {attributes.Number("end", std::numeric_limits<int64_t>::max())});
+}
+
 OnnxConstant FoldConstants(const onnx::NodeProto& node,
                            const std::vector<const OnnxConstant*>& inputs) {
   const std::string& type = node.op_type();
@@ -171,7 +179,11 @@ OnnxConstant FoldConstants(const onnx::NodeProto& node,
     if (input < inputs.size() && inputs[input] != nullptr) values = inputs[input]->WholeNumbers();
     return values ? *values : attributes.Numbers(attribute);
   };
-  if (type == "Identity" || type == "Cast") return first;
+  if (type == "Identity" || type == "Cast" || type == "CastLike") return first;
+  if (type == "Expand" && inputs.size() == 2 && inputs[1] != nullptr) {
+    const auto dims = inputs[1]->WholeNumbers();
+    return {dims ? *dims : first.dims, std::nullopt, first.Elements() == 1};
+  }
   if (type == "Gather" && inputs.size() == 2 && inputs[1] != nullptr && first.dims.size() == 1) {
     return Gathered(first, *inputs[1]);
   }

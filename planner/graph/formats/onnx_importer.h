@@ -61,6 +61,9 @@ class OnnxImporter {
   // What a node takes and gives.
   bool HasInput(int index) const;
   const OnnxConstant* ConstantInput(int index) const;
+  // Input 2 of a layer with weights, unless it repeats one number, as torch.export's exporter fills
+  // in.
+  bool HasBias() const;
   // A list that newer operators take as an input and older ones as an attribute. None where it is
   // not there, or computed.
   std::optional<std::vector<int64_t>> List(int input, const std::string& attribute) const;

@@ -135,7 +135,7 @@ Status OnnxImporter::AddConvolution() {
   convolution.pad = sliding.pad;
   convolution.dilation = sliding.dilation;
   UCUDNN_ASSIGN_OR_RETURN(convolution.extra_pad, Difference(sliding.end_pad, sliding.pad));
-  convolution.bias = HasInput(2);
+  convolution.bias = HasBias();
   const int32_t channels = ShapeOf(tensor).c;
   if (convolution.groups >= 1 && channels % convolution.groups == 0 &&
       filter->dims[1] != channels / convolution.groups) {
@@ -161,7 +161,7 @@ Status OnnxImporter::AddTransposedConvolution() {
     return Status::Error("a filter of " + std::to_string(filter->dims[0]) + " channels over " +
                          std::to_string(ShapeOf(tensor).c) + "; expected as many");
   }
-  layer.bias = HasInput(2);
+  layer.bias = HasBias();
   UCUDNN_RETURN_IF_ERROR(ReadTransposedExtents(tensor, layer));
   return Append(layer, tensor);
 }
