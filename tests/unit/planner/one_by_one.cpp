@@ -213,7 +213,8 @@ Counted CountOneByOne(const Machine& machine, const PlannedLayer& layer, int inp
 
 Counted CountPartialSums(const Machine& machine, const PlannedLayer& layer,
                          const ParallelConfiguration& configuration) {
-  const auto& [degrees, first] = configuration;
+  const Degrees& degrees = configuration.degrees;
+  const int first = configuration.first_device;
   Loads in;
   Loads out;
   ForEach(Extents(layer.output), [&](const Index& at) {
