@@ -27,8 +27,8 @@ struct Degrees {
   int WeightParts() const { return c * r; }  // disjoint, of the layer's parameters
 };
 
-std::string Describe(
-    const Degrees& degrees);  // "{n=16, c=1, h=1, w=1}", with r where that is divided
+// "{n=16, c=1, h=1, w=1}", with r where that is divided.
+std::string Describe(const Degrees& degrees);
 
 std::string ShortText(const Degrees& degrees);  // "n16", "n4h2w2" as in a pin; "n1": not divided
 

@@ -103,6 +103,43 @@ TEST(Onnx, TorchsNetworksAreTheBuiltInOnes) {
   }
 }
 
+// By both of torch's exporters: data/README.md.
+TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
+  const struct {
+    const char* file;
+    const char* network;
+    int64_t parameters;  // as torchvision's documentation has them
+  } kCases[] = {{"exported_alexnet.onnx", "alexnet", 61'100'840},
+                {"exported_resnet50.onnx", "resnet50", 25'557'032},
+                {"exported_resnet50_dynamo.onnx", "resnet50", 25'557'032},
+                {"exported_inception_v3.onnx", "inception-v3", 23'834'568},  // without aux_logits
+                {"exported_densenet121.onnx", "densenet121-nary", 7'978'856},
+                {"exported_densenet121_dynamo.onnx", "densenet121-nary", 7'978'856}};
+  for (const auto& [file, network, parameters] : kCases) {
+    const auto graph = LoadData(file);
+    ASSERT_TRUE(graph.ok()) << graph.message();
+    EXPECT_EQ(*ParameterCount(*graph), parameters) << file;
+    EXPECT_EQ(SortedConvolutions(*graph), SortedConvolutions(*BuildNetwork(network))) << file;
+  }
+}
+
+TEST(Onnx, PartsOfShapesAndBiasesThatRepeatOneNumber) {
+  Model model;
+  model.Numbers("rest", {-1}).Weight("w", {2, 4, 3, 3}).Weight("b", {2}).Weight("zero", {});
+  model.Node("Shape", {"w"}, "filters").With("start", {0}).With("end", {1});
+  model.Node("CastLike", {"zero", "x"}, "z").Node("Expand", {"z", "filters"}, "zeros");
+  model.Node("Conv", {"x", "w", "zeros"}, "bare").Node("Conv", {"x", "w", "b"}, "biased");
+  model.Node("Add", {"bare", "biased"}, "sum");
+  model.Node("Shape", {"sum"}, "batch").With("start", {0}).With("end", {-3});
+  model.Node("Concat", {"batch", "rest"}, "flat").Node("Reshape", {"sum", "flat"}, "y");
+  EXPECT_THAT(model.Nodes(),
+              ElementsAre("bare: convolution 2x2x6x6(x)", "biased: convolution 2x2x6x6(x)",
+                          "sum: add 2x2x6x6(bare, biased)", "y: flatten 2x72x1x1(sum)"));
+  const auto graph = model.Import();
+  EXPECT_FALSE(std::get<Convolution>(graph->nodes[1].op).bias);
+  EXPECT_TRUE(std::get<Convolution>(graph->nodes[2].op).bias);
+}
+
 TEST(Onnx, TheBatchIsWhateverTheFileSays) {
   EXPECT_EQ(LoadData("torch_resnet50.onnx")->nodes.size(), 176u);    // one image
   EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // of any number
