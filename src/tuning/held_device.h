@@ -45,9 +45,10 @@ struct HeldDevices {
 };
 
 // The devices that `wanted` names, or all; where it names none, the first. Measurements of unlike
-// devices are not each other's: those are left out that are not of the first one's model and
-// driver. An error where there is no device at all.
+// devices are not each other's: those are left out that are not of the model and driver of `like`;
+// where that is null, of the first one's. An error where no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
-                                const BenchmarkDevices& wanted);
+                                const BenchmarkDevices& wanted,
+                                const planning::Platform* like = nullptr);
 
 }  // namespace ucudnn::tuning
