@@ -49,6 +49,22 @@ class Warm(unittest.TestCase):
                                 capture_output=True, text=True, env=ENVIRONMENT)
         return [line for line in result.stdout.splitlines() if line.startswith("conv")]
 
+    def test_devices_that_help_to_measure_change_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            seen = {}
+            for devices in ("current", "0,1,9"):
+                options = ["--policy", "powerOfTwo", "--engines", "legacy", "--devices", "2",
+                           "--db", f"{folder}/{devices}.db", "--report", f"{folder}/report.json"]
+                result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "2", "1"], check=True,
+                                        capture_output=True, text=True, env=ENVIRONMENT | {"UCUDNN_BENCHMARK_DEVICES": devices})
+                with open(f"{folder}/report.json") as file:
+                    report = json.load(file)
+                self.assertEqual([], report["fallbacks"])
+                outputs = [line for line in result.stdout.splitlines() if line.startswith("conv")]
+                seen[devices] = (outputs, report["measured"], "device 9 is left out" in result.stderr)
+        self.assertEqual(5, len(seen["current"][0]))
+        self.assertEqual((*seen["current"][:2], True), seen["0,1,9"])
+
     def test_tight_limit_keeps_the_outputs_and_is_kept(self):
         limit = 2 << 20
         undivided = self.step("--off")
