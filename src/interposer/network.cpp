@@ -90,15 +90,9 @@ void Network::Ask(const MetKernel& kernel) {
   sequence_.Ask(number);
 }
 
-bool Network::RanOtherPlans() const {
-  std::set<int> shares, ran;
-  for (const int number : planned_) {
-    if (kernels_[number].plan != nullptr) shares.insert(number);
-  }
-  for (const KernelUse& use : sequence_.Uses()) {
-    if (kernels_[use.kernel].plan != nullptr) ran.insert(use.kernel);
-  }
-  return shares != ran;
+bool Network::HasPlans() const {
+  return std::any_of(kernels_.begin(), kernels_.end(),
+                     [](const MetKernel& kernel) { return kernel.plan != nullptr; });
 }
 
 KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::ArenaOwner& owner) {
@@ -150,7 +144,7 @@ Result<Network::Lane> Network::DeclareOrder(const void* first, const void* secon
 KernelSequence::Known Network::Learned() {
   constexpr auto known = KernelSequence::Known::kRepeated;
   learning_.store(false, std::memory_order_release);
-  if (planned_.empty() || sequence_.surprised() || RanOtherPlans()) return known;
+  if (planned_.empty() || sequence_.surprised() || HasPlans()) return known;
   // What was planned when all was asked about holds.
   Fix();
   return KernelSequence::Known::kNotYet;

@@ -130,9 +130,8 @@ class Network {
 
  private:
   int NumberOf(const MetKernel& kernel);
-  // Whether the plans that ran are others than those that have shares: some were only asked about,
-  // or nothing was known of them by then.
-  bool RanOtherPlans() const;
+  // Whether plans were met: some may never run, and what was asked about was not measured for it.
+  bool HasPlans() const;
   // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
   Status Settle();
   // Under the mutex: all is known. What is left to be done.
