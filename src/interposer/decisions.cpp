@@ -107,7 +107,7 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
   if (candidates.empty()) {
     record.reason = settled ? "not measured: runs as the caller asked"
                             : "not measured yet: runs as the caller asked";
-    if (!settled && Tunes()) return std::nullopt;
+    if (!settled && Tunes(*kernel.session)) return std::nullopt;
     if (need > record.limit_bytes) {
       Fallback(problem, "not measured, so it cannot be brought under the workspace limit");
     } else if (options_.deterministic) {
@@ -265,8 +265,8 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   record.limit_bytes = std::min<size_t>(user_limit, key.workspace_bytes);
   const long calls = decision->page->calls.load(std::memory_order_relaxed);
   // Whether a strict limit can be kept is known only after measuring.
-  const bool may_measure =
-      Tunes() && !capturing && (options_.strict_limit || calls >= options_.tuning.after_calls);
+  const bool may_measure = Tunes(*kernel.session) && !capturing &&
+                           (options_.strict_limit || calls >= options_.tuning.after_calls);
   const bool failed = decision->page->failed;
   bool settled = true, trusted = true, promised = false;
   std::string untrusted;
@@ -404,7 +404,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   // Graph engines are made ready at the first call after it.
   const bool postponed = capturing && ((met.graph && options_.engines != EngineSet::kLegacy) ||
                                        !options_.plan.empty());
-  const bool more_may_come = postponed || (!settled && (Tunes() || !trusted));
+  const bool more_may_come = postponed || (!settled && (Tunes(*kernel.session) || !trusted));
   if (more_may_come && !stays_whole()) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at = capturing ? calls : NextLook(calls);

@@ -201,7 +201,7 @@ std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& rec
 }
 
 long GraphInterposer::NextLook(const Met& met, long calls) const {
-  const bool on = i_.Tunes();
+  const bool on = i_.Tunes(*met.session);
   // Where this process measures nothing, another one may have.
   const bool more_may_come =
       !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
@@ -232,7 +232,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     met.need_bytes = decision.need_bytes;
     met.promised = decision.promise;
     met.again = true;
-    met.may_measure = i_.Tunes() && calls >= i_.options_.tuning.after_calls;
+    met.may_measure = i_.Tunes(*met.session) && calls >= i_.options_.tuning.after_calls;
     met.library.epoch = epoch;
     if (decision.network != nullptr) FindShare(met, decision);
     KernelRecord record;
@@ -245,7 +245,8 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     const bool not_yet = decision.may_divide() && !met.compared && !lost;
     const bool same = record == decision.record->record && !redivided;
     if (!keeps || not_yet || same) {
-      decision.due_at = due;
+      // What its workspace was taken from is to be looked for again.
+      decision.due_at = lost ? std::min(due, std::max(2 * calls, calls + 1)) : due;
       return &decision;
     }
     better->due_at = due;
@@ -265,6 +266,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     return latest;
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan stays as it was decided");
+    decision.due_at = std::max(2 * calls, calls + 1);
     return &decision;
   }
 }

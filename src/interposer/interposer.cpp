@@ -65,6 +65,11 @@ tuning::Device Interposer::DeviceOf(const Session& session) {
   return {driver_, &functions_, session.context(), *platforms_[session.platform()]};
 }
 
+bool Interposer::Tunes(const Session& session) {
+  if (!options_.tuning.on) return false;
+  return options_.plan.empty() || !pinned_.Follows(DeviceOf(session).platform);
+}
+
 void Interposer::OpenSession(cudnnHandle_t handle, Session& session) {
   cudaStream_t stream = nullptr;
   if (functions_.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) stream = nullptr;

@@ -209,7 +209,8 @@ class Interposer {
   // Enters such a promise into the book for callers of `algorithm`. False when it cannot be kept.
   bool PromisePinned(const Kernel& kernel, int algorithm, planning::Promise& promise);
   const PinnedKernels::Pinned* FindPinned(const Kernel& kernel);
-  bool Tunes() const { return options_.tuning.on && !pinned_.followed(); }
+  // Whether kernels of the session's device may be measured.
+  bool Tunes(const Session& session);
 
   // measured_engines.cpp: measurements of the kernel at its policy's micro-batches, for what
   // `request` asks; none when the undivided kernel is not among them.
@@ -227,7 +228,7 @@ class Interposer {
   std::optional<Kernel> Meet(Operation operation, cudnnHandle_t handle,
                              const cudnn::Descriptors& descriptors);
   // True when `measured` tells which engine is the fastest, or will never tell more than it does.
-  bool Compares(const Measurements& measured) const;
+  bool Compares(const Session& session, const Measurements& measured);
   // Before something is promised: true when the caller may be kept waiting for measurements.
   bool MeasuresBeforePromising(const Session& session) const;
   // The workspace ceiling of the user's for every kernel; kNoLimit: none.

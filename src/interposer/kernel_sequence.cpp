@@ -7,6 +7,7 @@ namespace ucudnn::interposer {
 void KernelSequence::Ask(int kernel) {
   if (complete_) return;
   ++asked_[kernel];
+  if (!ran_.contains(kernel)) idle_.insert(kernel);
   surprised_ |= !expected_.empty() && !expected_.contains(kernel);
 }
 
@@ -24,7 +25,8 @@ void KernelSequence::Record(Lane& lane, int kernel) {
   if (lane.period > 0) return;
   // The first two layers may be alike: a single kernel must come more often.
   if (border > 1 && 2 * border == lane.calls.size()) lane.period = border;
-  if (lane.calls.size() == kOfOneKernel && border + 1 == kOfOneKernel) lane.period = 1;
+  const size_t enough = idle_.empty() ? kOfOneKernel : kOfOneAmongOthers;
+  if (lane.calls.size() >= enough && border + 1 == lane.calls.size()) lane.period = 1;
   if (lane.period > 0) lane.known_after = lane.calls.size();
 }
 
@@ -32,6 +34,8 @@ KernelSequence::Known KernelSequence::Run(int kernel, int lane, bool one_lane) {
   if (complete_) return Known::kNotYet;
   const bool first = lanes_.empty();
   if (first) first_lane_ = lane;
+  ran_.insert(kernel);
+  idle_.erase(kernel);
   Record(lanes_[lane], kernel);
   surprised_ |= !expected_.empty() && (!expected_.contains(kernel) || lane != first_lane_);
   if (first && one_lane && asked_.size() > 1 && asked_.contains(kernel)) {

@@ -26,6 +26,9 @@ class KernelSequence {
   static constexpr size_t kMostCalls = 20000;
   // So many calls of the same kernel, and nothing else, are a repeat.
   static constexpr size_t kOfOneKernel = 4;
+  // And so many while others were asked about that never ran: programs time one plan after the
+  // other.
+  static constexpr size_t kOfOneAmongOthers = 128;
   // So many times the calls that made one lane known end the waiting for others.
   static constexpr size_t kPatience = 3;
 
@@ -63,7 +66,9 @@ class KernelSequence {
   void Record(Lane& lane, int kernel);
 
   std::map<int, int> asked_;  // how often
-  std::set<int> expected_;    // at kAsked
+  std::set<int> ran_;
+  std::set<int> idle_;      // asked about, and never ran
+  std::set<int> expected_;  // at kAsked
   int first_lane_ = 0;
   std::map<int, Lane> lanes_;
   bool surprised_ = false;

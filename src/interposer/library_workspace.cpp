@@ -159,7 +159,7 @@ std::vector<Configuration> Interposer::LibraryChoices(const MetKernel& met, Sess
                                                       cudnnHandle_t handle) {
   const Kernel kernel{met.problem, &session, handle};
   const size_t limit = LibraryLimit(*session.network());
-  const Measurements measured = Measured(kernel, RequestFor(met.problem, limit), Tunes());
+  const Measurements measured = Measured(kernel, RequestFor(met.problem, limit), Tunes(session));
   const std::vector<Candidate> candidates = OwnCandidates(met.problem, measured);
   return planning::LibraryChoices(candidates,
                                   LibraryRequest(met.problem, candidates, met.algorithm, limit));
@@ -171,6 +171,7 @@ Status Interposer::EndRecording(cudnnHandle_t handle) {
   Network* const network = session->network();
   if (network == nullptr) return Status::Ok();
   if (Capturing(*session)) return Status::Error("the handle's stream is captured");
+  const cuda::ContextScope scope(*driver_, session->context());
   try {
     UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Known known, network->EndLearning());
     if (known != KernelSequence::Known::kNotYet) Divide(*network, *session, handle, known);
@@ -206,7 +207,7 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
   for (const MetKernel& met : kernels) {
     // Of plans that were made to choose from, most never run: they are not worth measuring.
     const bool may_run = met.plan == nullptr || known == KernelSequence::Known::kRepeated;
-    const bool may_measure = Tunes() && may_run;
+    const bool may_measure = Tunes(session) && may_run;
     choices.push_back(met.plan == nullptr
                           ? LibraryChoices(met, session, handle)
                           : graph_.LibraryChoices(*met.plan, session, handle, may_measure));

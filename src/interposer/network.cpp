@@ -63,6 +63,7 @@ void Network::Close(const void* handle) {
       arena_.Release(this);
       for (const std::set<const void*>& lane : ordered_) arena_.Release(&lane);
       ordered_.clear();
+      ran_.clear();
     }
   }
   arena_.Release(handle);
@@ -165,8 +166,11 @@ Status Network::Settle() {
   const bool last = !learning();
   std::vector<execution::Arena::Need> needs;
   for (;;) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
+    if (!solved_) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
+    }
+    solved_ = true;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
       const int kernel = slot.kernel < 0 ? -1 : planned_[slot.kernel];
@@ -181,6 +185,7 @@ Status Network::Settle() {
     const size_t smaller = std::min(planned_budget_, divided_.total_bytes) / 2;
     WarnShort(divided_.total_bytes);
     planned_budget_ = smaller;
+    solved_ = false;
     epoch_.fetch_add(1, std::memory_order_acq_rel);
   }
   waiting_ = false;
@@ -228,6 +233,7 @@ Status Network::Divide(const std::vector<MetKernel>& kernels,
     planned_kernels_.push_back({std::move(choices[i]), kernels[i].use.calls, kernels[i].use.lanes});
   }
   planned_budget_ = budget_bytes_;
+  solved_ = false;
   const Status status = Settle();
   if (!solver_.why().empty()) {
     WarnOnce("solver", "the exact solver takes the place of glpk: " + solver_.why());

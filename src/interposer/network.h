@@ -181,6 +181,7 @@ class Network {
   std::vector<planning::NetworkKernel> planned_kernels_;
   size_t planned_budget_ = 0;
   planning::DividedNetwork divided_;
+  bool solved_ = false;  // divided_ is of that budget
   // Of the plan file.
   bool capture_ready_ = false;
   std::set<int> taken_;       // segments that somebody has

@@ -18,6 +18,9 @@ void WarnIgnored(const std::string& why) {
 
 // Why the file cannot be followed whatever the device; empty: it can.
 std::string Conflict(const planning::PinnedPlan& file, const Options& options) {
+  if (file.legacy_positions.empty()) {
+    return "it pins no kernel of the legacy API, and the graph API does not follow it";
+  }
   if (!options.total_workspace) return {};
   if (!file.total_bytes) return "it has no total_bytes, and a total workspace is set";
   if (file.reserved_bytes <= *options.total_workspace) return {};
@@ -44,9 +47,13 @@ PinnedKernels::PinnedKernels(const Options& options, const cudnn::Functions& fun
   }
 }
 
+bool PinnedKernels::Follows(const planning::Platform& platform) const {
+  return file_ && file_->device == platform.device && file_->cudnn == platform.cudnn;
+}
+
 const planning::PinnedPlan* PinnedKernels::For(const planning::Platform& platform) {
   if (!file_) return nullptr;
-  if (file_->device != platform.device || file_->cudnn != platform.cudnn) {
+  if (!Follows(platform)) {
     const auto name = [](const std::string& device, int cudnn) {
       return "'" + device + "' with cuDNN " + std::to_string(cudnn);
     };
@@ -54,7 +61,6 @@ const planning::PinnedPlan* PinnedKernels::For(const planning::Platform& platfor
                 name(platform.device, platform.cudnn));
     return nullptr;
   }
-  followed_.store(true, std::memory_order_relaxed);
   if (!file_->graph_positions.empty()) {
     WarnOnce("plan file graph", std::to_string(file_->graph_positions.size()) +
                                     " kernels of the plan file are the graph API's, which does "

@@ -2,7 +2,6 @@
 // Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,8 +24,8 @@ class PinnedKernels {
 
   // The file; null where there is none, or, with one warning, it is for another device or cuDNN.
   const planning::PinnedPlan* For(const planning::Platform& platform);
-  // Whether it was followed: then nothing is measured.
-  bool followed() const { return followed_.load(std::memory_order_relaxed); }
+  // Whether it is for this one: then nothing is measured there.
+  bool Follows(const planning::Platform& platform) const;
 
   // A plan that the file pins, with the sizes the library says, and beside its pieces every
   // undivided engine; their times are only an order.
@@ -48,7 +47,6 @@ class PinnedKernels {
 
   const cudnn::Functions& functions_;
   std::optional<planning::PinnedPlan> file_;
-  std::atomic<bool> followed_ = false;
   std::mutex mutex_;  // of what follows
   std::map<int, std::unordered_map<ConvolutionProblem, std::unique_ptr<Pinned>,
                                    planning::PinnedPlan::Hash>>

@@ -149,12 +149,12 @@ std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHan
   return kernel;
 }
 
-bool Interposer::Compares(const Measurements& measured) const {
-  return !measured.rows.empty() && (measured.whole_tried || !Tunes());
+bool Interposer::Compares(const Session& session, const Measurements& measured) {
+  return !measured.rows.empty() && (measured.whole_tried || !Tunes(session));
 }
 
 bool Interposer::MeasuresBeforePromising(const Session& session) const {
-  return Tunes() && options_.tuning.before_promising && !Capturing(session);
+  return Tunes(session) && options_.tuning.before_promising && !Capturing(session);
 }
 
 planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& problem,
@@ -231,7 +231,7 @@ std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
   }
   AlgorithmPerformance& best = ranking[0];
   NoteAsked(kernel, best.algorithm, best.math);
-  if (Tunes() && best.workspace_bytes < wanted) {
+  if (Tunes(*kernel.session) && best.workspace_bytes < wanted) {
     // Room for the better plan that comes when the kernel is measured, never more than the genuine
     // library's own first choice takes.
     ConvolutionProblem problem = kernel.problem;
@@ -260,7 +260,8 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   const Measurements measured =
       Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)),
                MeasuresBeforePromising(*kernel->session));
-  if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+  if (!Compares(*kernel->session, measured))
+    return AnswerUnmeasured(*kernel, handle, descriptors, limit);
   // What was left out of measuring may be the fastest; without a limit of the user's the genuine
   // library may still find it.
   const bool all = kernels_.HasAllEngines(DeviceOf(*kernel->session), kernel->problem);
@@ -294,7 +295,8 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
   if (limit != kNoLimit) {
     const Measurements measured =
         Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)), may_measure);
-    if (!Compares(measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+    if (!Compares(*kernel->session, measured))
+      return AnswerUnmeasured(*kernel, handle, descriptors, limit);
     Answer answer = AnswerWithin(*kernel, measured, limit);
     if (!answer.empty()) return answer;
     // Where the caller's own limit is too low, that is for the genuine library to say.
@@ -382,7 +384,7 @@ std::optional<Promise> Interposer::PromiseFor(const Kernel& kernel, cudnnHandle_
     }
   }
   // Room for the better plan that comes when all is measured.
-  if (promise->provisional && Tunes()) {
+  if (promise->provisional && Tunes(*kernel.session)) {
     promise->workspace_bytes = std::min(limit_bytes, need_bytes);
   }
   return promise;

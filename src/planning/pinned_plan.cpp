@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "base/csv.h"
 #include "base/json_place.h"
@@ -52,7 +53,12 @@ PinnedKernel ReadKernel(const JsonPlace& place, const PinnedPlan& file, size_t k
   } else if (!segment.absent()) {
     segment.Refuse("null, because there are no total_bytes");
   }
-  for (const JsonPlace& other : place.Member("order_after").Items()) {
+  const JsonPlace after = place.Member("order_after");
+  if (after.value() != nullptr && after.value()->items.size() > kernels) {
+    after.Refuse("at most as many as there are kernels");
+    return kernel;
+  }
+  for (const JsonPlace& other : after.Items()) {
     if (!other.ok()) break;
     kernel.order_after.push_back(
         static_cast<int>(other.Whole(0, static_cast<int64_t>(kernels) - 1)));
@@ -64,23 +70,37 @@ bool ComesAfter(const PinnedKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first of each problem; the others' positions become its.
+// Keeps the first of each problem. It comes after another one where each of its problem says so of
+// each of the other's.
 void KeepFirstOfEach(PinnedPlan& plan) {
   std::vector<PinnedKernel> all = std::move(plan.kernels);
   plan.kernels.clear();
-  std::vector<int> positions;
+  std::vector<int> positions, entries;
+  std::vector<std::vector<int>> after;  // by entry of the file
   for (PinnedKernel& kernel : all) {
     auto& known = kernel.legacy ? plan.legacy_positions : plan.graph_positions;
     const auto [entry, fresh] =
         known.try_emplace(KeyOf(kernel.problem), static_cast<int>(plan.kernels.size()));
     positions.push_back(entry->second);
-    if (fresh) plan.kernels.push_back(std::move(kernel));
+    after.push_back(std::move(kernel.order_after));
+    if (fresh) {
+      plan.kernels.push_back(std::move(kernel));
+      entries.push_back(0);
+    }
+    ++entries[entry->second];
   }
-  for (PinnedKernel& kernel : plan.kernels) {
-    std::vector<int>& after = kernel.order_after;
-    for (int& other : after) other = positions[other];
-    std::sort(after.begin(), after.end());
-    after.erase(std::unique(after.begin(), after.end()), after.end());
+  std::vector<std::map<int, int>> said(plan.kernels.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    for (const int other : std::set<int>(after[i].begin(), after[i].end())) {
+      ++said[positions[i]][positions[other]];
+    }
+  }
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+    std::vector<int>& of_all = plan.kernels[i].order_after;
+    of_all.clear();
+    for (const auto& [other, times] : said[i]) {
+      if (times == entries[i] * entries[other]) of_all.push_back(other);
+    }
   }
 }
 

@@ -96,6 +96,19 @@ TEST(KernelSequence, QueriesForSeveralKernelsBeforeTheFirstCallAreTheNetwork) {
   EXPECT_FALSE(sequence.surprised());
 }
 
+TEST(KernelSequence, OneOfManyThatAreTimedInTurnIsNoNetwork) {
+  KernelSequence sequence;
+  for (const char kernel : {'a', 'b', 'c'}) sequence.Ask(kernel);
+  EXPECT_EQ(KnownAfter(sequence, std::string(100, 'a')), 0u);
+  EXPECT_EQ(KnownAfter(sequence, std::string(100, 'a')), KernelSequence::kOfOneAmongOthers - 100)
+      << "nothing else runs";
+  KernelSequence all_ran;
+  for (const char kernel : {'a', 'b'}) all_ran.Ask(kernel);
+  EXPECT_EQ(KnownAfter(all_ran, "aaaa", 0), 0u);
+  EXPECT_EQ(KnownAfter(all_ran, "bbbb", 1), 0u);
+  EXPECT_EQ(KnownAfter(all_ran, "a", 0), 1u) << "each on a lane of its own";
+}
+
 TEST(KernelSequence, WhoAsksAsItGoesIsRecorded) {
   KernelSequence lazy;
   lazy.Ask('a');

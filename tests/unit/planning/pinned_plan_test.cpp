@@ -65,7 +65,7 @@ TEST(PinnedPlan, FindsAKernelWhateverItsAlignment) {
 TEST(PinnedPlan, OfLayersOfOneShapeTheFirstCounts) {
   const auto plan = ParsePinnedPlan(File(
       R"("total_bytes":1000)", Kernel(3, kPieces, "0") + "," + Kernel(3, Piece(8, 1, 999), "1") +
-                                   "," + Kernel(4, Piece(8, 1, 10), "2", "1")));
+                                   "," + Kernel(4, Piece(8, 1, 10), "2", "0,1")));
   ASSERT_TRUE(plan.ok()) << plan.message();
   ASSERT_EQ(plan->kernels.size(), 2u);
   EXPECT_EQ(plan->reserved_bytes, 110u) << "what nobody uses takes nothing";
@@ -84,6 +84,22 @@ TEST(PinnedPlan, ASegmentIsOrderedOnlyWhereAllItsKernelsAre) {
   EXPECT_FALSE(ordered("", ""));
   EXPECT_FALSE(ordered("0,1", "0")) << "the second runs beside itself";
   EXPECT_FALSE(ordered("0", "0,1")) << "the first of the next iteration";
+}
+
+TEST(PinnedPlan, LayersOfOneShapeAreOrderedOnlyWhereEachAndEachOfTheOthersAre) {
+  const auto ordered = [](const std::string& of_first, const std::string& of_twin,
+                          const std::string& of_other) {
+    const auto plan =
+        ParsePinnedPlan(File(R"("total_bytes":1000)", Kernel(3, kPieces, "0", of_first) + "," +
+                                                          Kernel(3, kPieces, "1", of_twin) + "," +
+                                                          Kernel(4, kPieces, "0", of_other)));
+    EXPECT_TRUE(plan.ok()) << plan.message();
+    return plan.ok() && plan->segments[0].ordered;
+  };
+  EXPECT_TRUE(ordered("0,1,2", "0,1,2", "0,1,2"));
+  EXPECT_FALSE(ordered("0,2", "1", "0,2")) << "each twin comes after itself only";
+  EXPECT_FALSE(ordered("0,1,2", "0,1,2", "1,2")) << "after one of the twins only";
+  EXPECT_FALSE(ordered("0,1,2", "0,1", "0,1,2"));
 }
 
 TEST(PinnedPlan, WhatIsWrongIsNamedByItsPlace) {
