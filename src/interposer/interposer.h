@@ -230,7 +230,7 @@ class Interposer {
   // True when `measured` tells which engine is the fastest, or will never tell more than it does.
   bool Compares(const Session& session, const Measurements& measured);
   // Before something is promised: true when the caller may be kept waiting for measurements.
-  bool MeasuresBeforePromising(const Session& session) const;
+  bool MeasuresBeforePromising(const Session& session);
   // The workspace ceiling of the user's for every kernel; kNoLimit: none.
   size_t UserLimit(const Session& session);
   // Where that limit comes from free memory: it falls, at most to half of what a caller was told

@@ -153,7 +153,7 @@ bool Interposer::Compares(const Session& session, const Measurements& measured) 
   return !measured.rows.empty() && (measured.whole_tried || !Tunes(session));
 }
 
-bool Interposer::MeasuresBeforePromising(const Session& session) const {
+bool Interposer::MeasuresBeforePromising(const Session& session) {
   return Tunes(session) && options_.tuning.before_promising && !Capturing(session);
 }
 
