@@ -54,8 +54,8 @@ PinnedKernel ReadKernel(const JsonPlace& place, const PinnedPlan& file, size_t k
     segment.Refuse("null, because there are no total_bytes");
   }
   const JsonPlace after = place.Member("order_after");
-  if (after.value() != nullptr && after.value()->items.size() > kernels) {
-    after.Refuse("at most as many as there are kernels");
+  if (after.value() != nullptr && after.value()->items.size() > kMostPinnedKernels) {
+    after.Refuse("at most " + std::to_string(kMostPinnedKernels));
     return kernel;
   }
   for (const JsonPlace& other : after.Items()) {
