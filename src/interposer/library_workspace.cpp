@@ -25,7 +25,10 @@ constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
 std::string SolverPath(const Options& options) {
   if (options.solver != Solver::kGlpk) return {};
   const std::string self = FileOf(kGlpkPlugin);
-  return self.substr(0, self.rfind('/') + 1) + kGlpkPlugin;
+  const size_t folder = self.rfind('/');
+  // Never out of the folder that the program happens to run in.
+  return folder == std::string::npos ? std::string("/") + kGlpkPlugin
+                                     : self.substr(0, folder + 1) + kGlpkPlugin;
 }
 
 }  // namespace
