@@ -113,7 +113,8 @@ Status FindSegments(PinnedPlan& plan) {
     if (kernel.legacy) of_segment[kernel.segment].push_back(static_cast<int>(i));
     kernel.segment = -1;
   }
-  for (const auto& [number, kernels] : of_segment) {
+  for (const auto& entry : of_segment) {
+    const std::vector<int>& kernels = entry.second;
     PinnedSegment segment;
     for (const int i : kernels) {
       PinnedKernel& kernel = plan.kernels[i];
