@@ -66,19 +66,19 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 
 /* Without UCUDNN_TOTAL_WORKSPACE, or a plan file with a total, these have no effect. */
 
-/* The program orders the convolutions of both handles, whatever streams they are set to: each begins
- * on the device only when those called before it, on either handle, have ended, and no two calls
- * overlap in time. Then the handles share workspace, as one handle on one stream does. Handles that
- * are declared with a common one are ordered all together; one declared with itself orders its own
- * streams. Events are not looked at: where this is said and not kept, results are wrong.
- * CUDNN_STATUS_NOT_SUPPORTED where a convolution ran on one of them before, or they are of different
- * devices. */
+/* The program orders the convolutions of both handles, whatever streams they are set to: each
+ * begins on the device only when those called before it, on either handle, have ended, and no two
+ * calls overlap in time. Then the handles share workspace, as one handle on one stream does.
+ * Handles that are declared with a common one are ordered all together; one declared with itself
+ * orders its own streams. Events are not looked at: where this is said and not kept, results are
+ * wrong. CUDNN_STATUS_NOT_SUPPORTED where a convolution ran on one of them before, or they are of
+ * different devices. */
 cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
 /* All convolutions of one iteration have run: the budget of the handle's device is divided among
  * those that ran so far (which may measure them), not only when they have run once again. No effect
- * where it was divided before. CUDNN_STATUS_NOT_SUPPORTED where none ran yet, or the handle's stream
- * is captured. */
+ * where it was divided before. CUDNN_STATUS_NOT_SUPPORTED where none ran yet, or the handle's
+ * stream is captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
 /* --- Reading back ---------------------------------------------------------------------------- */

@@ -12,9 +12,10 @@
 //
 // compute: as measured in the paper for the two layers it prints (9216 -> 4096 fully connected; 3x3
 // convolution 512 -> 512 on 14 x 14), in proportion to the largest worker's share of any batch,
-// with the gain the paper saw in dividing height and width; a roofline of its device elsewhere. That
-// is slow where the paper had Winograd's algorithm (Table 3's convolution does 16.7 TFLOP/s, four
-// times the peak): the last 3x3 layer of Inception-v3 is best on 8 devices here, on 4 in Figure 2.
+// with the gain the paper saw in dividing height and width; a roofline of its device elsewhere.
+// That is slow where the paper had Winograd's algorithm (Table 3's convolution does 16.7 TFLOP/s,
+// four times the peak): the last 3x3 layer of Inception-v3 is best on 8 devices here, on 4 in
+// Figure 2.
 #pragma once
 
 #include "planner/cost/cost_model.h"
