@@ -34,6 +34,15 @@ bool HasAllPointers(const cudnn::LegacyCall& call) {
   return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
 }
 
+// The other devices are other ranks': measuring there would be in their way, and they in its.
+BenchmarkDevices HelpersOf(const Options& options) {
+  if (!options.benchmark_devices.parallel() || options.rank < 0) return options.benchmark_devices;
+  WarnOnce("benchmark devices", "UCUDNN_BENCHMARK_DEVICES is ignored in rank " +
+                                    std::to_string(options.rank) +
+                                    " of a job: the other devices are its other ranks'");
+  return {};
+}
+
 }  // namespace
 
 Interposer::Interposer(const Options& options, const cudnn::Functions& functions,
@@ -43,7 +52,7 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
       hosts_share_store_(hosts_share_store),
       functions_(functions),
       driver_(driver),
-      kernels_(store, options.tuning, options.lock_folder, options.benchmark_devices),
+      kernels_(store, options.tuning, options.lock_folder, HelpersOf(options)),
       pinned_(options, functions),
       legacy_(functions, options, kernels_),
       limit_(options.workspace_limit.value_or(kNoLimit)),

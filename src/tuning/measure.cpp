@@ -119,7 +119,10 @@ class Measurer {
         any = true;
         best_ms = std::min(best_ms, measurement.micro.time_ms);
         all.measurements.push_back(std::move(measurement));
-      } else if (LogEnabled(LogLevel::kInfo)) {
+        continue;
+      }
+      all.engine_failed = true;
+      if (LogEnabled(LogLevel::kInfo)) {
         Log(LogLevel::kInfo,
             choice.engine + " is left out of " + Describe(problem) + ": " + status.message());
       }

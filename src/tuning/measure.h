@@ -44,6 +44,7 @@ struct EngineMeasurements {
   // Sizes at which an engine was left out because it found no memory: another time, or in another
   // process, it may be the fastest.
   std::vector<int> scarce_sizes;
+  bool engine_failed = false;  // one was left out for whatever else
   // Sizes at which an engine was left out because the deadline was over.
   std::vector<int> late_sizes;
   Status failure;         // of the engines, where only what sums partials was measured

@@ -177,6 +177,12 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
     std::lock_guard lock(mutex_);
     spent = account.spent[question.problem.n];
   }
+  if (const Clock::time_point opening = Clock::now();
+      sizes.size() > 1 && budget_.Deadline(spent) > opening) {
+    // Opening them is no kernel's own time.
+    helpers_.Beside(device);
+    budget_.Spend(Clock::now() - opening);
+  }
   UCUDNN_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(device, spent));
   // Who held the device before may have measured the same.
   Refresh(family, known);
@@ -209,6 +215,7 @@ Result<EngineMeasurements> MeasuredKernels::MeasureSizes(
   std::vector<MeasuringPlace> places;
   if (sizes.size() > 1) {
     for (Device& helper : helpers_.Beside(device)) {
+      if (places.size() + 1 == sizes.size()) break;
       const Result<std::string> name = DeviceName(helper);
       if (!name.ok()) continue;
       // Whoever measures on it is not waited for.

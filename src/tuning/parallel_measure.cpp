@@ -41,18 +41,32 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
   std::vector<int> units = sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
+  std::vector<char> doubtful(units.size(), false);
   const auto measure = [&](size_t place, size_t unit) -> Status {
-    Result<EngineMeasurements> part = MeasureEngines(places[place].device, problem, {units[unit]},
-                                                     places[place].limits, is_known, scope);
+    const MeasuringPlace& at = places[place];
+    if (Clock::now() >= at.limits.deadline) {
+      EngineMeasurements late;
+      late.late_sizes = {units[unit]};
+      late.sum_late = true;
+      parts[unit] = std::move(late);
+      return Status::Ok();
+    }
+    Result<EngineMeasurements> part =
+        MeasureEngines(at.device, problem, {units[unit]}, at.limits, is_known, scope);
     // What the first cannot measure, no engine runs.
     if (!part.ok() && place != 0) return part.status();
+    // Another one may have less memory, or be broken.
+    doubtful[unit] = place != 0 && part->engine_failed;
     parts[unit] = std::move(part);
     return Status::Ok();
   };
   const auto lost = [](size_t, const Status& why) {
-    Log(LogLevel::kInfo, "a device that helps to measure fails: " + why.message());
+    WarnOnce("helper device", "a device that helps to measure fails: " + why.message());
   };
   UCUDNN_RETURN_IF_ERROR(SpreadOverDevices(places.size(), units.size(), measure, lost));
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (doubtful[unit]) UCUDNN_RETURN_IF_ERROR(measure(0, unit));
+  }
   EngineMeasurements all;
   Status failure;
   for (Result<EngineMeasurements>& part : parts) {

@@ -18,8 +18,9 @@ struct MeasuringPlace {
 };
 
 // As MeasureEngines on the first of `places`, in whose place the others measure some sizes; what
-// one of those fails at is measured by another. `is_known` and what `scope` makes are used by
-// several threads at once.
+// one of those fails at is measured by another, and where an engine fails on one, the first
+// measures the size. The first of them begins with the largest size. `is_known` and what `scope`
+// makes are used by several threads at once.
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const ConvolutionProblem& problem,
                                            const std::vector<int>& sizes, const IsKnown& is_known,

@@ -1,9 +1,9 @@
 #include "tuning/spread.h"
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,8 +18,19 @@ class Spreading {
     for (size_t unit = units; unit > 0; --unit) waiting_.push_back(unit - 1);
   }
 
-  void Work(size_t device) {
-    while (const std::optional<size_t> unit = Take()) {
+  // The next unit; none when all are done. Those under way may come back.
+  std::optional<size_t> Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !waiting_.empty() || undone_ == 0; });
+    if (waiting_.empty()) return std::nullopt;
+    const size_t unit = waiting_.back();
+    waiting_.pop_back();
+    return unit;
+  }
+
+  // Begins with `unit`.
+  void Work(size_t device, std::optional<size_t> unit) {
+    for (; unit; unit = Take()) {
       if (Status status = Try(device, *unit); !status.ok()) {
         return Fail(device, *unit, std::move(status));
       }
@@ -34,7 +45,12 @@ class Spreading {
     if (unit) waiting_.push_back(*unit);  // never more than there was room for at first
     last_ = std::move(why);
     changed_.notify_all();
-    if (--devices_left_ > 0) lost_(device, last_);
+    if (--devices_left_ == 0) return;
+    try {
+      lost_(device, last_);
+    } catch (...) {
+      // Out of host memory: nobody is told.
+    }
   }
 
   Status Outcome() {
@@ -43,16 +59,6 @@ class Spreading {
   }
 
  private:
-  // The next unit; none when all are done. Those under way may come back.
-  std::optional<size_t> Take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !waiting_.empty() || undone_ == 0; });
-    if (waiting_.empty()) return std::nullopt;
-    const size_t unit = waiting_.back();
-    waiting_.pop_back();
-    return unit;
-  }
-
   Status Try(size_t device, size_t unit) const try { return do_unit_(device, unit); } catch (...) {
     return Status::Error("out of memory");
   }
@@ -73,16 +79,17 @@ Status SpreadOverDevices(size_t devices, size_t units, const DoUnit& do_unit,
                          const DeviceLost& lost) {
   if (devices == 0) return Status::Error("there is no device");
   Spreading spreading(devices, units, do_unit, lost);
+  const std::optional<size_t> first = spreading.Take();
   std::vector<std::thread> threads;
   threads.reserve(devices - 1);
   for (size_t device = 1; device < devices; ++device) {
     try {
-      threads.emplace_back([&spreading, device] { spreading.Work(device); });
-    } catch (const std::system_error& error) {
+      threads.emplace_back([&spreading, device] { spreading.Work(device, spreading.Take()); });
+    } catch (const std::exception& error) {
       spreading.Fail(device, std::nullopt, Status::Error(error.what()));
     }
   }
-  spreading.Work(0);
+  spreading.Work(0, first);
   for (std::thread& thread : threads) thread.join();
   return spreading.Outcome();
 }

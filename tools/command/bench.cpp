@@ -166,6 +166,12 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
     if (Status status = UseStandIns(); !status.ok()) return refuse(status);
   }
   const Options& options = ProcessOptions();
+  if (options.workspace_limit_auto) {
+    return Refuse(
+        app,
+        "--workspace-limit 'auto': comes from the memory that a running program leaves, and "
+        "none runs (accepted: caller or a size)");
+  }
   std::unique_ptr<db::SqliteStore> store;
   const db::StoreChoice choice = db::ChooseStores(options.databases);
   if (!choice.paths.empty()) {
