@@ -57,8 +57,7 @@ double Sum(const std::vector<Interval>& intervals) {
 
 }  // namespace
 
-DeePaPaperModel::DeePaPaperModel()
-    : machine_(*MachineByName("k80x16")), roofline_(machine_.device) {}
+DeePaPaperModel::DeePaPaperModel() : roofline_(MachineByName("k80x16")->device) {}
 
 ComputeModel::Cost DeePaPaperModel::Compute(const PlannedLayer& layer,
                                             const Degrees& degrees) const {
@@ -92,8 +91,16 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);
   }
+  // What moves at all is asked, of machines of whatever size.
+  int devices = 1;
+  for (const auto& configurations : {from, to}) {
+    for (const ParallelConfiguration& each : configurations) {
+      devices = std::max(devices, each.first_device + each.degrees.Workers());
+    }
+  }
+  const Machine machine = FlatMachine(devices);
   TransferTables tables;
-  TrafficCounter counter(machine_);
+  TrafficCounter counter(machine);
   for (const ParallelConfiguration& source : from) {
     const Parts held = OutputParts(tensor, source.degrees);
     for (size_t v = 0; v < to.size(); ++v) {

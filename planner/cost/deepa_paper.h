@@ -36,7 +36,6 @@ class DeePaPaperModel : public CostModel {
                           std::span<const ParallelConfiguration> to) const override;
 
  private:
-  const Machine machine_;
   const Roofline roofline_;
 };
 

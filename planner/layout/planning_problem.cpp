@@ -50,9 +50,7 @@ Machine AnyMachine(const PlanningProblem& problem, const Assignment& assignment)
     const ParallelConfiguration& chosen = ConfigurationOf(problem, assignment, layer);
     devices = std::max(devices, chosen.first_device + chosen.degrees.Workers());
   }
-  Machine machine;
-  machine.levels.push_back({"any", devices, 1, 0});
-  return machine;
+  return FlatMachine(devices);
 }
 
 }  // namespace

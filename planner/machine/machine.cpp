@@ -27,6 +27,12 @@ Status CheckRange(const std::string& what, double value, double least, double mo
 
 }  // namespace
 
+Machine FlatMachine(int devices) {
+  Machine machine;
+  machine.levels.push_back({"any", devices, 1, 0});
+  return machine;
+}
+
 int Machine::Devices() const { return PortDevices(static_cast<int>(levels.size())); }
 
 int Machine::PortDevices(int level) const {

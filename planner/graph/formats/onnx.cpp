@@ -47,7 +47,7 @@ Result<Graph> OnnxImporter::Import(const onnx::GraphProto& graph) {
 
 void OnnxImporter::FindChannelsLast(const onnx::GraphProto& graph) {
   static const auto* const kKeepingAxes =
-      new std::set<std::string>{"Add", "Cast", "Div", "Identity", "Mul", "Pad", "Sub"};
+      new std::set<std::string>{"Add", "Cast", "CastLike", "Div", "Identity", "Mul", "Pad", "Sub"};
   std::map<std::string, std::string> origins;  // of tensors with the axes of an input
   for (const auto& [name, input] : inputs_) origins[name] = name;
   std::set<std::string> decided;
@@ -94,7 +94,9 @@ bool OnnxImporter::Fold() {
     inputs.push_back(found == constants_.end() ? nullptr : &found->second);
   }
   OnnxConstant folded = FoldConstants(*node_, inputs);
-  for (const std::string& output : node_->output()) constants_[output] = folded;
+  // Of what has several outputs nothing is computed.
+  for (const std::string& output : node_->output()) constants_[output] = {folded.dims};
+  if (node_->output_size() == 1) constants_[FirstOutput()] = std::move(folded);
   return true;
 }
 
@@ -104,6 +106,7 @@ const std::map<std::string, OnnxImporter::Member>& OnnxImporter::Members() {
                                         {"AveragePool", &OnnxImporter::AddPooling},
                                         {"BatchNormalization", &OnnxImporter::AddNormalization},
                                         {"Cast", &OnnxImporter::AddNothing},
+                                        {"CastLike", &OnnxImporter::AddNothing},
                                         {"Clip", &OnnxImporter::AddActivation},
                                         {"Concat", &OnnxImporter::AddConcat},
                                         {"Conv", &OnnxImporter::AddConvolution},

@@ -9,6 +9,14 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int64_t kMostValues = 1024;
+constexpr int kMostDimensions = 16;
+
+// What is larger is not computed with, so that small files cannot take much memory.
+OnnxConstant Bounded(OnnxConstant constant) {
+  if (constant.dims.size() > kMostDimensions) return {{-1}, std::nullopt};
+  if (constant.values && constant.values->size() > kMostValues) constant.values.reset();
+  return constant;
+}
 
 template <typename Number>
 std::optional<std::vector<double>> FromBytes(const std::string& bytes, int64_t count) {
@@ -53,12 +61,10 @@ OnnxConstant Gathered(const OnnxConstant& row, const OnnxConstant& indices) {
 OnnxConstant Joined(const std::vector<const OnnxConstant*>& inputs) {
   OnnxConstant result{{0}, std::vector<double>()};
   for (const OnnxConstant* input : inputs) {
-    if (input == nullptr || !input->values || input->dims.size() > 1 ||
-        result.dims[0] > kMostValues) {
-      return {};
-    }
+    if (input == nullptr || !input->values || input->dims.size() > 1) return {};
     result.values->insert(result.values->end(), input->values->begin(), input->values->end());
     result.dims[0] = static_cast<int64_t>(result.values->size());
+    if (result.dims[0] > kMostValues) return {};
   }
   return result;
 }
@@ -75,6 +81,17 @@ OnnxConstant Sliced(const OnnxConstant& row, const std::vector<int64_t>& starts,
   const int64_t end = std::max(begin, bounded(ends[0]));
   return {{end - begin},
           std::vector<double>(row.values->begin() + begin, row.values->begin() + end)};
+}
+
+// The extents of `first` where it is repeated to those of `wanted`.
+std::vector<int64_t> Broadcast(std::vector<int64_t> first, std::vector<int64_t> wanted) {
+  const size_t rank = std::max(first.size(), wanted.size());
+  first.insert(first.begin(), rank - first.size(), 1);
+  wanted.insert(wanted.begin(), rank - wanted.size(), 1);
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (first[axis] == 1) first[axis] = wanted[axis];
+  }
+  return first;
 }
 
 OnnxConstant Transposed(const OnnxConstant& constant, const std::vector<int64_t>& permutation) {
@@ -119,6 +136,7 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
 
 OnnxConstant ReadConstant(const onnx::TensorProto& tensor) {
   enum { kFloat = 1, kInt32 = 6, kInt64 = 7, kDouble = 11 };
+  if (tensor.dims_size() > kMostDimensions) return {{-1}, std::nullopt};
   OnnxConstant constant{{tensor.dims().begin(), tensor.dims().end()}, std::nullopt};
   const int64_t count = constant.Elements();
   if (count < 0 || count > kMostValues) return constant;
@@ -151,19 +169,20 @@ OnnxConstant ReadConstantNode(const onnx::NodeProto& node) {
     return {{}, std::vector<double>{value->f()}};
   }
   if (const auto* value = attributes.Find("value_ints")) {
-    return {{value->ints_size()}, std::vector<double>(value->ints().begin(), value->ints().end())};
+    return Bounded(
+        {{value->ints_size()}, std::vector<double>(value->ints().begin(), value->ints().end())});
   }
   if (const auto* value = attributes.Find("value_floats")) {
-    return {{value->floats_size()},
-            std::vector<double>(value->floats().begin(), value->floats().end())};
+    return Bounded({{value->floats_size()},
+                    std::vector<double>(value->floats().begin(), value->floats().end())});
   }
   return {};
 }
 
 OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_t>& extents) {
   const OnnxAttributes attributes(node);
-  const OnnxConstant all{{static_cast<int64_t>(extents.size())},
-                         std::vector<double>(extents.begin(), extents.end())};
+  const OnnxConstant all = Bounded({{static_cast<int64_t>(extents.size())},
+                                    std::vector<double>(extents.begin(), extents.end())});
   return Sliced(all, {attributes.Number("start", 0)},
                 {attributes.Number("end", std::numeric_limits<int64_t>::max())});
 }
@@ -182,10 +201,11 @@ OnnxConstant FoldConstants(const onnx::NodeProto& node,
   if (type == "Identity" || type == "Cast" || type == "CastLike") return first;
   if (type == "Expand" && inputs.size() == 2 && inputs[1] != nullptr) {
     const auto dims = inputs[1]->WholeNumbers();
-    return {dims ? *dims : first.dims, std::nullopt, first.Elements() == 1};
+    const bool one = first.repeated || (first.values && first.values->size() == 1);
+    return Bounded({dims ? Broadcast(first.dims, *dims) : first.dims, std::nullopt, one});
   }
   if (type == "Gather" && inputs.size() == 2 && inputs[1] != nullptr && first.dims.size() == 1) {
-    return Gathered(first, *inputs[1]);
+    return Bounded(Gathered(first, *inputs[1]));
   }
   if (type == "Concat") return Joined(inputs);
   if (type == "Slice") return Sliced(first, numbers(1, "starts"), numbers(2, "ends"));
@@ -197,7 +217,7 @@ OnnxConstant FoldConstants(const onnx::NodeProto& node,
   }
   if (type == "Reshape" && inputs.size() == 2 && inputs[1] != nullptr) {
     const auto dims = inputs[1]->WholeNumbers();
-    return {dims ? *dims : std::vector<int64_t>(), first.values};
+    return Bounded({dims ? *dims : std::vector<int64_t>(), first.values});
   }
   return {first.dims, std::nullopt};
 }

@@ -245,7 +245,7 @@ Status OnnxImporter::AddGemm() {
   const OnnxAttributes attributes(*node_);
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   if (attributes.Number("transA", 0) != 0) return PassUnsupported("of a transposed input");
-  return AddFullyConnected(tensor, attributes.Number("transB", 0) != 0, HasInput(2));
+  return AddFullyConnected(tensor, attributes.Number("transB", 0) != 0, HasBias());
 }
 
 Status OnnxImporter::AddMatMul() {
@@ -306,7 +306,7 @@ Status OnnxImporter::Combine(const Operator& op) {
 }
 
 Status OnnxImporter::AddConstant(const OnnxTensor& tensor, const OnnxConstant& constant) {
-  if (constant.Elements() == 1) return Give(tensor);
+  if (constant.Elements() == 1 || constant.repeated) return Give(tensor);
   if (constant.Elements() != ShapeOf(tensor).c) {
     return PassUnsupported("of a constant that has not one number a channel");
   }

@@ -125,7 +125,7 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
 
 TEST(Onnx, PartsOfShapesAndBiasesThatRepeatOneNumber) {
   Model model;
-  model.Numbers("rest", {-1}).Weight("w", {2, 4, 3, 3}).Weight("b", {2}).Weight("zero", {});
+  model.Numbers("rest", {-1}).Weight("w", {2, 4, 3, 3}).Weight("b", {2}).Numbers("zero", {0});
   model.Node("Shape", {"w"}, "filters").With("start", {0}).With("end", {1});
   model.Node("CastLike", {"zero", "x"}, "z").Node("Expand", {"z", "filters"}, "zeros");
   model.Node("Conv", {"x", "w", "zeros"}, "bare").Node("Conv", {"x", "w", "b"}, "biased");
@@ -138,6 +138,24 @@ TEST(Onnx, PartsOfShapesAndBiasesThatRepeatOneNumber) {
   const auto graph = model.Import();
   EXPECT_FALSE(std::get<Convolution>(graph->nodes[1].op).bias);
   EXPECT_TRUE(std::get<Convolution>(graph->nodes[2].op).bias);
+}
+
+TEST(Onnx, ExpandedConstantsKeepWhatIsNotRepeated) {
+  Model model;
+  model.Weight("w", {2, 4, 3, 3}).Numbers("ones", {1, 1, 1}).Numbers("filters", {2});
+  model.Weight("unknown", {1}).Node("Expand", {"w", "ones"}, "same");
+  model.Node("Expand", {"unknown", "filters"}, "bias");
+  model.Node("Conv", {"x", "same", "bias"}, "y");
+  EXPECT_THAT(model.Nodes(), ElementsAre("y: convolution 2x2x6x6(x)"));
+  EXPECT_TRUE(std::get<Convolution>(model.Import()->nodes[1].op).bias) << "it may be trained";
+}
+
+TEST(Onnx, WhatManyNodesMakeOfAConstantTakesNoMemory) {
+  Model model;
+  model.Weight("many", std::vector<int64_t>(200000, 1)).Weight("w", {2, 4, 3, 3});
+  for (int i = 0; i < 200; ++i) model.Node("Shape", {"many"}, "shape" + std::to_string(i));
+  model.Node("Conv", {"x", "w"}, "y");
+  EXPECT_THAT(model.Nodes(), ElementsAre("y: convolution 2x2x6x6(x)"));
 }
 
 TEST(Onnx, TheBatchIsWhateverTheFileSays) {
