@@ -123,6 +123,23 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
+// By tf2onnx: what Keras says is trained is counted, whatever the exporter folded into what.
+TEST(Onnx, WhatTf2onnxWroteOfKeras) {
+  const struct {
+    const char* file;
+    int64_t trained;
+    size_t convolutions;
+  } kCases[] = {{"keras_resnet50.onnx", 25'583'592, 53},
+                {"keras_inception_v3.onnx", 23'817'352, 94}};
+  for (const auto& [file, trained, convolutions] : kCases) {
+    const auto graph = LoadData(file);
+    ASSERT_TRUE(graph.ok()) << graph.message();
+    EXPECT_EQ(*ParameterCount(*graph), trained) << file;
+    EXPECT_EQ(SortedConvolutions(*graph).size(), convolutions) << file;
+    EXPECT_EQ((*InferShapes(*graph, 1)).back().c, 1000) << file;
+  }
+}
+
 TEST(Onnx, PartsOfShapesAndBiasesThatRepeatOneNumber) {
   Model model;
   model.Numbers("rest", {-1}).Weight("w", {2, 4, 3, 3}).Weight("b", {2}).Numbers("zero", {0});
