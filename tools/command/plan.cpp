@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/byte_size.h"
@@ -12,6 +13,7 @@
 #include "base/text.h"
 #include "command/command.h"
 #include "command/output_file.h"
+#include "command/plan_alternatives.h"
 #include "command/plan_costs.h"
 #include "planner/graph/network_file.h"
 #include "planner/layout/strategies.h"
@@ -32,12 +34,15 @@ struct PlanOptions {
   std::string net;
   std::string machine;
   std::string batch;
+  std::string best;
+  std::string frontier;
   std::string strategy = "deepa";
   CostWords costs;
   std::string memory_limit;
   std::string what_if;
   std::string output;
   std::vector<std::string> pins;
+  bool pass_through = false;
   bool uneven = false;
   bool placements = false;
   bool reduction = false;
@@ -47,13 +52,26 @@ struct PlanOptions {
   bool html = false;
 };
 
+std::optional<int> ParseInt(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 Result<int> ParseBatch(const std::string& text) {
-  int batch = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batch);
-  if (error != std::errc() || end != text.data() + text.size() || batch < 1) {
-    return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
-  }
-  return batch;
+  const std::optional<int> batch = ParseInt(text);
+  if (batch && *batch >= 1) return *batch;
+  return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
+}
+
+// Of an option that is not given: 0.
+Result<int> ParseCount(const char* option, const std::string& text, int most) {
+  if (text.empty()) return 0;
+  const std::optional<int> count = ParseInt(text);
+  if (count && *count >= 1 && *count <= most) return *count;
+  return Status::Error(std::string(option) + " '" + text + "': accepted: 1 to " +
+                       std::to_string(most));
 }
 
 // A machine's name, else a file.
@@ -142,8 +160,15 @@ Status CheckOutput(const PlanOptions& plan) {
   if (plan.json + plan.dot + plan.html > 1) {
     return Status::Error("--json, --dot and --html: one of them at a time");
   }
+  const bool document = plan.json || plan.dot || plan.html;
+  for (const auto& [option, text] :
+       {std::pair("--best", plan.best), std::pair("--frontier", plan.frontier)}) {
+    if (document && !text.empty()) {
+      return Status::Error(std::string(option) + ": is a table, no part of a document");
+    }
+  }
   if (plan.boxes && !plan.json) return Status::Error("--boxes: adds to --json, which is missing");
-  if (!plan.output.empty() && !plan.json && !plan.dot && !plan.html) {
+  if (!plan.output.empty() && !document) {
     return Status::Error("-o " + Quoted(plan.output) + ": takes --json, --dot or --html");
   }
   return Status::Ok();
@@ -175,7 +200,8 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
 // What the command line asks for.
 Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& machine,
                                     const PlanCosts& costs) {
-  UCUDNN_ASSIGN_OR_RETURN(const Graph graph, LoadNetwork(plan.net));
+  UCUDNN_ASSIGN_OR_RETURN(const Graph graph,
+                          LoadNetwork(plan.net, {.pass_through = plan.pass_through}));
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(plan.batch));
   PlanningOptions planning;
   planning.update = costs.update();
@@ -200,6 +226,10 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   if (!strategy.ok()) return refuse(strategy.status());
   const Result<std::optional<int64_t>> memory_limit = ParseMemoryLimit(plan.memory_limit, *machine);
   if (!memory_limit.ok()) return refuse(memory_limit.status());
+  const Result<int> best = ParseCount("--best", plan.best, 1000);
+  if (!best.ok()) return refuse(best.status());
+  const Result<int> frontier = ParseCount("--frontier", plan.frontier, 100);
+  if (!frontier.ok()) return refuse(frontier.status());
   PlanCosts costs;
   if (Status status = costs.Choose(plan.costs, *machine); !status.ok()) return refuse(status);
   const int devices = machine->Devices();
@@ -240,6 +270,16 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
                        plan.output);
   }
   PrintTables(*problem, setting, *layouts, *chosen, *machine, what_if);
+  if (*best > 0) {
+    if (const Status status = PrintBestPlans(*problem, *best); !status.ok()) {
+      return Refuse(app, "--best: " + status.message());
+    }
+  }
+  if (*frontier > 0) {
+    if (const Status status = PrintFrontier(*problem, *frontier); !status.ok()) {
+      return Refuse(app, "--frontier: " + status.message());
+    }
+  }
   return 0;
 }
 
@@ -259,6 +299,8 @@ Command AddPlan(CLI::App& ucudnn) {
       ->required()
       ->type_name("FILE|NAME");
   app->add_option("--batch", options->batch, "images in a mini-batch")->required()->type_name("N");
+  app->add_flag("--pass-through", options->pass_through,
+                "operators of a file that are not known pass their input through");
   app->add_option("--strategy", options->strategy,
                   "whose layout is shown: image, model, owt or deepa (deepa)")
       ->type_name("NAME");
@@ -276,6 +318,10 @@ Command AddPlan(CLI::App& ucudnn) {
                 "channels, too (r), whose partial sums are added up");
   app->add_option("--what-if", options->what_if, "show one layer in all its configurations")
       ->type_name("LAYER");
+  app->add_option("--best", options->best, "show the K best layouts, too")->type_name("K");
+  app->add_option("--frontier", options->frontier,
+                  "show layouts that take less memory, too: at up to POINTS limits")
+      ->type_name("POINTS");
   app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables");
   app->add_flag("--boxes", options->boxes,
                 "in the JSON, which device has which part of which tensor, and what moves");

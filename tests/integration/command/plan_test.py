@@ -159,6 +159,38 @@ class Plan(CommandTest):
         self.assertEqual((11, 10), (text.count("fillcolor="), text.count(" -> ")))
         self.assertIn('l0 [label="conv1\\n512x64x55x55\\nn8c2", fillcolor="#', text)
 
+    def test_the_next_best_layouts_and_those_of_less_memory(self):
+        text = self.plan(*ALEXNET, "--best", "5", "--frontier", "4")
+        best, frontier = text.split("\n\n")[-2:]
+        rows = [line.split(None, 2) for line in best.splitlines()[1:]]
+        self.assertEqual(["1", "2", "3", "4", "5"], [row[0] for row in rows])
+        totals = [float(row[1]) for row in rows]
+        self.assertEqual(sorted(totals), totals)
+        self.assertEqual(5, len({row[2] for row in rows}))
+        self.assertEqual("-", rows[0][2])
+        deepa = next(line.split() for line in text.splitlines() if line.startswith("deepa "))
+        self.assertAlmostEqual(float(deepa[1]), totals[0], delta=totals[0] * 1e-3)
+        points = [line.split(None, 3) for line in frontier.splitlines()[1:]]
+        units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+        memory = [float(point[0]) * units[point[1]] for point in points]
+        self.assertEqual(sorted(memory, reverse=True), memory)
+        self.assertEqual(sorted(float(point[2]) for point in points), [float(point[2]) for point in points])
+        self.assertAlmostEqual(totals[0], float(points[0][2]), delta=totals[0] * 1e-5)
+        for words in (["--best", "0"], ["--best", "x"], ["--frontier", "101"], ["--best", "2", "--json"]):
+            result = self.run_command(*ALEXNET, *words)
+            self.assertEqual((2, 1), (result.returncode, len(result.stderr.splitlines())), words)
+            self.assertIn(words[0], result.stderr)
+
+    def test_unknown_operators_pass_by_request(self):
+        with open(f"{self.folder}/net.prototxt", "w", encoding="utf-8") as file:
+            file.write('layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } } '
+                       'layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" } '
+                       'layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" '
+                       'convolution_param { num_output: 4 kernel_size: 3 } }')
+        words = ["plan", "net.prototxt", "--machine", "k80x16", "--batch", "16"]
+        self.assertIn("Unheard", self.run_command(*words).stderr)
+        self.assertIn("\nconv ", self.plan(*words, "--pass-through"))
+
     def test_memory_can_be_limited(self):
         free = json.loads(self.plan(*ALEXNET, "--json"))["strategies"][-1]
         limit = free["memory_bytes"] - 1
