@@ -27,6 +27,9 @@ std::string Reason(const Promise& promise, const std::string& in_place) {
                                    : "an engine that fits, in place of " + in_place;
 }
 
+// Calls after which a plan that is not settled after `calls` is looked at again.
+long Later(long calls) { return std::max(2 * calls, calls + 1); }
+
 }  // namespace
 
 void GraphInterposer::LeaveAlone(const Met& met, const char* cause, const std::string& detail) {
@@ -206,7 +209,7 @@ long GraphInterposer::NextLook(const Met& met, long calls) const {
   const bool more_may_come =
       !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
   if (!more_may_come) return GraphDecision::kFinal;
-  return std::max(on ? i_.NextLook(calls) : 0, std::max(2 * calls, calls + 1));
+  return std::max(on ? i_.NextLook(calls) : 0, Later(calls));
 }
 
 GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& decision, long calls) {
@@ -246,7 +249,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     const bool same = record == decision.record->record && !redivided;
     if (!keeps || not_yet || same) {
       // What its workspace was taken from is to be looked for again.
-      decision.due_at = lost ? std::min(due, std::max(2 * calls, calls + 1)) : due;
+      decision.due_at = lost ? std::min(due, Later(calls)) : due;
       return &decision;
     }
     better->due_at = due;
@@ -266,7 +269,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     return latest;
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan stays as it was decided");
-    decision.due_at = std::max(2 * calls, calls + 1);
+    decision.due_at = Later(calls);
     return &decision;
   }
 }
