@@ -23,7 +23,7 @@ if(UCUDNN_SANITIZE)
 endif()
 
 # What nearly every test includes. Programs are -fPIE, and the precompiled header must be as they are.
-if(UCUDNN_PRECOMPILE)
+if(UCUDNN_COMPILE_TOGETHER)
   file(CONFIGURE OUTPUT test_headers.cpp CONTENT "namespace ucudnn::test {}\n")
   add_library(ucudnn_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
   set_target_properties(ucudnn_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -32,6 +32,37 @@ if(UCUDNN_PRECOMPILE)
   target_precompile_headers(ucudnn_test_headers PRIVATE <algorithm> <cstdlib> <fstream> <map> <optional> <string>
     <vector> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
+
+# tools/check runs every test once, in the build in which it says most: under ASan what leads pointers through other people's
+# programs, in a release build what computes for long, and what starts processes that no sanitizer's run-time survives.
+# Targets asan_tests and release_tests build what the ones and the others need; CTest's labels asan and release run them.
+# ucudnn_tests_of(asan|release [REGEX]): the targets and tests of this folder so far are, or those so called.
+function(ucudnn_tests_of group)
+  get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  if(ARGN)
+    list(FILTER targets INCLUDE REGEX ${ARGN})
+    list(FILTER tests INCLUDE REGEX ${ARGN})
+  endif()
+  if(targets)
+    add_dependencies(${group}_tests ${targets})
+  endif()
+  if(tests)
+    set_property(TEST ${tests} APPEND PROPERTY LABELS ${group})
+  endif()
+endfunction()
+
+# ucudnn_tests_need(GROUP FOLDERS...): of these folders and those in them, all targets.
+function(ucudnn_tests_need group)
+  foreach(folder IN LISTS ARGN)
+    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    if(targets)
+      add_dependencies(${group}_tests ${targets})
+    endif()
+    get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+    ucudnn_tests_need(${group} ${folders})
+  endforeach()
+endfunction()
 
 function(ucudnn_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})

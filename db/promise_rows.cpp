@@ -18,7 +18,7 @@ constexpr const char* kColumns =
 constexpr int kColumnCount = 9;
 
 // The row in kColumns; its problem has only the mini-batch yet.
-Result<EnginePromise> ReadRow(const Statement& row) {
+Result<EnginePromise> ReadPromise(const Statement& row) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   for (const int column : {0, 2, 3, 5, 6, 8}) {
     if (!row.IsNumber(column)) return Status::Error("a promise holds text in place of a number");
@@ -99,7 +99,7 @@ Result<std::optional<EnginePromise>> ReadPromise(Connection& connection, int64_t
   BindKey(select, kernel, asked);
   UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
   if (!row) return none;
-  Result<EnginePromise> promise = ReadRow(select);
+  Result<EnginePromise> promise = ReadPromise(select);
   if (!promise.ok()) return none;
   promise->problem = asked.problem;
   return std::optional<EnginePromise>(std::move(*promise));
@@ -132,7 +132,7 @@ Status VisitPromises(Connection& connection, int64_t version,
   for (;;) {
     UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return Status::Ok();
-    Result<EnginePromise> promise = ReadRow(select);
+    Result<EnginePromise> promise = ReadPromise(select);
     if (promise.ok()) {
       Result<ConvolutionProblem> family = ReadFamily(select, kColumnCount);
       if (family.ok()) {

@@ -10,14 +10,14 @@ struct Table {
   const char* name;
   int64_t since;
 };
-constexpr Table kTables[] = {
+constexpr Table kPruned[] = {
     {"measurements", 1}, {"complete_sizes", 2}, {"verifications", 2}, {"promises", 3}};
 
 // The table `old` of platforms to remove from a file of `version`, of device ?1 or of all where
 // that is empty.
 std::string OldSql(int64_t version) {
   std::string platforms;
-  for (const Table& table : kTables) {
+  for (const Table& table : kPruned) {
     if (table.since > version) continue;
     platforms += std::string(platforms.empty() ? "" : " UNION ") +
                  "SELECT device, cudnn, driver FROM " + table.name;
@@ -32,7 +32,7 @@ std::string OldSql(int64_t version) {
 // Kernels that nothing refers to, in a file of `version`; `but` leaves out some references.
 std::string OrphanSql(int64_t version, const std::string& but = "") {
   std::string sql = "1";
-  for (const Table& table : kTables) {
+  for (const Table& table : kPruned) {
     if (table.since > version) continue;
     sql += std::string(" AND id NOT IN (SELECT kernel FROM ") + table.name + but + ")";
   }
@@ -68,7 +68,7 @@ Result<Pruned> FindOldRows(Connection& connection, int64_t version, const std::s
 }
 
 Result<size_t> RemoveRows(Connection& connection, const Pruned& old) {
-  for (const Table& table : kTables) {
+  for (const Table& table : kPruned) {
     UCUDNN_ASSIGN_OR_RETURN(Statement remove,
                             connection.Prepare(std::string("DELETE FROM ") + table.name +
                                                " WHERE device=? AND cudnn=? AND driver=?"));

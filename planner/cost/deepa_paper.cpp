@@ -9,10 +9,10 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr double kMiB = 1024 * 1024;
-constexpr double kConnectedBytesPerMs = 15.0 / 7 * kMiB;
-constexpr double kTransferBytesPerMs = 5 * kMiB;
-constexpr double kUpdateBytesPerMs = 45.0 / 14 * kMiB;
+constexpr double kPaperMiB = 1024 * 1024;
+constexpr double kConnectedBytesPerMs = 15.0 / 7 * kPaperMiB;
+constexpr double kTransferBytesPerMs = 5 * kPaperMiB;
+constexpr double kUpdateBytesPerMs = 45.0 / 14 * kPaperMiB;
 
 // On one device at batch 512.
 constexpr double kMeasuredBatch = 512;

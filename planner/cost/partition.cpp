@@ -5,7 +5,7 @@
 namespace ucudnn::planner {
 namespace {
 
-enum Axis { kN, kC, kD, kH, kW };
+enum OutputAxis { kN, kC, kD, kH, kW };
 
 std::array<int64_t, kTensorAxes> Extents(const Shape& shape) {
   return {shape.n, shape.c, shape.extents[0], shape.extents[1], shape.extents[2]};

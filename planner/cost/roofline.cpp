@@ -6,7 +6,7 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr double kElementBytes = 4;
+constexpr double kBytesAnElement = 4;
 
 double LargestElements(const Parts& parts) {
   double elements = 1;
@@ -41,7 +41,7 @@ ComputeModel::Cost Roofline::Compute(const PlannedLayer& layer, const Degrees& d
     input_gradient |= layer.inputs[static_cast<size_t>(input)].producer != kData;
   }
   const double weights = static_cast<double>(layer.weights) / degrees.WeightParts();
-  const double elements_ms = kElementBytes / (device_.memory_gb_per_s * 1e6);
+  const double elements_ms = kBytesAnElement / (device_.memory_gb_per_s * 1e6);
   const double pass_ms =
       std::max(operations / (device_.tflops * 1e9), (inputs + weights + output) * elements_ms);
   const int passes = 1 + (input_gradient ? 1 : 0) + (layer.weights > 0 ? 1 : 0);

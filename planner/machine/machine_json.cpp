@@ -9,8 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr const char* kFormat = "ucudnn-machine";
-constexpr int kVersion = 1;
+constexpr const char* kMachineFormat = "ucudnn-machine";
+constexpr int kMachineVersion = 1;
 
 // The members of one object, each of which must be asked for. The first fault is kept.
 class Members {
@@ -94,13 +94,13 @@ Machine Read(const JsonValue& json, Status& fault) {
   Machine machine;
   Members members(json, "machine", fault);
   const std::string format = members.Text("format");
-  if (format != kFormat) {
-    members.Fault("has format " + Quoted(format) + "; expected " + kFormat);
+  if (format != kMachineFormat) {
+    members.Fault("has format " + Quoted(format) + "; expected " + kMachineFormat);
   }
   const int64_t version = members.Integer("version", std::numeric_limits<int32_t>::max());
-  if (version != kVersion) {
+  if (version != kMachineVersion) {
     members.Fault("has version " + std::to_string(version) + "; expected " +
-                  std::to_string(kVersion));
+                  std::to_string(kMachineVersion));
   }
   machine.name = members.Text("name");
   ReadDevice(members.Value("device"), machine, fault);
@@ -122,8 +122,8 @@ Result<Machine> ParseMachine(std::string_view json) {
 }
 
 std::string FormatMachine(const Machine& machine) {
-  nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", kVersion},
+  nlohmann::ordered_json json = {{"format", kMachineFormat},
+                                 {"version", kMachineVersion},
                                  {"name", machine.name},
                                  {"device",
                                   {{"name", machine.device.name},

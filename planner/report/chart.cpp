@@ -12,7 +12,7 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr double kWidth = 960;
+constexpr double kChartWidth = 960;
 constexpr double kBarHeight = 18;
 constexpr double kBarPitch = 24;
 constexpr double kCharacter = 6.6;  // width of most characters of 12 px text
@@ -46,7 +46,7 @@ Element Rectangle(double x, double y, double width, double height, const std::st
       .Set("class", classes);
 }
 
-struct Scale {
+struct AxisScale {
   double unit = 1;  // of the numbers that ticks show
   const char* name = "ms";
   double step = 1;  // between ticks, in units
@@ -54,8 +54,8 @@ struct Scale {
 };
 
 // At most six steps of 1, 2 or 5 times a power of ten.
-Scale ScaleTo(double most, Unit unit) {
-  Scale scale;
+AxisScale ScaleTo(double most, Unit unit) {
+  AxisScale scale;
   if (unit == Unit::kBytes) {
     constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     size_t at = 0;
@@ -78,13 +78,13 @@ Scale ScaleTo(double most, Unit unit) {
   return scale;
 }
 
-std::string TickText(const Scale& scale, int tick) {
+std::string TickText(const AxisScale& scale, int tick) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", tick * scale.step);
   return text;
 }
 
-int Ticks(const Scale& scale) {
+int Ticks(const AxisScale& scale) {
   return static_cast<int>(std::floor(scale.most / scale.unit / scale.step + 1e-9));
 }
 
@@ -113,7 +113,7 @@ double AddLegend(const std::vector<std::string>& names, double left, Element& sv
   for (size_t at = 0; at < names.size(); ++at) {
     const std::string name = Cut(names[at]);
     const double width = 18 + TextWidth(name) + 16;
-    if (x + width > kWidth && x > left) {
+    if (x + width > kChartWidth && x > left) {
       x = left;
       y += 20;
     }
@@ -148,7 +148,7 @@ Extent ExtentOf(const BarChart& chart) {
   }
   if (chart.limit) extent.most = std::max(extent.most, *chart.limit);
   extent.left = label + 12;
-  extent.width = std::max(200.0, kWidth - extent.left - end - 14);
+  extent.width = std::max(200.0, kChartWidth - extent.left - end - 14);
   return extent;
 }
 
@@ -182,7 +182,7 @@ std::string Bytes(double bytes) {
 
 Element Draw(const BarChart& chart) {
   const Extent extent = ExtentOf(chart);
-  const Scale scale = ScaleTo(extent.most, chart.unit);
+  const AxisScale scale = ScaleTo(extent.most, chart.unit);
   const double per_unit = extent.width / scale.most;
   Element marks("g");
   const double top = AddLegend(chart.legend, extent.left, marks);
@@ -204,11 +204,11 @@ Element Draw(const BarChart& chart) {
   if (chart.limit) {
     const double x = extent.left + *chart.limit * per_unit;
     marks.Add(Line(x, top - 2, x, bottom + 5, "limit"));
-    marks.Add(
-        TextAt(x, bottom + 34, chart.limit_label, x > kWidth * 0.7 ? "mark end" : "mark middle"));
+    marks.Add(TextAt(x, bottom + 34, chart.limit_label,
+                     x > kChartWidth * 0.7 ? "mark end" : "mark middle"));
     height += 18;
   }
-  Element svg = Canvas(chart.id, chart.title, kWidth, height);
+  Element svg = Canvas(chart.id, chart.title, kChartWidth, height);
   svg.Add(std::move(marks));
   return Figure(chart.id, "bars", chart.title, std::move(svg));
 }
@@ -227,8 +227,8 @@ Element Draw(const PointChart& chart) {
     most_x = std::max(most_x, point.x);
     most_y = std::max(most_y, point.y);
   }
-  const Scale x_scale = ScaleTo(most_x, Unit::kBytes);
-  const Scale y_scale = ScaleTo(most_y, Unit::kMilliseconds);
+  const AxisScale x_scale = ScaleTo(most_x, Unit::kBytes);
+  const AxisScale y_scale = ScaleTo(most_y, Unit::kMilliseconds);
   const auto x_of = [&](double x) { return kLeft + x / x_scale.most * kPlotWidth; };
   const auto y_of = [&](double y) { return kTop + (1 - y / y_scale.most) * kPlotHeight; };
   const double bottom = kTop + kPlotHeight;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/text.h"
 #include "planner/layout/what_if.h"
 #include "planner/report/chart.h"
 #include "planner/report/layout_colours.h"
@@ -15,7 +16,7 @@ namespace {
 
 Cell Time(double ms) { return {Milliseconds(ms), ms}; }
 Cell Size(int64_t bytes) { return {Bytes(static_cast<double>(bytes)), static_cast<double>(bytes)}; }
-Cell Count(int count) { return {std::to_string(count), static_cast<double>(count)}; }
+Cell Number(int count) { return {std::to_string(count), static_cast<double>(count)}; }
 
 Element Head(const PlanningProblem& problem, const LayoutSetting& setting, const Layout& chosen) {
   Element list("dl");
@@ -103,7 +104,7 @@ std::vector<Column> RowColumns(const char* first, bool output) {
 
 void AppendRow(const WhatIf& row, std::vector<Cell>& cells) {
   cells.insert(cells.end(),
-               {ShortText(row.configuration), Count(row.configuration.degrees.Workers()),
+               {ShortText(row.configuration), Number(row.configuration.degrees.Workers()),
                 Time(row.transfer_ms), Time(row.compute_ms),
                 row.measured ? "measured" : "estimated", Time(row.update_ms), Time(row.total_ms),
                 row.best_total_ms ? Time(*row.best_total_ms) : Cell("not known")});

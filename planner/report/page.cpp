@@ -150,10 +150,4 @@ Element Table::Take() {
   return Element("div").Set("class", "scroll").Add(std::move(table_));
 }
 
-std::string Milliseconds(double ms) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g ms", ms);
-  return text;
-}
-
 }  // namespace ucudnn::planner

@@ -48,7 +48,4 @@ class Table {
   Element body_{"tbody"};
 };
 
-// "12.35 ms": four digits.
-std::string Milliseconds(double ms);
-
 }  // namespace ucudnn::planner

@@ -24,13 +24,13 @@ SearchProblem Priced(const SearchProblem& problem, double time, double ms_per_by
   return priced;
 }
 
-struct Point {
+struct FrontPoint {
   Plan plan;
   double bytes = 0;
 };
 
-Point PointOf(const SearchProblem& problem, Assignment assignment) {
-  Point point;
+FrontPoint PointOf(const SearchProblem& problem, Assignment assignment) {
+  FrontPoint point;
   point.plan.total_ms = TotalMs(problem, assignment);
   point.bytes = static_cast<double>(TotalBytes(problem, assignment));
   point.plan.assignment = std::move(assignment);
@@ -38,7 +38,7 @@ Point PointOf(const SearchProblem& problem, Assignment assignment) {
 }
 
 struct PricedPoint {
-  Point point;
+  FrontPoint point;
   double bound = 0;  // of time + price * bytes
 };
 
@@ -51,7 +51,7 @@ Result<PricedPoint> SolvePriced(const SearchProblem& problem, double time, doubl
   return PricedPoint{PointOf(problem, result.plans.front().assignment), result.lower_bound_ms};
 }
 
-LimitedResult Found(const Point& point, double bound, bool optimal) {
+LimitedResult Found(const FrontPoint& point, double bound, bool optimal) {
   return {point.plan, static_cast<int64_t>(point.bytes), bound, optimal};
 }
 
@@ -74,8 +74,8 @@ Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_b
   }
   // `over` is faster and too large, `within` fits; the price at which both cost the same shows a
   // cheaper one between them or that there is none.
-  Point over = fastest.point;
-  Point within = smallest.point;
+  FrontPoint over = fastest.point;
+  FrontPoint within = smallest.point;
   double bound = fastest.bound;
   double price = 0;
   for (;;) {
@@ -101,7 +101,7 @@ Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_b
   for (int plan = 0; plan < most_plans; ++plan) {
     const auto next = best.Next();
     if (!next) return Found(within, within.plan.total_ms, true);
-    const Point point = PointOf(problem, *next);
+    const FrontPoint point = PointOf(problem, *next);
     // What fits and was not seen yet takes at least this.
     bound = std::max(bound, point.plan.total_ms + price * (point.bytes - limit));
     if (Meets(bound, within.plan.total_ms)) return Found(within, within.plan.total_ms, true);

@@ -10,7 +10,7 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr int kMostConditioned = 2;
 
 bool Fits(const EliminationOrder& order, double times, const SearchOptions& options) {
@@ -74,7 +74,7 @@ void Improve(const SearchProblem& problem, Assignment& assignment) {
 
 void SearchExactly(const SearchProblem& problem, const SearchOptions& options,
                    SearchResult& result) {
-  const BucketTree tree(problem, result.elimination, kInfinity);
+  const BucketTree tree(problem, result.elimination, kUnbounded);
   result.lower_bound_ms = tree.LeastMs();
   if (options.plans == 1) {
     result.plans.push_back({tree.Decode(), 0});
@@ -126,10 +126,10 @@ Result<SearchResult> SearchConditioned(const SearchProblem& problem, std::vector
   }
   const int layer = layers.back();
   layers.pop_back();
-  result.lower_bound_ms = kInfinity;
+  result.lower_bound_ms = kUnbounded;
   if (options.marginals) {
     for (const auto& other : problem.layers) {
-      result.best_total_ms.emplace_back(other.ms.size(), kInfinity);
+      result.best_total_ms.emplace_back(other.ms.size(), kUnbounded);
     }
   }
   for (int choice = 0; choice < problem.Configurations(layer); ++choice) {

@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace ucudnn {
 namespace {
@@ -79,6 +80,12 @@ std::string NearestName(std::string_view text, const std::vector<std::string>& n
     }
   }
   return nearest;
+}
+
+std::string Milliseconds(double ms) {
+  char text[352];  // of the largest number there is
+  std::snprintf(text, sizeof text, ms < 1000 ? "%.4g ms" : "%.0f ms", ms);
+  return text;
 }
 
 }  // namespace ucudnn

@@ -12,6 +12,9 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
+// "12.35 ms": four digits, more before the point where there are more.
+std::string Milliseconds(double ms);
+
 // A value of unknown origin as a message may show it: in single quotes, unprintable bytes as \xNN,
 // cut after 60 characters.
 std::string Quoted(std::string_view text);

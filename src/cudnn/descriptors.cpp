@@ -28,14 +28,15 @@ bool ToDataType(cudnnDataType_t from, DataType& to) {
   }
 }
 
-struct Tensor {
+struct DescribedTensor {
   cudnnDataType_t type;
   int rank;
   Extents5 extents;  // n, c, then rank - 2 spatial axes
   Extents5 strides;
 };
 
-bool ReadTensor(const Functions& functions, cudnnTensorDescriptor_t descriptor, Tensor& tensor) {
+bool ReadDescriptor(const Functions& functions, cudnnTensorDescriptor_t descriptor,
+                    DescribedTensor& tensor) {
   tensor.extents.fill(0);
   tensor.strides.fill(0);
   return descriptor != nullptr &&
@@ -46,7 +47,7 @@ bool ReadTensor(const Functions& functions, cudnnTensorDescriptor_t descriptor, 
 
 // Strides in the order n, c, d, h, w; an axis that a 2-D tensor lacks gets the stride of the axis c
 // would have without it, so that it never matters.
-Strides WidenStrides(const Tensor& tensor) {
+Strides WidenStrides(const DescribedTensor& tensor) {
   if (tensor.rank == kMaxRank) {
     Strides strides;
     for (int i = 0; i < kMaxRank; ++i) strides[i] = tensor.strides[i];
@@ -111,8 +112,9 @@ cudnnDataType_t CudnnType(DataType type) {
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem) {
   problem = ConvolutionProblem{};
-  Tensor x, y;
-  if (!ReadTensor(functions, descriptors.x, x) || !ReadTensor(functions, descriptors.y, y)) {
+  DescribedTensor x, y;
+  if (!ReadDescriptor(functions, descriptors.x, x) ||
+      !ReadDescriptor(functions, descriptors.y, y)) {
     return "a tensor descriptor cannot be read";
   }
   cudnnDataType_t filter_type;
@@ -189,8 +191,8 @@ const char* ReadProblem(const Functions& functions, Operation operation,
 }
 
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b) {
-  Tensor first, second;
-  return ReadTensor(functions, a, first) && ReadTensor(functions, b, second) &&
+  DescribedTensor first, second;
+  return ReadDescriptor(functions, a, first) && ReadDescriptor(functions, b, second) &&
          first.type == second.type && first.rank == second.rank &&
          first.extents == second.extents && first.strides == second.strides;
 }

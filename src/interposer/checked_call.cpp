@@ -40,9 +40,9 @@ Result<Verification> Compare(const cuda::Driver& driver, CUstream stream,
 }
 
 // Nothing after the undivided engine was enqueued may forget that it was.
-void Run(const cuda::Driver& driver, CUstream stream, const execution::PlannedConvolution& plan,
-         const ConvolutionProblem& problem, planning::NumericClass numeric,
-         const cudnn::LegacyCall& call, CheckedCall& checked) {
+void RunOn(const cuda::Driver& driver, CUstream stream, const execution::PlannedConvolution& plan,
+           const ConvolutionProblem& problem, planning::NumericClass numeric,
+           const cudnn::LegacyCall& call, CheckedCall& checked) {
   Verification& verification = checked.verification;
   const tuning::Tensor tensor = tuning::ResultTensor(problem);
   if (!plan.has_pieces() || !plan.has_undivided() || !tensor.IsNested()) {
@@ -98,7 +98,7 @@ CheckedCall RunChecked(const cuda::Driver& driver, CUcontext context, CUstream s
   const cuda::RelaxedCaptureScope relaxed(driver);
   CheckedCall checked;
   try {
-    Run(driver, stream, plan, problem, numeric, call, checked);
+    RunOn(driver, stream, plan, problem, numeric, call, checked);
   } catch (const std::exception&) {
     // Out of host memory: what was enqueued stays enqueued, and nothing was compared.
     checked.verification = {};

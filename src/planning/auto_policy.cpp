@@ -29,7 +29,7 @@ constexpr double kUnequal = 0.001;
 // below.
 constexpr int kEveryPart = 256;
 // No workspace is expected to be larger: a store written by others may hold anything.
-constexpr double kMostBytes = 0x1p62;
+constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
 
@@ -102,7 +102,7 @@ class Engine {
     expected.micro.micro_batch = size;
     expected.micro.time_ms = point.time_ms;
     expected.micro.workspace_bytes =
-        static_cast<size_t>(std::min(point.workspace_bytes, kMostBytes));
+        static_cast<size_t>(std::min(point.workspace_bytes, kMostModelBytes));
     return expected;
   }
 

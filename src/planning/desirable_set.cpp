@@ -8,11 +8,11 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
 using Rows = std::vector<const MicroConfiguration*>;
 using Cost = std::pair<double, int>;  // milliseconds, then pieces
-constexpr Cost kImpossible = {kNever, 0};
+constexpr Cost kImpossible = {kNoTime, 0};
 
 Cost Sum(const Cost& a, const Cost& b) { return {a.first + b.first, a.second + b.second}; }
 
@@ -22,7 +22,7 @@ Rows Usable(std::span<const MicroConfiguration> measured, int n, size_t limit_by
   for (const MicroConfiguration& micro : measured) {
     if (micro.micro_batch < 1 || micro.micro_batch > n) continue;
     if (micro.workspace_bytes > limit_bytes) continue;
-    if (micro.time_ms >= 0 && micro.time_ms < kNever) rows.push_back(&micro);
+    if (micro.time_ms >= 0 && micro.time_ms < kNoTime) rows.push_back(&micro);
   }
   std::sort(rows.begin(), rows.end(), [](const MicroConfiguration* a, const MicroConfiguration* b) {
     return std::tie(a->workspace_bytes, a->time_ms, a->micro_batch, a->engine) <
@@ -71,7 +71,7 @@ class Compositions {
     for (int size = rest; size <= n_; size += step_) {
       if (fastest_[size] == nullptr) continue;
       const Cost with = Sum(cost_[(n_ - size) / step_], {fastest_[size]->time_ms, 1});
-      if (with.first == kNever || with >= best) continue;
+      if (with.first == kNoTime || with >= best) continue;
       best = with;
       last = size;
     }
@@ -112,7 +112,7 @@ std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> meas
   if (n < 1 || step < 1) return front;
   const Rows rows = Usable(measured, n, limit_bytes);
   Compositions compositions(n, step);
-  double fastest_ms = kNever;
+  double fastest_ms = kNoTime;
   for (size_t at = 0; at < rows.size();) {
     const size_t workspace_bytes = rows[at]->workspace_bytes;
     bool faster = false;

@@ -8,19 +8,19 @@ namespace ucudnn::planning {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int kNone = -1;
+constexpr int kNoPiece = -1;
 
 // T1 of the paper: position in `measured` of the fastest micro-configuration of each size, or
-// kNone.
+// kNoPiece.
 std::vector<int> FastestOfEachSize(std::span<const MicroConfiguration> measured, int n,
                                    size_t limit_bytes) {
-  std::vector<int> fastest(static_cast<size_t>(n) + 1, kNone);
+  std::vector<int> fastest(static_cast<size_t>(n) + 1, kNoPiece);
   for (size_t i = 0; i < measured.size(); ++i) {
     const MicroConfiguration& micro = measured[i];
     if (micro.micro_batch < 1 || micro.micro_batch > n) continue;
     if (micro.workspace_bytes > limit_bytes || !(micro.time_ms >= 0)) continue;
     int& best = fastest[micro.micro_batch];
-    if (best == kNone || micro.time_ms < measured[best].time_ms) best = static_cast<int>(i);
+    if (best == kNoPiece || micro.time_ms < measured[best].time_ms) best = static_cast<int>(i);
   }
   return fastest;
 }
@@ -39,13 +39,13 @@ struct Optimum {
 Optimum SolveSteps(const std::vector<double>& single_ms) {
   const int count = static_cast<int>(single_ms.size());
   Optimum optimum{std::vector<double>(count, kNever), std::vector<int>(count, 0),
-                  std::vector<int>(count, kNone)};
+                  std::vector<int>(count, kNoPiece)};
   optimum.time_ms[0] = 0;
   std::vector<int> irreducible;
   for (int size = 1; size < count; ++size) {
     double best = kNever;
     int pieces = 0;
-    int piece = kNone;
+    int piece = kNoPiece;
     for (const int part : irreducible) {
       const double time_ms = single_ms[part] + optimum.time_ms[size - part];
       if (time_ms > best || time_ms == kNever) continue;
@@ -75,7 +75,7 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
   const std::vector<int> fastest = FastestOfEachSize(measured, n, limit_bytes);
   std::vector<double> single_ms(static_cast<size_t>(n / step) + 1, kNever);
   for (int size = step; size <= n; size += step) {
-    if (fastest[size] != kNone) single_ms[size / step] = measured[fastest[size]].time_ms;
+    if (fastest[size] != kNoPiece) single_ms[size / step] = measured[fastest[size]].time_ms;
   }
   const Optimum optimum = SolveSteps(single_ms);
 
@@ -87,7 +87,7 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
     best = kNever;
     int pieces_before = 0;
     for (int size = rest; size <= n; size += step) {
-      if (fastest[size] == kNone) continue;
+      if (fastest[size] == kNoPiece) continue;
       const int before = (n - size) / step;
       const double time_ms = measured[fastest[size]].time_ms + optimum.time_ms[before];
       if (time_ms > best) continue;

@@ -22,7 +22,7 @@ constexpr int kSamples = 5;
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
 // An engine this much slower than the best so far gets one sample: it will hardly be chosen.
-constexpr double kHopeless = 2;
+constexpr double kHopelessOnce = 2;
 // Bytes of operands: 0x3c repeated is a small positive number in every type, neither denormal nor
 // NaN.
 constexpr unsigned char kOperandByte = 0x3c;
@@ -185,7 +185,7 @@ class Measurer {
                     : kMaxRepeats;
     std::vector<double> samples;
     if (repeats == 1) samples.push_back(once_ms);
-    const bool hopeless = repeats == 1 && once_ms > kHopeless * best_ms;
+    const bool hopeless = repeats == 1 && once_ms > kHopelessOnce * best_ms;
     while (!hopeless && samples.size() < kSamples &&
            (samples.empty() || Clock::now() < limits_.deadline)) {
       UCUDNN_ASSIGN_OR_RETURN(const double sample_ms, Sample(run, repeats));

@@ -7,7 +7,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{16} << 20;
+constexpr size_t kCopiedBytes = size_t{16} << 20;
 // Elements after which a dense operand repeats itself: primes, so that no two images, channels or
 // rows are the same. No stride of a tensor that fits into memory is a multiple of both.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
@@ -168,10 +168,10 @@ Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern&
 
 Result<bool> IsUnchanged(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
                          CUdeviceptr from, Clock::time_point deadline) {
-  std::vector<std::byte> chunk(std::min(kChunkBytes, operand.bytes));
-  for (size_t begin = 0; begin < operand.bytes; begin += kChunkBytes) {
+  std::vector<std::byte> chunk(std::min(kCopiedBytes, operand.bytes));
+  for (size_t begin = 0; begin < operand.bytes; begin += kCopiedBytes) {
     if (Clock::now() >= deadline) return Status::Error("verifying takes too long");
-    const size_t size = std::min(kChunkBytes, operand.bytes - begin);
+    const size_t size = std::min(kCopiedBytes, operand.bytes - begin);
     UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
         driver, driver.cuMemcpyDtoHAsync(chunk.data(), from + begin, size, stream),
         "copying an operand back"));

@@ -50,7 +50,7 @@ Json ToJson(const MeasuredLayer& measured) {
   return json;
 }
 
-void PrintJson(const Measured& measured, const Options& options) {
+void PrintMeasuredJson(const Measured& measured, const Options& options) {
   Json json = {{"format", "ucudnn-bench"},
                {"version", 1},
                {"device", measured.platform.device},
@@ -194,7 +194,7 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
   const Result<Measured> measured = MeasureLayers(*layers, options, store.get(), progress);
   progress.Clear();
   if (!measured.ok()) return fail(measured.status());
-  (bench.json ? PrintJson : PrintTable)(*measured, options);
+  (bench.json ? PrintMeasuredJson : PrintTable)(*measured, options);
   return TellOfUnverified(app, *measured) ? 1 : 0;
 }
 

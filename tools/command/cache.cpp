@@ -18,6 +18,7 @@
 
 #include "base/byte_size.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "command/command.h"
 #include "command/versions.h"
 #include "convolution/columns.h"
@@ -139,12 +140,6 @@ std::string Count(const db::StoredRows& rows) {
          (rows.promises.empty() ? "" : ", " + Count(rows.promises.size(), "promise"));
 }
 
-std::string Milliseconds(double time_ms) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4g ms", time_ms);
-  return text;
-}
-
 std::string PlatformText(const std::string& device, int cudnn, int driver) {
   return device + ", cuDNN " + (cudnn == 0 ? "unknown" : CudnnVersion(cudnn)) + ", driver " +
          (driver == 0 ? "unknown" : DriverVersion(driver));
@@ -156,7 +151,7 @@ void PrintPromise(const planning::EnginePromise& promise) {
             << FormatByteSize(promise.limit_bytes) << ", undivided " << promise.undivided << "\n";
 }
 
-void PrintText(const db::StoredRows& rows) {
+void PrintRows(const db::StoredRows& rows) {
   using Key = std::tuple<std::string, int, int>;
   const auto key = [](const planning::Platform& platform) {
     return Key{platform.device, platform.cudnn, platform.driver};
@@ -212,7 +207,7 @@ int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
   const Result<db::StoredRows> rows = ReadAll(paths, options.device);
   if (!rows.ok()) return Fail(*options.show, rows.message());
   if (!options.json) {
-    PrintText(*rows);
+    PrintRows(*rows);
     return 0;
   }
   Json json = {{"format", "ucudnn-cache"}, {"version", 1}, {"stores", paths}};

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/byte_size.h"
+#include "base/text.h"
 #include "command/plan_output.h"
 #include "command/versions.h"
 
@@ -17,12 +18,6 @@ constexpr const char* kPaper = "4.51x";
 double Ratio(double ms, double best_ms) { return best_ms > 0 ? ms / best_ms : 1; }
 
 // Four digits, but whole milliseconds from a second on.
-std::string Milliseconds(double ms) {
-  char text[32];
-  std::snprintf(text, sizeof text, ms < 1000 ? "%.4g ms" : "%.0f ms", ms);
-  return text;
-}
-
 void PrintTimes(const std::optional<Contender>& contender, double best_ms) {
   if (contender) {
     std::printf(" %12s %5.2fx", Milliseconds(contender->run_ms).c_str(),

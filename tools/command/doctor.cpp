@@ -108,7 +108,7 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
 void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagnosis& diagnosis) {
   const Installation installation = FindInstallation();
   const Options parsed = CheckVariables(OwnVariables(), diagnosis);
-  const Machine machine = CheckMachine(installation, parsed, options.launch.host, diagnosis);
+  const FoundMachine machine = CheckMachine(installation, parsed, options.launch.host, diagnosis);
   CheckStores(parsed, diagnosis);
   if (!machine.driver.ok()) {
     diagnosis.Add(Severity::kFault, "there is no CUDA driver that works", machine.driver.message(),
@@ -200,7 +200,7 @@ void DiagnoseProcess(pid_t pid, Diagnosis& diagnosis) {
 void DiagnoseMachine(Diagnosis& diagnosis) {
   const Installation installation = FindInstallation();
   const Options options = CheckVariables(OwnVariables(), diagnosis);
-  const Machine machine = CheckMachine(installation, options, false, diagnosis);
+  const FoundMachine machine = CheckMachine(installation, options, false, diagnosis);
   CheckStores(options, diagnosis);
   Status run = machine.drop_in;
   if (run.ok() && !machine.driver.ok()) run = Status::Error("there is no driver");

@@ -62,7 +62,7 @@ class File {
   uint64_t size_ = 0;
 };
 
-uint64_t ValueOf(const std::vector<Elf64_Dyn>& entries, Elf64_Sxword tag) {
+uint64_t EntryValue(const std::vector<Elf64_Dyn>& entries, Elf64_Sxword tag) {
   for (const Elf64_Dyn& entry : entries) {
     if (entry.d_tag == DT_NULL) break;
     if (entry.d_tag == tag) return entry.d_un.d_val;
@@ -96,7 +96,7 @@ bool ReadSegments(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
     std::vector<Elf64_Dyn> entries;
     std::vector<char> strings;
     if (!file.Read(segment.p_offset, segment.p_filesz / sizeof(Elf64_Dyn), entries) ||
-        !ReadStrings(file, segments, ValueOf(entries, DT_STRTAB), ValueOf(entries, DT_STRSZ),
+        !ReadStrings(file, segments, EntryValue(entries, DT_STRTAB), EntryValue(entries, DT_STRSZ),
                      strings)) {
       return false;
     }

@@ -18,15 +18,6 @@
 namespace ucudnn::command {
 namespace {
 
-Result<int> ParseBatch(const std::string& text) {
-  int batch = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batch);
-  if (error != std::errc() || end != text.data() + text.size() || batch < 1) {
-    return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
-  }
-  return batch;
-}
-
 // The problem at another mini-batch, or why there is none so large.
 Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   problem.n = batch;
@@ -110,6 +101,15 @@ std::string Networks() {
 }
 
 }  // namespace
+
+Result<int> ParseBatch(const std::string& text) {
+  int batch = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batch);
+  if (error != std::errc() || end != text.data() + text.size() || batch < 1) {
+    return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
+  }
+  return batch;
+}
 
 void LayerSource::AddTo(CLI::App& app) {
   app.add_option("--layers", layers, "layers from a CSV file")->type_name("FILE.csv");

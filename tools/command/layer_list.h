@@ -25,6 +25,9 @@ struct LayerSource {
   void AddTo(CLI::App& app);
 };
 
+// --batch: how many images, 1 or more.
+Result<int> ParseBatch(const std::string& text);
+
 // Each layer once per operation. The error is bad usage: it names the option or the place in the
 // file.
 Result<std::vector<Layer>> ListLayers(const LayerSource& source);

@@ -20,11 +20,6 @@
 namespace ucudnn::command {
 namespace {
 
-std::string ValueOf(const VariableMap& variables, const char* name) {
-  const auto found = name != nullptr ? variables.find(name) : variables.end();
-  return found != variables.end() ? found->second : std::string();
-}
-
 bool InContainer() {
   return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0;
 }
@@ -130,6 +125,11 @@ std::string StoreState(const std::string& path, bool first, Diagnosis& diagnosis
 }
 
 }  // namespace
+
+std::string ValueOf(const VariableMap& variables, const char* name) {
+  const auto found = name != nullptr ? variables.find(name) : variables.end();
+  return found != variables.end() ? found->second : std::string();
+}
 
 Result<std::string> FindDriver(int& cuda_driver) {
   UCUDNN_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open("libcuda.so.1"));
@@ -237,9 +237,9 @@ void CheckStores(const Options& options, Diagnosis& diagnosis) {
   }
 }
 
-Machine CheckMachine(const Installation& installation, const Options& options, bool host,
-                     Diagnosis& diagnosis) {
-  Machine machine;
+FoundMachine CheckMachine(const Installation& installation, const Options& options, bool host,
+                          Diagnosis& diagnosis) {
+  FoundMachine machine;
   const auto fact = [&](const char* name, const Status& status, const std::string& text) {
     const std::vector<std::string> lines =
         status.ok() ? std::vector{text} : Split("no: " + status.message(), '\n');

@@ -14,6 +14,9 @@ namespace ucudnn::command {
 
 using VariableMap = std::map<std::string, std::string>;  // name to value
 
+// Empty where it is not set, or `name` is null.
+std::string ValueOf(const VariableMap& variables, const char* name);
+
 // This process's environment.
 VariableMap OwnVariables();
 
@@ -28,7 +31,7 @@ void CheckStores(const Options& options, Diagnosis& diagnosis);
 // says why there is none that works.
 Result<std::string> FindDriver(int& cuda_driver);
 
-struct Machine {
+struct FoundMachine {
   Status drop_in;  // this installation's libraries
   Status stand_ins;
   Status driver;        // a driver with a device
@@ -37,8 +40,8 @@ struct Machine {
 };
 
 // For the stand-ins (`host`) driver and genuine library are not looked for.
-Machine CheckMachine(const Installation& installation, const Options& options, bool host,
-                     Diagnosis& diagnosis);
+FoundMachine CheckMachine(const Installation& installation, const Options& options, bool host,
+                          Diagnosis& diagnosis);
 
 // What to do about a missing driver, here.
 std::string DriverAdvice();

@@ -79,13 +79,13 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
 }
 
 // Layers that share measurements, which one device makes.
-struct Unit {
+struct LayerUnit {
   std::vector<size_t> layers;
   double work = 0;
 };
 
-std::vector<Unit> UnitsOf(const std::vector<Layer>& layers) {
-  std::vector<Unit> units;
+std::vector<LayerUnit> UnitsOf(const std::vector<Layer>& layers) {
+  std::vector<LayerUnit> units;
   std::vector<ConvolutionProblem> families;
   for (size_t at = 0; at < layers.size(); ++at) {
     const ConvolutionProblem family = KernelFamily(layers[at].problem);
@@ -102,8 +102,8 @@ std::vector<Unit> UnitsOf(const std::vector<Layer>& layers) {
 }
 
 // A device with what it measured: what fails on one is tried on another.
-struct Bench {
-  Bench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
+struct DeviceBench {
+  DeviceBench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
       : held(held),
         // A command measures all it is asked for, however long that takes.
         kernels(store, std::nullopt, options.lock_folder),
@@ -138,16 +138,16 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
     // how they were.
     if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
   }
-  std::vector<std::unique_ptr<Bench>> benches;
+  std::vector<std::unique_ptr<DeviceBench>> benches;
   for (const auto& held : devices.devices()) {
-    benches.push_back(std::make_unique<Bench>(*held, options, store));
+    benches.push_back(std::make_unique<DeviceBench>(*held, options, store));
   }
   progress.UseDevices(benches.size());
-  std::vector<Unit> units = UnitsOf(layers);
+  std::vector<LayerUnit> units = UnitsOf(layers);
   if (benches.size() > 1) {
     // The longest first, so that no device is left with one at the end.
     std::stable_sort(units.begin(), units.end(),
-                     [](const Unit& a, const Unit& b) { return a.work > b.work; });
+                     [](const LayerUnit& a, const LayerUnit& b) { return a.work > b.work; });
   }
   std::vector<std::optional<MeasuredLayer>> measured(layers.size());
   const auto measure = [&](size_t device, size_t unit) -> Status {

@@ -41,8 +41,9 @@ std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, boo
 
 // Of the first alignment, then API, that measurements are there for. Its desirable set is empty
 // where nothing is known.
-OfflineKernel Plan(const Layer& layer, const Options& options, const Measurements& measurements,
-                   std::initializer_list<int> alignments, std::initializer_list<bool> legacy_apis) {
+OfflineKernel PlanOffline(const Layer& layer, const Options& options,
+                          const Measurements& measurements, std::initializer_list<int> alignments,
+                          std::initializer_list<bool> legacy_apis) {
   OfflineKernel kernel{layer};
   ConvolutionProblem& problem = kernel.layer.problem;
   for (const int alignment : alignments) {
@@ -84,9 +85,9 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
     OfflineKernels found{{rows.device, versions.first, versions.second}, {}};
     std::vector<const Layer*> missing;
     for (const Layer& layer : layers) {
-      found.kernels.push_back(Plan(layer, options, measurements,
-                                   {cudnn::kLegacyAlignment, layer.problem.alignment},
-                                   {true, false}));
+      found.kernels.push_back(PlanOffline(layer, options, measurements,
+                                          {cudnn::kLegacyAlignment, layer.problem.alignment},
+                                          {true, false}));
       if (found.kernels.back().desirable_set.empty()) missing.push_back(&layer);
     }
     if (missing.empty()) return found;
@@ -107,8 +108,8 @@ Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
   for (size_t at = 0; at < kernels.size(); ++at) {
     for (const auto& [versions, measurements] : rows.platforms) {
       if (cudnn != 0 && versions.first != cudnn) continue;
-      OfflineKernel planned = Plan({"", kernels[at].problem}, options, measurements,
-                                   {kernels[at].problem.alignment}, {kernels[at].legacy});
+      OfflineKernel planned = PlanOffline({"", kernels[at].problem}, options, measurements,
+                                          {kernels[at].problem.alignment}, {kernels[at].legacy});
       sets[at] = std::move(planned.desirable_set);
       if (!sets[at].empty()) break;
     }

@@ -12,6 +12,7 @@
 #include "base/csv.h"
 #include "base/text.h"
 #include "command/command.h"
+#include "command/layer_list.h"
 #include "command/output_file.h"
 #include "command/plan_alternatives.h"
 #include "command/plan_costs.h"
@@ -57,12 +58,6 @@ std::optional<int> ParseInt(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-Result<int> ParseBatch(const std::string& text) {
-  const std::optional<int> batch = ParseInt(text);
-  if (batch && *batch >= 1) return *batch;
-  return Status::Error("--batch '" + text + "': not a mini-batch (accepted: 1 or more)");
 }
 
 // Of an option that is not given: 0.

@@ -29,7 +29,7 @@ Result<UpdateModel> ParseUpdate(const std::string& name) {
 }
 
 // The model's name; options of measurements need one that uses them.
-Result<std::string> NameOf(const CostWords& words) {
+Result<std::string> CostName(const CostWords& words) {
   const bool db = words.variables.Given("UCUDNN_DATABASE");
   const bool device = !words.device.empty();
   const bool limit = words.variables.Given("UCUDNN_WORKSPACE_LIMIT");
@@ -86,7 +86,7 @@ Status PlanCosts::Measured(const CostWords& words) {
 
 Status PlanCosts::Choose(const CostWords& words, const Machine& machine) {
   UCUDNN_ASSIGN_OR_RETURN(update_, ParseUpdate(words.update));
-  UCUDNN_ASSIGN_OR_RETURN(name_, NameOf(words));
+  UCUDNN_ASSIGN_OR_RETURN(name_, CostName(words));
   if (name_ == "deepa-paper") {
     if (update_ != UpdateModel::kParameterServer) {
       return Status::Error("--update " + words.update +

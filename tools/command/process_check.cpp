@@ -10,6 +10,7 @@
 #include "command/elf.h"
 #include "command/export_check.h"
 #include "command/launch.h"
+#include "command/program.h"
 
 namespace ucudnn::command {
 namespace {
@@ -18,9 +19,6 @@ constexpr std::string_view kSoname = "libcudnn.so.9";
 constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only a drop-in of ours needs it
 constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
-
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
-std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // Without "..", links resolved; as it is where that cannot be done.
 std::string Canonical(const std::string& path) {
@@ -109,11 +107,6 @@ bool Names(const std::string& paths, const std::string& wanted) {
   const std::vector<std::string> all = Split(paths, ':');
   return std::any_of(all.begin(), all.end(),
                      [&](const std::string& path) { return Canonical(path) == Canonical(wanted); });
-}
-
-std::string ValueOf(const VariableMap& variables, const char* name) {
-  const auto found = variables.find(name);
-  return found != variables.end() ? found->second : std::string();
 }
 
 // Why the drop-in is not there, in the order in which one cause hides the next.

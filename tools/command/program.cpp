@@ -20,9 +20,6 @@
 namespace ucudnn::command {
 namespace {
 
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
-std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 // Ok when `path` is a file this user may execute.
 Status CheckExecutable(const std::string& path) {
   struct stat status;
@@ -153,6 +150,9 @@ class Walk {
 };
 
 }  // namespace
+
+std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 Result<std::string> FindProgram(const std::string& name, const std::string& search_path) {
   if (name.find('/') != std::string::npos) {

@@ -9,6 +9,10 @@
 
 namespace ucudnn::command {
 
+// What comes before and behind the last slash of a path.
+std::string FolderOf(const std::string& path);
+std::string NameOf(const std::string& path);
+
 // The file `name` means: itself when it has a slash, else the first match in `search_path` (as
 // PATH).
 Result<std::string> FindProgram(const std::string& name, const std::string& search_path);

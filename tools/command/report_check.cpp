@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/byte_size.h"
+#include "base/text.h"
 #include "convolution/columns.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
@@ -44,12 +45,6 @@ int64_t CountOf(const Json& json, const char* name) {
 
 size_t BytesOf(const Json& json, const char* name) {
   return static_cast<size_t>(CountOf(json, name));
-}
-
-std::string Milliseconds(double time_ms) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g ms", time_ms);
-  return text;
 }
 
 std::optional<ConvolutionProblem> ProblemOf(const Json& kernel) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/byte_size.h"
+#include "base/text.h"
 #include "command/plan_output.h"
 #include "command/report_page.h"
 #include "planner/report/chart.h"

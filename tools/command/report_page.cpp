@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/byte_size.h"
+#include "base/text.h"
 #include "command/plan_output.h"
 #include "command/versions.h"
 #include "planner/report/chart.h"
@@ -28,7 +29,7 @@ std::string ShapeText(const ConvolutionProblem& problem) {
   return text;
 }
 
-std::string Ratio(double over, double under) {
+std::string RatioText(double over, double under) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2fx", over / under);
   return text;
@@ -95,7 +96,7 @@ void AddTotal(const char* id, const char* what, const Totals& totals, Element& l
   value.Set("data-planned", Coordinate(totals.planned_ms));
   std::string text = Milliseconds(totals.undivided_ms) + " undivided, " +
                      Milliseconds(totals.planned_ms) + " as planned";
-  if (totals.planned_ms > 0) text += ": " + Ratio(totals.undivided_ms, totals.planned_ms);
+  if (totals.planned_ms > 0) text += ": " + RatioText(totals.undivided_ms, totals.planned_ms);
   list.Add(Element("dt", what)).Add(std::move(value.Text(text)));
 }
 
@@ -149,7 +150,7 @@ std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
   row.push_back(TimeCell(kernel.plan_ms));
   if (!report.offline) {
     const bool known = baseline && kernel.plan_ms && *kernel.plan_ms > 0;
-    row.push_back(known ? Cell(Ratio(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms)
+    row.push_back(known ? Cell(RatioText(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms)
                         : Cell(""));
   }
   row.push_back(BytesCell(kernel.all_workspace_bytes()));

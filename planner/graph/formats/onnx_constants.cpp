@@ -39,7 +39,7 @@ std::optional<std::vector<double>> FromEither(const Numbers& numbers, const std:
 }
 
 // The element that `index` means in a row of `count`; none outside.
-std::optional<size_t> Position(int64_t index, size_t count) {
+std::optional<size_t> ElementAt(int64_t index, size_t count) {
   const auto size = static_cast<int64_t>(count);
   if (index < -size || index >= size) return std::nullopt;
   return static_cast<size_t>(index < 0 ? index + size : index);
@@ -51,7 +51,7 @@ OnnxConstant Gathered(const OnnxConstant& row, const OnnxConstant& indices) {
   const auto wanted = indices.WholeNumbers();
   if (!wanted || !row.values) return {indices.dims, std::nullopt};
   for (const int64_t index : *wanted) {
-    const auto position = Position(index, row.values->size());
+    const auto position = ElementAt(index, row.values->size());
     if (!position) return {indices.dims, std::nullopt};
     result.values->push_back((*row.values)[*position]);
   }

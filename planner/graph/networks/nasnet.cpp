@@ -13,9 +13,9 @@ void AppendPointwise(Chain& net, const std::string& name, int32_t filters) {
 }
 
 // Cells of figure 4. A cell takes the two cells before it: `h`, the last, and `p`, the one before.
-class Cell {
+class NasnetCell {
  public:
-  Cell(Chain& net, std::string name, int32_t filters)
+  NasnetCell(Chain& net, std::string name, int32_t filters)
       : net_(net), name_(std::move(name)), filters_(filters) {}
 
   // Brings `from` to the cell's number of channels.
@@ -113,9 +113,9 @@ Result<Graph> NasNetA(const std::string& name, const NasNetSize& size) {
   const NodeId stem = net.last();
 
   // Two reductions make the stem: the first takes the stem's convolution for both of its inputs.
-  Cell stem0(net, "stem0", size.filters / 4);
+  NasnetCell stem0(net, "stem0", size.filters / 4);
   NodeId p = stem0.Reduction(stem0.Squeeze("h", stem), stem, size.stem_filters);
-  Cell stem1(net, "stem1", size.filters / 2);
+  NasnetCell stem1(net, "stem1", size.filters / 2);
   NodeId h = stem1.Squeeze("h", p);
   h = stem1.Reduction(h, stem1.SqueezeAndHalve("p", stem), size.filters / 2);
 
@@ -123,7 +123,7 @@ Result<Graph> NasNetA(const std::string& name, const NasNetSize& size) {
   int number = 0;
   for (int stage = 0; stage < 3; ++stage) {
     for (int i = 0; i < size.repeats; ++i) {
-      Cell cell(net, "cell" + std::to_string(number++), filters);
+      NasnetCell cell(net, "cell" + std::to_string(number++), filters);
       const NodeId squeezed = i == 0 ? cell.SqueezeAndHalve("p", p) : cell.Squeeze("p", p);
       const NodeId out = cell.Normal(cell.Squeeze("h", h), squeezed);
       p = h;
@@ -131,7 +131,7 @@ Result<Graph> NasNetA(const std::string& name, const NasNetSize& size) {
     }
     if (stage == 2) break;
     filters *= 2;
-    Cell cell(net, "reduction" + std::to_string(stage), filters);
+    NasnetCell cell(net, "reduction" + std::to_string(stage), filters);
     const NodeId squeezed = cell.Squeeze("p", p);
     const NodeId out = cell.Reduction(cell.Squeeze("h", h), squeezed, filters);
     if (!size.prior_skips) p = h;

@@ -8,7 +8,7 @@
 namespace {
 
 // The genuine library computes in 32 bits that wrap.
-int WrappingProduct(int a, int b) {
+int WrappedProduct(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
 }
 
@@ -124,7 +124,7 @@ cudnnStatus_t cudnnGetPoolingNdForwardOutputDim(const cudnnPoolingDescriptor_t p
     const cudnnDataType_t type = inputTensorDesc->type;
     HOSTGPU_REFUSE_IF(type != CUDNN_DATA_INT8x4 && type != CUDNN_DATA_INT8x32,
                       CUDNN_STATUS_BAD_PARAM);
-    outputTensorDimA[1] = WrappingProduct(dims[1], type == CUDNN_DATA_INT8x4 ? 4 : 32);
+    outputTensorDimA[1] = WrappedProduct(dims[1], type == CUDNN_DATA_INT8x4 ? 4 : 32);
   }
   for (int i = 0; i < poolingDesc->spatial_count; ++i) {
     const int room = Room(dims[i + 2], poolingDesc->window[i], poolingDesc->pad[i]);

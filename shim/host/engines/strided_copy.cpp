@@ -11,21 +11,22 @@ namespace {
 
 constexpr int64_t kTaskElements = 1 << 15;
 
-struct Loop {
+struct CopyLoop {
   int64_t extent, user_stride, dense_stride;
 };
 
 // The axes from slow to fast in the dense copy, merged where both sides allow it.
-std::vector<Loop> Loops(const TensorCopy& copy) {
-  std::vector<Loop> loops;
+std::vector<CopyLoop> CopyLoops(const TensorCopy& copy) {
+  std::vector<CopyLoop> loops;
   for (int i = 0; i < 5; ++i) {
     if (copy.extents[i] == 1) continue;
     loops.push_back({copy.extents[i], copy.user_strides[i], copy.dense_strides[i]});
   }
-  std::stable_sort(loops.begin(), loops.end(),
-                   [](const Loop& a, const Loop& b) { return a.dense_stride > b.dense_stride; });
-  std::vector<Loop> merged;
-  for (const Loop& loop : loops) {
+  std::stable_sort(loops.begin(), loops.end(), [](const CopyLoop& a, const CopyLoop& b) {
+    return a.dense_stride > b.dense_stride;
+  });
+  std::vector<CopyLoop> merged;
+  for (const CopyLoop& loop : loops) {
     if (!merged.empty() && merged.back().user_stride == loop.user_stride * loop.extent &&
         merged.back().dense_stride == loop.dense_stride * loop.extent) {
       merged.back() = {merged.back().extent * loop.extent, loop.user_stride, loop.dense_stride};
@@ -40,11 +41,11 @@ std::vector<Loop> Loops(const TensorCopy& copy) {
 // run(user offset, user stride, dense offset, dense stride, count) for runs that cover the tensor.
 template <class Run>
 void ForEachRun(const TensorCopy& copy, const Run& run) {
-  std::vector<Loop> loops = Loops(copy);
-  const Loop inner = loops.back();
+  std::vector<CopyLoop> loops = CopyLoops(copy);
+  const CopyLoop inner = loops.back();
   loops.pop_back();
   int64_t outer = 1;
-  for (const Loop& loop : loops) outer *= loop.extent;
+  for (const CopyLoop& loop : loops) outer *= loop.extent;
   const int64_t chunk = std::min(inner.extent, kTaskElements);
   const int64_t chunks = (inner.extent + chunk - 1) / chunk;
   const int64_t per_task = std::max<int64_t>(1, kTaskElements / chunk);

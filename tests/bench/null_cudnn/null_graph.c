@@ -74,7 +74,7 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
 }
 
 /* What a plan, its configuration and its engine say of each other. */
-static void Copy(struct Descriptor* to, const struct Descriptor* from) {
+static void CopyInto(struct Descriptor* to, const struct Descriptor* from) {
   if (from->json_bytes == 0) return;
   memcpy(to->json, from->json, (size_t)from->json_bytes + 1);
   to->json_bytes = from->json_bytes;
@@ -95,7 +95,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
       to->json_bytes = count;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
-      Copy(to, *(struct Descriptor* const*)values);
+      CopyInto(to, *(struct Descriptor* const*)values);
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
     case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS:
@@ -169,7 +169,7 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
     case CUDNN_ATTR_ENGINECFG_ENGINE:
-      Copy(*(struct Descriptor**)values, from);
+      CopyInto(*(struct Descriptor**)values, from);
       *count = requested;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:

@@ -30,12 +30,12 @@ class Warm(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             options = ["--host", "--policy", "powerOfTwo", "--workspace-limit", "2MiB", "--engines", "both",
                        "--db", f"{folder}/measurements.db"]
-            subprocess.run([COMMAND, "bench", "--net", "alexnet", "--batch", "4", *options], check=True,
+            subprocess.run([COMMAND, "bench", "--net", "alexnet", "--batch", "2", *options], check=True,
                            stdout=subprocess.DEVNULL)
             shown = subprocess.run([COMMAND, "cache", "show", "--json", "--db", f"{folder}/measurements.db"],
                                    check=True, capture_output=True, text=True)
             graph = [row for row in json.loads(shown.stdout)["measurements"] if row["engine"].startswith("graph:")]
-            subprocess.run([COMMAND, "run", *options, "--report", f"{folder}/report.json", "--", ALEXNET_STEP, "4", "1"],
+            subprocess.run([COMMAND, "run", *options, "--report", f"{folder}/report.json", "--", ALEXNET_STEP, "2", "1"],
                            check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
             with open(f"{folder}/report.json") as file:
                 report = json.load(file)
@@ -44,8 +44,8 @@ class Warm(unittest.TestCase):
         self.assertEqual(15, len(report["kernels"]))
 
     def step(self, *options):
-        """What one step of batch 8 prints of its outputs, each a checksum of whole numbers."""
-        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "8", "1", "64"], check=True,
+        """What one step of batch 4 prints of its outputs, each a checksum of whole numbers."""
+        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "1", "64"], check=True,
                                 capture_output=True, text=True, env=ENVIRONMENT)
         return [line for line in result.stdout.splitlines() if line.startswith("conv")]
 

@@ -5,23 +5,23 @@
 namespace ucudnn {
 namespace {
 
-size_t Parsed(const char* text) {
+size_t Bytes(const char* text) {
   const auto size = ParseByteSize(text);
   EXPECT_TRUE(size.ok()) << size.message();
   return size.ok() ? *size : 0;
 }
 
 TEST(ByteSize, BareNumbersAreBytes) {
-  EXPECT_EQ(Parsed("0"), 0u);
-  EXPECT_EQ(Parsed("512"), 512u);
-  EXPECT_EQ(Parsed("18446744073709551615"), 18446744073709551615u);
+  EXPECT_EQ(Bytes("0"), 0u);
+  EXPECT_EQ(Bytes("512"), 512u);
+  EXPECT_EQ(Bytes("18446744073709551615"), 18446744073709551615u);
 }
 
 TEST(ByteSize, UnitsAreReadInAnyCaseWithOrWithoutSpace) {
-  EXPECT_EQ(Parsed("3B"), 3u);
-  EXPECT_EQ(Parsed("64KiB"), 65536u);
-  EXPECT_EQ(Parsed(" 8 mib "), 8u << 20);
-  EXPECT_EQ(Parsed("2GIB"), size_t{2} << 30);
+  EXPECT_EQ(Bytes("3B"), 3u);
+  EXPECT_EQ(Bytes("64KiB"), 65536u);
+  EXPECT_EQ(Bytes(" 8 mib "), 8u << 20);
+  EXPECT_EQ(Bytes("2GIB"), size_t{2} << 30);
 }
 
 class ByteSizeRefusal : public ::testing::TestWithParam<const char*> {};
@@ -48,7 +48,7 @@ TEST(ByteSize, FormatUsesTheLargestUnitReached) {
 TEST(ByteSize, ExactSizesSurviveFormattingAndParsing) {
   for (const size_t size :
        {size_t{1}, size_t{1023}, size_t{7} << 10, size_t{9} << 20, size_t{3} << 30}) {
-    EXPECT_EQ(Parsed(FormatByteSize(size).c_str()), size);
+    EXPECT_EQ(Bytes(FormatByteSize(size).c_str()), size);
   }
 }
 

@@ -21,7 +21,7 @@ struct Parsed {
   std::vector<std::string> warnings;
 };
 
-Parsed Parse(const Environment& environment, Use use = Use::kRunning) {
+Parsed ParseEnvironment(const Environment& environment, Use use = Use::kRunning) {
   Parsed parsed;
   parsed.options = ParseOptions(
       [&](const char* name) {
@@ -33,7 +33,7 @@ Parsed Parse(const Environment& environment, Use use = Use::kRunning) {
 }
 
 TEST(Options, DefaultsNeedNoVariable) {
-  const Parsed parsed = Parse({});
+  const Parsed parsed = ParseEnvironment({});
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.mode, Mode::kOn);
   EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAuto);
@@ -44,10 +44,10 @@ TEST(Options, DefaultsNeedNoVariable) {
 }
 
 TEST(Options, ValuesAreReadInAnyCase) {
-  const Parsed parsed = Parse({{"UCUDNN_MODE", "Observe"},
-                               {"UCUDNN_BATCH_SIZE_POLICY", "ALL"},
-                               {"UCUDNN_DETERMINISTIC", "1"},
-                               {"UCUDNN_LOG", "debug"}});
+  const Parsed parsed = ParseEnvironment({{"UCUDNN_MODE", "Observe"},
+                                          {"UCUDNN_BATCH_SIZE_POLICY", "ALL"},
+                                          {"UCUDNN_DETERMINISTIC", "1"},
+                                          {"UCUDNN_LOG", "debug"}});
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.mode, Mode::kObserve);
   EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAll);
@@ -56,24 +56,26 @@ TEST(Options, ValuesAreReadInAnyCase) {
 }
 
 TEST(Options, AWorkspaceLimitOfZeroIsALimit) {
-  EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "0"}}).options.workspace_limit, size_t{0});
-  EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "64MiB"}}).options.workspace_limit, size_t{64} << 20);
-  EXPECT_EQ(Parse({{"UCUDNN_WORKSPACE_LIMIT", "caller"}}).options.workspace_limit, std::nullopt);
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_WORKSPACE_LIMIT", "0"}}).options.workspace_limit, size_t{0});
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_WORKSPACE_LIMIT", "64MiB"}}).options.workspace_limit,
+            size_t{64} << 20);
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_WORKSPACE_LIMIT", "caller"}}).options.workspace_limit,
+            std::nullopt);
 }
 
 TEST(Options, EnginesOfBothApisServe) {
-  EXPECT_EQ(Parse({}).options.engines, EngineSet::kBoth);
-  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "both"}}).options.engines, EngineSet::kBoth);
-  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "Legacy"}}).options.engines, EngineSet::kLegacy);
-  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "graph"}}).options.engines, EngineSet::kGraph);
-  EXPECT_EQ(Parse({{"UCUDNN_ENGINES", "newer"}}).warnings.size(), 1u);
+  EXPECT_EQ(ParseEnvironment({}).options.engines, EngineSet::kBoth);
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_ENGINES", "both"}}).options.engines, EngineSet::kBoth);
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_ENGINES", "Legacy"}}).options.engines, EngineSet::kLegacy);
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_ENGINES", "graph"}}).options.engines, EngineSet::kGraph);
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_ENGINES", "newer"}}).warnings.size(), 1u);
 }
 
 TEST(Options, DevicesMeasuredOnAreAListOrAll) {
   const auto devices = [](const char* value) {
-    return Parse({{"UCUDNN_BENCHMARK_DEVICES", value}}).options.benchmark_devices;
+    return ParseEnvironment({{"UCUDNN_BENCHMARK_DEVICES", value}}).options.benchmark_devices;
   };
-  EXPECT_FALSE(Parse({}).options.benchmark_devices.parallel());
+  EXPECT_FALSE(ParseEnvironment({}).options.benchmark_devices.parallel());
   EXPECT_FALSE(devices("current").parallel());
   EXPECT_TRUE(devices("All").all);
   EXPECT_TRUE(devices("all").parallel());
@@ -81,34 +83,38 @@ TEST(Options, DevicesMeasuredOnAreAListOrAll) {
   EXPECT_TRUE(devices("3").parallel());
   for (const char* bad : {"0,0", "0,", "-1", "one", "0;1", "4294967296"}) {
     EXPECT_FALSE(devices(bad).parallel()) << bad;
-    EXPECT_THAT(Parse({{"UCUDNN_BENCHMARK_DEVICES", bad}}).warnings,
+    EXPECT_THAT(ParseEnvironment({{"UCUDNN_BENCHMARK_DEVICES", bad}}).warnings,
                 ElementsAre(AllOf(HasSubstr("UCUDNN_BENCHMARK_DEVICES"), HasSubstr(bad),
                                   HasSubstr("current, all, or numbers separated by commas"))));
   }
 }
 
 TEST(Options, TheOldNameIsReadAndTheNewOneWins) {
-  EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}}).options.workspace_limit, size_t{5});
-  EXPECT_EQ(Parse({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}, {"UCUDNN_WORKSPACE_LIMIT", "6"}})
-                .options.workspace_limit,
-            size_t{6});
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}}).options.workspace_limit,
+            size_t{5});
+  EXPECT_EQ(
+      ParseEnvironment({{"UCUDNN_DEFAULT_WORKSPACE_LIMIT", "5"}, {"UCUDNN_WORKSPACE_LIMIT", "6"}})
+          .options.workspace_limit,
+      size_t{6});
 }
 
 TEST(Options, DatabasesAreSeparatedByColons) {
-  EXPECT_THAT(Parse({{"UCUDNN_DATABASE", "/a:/b"}}).options.databases, ElementsAre("/a", "/b"));
-  EXPECT_THAT(Parse({{"HOME", "/h"}, {"UCUDNN_DATABASE", "none"}}).options.databases, IsEmpty());
+  EXPECT_THAT(ParseEnvironment({{"UCUDNN_DATABASE", "/a:/b"}}).options.databases,
+              ElementsAre("/a", "/b"));
+  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}, {"UCUDNN_DATABASE", "none"}}).options.databases,
+              IsEmpty());
 }
 
 TEST(Options, TheDefaultDatabaseIsInTheUsersCacheFolder) {
-  EXPECT_THAT(Parse({{"HOME", "/h"}}).options.databases,
+  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}}).options.databases,
               ElementsAre("/h/.cache/ucudnn/measurements.db"));
-  EXPECT_THAT(Parse({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).options.databases,
+  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).options.databases,
               ElementsAre("/c/ucudnn/measurements.db"));
-  EXPECT_THAT(Parse({{"HOME", "relative"}}).options.databases, IsEmpty());
+  EXPECT_THAT(ParseEnvironment({{"HOME", "relative"}}).options.databases, IsEmpty());
 }
 
 TEST(Options, AnEmptyVariableIsAnUnsetOne) {
-  const Parsed parsed = Parse({{"UCUDNN_MODE", ""}, {"UCUDNN_WORKSPACE_LIMIT", ""}});
+  const Parsed parsed = ParseEnvironment({{"UCUDNN_MODE", ""}, {"UCUDNN_WORKSPACE_LIMIT", ""}});
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.mode, Mode::kOn);
 }
@@ -117,11 +123,11 @@ class UnreadableValue : public ::testing::TestWithParam<std::pair<const char*, c
 
 TEST_P(UnreadableValue, KeepsTheDefaultAndWarnsWithNameValueAndAccepted) {
   const auto& [name, value] = GetParam();
-  const Parsed parsed = Parse({{name, value}});
+  const Parsed parsed = ParseEnvironment({{name, value}});
   ASSERT_EQ(parsed.warnings.size(), 1u);
   EXPECT_THAT(parsed.warnings[0],
               AllOf(HasSubstr(name), HasSubstr(value), HasSubstr("accepted: ")));
-  const Options defaults = Parse({}).options;
+  const Options defaults = ParseEnvironment({}).options;
   EXPECT_EQ(parsed.options.mode, defaults.mode);
   EXPECT_EQ(parsed.options.policy, defaults.policy);
   EXPECT_EQ(parsed.options.workspace_limit, defaults.workspace_limit);
@@ -154,7 +160,7 @@ bool operator==(const Tuning& a, const Tuning& b) {
 }
 
 TEST(Options, WithoutAWordKernelsAreMeasuredBeforePromisesAndAtTheThirdCall) {
-  const Tuning tuning = Parse({}).options.tuning;
+  const Tuning tuning = ParseEnvironment({}).options.tuning;
   EXPECT_TRUE(tuning.on);
   EXPECT_TRUE(tuning.before_promising);
   EXPECT_EQ(tuning.after_calls, 2);
@@ -164,69 +170,72 @@ TEST(Options, WithoutAWordKernelsAreMeasuredBeforePromisesAndAtTheThirdCall) {
 }
 
 TEST(Options, WhenKernelsAreMeasured) {
-  const Tuning first = Parse({{"UCUDNN_TUNE", "First"}}).options.tuning;
+  const Tuning first = ParseEnvironment({{"UCUDNN_TUNE", "First"}}).options.tuning;
   EXPECT_TRUE(first.on);
   EXPECT_TRUE(first.before_promising);
   EXPECT_EQ(first.after_calls, 0);
-  const Tuning after = Parse({{"UCUDNN_TUNE", "AFTER:7"}}).options.tuning;
+  const Tuning after = ParseEnvironment({{"UCUDNN_TUNE", "AFTER:7"}}).options.tuning;
   EXPECT_TRUE(after.on);
   EXPECT_FALSE(after.before_promising);
   EXPECT_EQ(after.after_calls, 7);
-  EXPECT_FALSE(Parse({{"UCUDNN_TUNE", "off"}}).options.tuning.on);
+  EXPECT_FALSE(ParseEnvironment({{"UCUDNN_TUNE", "off"}}).options.tuning.on);
 }
 
 TEST(Options, WhatMeasuringMayTake) {
   const Parsed parsed =
-      Parse({{"UCUDNN_TUNE_SECONDS", " 0.25 : 1e3 "}, {"UCUDNN_TUNE_MEMORY", "64MiB"}});
+      ParseEnvironment({{"UCUDNN_TUNE_SECONDS", " 0.25 : 1e3 "}, {"UCUDNN_TUNE_MEMORY", "64MiB"}});
   EXPECT_THAT(parsed.warnings, IsEmpty());
   EXPECT_EQ(parsed.options.tuning.kernel_seconds, 0.25);
   EXPECT_EQ(parsed.options.tuning.process_seconds, 1000);
   EXPECT_EQ(parsed.options.tuning.memory_bytes, size_t{64} << 20);
-  EXPECT_EQ(Parse({{"UCUDNN_TUNE_MEMORY", "0"}}).options.tuning.memory_bytes, size_t{0});
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_TUNE_MEMORY", "0"}}).options.tuning.memory_bytes, size_t{0});
 }
 
 TEST(Options, UnreadableTuningLeavesTuningAsItIs) {
   for (const auto& [name, value] : {std::pair{"UCUDNN_TUNE", "after:x"},
                                     {"UCUDNN_TUNE_SECONDS", "1:x"},
                                     {"UCUDNN_TUNE_MEMORY", "x"}}) {
-    EXPECT_TRUE(Parse({{name, value}}).options.tuning == Tuning{}) << name;
+    EXPECT_TRUE(ParseEnvironment({{name, value}}).options.tuning == Tuning{}) << name;
   }
 }
 
 TEST(Options, AnAutomaticLimitIsNoSize) {
-  const Options automatic = Parse({{"UCUDNN_WORKSPACE_LIMIT", "Auto"}}).options;
+  const Options automatic = ParseEnvironment({{"UCUDNN_WORKSPACE_LIMIT", "Auto"}}).options;
   EXPECT_TRUE(automatic.workspace_limit_auto);
   EXPECT_EQ(automatic.workspace_limit, std::nullopt);
   for (const char* value : {"caller", "5"}) {
-    EXPECT_FALSE(Parse({{"UCUDNN_WORKSPACE_LIMIT", value}}).options.workspace_limit_auto);
+    EXPECT_FALSE(
+        ParseEnvironment({{"UCUDNN_WORKSPACE_LIMIT", value}}).options.workspace_limit_auto);
   }
 }
 
 TEST(Options, SwitchesAreOffWithoutAWord) {
-  EXPECT_FALSE(Parse({}).options.strict_limit);
-  EXPECT_FALSE(Parse({}).options.check);
-  EXPECT_TRUE(Parse({{"UCUDNN_STRICT_LIMIT", "1"}}).options.strict_limit);
-  EXPECT_TRUE(Parse({{"UCUDNN_CHECK", "on"}}).options.check);
+  EXPECT_FALSE(ParseEnvironment({}).options.strict_limit);
+  EXPECT_FALSE(ParseEnvironment({}).options.check);
+  EXPECT_TRUE(ParseEnvironment({{"UCUDNN_STRICT_LIMIT", "1"}}).options.strict_limit);
+  EXPECT_TRUE(ParseEnvironment({{"UCUDNN_CHECK", "on"}}).options.check);
 }
 
 TEST(Options, ProcessesMeetInTheUsersRuntimeFolder) {
-  EXPECT_EQ(Parse({}).options.lock_folder, "/tmp");
-  EXPECT_EQ(Parse({{"XDG_RUNTIME_DIR", "/run/user/7"}}).options.lock_folder, "/run/user/7");
-  EXPECT_EQ(Parse({{"XDG_RUNTIME_DIR", "relative"}}).options.lock_folder, "/tmp");
+  EXPECT_EQ(ParseEnvironment({}).options.lock_folder, "/tmp");
+  EXPECT_EQ(ParseEnvironment({{"XDG_RUNTIME_DIR", "/run/user/7"}}).options.lock_folder,
+            "/run/user/7");
+  EXPECT_EQ(ParseEnvironment({{"XDG_RUNTIME_DIR", "relative"}}).options.lock_folder, "/tmp");
 }
 
 TEST(Options, RankComesFromTheLauncher) {
-  EXPECT_EQ(Parse({}).options.rank, -1);
-  EXPECT_EQ(Parse({{"SLURM_PROCID", "4"}}).options.rank, 4);
-  EXPECT_EQ(Parse({{"RANK", "2"}, {"SLURM_PROCID", "4"}}).options.rank, 2);
-  EXPECT_EQ(Parse({{"RANK", "two"}}).options.rank, -1);
+  EXPECT_EQ(ParseEnvironment({}).options.rank, -1);
+  EXPECT_EQ(ParseEnvironment({{"SLURM_PROCID", "4"}}).options.rank, 4);
+  EXPECT_EQ(ParseEnvironment({{"RANK", "2"}, {"SLURM_PROCID", "4"}}).options.rank, 2);
+  EXPECT_EQ(ParseEnvironment({{"RANK", "two"}}).options.rank, -1);
 }
 
 TEST(Options, BudgetForAllKernelsIsRunAndPlannedWith) {
   const Environment variables = {{"UCUDNN_TOTAL_WORKSPACE", "120MiB"},
                                  {"UCUDNN_DIVISION", "Disjoint"},
                                  {"UCUDNN_SOLVER", "glpk"}};
-  const Parsed running = Parse(variables), planning = Parse(variables, Use::kPlanning);
+  const Parsed running = ParseEnvironment(variables),
+               planning = ParseEnvironment(variables, Use::kPlanning);
   for (const Parsed& parsed : {running, planning}) {
     EXPECT_EQ(parsed.options.total_workspace, size_t{120} << 20);
     EXPECT_EQ(parsed.options.division, WorkspaceDivision::kDisjoint);
@@ -238,12 +247,12 @@ TEST(Options, BudgetForAllKernelsIsRunAndPlannedWith) {
 }
 
 TEST(Options, PlanIsAPath) {
-  EXPECT_EQ(Parse({{"UCUDNN_PLAN", "/a b/plan.json"}}).options.plan, "/a b/plan.json");
-  EXPECT_EQ(Parse({}).options.plan, "");
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_PLAN", "/a b/plan.json"}}).options.plan, "/a b/plan.json");
+  EXPECT_EQ(ParseEnvironment({}).options.plan, "");
 }
 
 TEST(Options, BudgetOfNothingIsRefused) {
-  const Parsed parsed = Parse({{"UCUDNN_TOTAL_WORKSPACE", "0"}}, Use::kPlanning);
+  const Parsed parsed = ParseEnvironment({{"UCUDNN_TOTAL_WORKSPACE", "0"}}, Use::kPlanning);
   EXPECT_FALSE(parsed.options.total_workspace);
   EXPECT_THAT(parsed.warnings, ElementsAre(HasSubstr("no budget")));
 }

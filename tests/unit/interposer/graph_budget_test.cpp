@@ -12,12 +12,11 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
 constexpr size_t kAmple = size_t{4} << 20;
 // Calls after which the only kernel of a network is known to be that, and some.
 constexpr int kCalls = 2 * KernelSequence::kOfOneKernel;
 
-struct Case {
+struct BudgetCase {
   const char* name;
   Operation operation;
   bool fused = false;
@@ -37,7 +36,7 @@ Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kCo
 // slow.
 class Shared {
  public:
-  Shared(const Case& which, const Options& options)
+  Shared(const BudgetCase& which, const Options& options)
       : problem_(Problem(which.operation, which.type)),
         graph_options_(OptionsOf(which)),
         program_(options),
@@ -89,7 +88,7 @@ class Shared {
   }
 
  private:
-  static GraphOptions OptionsOf(const Case& which) {
+  static GraphOptions OptionsOf(const BudgetCase& which) {
     GraphOptions options;
     options.residual = options.bias = options.relu = which.fused;
     return options;
@@ -114,7 +113,7 @@ class Shared {
   std::optional<cudnn::BackendDescriptor> plan_, undivided_;
 };
 
-class GraphBudget : public ::testing::TestWithParam<Case> {};
+class GraphBudget : public ::testing::TestWithParam<BudgetCase> {};
 
 TEST_P(GraphBudget, PiecesInTheLibrarysMemoryComputeWhatTheWholeDoes) {
   Shared shared(GetParam(), Budget(kAmple));
@@ -207,14 +206,15 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, GraphBudget,
-                         ::testing::Values(Case{"forward", Operation::kForward},
-                                           Case{"fused", Operation::kForward, true},
-                                           Case{"backward_data", Operation::kBackwardData},
-                                           Case{"backward_filter", Operation::kBackwardFilter},
-                                           Case{"backward_filter_fp16", Operation::kBackwardFilter,
-                                                false, DataType::kHalf}),
-                         [](const auto& given) { return given.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, GraphBudget,
+    ::testing::Values(BudgetCase{"forward", Operation::kForward},
+                      BudgetCase{"fused", Operation::kForward, true},
+                      BudgetCase{"backward_data", Operation::kBackwardData},
+                      BudgetCase{"backward_filter", Operation::kBackwardFilter},
+                      BudgetCase{"backward_filter_fp16", Operation::kBackwardFilter, false,
+                                 DataType::kHalf}),
+    [](const auto& given) { return given.param.name; });
 
 }  // namespace
 }  // namespace ucudnn::interposer

@@ -13,7 +13,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
 constexpr CUstreamCaptureMode kModes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                           CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                           CU_STREAM_CAPTURE_MODE_RELAXED};

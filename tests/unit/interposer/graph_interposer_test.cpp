@@ -11,6 +11,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using test::Executions;
+using test::ExpectSubstitute;
 using test::GraphSetting;
 using test::RecordedExecution;
 using ::testing::HasSubstr;
@@ -18,13 +19,6 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
-
-// One execution by engine 0, which needs no workspace, of all images.
-void ExpectSubstitute() {
-  ASSERT_THAT(Executions().calls, SizeIs(1));
-  EXPECT_EQ(Executions().calls[0].engine, 0);
-  EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
-}
 
 TEST(GraphInterposer, DividesInsideItsPromise) {
   GraphSetting setting;

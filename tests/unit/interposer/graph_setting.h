@@ -251,4 +251,11 @@ struct GraphSetting {
   cudnnHandle_t handle = nullptr;
 };
 
+// One execution by engine 0, which needs no workspace, of all images.
+inline void ExpectSubstitute() {
+  ASSERT_EQ(Executions().calls.size(), 1u);
+  EXPECT_EQ(Executions().calls[0].engine, 0);
+  EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
+}
+
 }  // namespace ucudnn::test

@@ -13,7 +13,7 @@ using test::PlannedSetting;
 using test::ThisRecording;
 using ::testing::HasSubstr;
 
-constexpr int kPieces = 4;
+constexpr int kParts = 4;
 
 // Pieces the call ran in.
 size_t PiecesRun(PlannedSetting& setting, const cudnn::LegacyCall& call) {
@@ -23,9 +23,9 @@ size_t PiecesRun(PlannedSetting& setting, const cudnn::LegacyCall& call) {
 }
 
 // A kernel of its own for every number from 1, with images at a distance of its own.
-class OtherKernel {
+class NumberedKernel {
  public:
-  OtherKernel(PlannedSetting& setting, size_t number)
+  NumberedKernel(PlannedSetting& setting, size_t number)
       : setting_(setting), descriptors_(setting.functions) {
     problem_ = PlannedSetting::Problem();
     problem_.x_strides[0] += 4 * static_cast<int64_t>(number);
@@ -40,8 +40,8 @@ class OtherKernel {
         setting_.store
             .Write(problem_, *platform,
                    {{{"legacy:0", n, 100, 0, true}, 5, true},
-                    {{"legacy:1", n / kPieces, 1, PlannedSetting::kPieceBytes, true}, 5, true}},
-                   {n / kPieces, n})
+                    {{"legacy:1", n / kParts, 1, PlannedSetting::kPieceBytes, true}, 5, true}},
+                   {n / kParts, n})
             .ok());
   }
   cudnn::LegacyCall Call() const {
@@ -64,17 +64,17 @@ std::string Fallbacks(PlannedSetting& setting) {
 TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
   Options options = PlannedSetting::NotMeasuring();
   options.workspace_limit = PlannedSetting::kPieceBytes;
-  PlannedSetting setting(test::RecordingFunctions(), kPieces, options);
-  EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kPieces});
+  PlannedSetting setting(test::RecordingFunctions(), kParts, options);
+  EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   for (size_t kernel = 1; kernel + 1 < kMostKernels; ++kernel) {
-    ASSERT_EQ(PiecesRun(setting, OtherKernel(setting, kernel).Call()), 1u);
+    ASSERT_EQ(PiecesRun(setting, NumberedKernel(setting, kernel).Call()), 1u);
   }
   EXPECT_EQ(Fallbacks(setting).find("too many"), std::string::npos);
-  OtherKernel last(setting, kMostKernels);
+  NumberedKernel last(setting, kMostKernels);
   last.Know();
-  EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kPieces});
+  EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
 
-  OtherKernel late(setting, kMostKernels + 1);
+  NumberedKernel late(setting, kMostKernels + 1);
   late.Know();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(PiecesRun(setting, late.Call()), 1u);
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 0);
@@ -84,27 +84,27 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
       setting.interposer.GetAlgorithms(Operation::kForward, setting.handle, late.descriptors()));
   EXPECT_THAT(Fallbacks(setting), HasSubstr("kernels beyond the first 10000"));
 
-  EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kPieces});
-  EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kPieces});
+  EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
+  EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
   // On a handle that never met it, too.
   cudnnHandle_t another = nullptr;
   ASSERT_EQ(setting.interposer.Create(&another), CUDNN_STATUS_SUCCESS);
   cudnn::LegacyCall call = last.Call();
   call.handle = another;
-  EXPECT_EQ(PiecesRun(setting, call), size_t{kPieces});
+  EXPECT_EQ(PiecesRun(setting, call), size_t{kParts});
   setting.interposer.Destroy(another);
 }
 
 // A call is told from others by its workspace as well.
 TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
-  PlannedSetting setting(test::RecordingFunctions(), kPieces, PlannedSetting::NotMeasuring());
+  PlannedSetting setting(test::RecordingFunctions(), kParts, PlannedSetting::NotMeasuring());
   const size_t first = PlannedSetting::kPieceBytes;
   for (size_t more = 0; more < 2 * kMostKernels; ++more) {
-    ASSERT_EQ(PiecesRun(setting, setting.Call(first + more)), size_t{kPieces});
+    ASSERT_EQ(PiecesRun(setting, setting.Call(first + more)), size_t{kParts});
   }
   EXPECT_EQ(PiecesRun(setting, setting.Call(first + 2 * kMostKernels)), 1u);
   EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
-  EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kPieces});
+  EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kParts});
 }
 
 }  // namespace

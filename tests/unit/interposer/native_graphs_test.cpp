@@ -10,16 +10,10 @@ namespace ucudnn::interposer {
 namespace {
 
 using test::Executions;
+using test::ExpectSubstitute;
 using test::GraphSetting;
 using test::RecordedExecution;
 using ::testing::SizeIs;
-
-// Engine 0, which needs no workspace, with all images.
-void ExpectSubstitute() {
-  ASSERT_THAT(Executions().calls, SizeIs(1));
-  EXPECT_EQ(Executions().calls[0].engine, 0);
-  EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
-}
 
 // A CUDA graph of the application's.
 struct NativeGraph {

@@ -27,8 +27,8 @@ std::vector<std::string> Nodes(const std::string& layers) {
   return graph.ok() ? Listing(*graph) : std::vector<std::string>();
 }
 
-std::string Layer(const std::string& name, const std::string& type, const std::string& bottom,
-                  const std::string& more = "") {
+std::string LayerText(const std::string& name, const std::string& type, const std::string& bottom,
+                      const std::string& more = "") {
   return " layer { name: '" + name + "' type: '" + type + "' bottom: '" + bottom + "' top: '" +
          name + "' " + more + " }";
 }
@@ -74,15 +74,16 @@ TEST(Caffe, LayersInPlaceFollowOneAnother) {
 }
 
 TEST(Caffe, NormalizationAndItsScaleAreOne) {
-  const std::string normalized = Layer("bn", "BatchNorm", "data");
+  const std::string normalized = LayerText("bn", "BatchNorm", "data");
   const std::string scale = "scale_param { bias_term: true }";
-  EXPECT_THAT(Nodes(normalized + Layer("s", "Scale", "bn", scale) + Layer("r", "ReLU", "s")),
-              ElementsAre("data: input 2x4x9x9()", "bn: batch_normalization 2x4x9x9(data)",
-                          "r: activation 2x4x9x9(bn)"));
-  EXPECT_EQ(*ParameterCount(*Import(normalized + Layer("s", "Scale", "bn", scale))), 8);
+  EXPECT_THAT(
+      Nodes(normalized + LayerText("s", "Scale", "bn", scale) + LayerText("r", "ReLU", "s")),
+      ElementsAre("data: input 2x4x9x9()", "bn: batch_normalization 2x4x9x9(data)",
+                  "r: activation 2x4x9x9(bn)"));
+  EXPECT_EQ(*ParameterCount(*Import(normalized + LayerText("s", "Scale", "bn", scale))), 8);
   EXPECT_EQ(*ParameterCount(*Import(normalized)), 0);
-  EXPECT_EQ(*ParameterCount(*Import(normalized + Layer("s", "Scale", "bn"))), 4);
-  EXPECT_EQ(*ParameterCount(*Import(Layer("s", "Scale", "data", scale))), 8);
+  EXPECT_EQ(*ParameterCount(*Import(normalized + LayerText("s", "Scale", "bn"))), 4);
+  EXPECT_EQ(*ParameterCount(*Import(LayerText("s", "Scale", "data", scale))), 8);
 }
 
 TEST(Caffe, BranchesJoin) {
@@ -100,9 +101,9 @@ TEST(Caffe, BranchesJoin) {
 }
 
 TEST(Caffe, ImagesGrowAndAreCropped) {
-  EXPECT_THAT(Nodes(Layer("up", "Deconvolution", "data",
-                          "convolution_param { num_output: 4 kernel_size: 4 stride: 2 group: 4 "
-                          "bias_term: false }") +
+  EXPECT_THAT(Nodes(LayerText("up", "Deconvolution", "data",
+                              "convolution_param { num_output: 4 kernel_size: 4 stride: 2 group: 4 "
+                              "bias_term: false }") +
                     R"( layer { name: "crop" type: "Crop" bottom: "up" bottom: "data" top: "crop"
                                 crop_param { axis: 2 offset: 5 } })"),
               ElementsAre("data: input 2x4x9x9()", "up: transposed_convolution 2x4x20x20(data)",
@@ -110,8 +111,8 @@ TEST(Caffe, ImagesGrowAndAreCropped) {
 }
 
 TEST(Caffe, OldAndNewInputs) {
-  const std::string conv = Layer("conv", "Convolution", "data",
-                                 "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 1 }");
+  const std::string conv = LayerText("conv", "Convolution", "data",
+                                     "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 1 }");
   const auto shape = [&](const std::string& input) {
     const auto graph = ImportCaffe(input + conv, "net.prototxt");
     return graph.ok() ? Listing(*graph).back() : graph.message();
@@ -133,35 +134,35 @@ TEST(Caffe, OldAndNewInputs) {
 }
 
 TEST(Caffe, TheTrainingPhaseIsWhatCounts) {
-  EXPECT_EQ(Nodes(Layer("test", "ReLU", "data", "include { phase: TEST }") +
-                  Layer("trained", "ReLU", "data", "exclude { phase: TEST }") +
-                  Layer("staged", "ReLU", "data", "include { stage: 'deploy' }"))
+  EXPECT_EQ(Nodes(LayerText("test", "ReLU", "data", "include { phase: TEST }") +
+                  LayerText("trained", "ReLU", "data", "exclude { phase: TEST }") +
+                  LayerText("staged", "ReLU", "data", "include { stage: 'deploy' }"))
                 .size(),
             2u);
 }
 
 TEST(CaffeRefusal, UnknownLayersAreListedTogether) {
-  const std::string layers = Layer("n", "Normalize", "data") + Layer("p", "PriorBox", "n") +
-                             Layer("q", "PriorBox", "p") +
-                             Layer("c", "Concat", "q", "concat_param { axis: 2 }");
+  const std::string layers = LayerText("n", "Normalize", "data") + LayerText("p", "PriorBox", "n") +
+                             LayerText("q", "PriorBox", "p") +
+                             LayerText("c", "Concat", "q", "concat_param { axis: 2 }");
   EXPECT_EQ(Import(layers).message(),
             "net.prototxt: unsupported operators: 'Concat' (node 'c': along axis 2); 'Normalize' "
             "(node 'n'); 'PriorBox' (node 'p' and 1 more)");
-  const auto passed = Import(layers + Layer("r", "ReLU", "c"), {.pass_through = true});
+  const auto passed = Import(layers + LayerText("r", "ReLU", "c"), {.pass_through = true});
   ASSERT_TRUE(passed.ok()) << passed.message();
   EXPECT_THAT(Listing(*passed),
               ElementsAre("data: input 2x4x9x9()", "r: activation 2x4x9x9(data)"));
 }
 
 TEST(CaffeRefusal, NamesFileLayerAndValue) {
-  EXPECT_EQ(
-      Import(Layer("c", "Convolution", "data", "convolution_param { num_output: many }")).message(),
-      "net.prototxt: node 'c': line 1: num_output: 'many'; expected a whole number");
-  EXPECT_EQ(Import(Layer("r", "ReLU", "nothing")).message(),
+  EXPECT_EQ(Import(LayerText("c", "Convolution", "data", "convolution_param { num_output: many }"))
+                .message(),
+            "net.prototxt: node 'c': line 1: num_output: 'many'; expected a whole number");
+  EXPECT_EQ(Import(LayerText("r", "ReLU", "nothing")).message(),
             "net.prototxt: node 'r': bottom 'nothing'; expected the top of a layer before it");
-  EXPECT_THAT(
-      Import(Layer("c", "Convolution", "data", "convolution_param { num_output: 2 }")).message(),
-      HasSubstr("node 'c': window 1x0x0, stride"));
+  EXPECT_THAT(Import(LayerText("c", "Convolution", "data", "convolution_param { num_output: 2 }"))
+                  .message(),
+              HasSubstr("node 'c': window 1x0x0, stride"));
   EXPECT_THAT(Import(" layers { layer { name: 'old' } }").message(), HasSubstr("before V1"));
   EXPECT_THAT(ImportCaffe("", "net.prototxt").message(), HasSubstr("no layers; expected a"));
 }

@@ -6,18 +6,11 @@
 
 #include "planner/cost/cost_model.h"
 #include "planner/graph/networks.h"
+#include "tests/unit/planner/layers_of.h"
 #include "tests/unit/planner/made_machine.h"
 
 namespace ucudnn::planner {
 namespace {
-
-LayerGraph Network(const std::string& name, int batch) {
-  return *BuildLayerGraph(*BuildNetwork(name), batch);
-}
-
-const PlannedLayer& LayerOf(const LayerGraph& graph, const std::string& name) {
-  return graph.layers[static_cast<size_t>(graph.Find(name))];
-}
 
 Device Limited(double tflops, double memory_gb_per_s) {
   Device device = MadeMachine({}).device;

@@ -6,20 +6,12 @@
 #include <numeric>
 
 #include "planner/graph/networks.h"
+#include "tests/unit/planner/layers_of.h"
 
 namespace ucudnn::planner {
 namespace {
 
 using ::testing::ElementsAre;
-
-LayerGraph Network(const std::string& name, int batch) {
-  return *BuildLayerGraph(*BuildNetwork(name), batch);
-}
-
-const PlannedLayer& LayerOf(const LayerGraph& graph, const std::string& name) {
-  EXPECT_GE(graph.Find(name), 0) << name;
-  return graph.layers[static_cast<size_t>(graph.Find(name))];
-}
 
 TEST(LayerGraph, ElementwiseOperatorsFollowTheirLayer) {
   const LayerGraph alexnet = Network("alexnet", 512);

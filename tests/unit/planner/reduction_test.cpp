@@ -10,6 +10,7 @@
 #include "planner/layout/device_boxes.h"
 #include "planner/layout/strategies.h"
 #include "tests/unit/planner/enumerate.h"
+#include "tests/unit/planner/layers_of.h"
 #include "tests/unit/planner/made_machine.h"
 #include "tests/unit/planner/one_by_one.h"
 #include "tests/unit/planner/random_layers.h"
@@ -20,10 +21,6 @@ namespace {
 const LayerGraph& AlexNet() {
   static const LayerGraph graph = *BuildLayerGraph(*BuildNetwork("alexnet"), 512);
   return graph;
-}
-
-const PlannedLayer& LayerOf(const LayerGraph& graph, const std::string& name) {
-  return graph.layers[static_cast<size_t>(graph.Find(name))];
 }
 
 Degrees Reduced(int r) { return {.r = r}; }

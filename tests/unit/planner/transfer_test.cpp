@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/graph/networks.h"
+#include "tests/unit/planner/layers_of.h"
 #include "tests/unit/planner/made_machine.h"
 #include "tests/unit/planner/one_by_one.h"
 #include "tests/unit/planner/random_layers.h"
@@ -57,10 +58,6 @@ TEST(Transfer, VolumesAreThoseOfACountOneByOne) {
   EXPECT_GT(moved, 1'000);
   EXPECT_GT(from_sums, 100);
   EXPECT_GT(to_sums, 100);
-}
-
-const PlannedLayer& LayerOf(const LayerGraph& graph, const std::string& name) {
-  return graph.layers[static_cast<size_t>(graph.Find(name))];
 }
 
 Traffic Between(const Machine& machine, const PlannedLayer& layer, const Degrees& from,

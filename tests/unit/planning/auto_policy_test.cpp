@@ -20,10 +20,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr size_t kMiB = 1 << 20;
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-
-AutoRequest Request(int n, size_t limit_bytes, int step = 1, size_t l2_bytes = 0) {
+AutoRequest Asking(int n, size_t limit_bytes, int step = 1, size_t l2_bytes = 0) {
   AutoRequest request;
   request.promise.n = n;
   request.promise.step = step;
@@ -63,27 +60,26 @@ std::vector<Candidate> SlowAndFast(int n, double launch_ms = 1) {
 }
 
 TEST(AutoPolicy, BeginsWithTheWholeAndTwoParts) {
-  EXPECT_THAT(NextSizes({}, {}, Request(256, kNoLimit)), ElementsAre(16, 64, 256));
-  EXPECT_THAT(NextSizes({}, {}, Request(100, kNoLimit, 8)), ElementsAre(8, 24, 100));
+  EXPECT_THAT(NextSizes({}, {}, Asking(256, kNoLimit)), ElementsAre(16, 64, 256));
+  EXPECT_THAT(NextSizes({}, {}, Asking(100, kNoLimit, 8)), ElementsAre(8, 24, 100));
 }
 
 TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
-  for (const AutoRequest& undivided :
-       {Request(1, kMiB), Request(8, kMiB, 8), Request(8, kMiB, 16)}) {
+  for (const AutoRequest& undivided : {Asking(1, kMiB), Asking(8, kMiB, 8), Asking(8, kMiB, 16)}) {
     const Replay replay = ReplayAuto(SlowAndFast(64), undivided);
     EXPECT_THAT(replay.asked, ElementsAre(undivided.promise.n));
   }
-  EXPECT_THAT(NextSizes({}, {}, Request(0, kMiB)), IsEmpty());
+  EXPECT_THAT(NextSizes({}, {}, Asking(0, kMiB)), IsEmpty());
 }
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
-  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Request(256, kNoLimit)).asked, SizeIs(3));
+  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kNoLimit)).asked, SizeIs(3));
   // 24 MiB and its half hold 24 and 12 images: parts of 256 are 24 and 12.
-  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Request(256, kNoLimit, 1, 24 * kMiB)).asked,
+  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kNoLimit, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
   // Where a launch costs nothing, a valley between the sizes measured may be worth dividing: 1.5
   // times policy powerOfTwo's nine sizes.
-  EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Request(256, kNoLimit)).asked.size(), 13u);
+  EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Asking(256, kNoLimit)).asked.size(), 13u);
 }
 
 TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
@@ -92,8 +88,8 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
     const double megabytes = 1.5 * size;
     return Curve{0.01 + size * (megabytes > 50 ? 0.1 : 0.07), megabytes * kMiB};
   });
-  const Replay blind = ReplayAuto(table, Request(256, kNoLimit, 1, 0));
-  const Replay replay = ReplayAuto(table, Request(256, kNoLimit, 1, 50 * kMiB));
+  const Replay blind = ReplayAuto(table, Asking(256, kNoLimit, 1, 0));
+  const Replay replay = ReplayAuto(table, Asking(256, kNoLimit, 1, 50 * kMiB));
   // 33 images fit, so 8 parts of 32; half of it holds 16.
   EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
   EXPECT_EQ(replay.division->Largest().micro_batch, 32);
@@ -101,7 +97,7 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
 }
 
 TEST(AutoPolicy, MeasuresTheLargestPiecesThatFitALimit) {
-  const Replay replay = ReplayAuto(SlowAndFast(256), Request(256, 37 * kMiB));
+  const Replay replay = ReplayAuto(SlowAndFast(256), Asking(256, 37 * kMiB));
   EXPECT_LE(replay.division->WorkspaceBytes(), 37 * kMiB);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
   EXPECT_EQ(replay.division->Pieces(), 7);
@@ -109,7 +105,7 @@ TEST(AutoPolicy, MeasuresTheLargestPiecesThatFitALimit) {
 }
 
 TEST(AutoPolicy, ReachesPiecesSmallerThanThoseItBeginsWith) {
-  const Replay replay = ReplayAuto(SlowAndFast(256, 0.01), Request(256, 2 * kMiB));
+  const Replay replay = ReplayAuto(SlowAndFast(256, 0.01), Asking(256, 2 * kMiB));
   EXPECT_EQ(replay.division->Largest().micro_batch, 2);
   EXPECT_EQ(replay.division->Pieces(), 128);
 }
@@ -118,7 +114,7 @@ TEST(AutoPolicy, AnEngineThatDoesNotServeTheWholeIsTriedOnLargeParts) {
   std::vector<Candidate> table;
   AddEngine(table, "legacy:0", 256, [](int size) { return Curve{1 + 0.3 * size, 0}; });
   AddEngine(table, "legacy:1", 140, [](int size) { return Curve{1 + 0.1 * size, 0}; });
-  const Replay replay = ReplayAuto(table, Request(256, kNoLimit));
+  const Replay replay = ReplayAuto(table, Asking(256, kNoLimit));
   EXPECT_EQ(replay.division->Pieces(), 2);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
 }
@@ -127,7 +123,7 @@ TEST(AutoPolicy, ASizeThatFailsIsNotAskedForAgain) {
   for (const int failing : {16, 37, 64, 256}) {
     std::vector<Candidate> table = SlowAndFast(256);
     Remove(table, [&](const MicroConfiguration& micro) { return micro.micro_batch == failing; });
-    const Replay replay = ReplayAuto(table, Request(256, 37 * kMiB));
+    const Replay replay = ReplayAuto(table, Asking(256, 37 * kMiB));
     EXPECT_EQ(std::count(replay.asked.begin(), replay.asked.end(), failing), 1) << failing;
     ASSERT_TRUE(replay.division) << failing;
     // Without 37 there is no division into 7 pieces.
@@ -136,13 +132,13 @@ TEST(AutoPolicy, ASizeThatFailsIsNotAskedForAgain) {
 }
 
 TEST(AutoPolicy, EndsWhereNothingCanBeMeasured) {
-  EXPECT_FALSE(ReplayAuto({}, Request(256, kNoLimit)).division);
+  EXPECT_FALSE(ReplayAuto({}, Asking(256, kNoLimit)).division);
 }
 
 TEST(AutoPolicy, EndsWhereNothingFits) {
   std::vector<Candidate> table = SlowAndFast(64);
   Remove(table, [](const MicroConfiguration& micro) { return micro.engine == "legacy:0"; });
-  const Replay replay = ReplayAuto(table, Request(64, kMiB - 1));
+  const Replay replay = ReplayAuto(table, Asking(64, kMiB - 1));
   EXPECT_FALSE(replay.division);
   EXPECT_THAT(replay.asked, Contains(1));
 }
@@ -150,13 +146,13 @@ TEST(AutoPolicy, EndsWhereNothingFits) {
 TEST(AutoPolicy, DividesWhereNoUndividedEngineFits) {
   std::vector<Candidate> table = SlowAndFast(64);
   Remove(table, [](const MicroConfiguration& micro) { return micro.engine == "legacy:0"; });
-  const Replay replay = ReplayAuto(table, Request(64, 32 * kMiB));
+  const Replay replay = ReplayAuto(table, Asking(64, 32 * kMiB));
   ASSERT_TRUE(replay.division);
   EXPECT_EQ(replay.division->Pieces(), 2);
 }
 
 TEST(AutoPolicy, OnlyTheLastPieceIsNoMultipleOfTheStep) {
-  const Replay replay = ReplayAuto(SlowAndFast(27), Request(27, 9 * kMiB, 4));
+  const Replay replay = ReplayAuto(SlowAndFast(27), Asking(27, 9 * kMiB, 4));
   ASSERT_TRUE(replay.division);
   ExpectLegalDivision(*replay.division, 27, 4, 9 * kMiB);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
@@ -165,7 +161,7 @@ TEST(AutoPolicy, OnlyTheLastPieceIsNoMultipleOfTheStep) {
 }
 
 TEST(AutoPolicy, AnyStepWillDo) {
-  const Replay replay = ReplayAuto(SlowAndFast(96), Request(96, 50 * kMiB, 3));
+  const Replay replay = ReplayAuto(SlowAndFast(96), Asking(96, 50 * kMiB, 3));
   ASSERT_TRUE(replay.division);
   EXPECT_EQ(replay.division->Pieces(), 2);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
@@ -174,7 +170,7 @@ TEST(AutoPolicy, AnyStepWillDo) {
 TEST(AutoPolicy, LargeMiniBatchesAreDividedAsFinelyAsTheLimitDemands) {
   for (const int images : {3, 5, 700}) {
     const std::vector<Candidate> table = SlowAndFast(2100, 0.01);
-    const AutoRequest request = Request(2100, images * kMiB);
+    const AutoRequest request = Asking(2100, images * kMiB);
     const Replay replay = ReplayAuto(table, request);
     ASSERT_TRUE(replay.division);
     EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
@@ -188,7 +184,7 @@ TEST(AutoPolicy, TransformsThatMayNotServeAreNotRefined) {
   for (Candidate& row : table) {
     if (row.micro.engine == "legacy:1") row.numeric = NumericClass::kFft;
   }
-  AutoRequest request = Request(256, 37 * kMiB);
+  AutoRequest request = Asking(256, 37 * kMiB);
   request.promise.chosen = NumericClass::kDirect;
   EXPECT_THAT(ReplayAuto(table, request).asked, Not(Contains(37)));
   request.promise.chosen = NumericClass::kFft;
@@ -228,9 +224,9 @@ void ExpectSoundSearch(const std::vector<Candidate>& table, const AutoRequest& r
 }
 
 AutoRequest RandomRequest(std::mt19937& random, int n) {
-  AutoRequest request = Request(n, static_cast<size_t>(Draw(random, 0, 9)) << 20,
-                                Draw(random, 0, 1) == 0 ? 1 : 1 << Draw(random, 0, 4),
-                                static_cast<size_t>(Draw(random, 0, 6)) << 20);
+  AutoRequest request = Asking(n, static_cast<size_t>(Draw(random, 0, 9)) << 20,
+                               Draw(random, 0, 1) == 0 ? 1 : 1 << Draw(random, 0, 4),
+                               static_cast<size_t>(Draw(random, 0, 6)) << 20);
   if (Draw(random, 0, 4) == 0) request.promise.limit_bytes = kNoLimit;
   request.promise.deterministic = Draw(random, 0, 5) == 0;
   return request;
@@ -331,7 +327,7 @@ Sum SumOver(int n, double noise, bool waves, size_t limit_bytes) {
   Sum sum;
   for (int kernel = 0; kernel < 40; ++kernel) {
     const std::vector<Candidate> table = RealisticTable(random, n, noise, waves);
-    const AutoRequest request = Request(n, limit_bytes, 1, 50 * kMiB);
+    const AutoRequest request = Asking(n, limit_bytes, 1, 50 * kMiB);
     const Replay replay = ReplayAuto(table, request);
     sum.times += replay.division->TimeMs() / FastestDivision(table, request.promise)->TimeMs();
     ++sum.kernels;

@@ -18,8 +18,6 @@ namespace {
 
 using ::testing::IsEmpty;
 
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Point {
@@ -176,11 +174,6 @@ TEST(DesirableSet, OfRecordedKernelsAgreesWithWorkspaceReuse) {
       }
     }
   }
-}
-
-MicroConfiguration Micro(int micro_batch, double time_ms, size_t workspace_bytes,
-                         const std::string& engine = "legacy:1") {
-  return {engine, micro_batch, time_ms, workspace_bytes, true};
 }
 
 TEST(DesirableSet, DominatedConfigurationsAndTiesAreLeftOut) {

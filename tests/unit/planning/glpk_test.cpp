@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr size_t kMiB = size_t{1} << 20;
-
 std::unique_ptr<DivisionSolver> Glpk() {
   auto solver = OpenPluginSolver(GLPK_PLUGIN, "glpk");
   EXPECT_TRUE(solver.ok()) << solver.message();

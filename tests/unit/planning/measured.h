@@ -13,6 +13,20 @@
 
 namespace ucudnn::planning {
 
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+inline MicroConfiguration Micro(int micro_batch, double time_ms, size_t workspace_bytes = 0,
+                                const std::string& engine = "legacy:1") {
+  return {engine, micro_batch, time_ms, workspace_bytes, true};
+}
+
+// A mini-batch of one image.
+inline Configuration One(size_t workspace_bytes, double time_ms) {
+  return {{{Micro(1, time_ms, workspace_bytes), 1}}};
+}
+
 inline int Draw(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }

@@ -8,10 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "measured.h"
+
 namespace ucudnn::planning {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
 constexpr size_t kLimits[] = {0,         kMiB,       8 * kMiB,
                               64 * kMiB, 512 * kMiB, std::numeric_limits<size_t>::max()};
 

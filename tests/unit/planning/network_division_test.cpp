@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "measured.h"
 #include "planning/knapsack_solver.h"
 
 namespace ucudnn::planning {
@@ -14,10 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-Configuration One(size_t workspace_bytes, double time_ms) {
-  return {{{{"legacy:1", 1, time_ms, workspace_bytes, true}, 1}}};
-}
 
 DividedNetwork Divide(const std::vector<NetworkKernel>& kernels, size_t budget,
                       WorkspaceDivision division) {

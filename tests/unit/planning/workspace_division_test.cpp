@@ -18,14 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-constexpr size_t kMiB = size_t{1} << 20;
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
-Configuration One(size_t workspace_bytes, double time_ms) {
-  return {{{{"legacy:1", 1, time_ms, workspace_bytes, true}, 1}}};
-}
-
 double TimeMs(const std::vector<DesirableConfigurations>& kernels,
               const std::vector<size_t>& chosen) {
   double time_ms = 0;

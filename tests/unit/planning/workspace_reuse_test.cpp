@@ -13,14 +13,8 @@ namespace {
 
 using ::testing::Contains;
 
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 using Cost = std::pair<double, int>;  // time, then pieces
 constexpr Cost kImpossible = {std::numeric_limits<double>::infinity(), 0};
-
-MicroConfiguration Micro(int micro_batch, double time_ms, size_t workspace_bytes = 0,
-                         const std::string& engine = "legacy:1") {
-  return {engine, micro_batch, time_ms, workspace_bytes, true};
-}
 
 bool Usable(const MicroConfiguration& micro, size_t limit_bytes) {
   return micro.micro_batch >= 1 && micro.workspace_bytes <= limit_bytes && micro.time_ms >= 0 &&

@@ -31,8 +31,8 @@ using test::FreeBytes;
 using test::kOperations;
 using ::testing::HasSubstr;
 
-constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
-                               DataType::kDouble};
+constexpr DataType kVerified[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
+                                  DataType::kDouble};
 
 class VerifyTest : public ::testing::Test {
  protected:
@@ -92,7 +92,7 @@ class VerifyTest : public ::testing::Test {
 
 TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
   for (const Operation operation : kOperations) {
-    for (const DataType type : kTypes) {
+    for (const DataType type : kVerified) {
       for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
         for (const int groups : {1, 2}) {
           ConvolutionProblem problem = ComparedProblem(operation, type);
@@ -173,7 +173,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
 
 TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
   for (const Operation operation : kOperations) {
-    for (const DataType type : kTypes) {
+    for (const DataType type : kVerified) {
       const ConvolutionProblem problem = ComparedProblem(operation, type);
       static bool corrupt_partial;
       corrupt_partial = SumsPartials(problem);

@@ -17,7 +17,7 @@ cudnnStatus_t CheckTensor(const GraphTensor& tensor) {
 }
 
 // Axis i of n, c, d, h, w in a tensor of three to five dimensions; -1 where it has none.
-int AxisOf(int dim_count, int i) {
+int GraphAxisOf(int dim_count, int i) {
   if (i < 2) return i;
   const int axis = i - (5 - dim_count);
   return axis < 2 ? -1 : axis;
@@ -26,7 +26,7 @@ int AxisOf(int dim_count, int i) {
 std::array<int64_t, 5> FiveStrides(const GraphTensor& tensor) {
   std::array<int64_t, 5> strides{};
   for (int i = 0; i < 5; ++i) {
-    const int axis = AxisOf(tensor.dim_count, i);
+    const int axis = GraphAxisOf(tensor.dim_count, i);
     strides[i] = axis < 0 ? 0 : tensor.strides[axis];
   }
   return strides;
@@ -35,7 +35,7 @@ std::array<int64_t, 5> FiveStrides(const GraphTensor& tensor) {
 std::array<int64_t, 3> Spatial(const GraphTensor& tensor) {
   std::array<int64_t, 3> extents{};
   for (int i = 0; i < 3; ++i) {
-    const int axis = AxisOf(tensor.dim_count, i + 2);
+    const int axis = GraphAxisOf(tensor.dim_count, i + 2);
     extents[i] = axis < 0 ? 1 : tensor.dims[axis];
   }
   return extents;

@@ -5,7 +5,7 @@ namespace {
 
 // A null descriptor takes back what was set.
 template <class D>
-cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
+cudnnStatus_t TakeOptional(const Attribute& attribute, D* operand) {
   void* handle = nullptr;
   if (auto status = attribute.One(CUDNN_TYPE_BACKEND_DESCRIPTOR, &handle, CUDNN_STATUS_BAD_PARAM)) {
     return status;
@@ -30,23 +30,23 @@ cudnnStatus_t TakeScale(const Attribute& attribute, double* scale) {
 cudnnStatus_t PointwiseOperation::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR:
-      return TakeOperand(attribute, &pointwise);
+      return TakeOptional(attribute, &pointwise);
     case CUDNN_ATTR_OPERATION_POINTWISE_XDESC:
-      return TakeOperand(attribute, &x);
+      return TakeOptional(attribute, &x);
     case CUDNN_ATTR_OPERATION_POINTWISE_BDESC:
-      return TakeOperand(attribute, &b);
+      return TakeOptional(attribute, &b);
     case CUDNN_ATTR_OPERATION_POINTWISE_YDESC:
-      return TakeOperand(attribute, &y);
+      return TakeOptional(attribute, &y);
     case CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1:
       return TakeScale(attribute, &alpha1);
     case CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2:
       return TakeScale(attribute, &alpha2);
     case CUDNN_ATTR_OPERATION_POINTWISE_DXDESC:
-      return TakeOperand(attribute, &dx);
+      return TakeOptional(attribute, &dx);
     case CUDNN_ATTR_OPERATION_POINTWISE_DYDESC:
-      return TakeOperand(attribute, &dy);
+      return TakeOptional(attribute, &dy);
     case CUDNN_ATTR_OPERATION_POINTWISE_TDESC:
-      return TakeOperand(attribute, &t);
+      return TakeOptional(attribute, &t);
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a pointwise operation");
   }

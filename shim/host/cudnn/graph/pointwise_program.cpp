@@ -10,7 +10,7 @@ namespace {
 
 // Elements worked on at once: all registers of a few steps stay in the first-level cache.
 constexpr int64_t kRun = 512;
-using Extents = GraphTensor::Extents;
+using GraphExtents = GraphTensor::Extents;
 
 // The runs of elements a program is cut into: along one axis, for every index of the others.
 class Runs {
@@ -22,7 +22,7 @@ class Runs {
     const ProgramStep& last = program.steps.back();
     axis_ = dim_count_ - 1;
     if (last.to.place == ProgramValue::Place::kMemory) {
-      const Extents& strides = program.operands[last.to.index].strides;
+      const GraphExtents& strides = program.operands[last.to.index].strides;
       for (int i = 0; i < dim_count_; ++i) {
         if (dims_[i] > 1 && (dims_[axis_] == 1 || strides[i] < strides[axis_])) axis_ = i;
       }
@@ -38,7 +38,7 @@ class Runs {
   int axis() const { return axis_; }
 
   // Index of the run's first element, and how many follow it along the axis.
-  int64_t At(int64_t run, Extents* index) const {
+  int64_t At(int64_t run, GraphExtents* index) const {
     const int64_t first = run % pieces_ * kRun;
     run /= pieces_;
     for (int i = dim_count_ - 1; i >= 0; --i) {
@@ -52,7 +52,7 @@ class Runs {
 
  private:
   int dim_count_;
-  Extents dims_;
+  GraphExtents dims_;
   int axis_;
   int64_t pieces_, count_;
 };
@@ -66,7 +66,7 @@ class Runner {
         registers_(static_cast<size_t>(program.register_count) * kRun),
         scratch_(4 * kRun) {}
 
-  void Run(const Extents& index, int axis, int64_t count) {
+  void Run(const GraphExtents& index, int axis, int64_t count) {
     for (const ProgramStep& step : program_.steps) {
       const A* x = Read(step.x, 0, index, axis, count, step.alpha1);
       const A* b = Read(step.b, 1, index, axis, count, step.alpha2);
@@ -85,13 +85,13 @@ class Runner {
  private:
   A* Register(int index) { return registers_.data() + static_cast<size_t>(index) * kRun; }
 
-  int64_t OffsetOf(const ProgramOperand& operand, const Extents& index) const {
+  int64_t OffsetOf(const ProgramOperand& operand, const GraphExtents& index) const {
     int64_t offset = 0;
     for (int i = 0; i < program_.dim_count; ++i) offset += index[i] * operand.strides[i];
     return offset;
   }
 
-  const A* Read(const ProgramValue& value, int operand_place, const Extents& index, int axis,
+  const A* Read(const ProgramValue& value, int operand_place, const GraphExtents& index, int axis,
                 int64_t count, double alpha) {
     if (value.place == ProgramValue::Place::kNone) return nullptr;
     if (value.place == ProgramValue::Place::kRegister && alpha == 1) return Register(value.index);
@@ -113,7 +113,7 @@ class Runner {
     return into;
   }
 
-  void Write(const ProgramOperand& operand, void* address, const Extents& index, int axis,
+  void Write(const ProgramOperand& operand, void* address, const GraphExtents& index, int axis,
              int64_t count, const A* values) const {
     const int64_t stride = operand.strides[axis];
     WithElement(operand.type, [&](auto element) {
@@ -154,7 +154,7 @@ bool RunIn(const PointwiseProgram& program, const std::vector<void*>& addresses,
   const int64_t tasks = (runs.count() + kRunsPerTask - 1) / kRunsPerTask;
   return ParallelFor(tasks, [&](int64_t task) {
     Runner<A> runner(program, addresses);
-    Extents index{};
+    GraphExtents index{};
     const int64_t end = std::min(runs.count(), (task + 1) * kRunsPerTask);
     for (int64_t run = task * kRunsPerTask; run < end; ++run) {
       const int64_t count = runs.At(run, &index);

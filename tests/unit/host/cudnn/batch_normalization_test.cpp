@@ -13,14 +13,6 @@ constexpr double kEpsilon = 0.01;
 constexpr cudnnBatchNormMode_t kModes[] = {CUDNN_BATCHNORM_PER_ACTIVATION, CUDNN_BATCHNORM_SPATIAL,
                                            CUDNN_BATCHNORM_SPATIAL_PERSISTENT};
 
-using Values = std::map<Index, double>;
-
-Values ValuesOf(const DeviceTensor& tensor) {
-  Values values;
-  tensor.ForEach([&](const Index& at) { values[at] = tensor.At(at); });
-  return values;
-}
-
 // The parameter that element `at` shares with others.
 Index ParameterOf(const Index& at, cudnnBatchNormMode_t mode) {
   if (mode == CUDNN_BATCHNORM_PER_ACTIVATION) return {0, at[1], at[2], at[3], at[4]};

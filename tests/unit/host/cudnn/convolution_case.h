@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -112,6 +113,14 @@ class DeviceTensor {
   }
   int64_t elements_;
 };
+
+using Values = std::map<Index, double>;
+
+inline Values ValuesOf(const DeviceTensor& tensor) {
+  Values values;
+  tensor.ForEach([&](const Index& at) { values[at] = tensor.At(at); });
+  return values;
+}
 
 struct ConvolutionCase {
   Operation operation = Operation::kForward;

@@ -8,14 +8,14 @@
 namespace hostgpu::test {
 namespace {
 
-constexpr Index kDims = {2, 3, 2, 4, 5};
+constexpr Index kElementwiseDims = {2, 3, 2, 4, 5};
 
 using Elementwise = LayerTest;
 INSTANTIATE_TEST_SUITE_P(All, Elementwise, EveryTypeAndLayout());
 
 TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
-  for (const Index& small : {Index{1, 3, 1, 1, 1}, Index{1, 1, 1, 4, 5}, kDims}) {
-    DeviceTensor a(small, layout_, type_), c(kDims, layout_, type_);
+  for (const Index& small : {Index{1, 3, 1, 1, 1}, Index{1, 1, 1, 4, 5}, kElementwiseDims}) {
+    DeviceTensor a(small, layout_, type_), c(kElementwiseDims, layout_, type_);
     a.Fill(random_);
     c.Fill(random_);
     ASSERT_EQ(
@@ -32,7 +32,7 @@ TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
 }
 
 TEST_P(Elementwise, SetAndScale) {
-  DeviceTensor y(kDims, layout_, type_);
+  DeviceTensor y(kElementwiseDims, layout_, type_);
   y.Fill(random_);
   WithElement(type_, [&](auto value) {
     Store(value, 3);
@@ -92,8 +92,8 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
           return x / (1 + std::exp(-1.5 * x));
       }
     };
-    DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_), dy(kDims, layout_, type_),
-        dx(kDims, layout_, type_);
+    DeviceTensor x(kElementwiseDims, layout_, type_), y(kElementwiseDims, layout_, type_),
+        dy(kElementwiseDims, layout_, type_), dx(kElementwiseDims, layout_, type_);
     x.Fill(random_);
     x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });  // off the kinks
     x.Upload();
@@ -122,7 +122,7 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
 }
 
 TEST_P(Elementwise, RefusesShapesThatDoNotFit) {
-  DeviceTensor a({1, 2, 1, 1, 1}, layout_, type_), c(kDims, layout_, type_);
+  DeviceTensor a({1, 2, 1, 1, 1}, layout_, type_), c(kElementwiseDims, layout_, type_);
   EXPECT_EQ(cudnnAddTensor(handle_, Scale(1), Describe(a), a.data, Scale(1), Describe(c), c.data),
             CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(cudnnConvolutionBackwardBias(handle_, Scale(1), Describe(c), c.data, Scale(0),

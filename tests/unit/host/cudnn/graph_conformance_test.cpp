@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr int kCalls = 60000;
+constexpr int kGraphCalls = 60000;
 constexpr int kElements = 16;
 
 using GraphTwin = Twin<cudnnBackendDescriptor_t>;
@@ -349,7 +349,7 @@ TEST_F(GraphConformance, RandomCallsAnswerAlike) {
   for (Kind kind : kinds) {
     for (GraphTwin& twin : pools_[kind]) twin = Create(kind);
   }
-  while (calls_ < kCalls && !HasFailure()) {
+  while (calls_ < kGraphCalls && !HasFailure()) {
     const Kind kind = kinds[Between(0, 10)];
     const int action = Between(1, 400);
     if (action <= 195) {

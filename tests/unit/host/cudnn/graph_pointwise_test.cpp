@@ -17,7 +17,7 @@ constexpr int kX = CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kB = CUDNN_ATTR_OPERATI
 
 // Packed fp32, 2x3x4x5.
 constexpr int kElements = 120;
-const std::vector<int> kDims = {2, 3, 4, 5}, kStrides = {60, 20, 5, 1};
+const std::vector<int> kGraphDims = {2, 3, 4, 5}, kGraphStrides = {60, 20, 5, 1};
 
 struct Floats {
   explicit Floats(const std::vector<float>& values) : bytes(values.size() * sizeof(float)) {
@@ -52,7 +52,8 @@ std::vector<float> Compute(int mode, const GraphBuilder::Parameters& parameters,
   const auto add = [&](int name, const std::vector<float>& values) {
     ids.push_back(static_cast<int64_t>(ids.size()) + 1);
     pointers.push_back(memory.emplace_back(values).bytes.data);
-    operands.emplace_back(name, &builder.Tensor(ids.back(), DataType::kFloat, kDims, kStrides));
+    operands.emplace_back(name,
+                          &builder.Tensor(ids.back(), DataType::kFloat, kGraphDims, kGraphStrides));
   };
   for (const auto& [name, values] : inputs) add(name, *values);
   add(to, std::vector<float>(kElements));
@@ -203,10 +204,10 @@ constexpr int64_t kIdX = 1, kIdW = 2, kIdY = 3, kIdResidual = 4, kIdBias = 5, kI
 
 // y = relu((convolution + residual_scale * residual) + bias) * scale as a user fuses them, the
 // scale by value.
-struct Fused {
+struct FusedPlan {
   static constexpr double kResidualScale = 2;
 
-  explicit Fused(const ConvolutionCase& c, int64_t residual_alignment = 16)
+  explicit FusedPlan(const ConvolutionCase& c, int64_t residual_alignment = 16)
       : convolution(c),
         residual(c.Output(), c.layout, c.type),
         bias({1, c.w[0], 1, 1, 1}, c.layout, c.type),
@@ -285,7 +286,7 @@ TEST(GraphPointwise, ResidualBiasReluAndScaleFusedInEveryEngine) {
             c.layout = layout;
             c.spatial = spatial;
             c.x[0] = 5;  // no multiple of the parts
-            Fused fused(c);
+            FusedPlan fused(c);
             Plan plan;
             if (!plan.Build(fused.graph, index, knob)) continue;
             ++ran;
@@ -306,7 +307,7 @@ TEST(GraphPointwise, ResidualBiasReluAndScaleFusedInEveryEngine) {
 }
 
 TEST(GraphPointwise, AScalarByValueIsReadWhenThePlanIsExecuted) {
-  Fused fused{ConvolutionCase{}};
+  FusedPlan fused{ConvolutionCase{}};
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 1, 0));
   DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
@@ -330,7 +331,7 @@ TEST(GraphPointwise, AScalarByValueIsReadWhenThePlanIsExecuted) {
 TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
   constexpr size_t kTail = 4096;
   for (int64_t knob = 0; knob < 3; ++knob) {
-    Fused fused{ConvolutionCase{}};
+    FusedPlan fused{ConvolutionCase{}};
     Plan plan;
     ASSERT_TRUE(plan.Build(fused.graph, 1, knob));
     const auto bytes = static_cast<size_t>(plan.Workspace());
@@ -353,7 +354,7 @@ TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
 
 TEST(GraphPointwise, AnOperandTakesThePointersItsAlignmentAllows) {
   // Declared for single elements: the engine without demands of its own runs, from any of them.
-  Fused fused(ConvolutionCase{}, sizeof(float));
+  FusedPlan fused(ConvolutionCase{}, sizeof(float));
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 0, 0));
   EXPECT_EQ(fused.Run(plan, nullptr, sizeof(float)), CUDNN_STATUS_SUCCESS);
@@ -369,7 +370,7 @@ class GraphFault : public testing::Test {
 // Exits 0 when the run failed as a device fault and so did a correct one after it.
 [[noreturn]] void ExitByOutcome(int64_t engine, size_t residual_shift, size_t x_shift,
                                 size_t missing_workspace) {
-  Fused fused{ConvolutionCase{}};
+  FusedPlan fused{ConvolutionCase{}};
   Plan plan;
   if (!plan.Build(fused.graph, engine, 0)) std::_Exit(2);
   const auto bytes = static_cast<size_t>(plan.Workspace());

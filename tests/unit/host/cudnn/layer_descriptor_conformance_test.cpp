@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int kCalls = 30000;
+constexpr int kLayerCalls = 30000;
 
 class LayerDescriptorConformance : public RandomCalls {
  protected:
@@ -189,7 +189,7 @@ TEST_F(LayerDescriptorConformance, RandomCallsAnswerAsTheGenuineLibrary) {
     ours_.cudnnSetOpTensorDescriptor(twin.ours, CUDNN_OP_TENSOR_ADD, CUDNN_DATA_FLOAT,
                                      CUDNN_PROPAGATE_NAN);
   }
-  while (calls_ < kCalls) {
+  while (calls_ < kLayerCalls) {
     switch (Between(0, 9)) {
       case 0:
       case 1:

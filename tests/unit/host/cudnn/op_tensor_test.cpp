@@ -6,7 +6,7 @@
 namespace hostgpu::test {
 namespace {
 
-constexpr Index kDims = {2, 3, 2, 4, 5};
+constexpr Index kOpDims = {2, 3, 2, 4, 5};
 
 class OpTensorTest : public LayerTest {
  protected:
@@ -52,10 +52,10 @@ TEST_P(OpTensorTest, EveryOperationRepeatsTheSecondOperand) {
                         CUDNN_OP_TENSOR_MAX, CUDNN_OP_TENSOR_SQRT, CUDNN_OP_TENSOR_NOT}) {
     Set(op);
     for (const Index& small : {Index{1, 3, 1, 1, 1}, Index{1, 1, 1, 1, 1}, Index{1, 3, 2, 4, 5},
-                               Index{2, 1, 1, 4, 1}, kDims}) {
+                               Index{2, 1, 1, 4, 1}, kOpDims}) {
       SCOPED_TRACE(testing::Message() << "operation " << op);
-      DeviceTensor a(kDims, layout_, type_), b(small, Layout::kNchw, type_),
-          c(kDims, layout_, type_);
+      DeviceTensor a(kOpDims, layout_, type_), b(small, Layout::kNchw, type_),
+          c(kOpDims, layout_, type_);
       a.Fill(random_);
       if (op == CUDNN_OP_TENSOR_SQRT) {
         a.ForEach([&](const Index& at) { a.Set(at, std::abs(a.At(at))); });
@@ -76,7 +76,7 @@ TEST_P(OpTensorTest, EveryOperationRepeatsTheSecondOperand) {
 
 TEST_P(OpTensorTest, UpdatesInPlaceAndDoesNotReadTheOutputWithBetaZero) {
   Set(CUDNN_OP_TENSOR_ADD);
-  DeviceTensor a(kDims, layout_, type_), b(kDims, layout_, type_), c(kDims, layout_, type_);
+  DeviceTensor a(kOpDims, layout_, type_), b(kOpDims, layout_, type_), c(kOpDims, layout_, type_);
   a.Fill(random_);
   b.Fill(random_);
   LayerTest::Fill(c, NAN);
@@ -92,7 +92,8 @@ TEST_P(OpTensorTest, ExtremesOfNaNs) {
   for (const auto op : {CUDNN_OP_TENSOR_MIN, CUDNN_OP_TENSOR_MAX}) {
     for (const auto nan : {CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN}) {
       Set(op, nan);
-      DeviceTensor a(kDims, layout_, type_), b(kDims, layout_, type_), c(kDims, layout_, type_);
+      DeviceTensor a(kOpDims, layout_, type_), b(kOpDims, layout_, type_),
+          c(kOpDims, layout_, type_);
       LayerTest::Fill(a, NAN);
       LayerTest::Fill(b, 1);
       ASSERT_EQ(Run(1, a, 1, b, 0, c), CUDNN_STATUS_SUCCESS);
@@ -109,7 +110,7 @@ TEST_P(OpTensorTest, OutputMayHaveAnotherTypeOfTheSamePrecision) {
   Set(CUDNN_OP_TENSOR_MUL);
   for (const DataType other :
        {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {
-    DeviceTensor a(kDims, layout_, type_), b(kDims, layout_, type_), c(kDims, layout_, other);
+    DeviceTensor a(kOpDims, layout_, type_), b(kOpDims, layout_, type_), c(kOpDims, layout_, other);
     a.Fill(random_);
     b.Fill(random_);
     c.Fill(random_);

@@ -1,24 +1,16 @@
 // Softmax against its definition in fp64, and its gradient against finite differences of it.
 #include <cmath>
-#include <map>
 
 #include "tests/unit/host/cudnn/layer_test.h"
 
 namespace hostgpu::test {
 namespace {
 
-constexpr Index kDims = {2, 5, 2, 2, 3};
+constexpr Index kSoftmaxDims = {2, 5, 2, 2, 3};
 constexpr cudnnSoftmaxAlgorithm_t kAlgorithms[] = {CUDNN_SOFTMAX_FAST, CUDNN_SOFTMAX_ACCURATE,
                                                    CUDNN_SOFTMAX_LOG};
-constexpr cudnnSoftmaxMode_t kModes[] = {CUDNN_SOFTMAX_MODE_INSTANCE, CUDNN_SOFTMAX_MODE_CHANNEL};
-
-using Values = std::map<Index, double>;
-
-Values ValuesOf(const DeviceTensor& tensor) {
-  Values values;
-  tensor.ForEach([&](const Index& at) { values[at] = tensor.At(at); });
-  return values;
-}
+constexpr cudnnSoftmaxMode_t kSoftmaxModes[] = {CUDNN_SOFTMAX_MODE_INSTANCE,
+                                                CUDNN_SOFTMAX_MODE_CHANNEL};
 
 // Elements whose exponentials are summed together.
 Index GroupOf(const Index& at, cudnnSoftmaxMode_t mode) {
@@ -41,10 +33,10 @@ INSTANTIATE_TEST_SUITE_P(All, SoftmaxTest, EveryTypeAndLayout());
 
 TEST_P(SoftmaxTest, ForwardIsTheDefinition) {
   for (const auto algorithm : kAlgorithms) {
-    for (const auto mode : kModes) {
+    for (const auto mode : kSoftmaxModes) {
       SCOPED_TRACE(testing::Message() << "algorithm " << algorithm << ", mode " << mode);
       // Another layout for the output.
-      DeviceTensor x(kDims, layout_, type_), y(kDims, Layout::kPadded, type_);
+      DeviceTensor x(kSoftmaxDims, layout_, type_), y(kSoftmaxDims, Layout::kPadded, type_);
       FillReal(x);
       y.Fill(random_);
       ASSERT_EQ(Enqueue([&] {
@@ -63,10 +55,10 @@ TEST_P(SoftmaxTest, ForwardIsTheDefinition) {
 
 TEST_P(SoftmaxTest, GradientIsTheFiniteDifference) {
   for (const auto algorithm : kAlgorithms) {
-    for (const auto mode : kModes) {
+    for (const auto mode : kSoftmaxModes) {
       SCOPED_TRACE(testing::Message() << "algorithm " << algorithm << ", mode " << mode);
-      DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_), dy(kDims, layout_, type_),
-          dx(kDims, Layout::kPadded, type_);
+      DeviceTensor x(kSoftmaxDims, layout_, type_), y(kSoftmaxDims, layout_, type_),
+          dy(kSoftmaxDims, layout_, type_), dx(kSoftmaxDims, Layout::kPadded, type_);
       FillReal(x);
       dy.Fill(random_);
       dx.Fill(random_);
@@ -103,7 +95,7 @@ TEST_P(SoftmaxTest, GradientIsTheFiniteDifference) {
 }
 
 TEST_P(SoftmaxTest, LargeInputsOverflowInTheFastAlgorithmAlone) {
-  DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_);
+  DeviceTensor x(kSoftmaxDims, layout_, type_), y(kSoftmaxDims, layout_, type_);
   LayerTest::Fill(x, 1000);
   for (const auto algorithm : kAlgorithms) {
     ASSERT_EQ(Enqueue([&] {
@@ -122,7 +114,7 @@ TEST_P(SoftmaxTest, LargeInputsOverflowInTheFastAlgorithmAlone) {
 }
 
 TEST_P(SoftmaxTest, WorksInPlace) {
-  DeviceTensor x(kDims, layout_, type_);
+  DeviceTensor x(kSoftmaxDims, layout_, type_);
   FillReal(x);
   const Values expected = Softmax(ValuesOf(x), CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE);
   ASSERT_EQ(Enqueue([&] {
