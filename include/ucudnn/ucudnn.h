@@ -83,6 +83,10 @@ cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
 /* --- Reading back ---------------------------------------------------------------------------- */
 
+/* Structs begin with their size, which the program sets to what sizeof says before it passes one:
+ * later versions append members, and fill those that the program was compiled with. A size that no
+ * version had is CUDNN_STATUS_BAD_PARAM, and nothing is written. */
+
 typedef enum {
   UCUDNN_FORWARD = 0,
   UCUDNN_BACKWARD_DATA = 1,
@@ -91,8 +95,9 @@ typedef enum {
 
 /* Calls the convolution of these descriptors `name` in the report, in all three operations; several
  * layers of one shape have several names. x and y are the images and outputs, dx and dy where the
- * operation has gradients. CUDNN_STATUS_NOT_SUPPORTED for shapes ucudnn leaves alone, and for names
- * beyond the first 10,000. */
+ * operation has gradients. Options may still be set afterwards, but for UCUDNN_REAL_CUDNN: the
+ * descriptors are that library's. CUDNN_STATUS_NOT_SUPPORTED for shapes ucudnn leaves alone, and
+ * for names beyond the first 10,000. */
 cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
                                  cudnnFilterDescriptor_t w,
                                  cudnnConvolutionDescriptor_t convolution,
@@ -100,6 +105,7 @@ cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
 
 /* `count` micro-batches of `micro_batch` images each, run one after the other. */
 typedef struct {
+  size_t struct_size;
   char engine[128]; /* as in the report, "legacy:1"; cut to 127 characters */
   int micro_batch;
   int count;
@@ -109,7 +115,8 @@ typedef struct {
 
 /* How the legacy convolution of these descriptors runs, as it was decided last: the first
  * `requested` of its `*returned` kinds of micro-batches, whose images add up to the mini-batch.
- * `batches` may be null where `requested` is 0. CUDNN_STATUS_NOT_SUPPORTED: none was called yet. */
+ * `batches` may be null where `requested` is 0; struct_size of its first element holds for all.
+ * CUDNN_STATUS_NOT_SUPPORTED: none was called yet. */
 cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t x,
                             cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
                             cudnnTensorDescriptor_t y, int requested, int* returned,
@@ -117,6 +124,7 @@ cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t
 
 /* Of this process so far. A kernel is a convolution's shape, operation and workspace. */
 typedef struct {
+  size_t struct_size;
   int64_t kernels;         /* that were called */
   int64_t divided_kernels; /* of them */
   int64_t calls;

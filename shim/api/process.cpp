@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -17,6 +19,18 @@ namespace {
 
 pid_t owner = 0;
 std::atomic<bool> options_fixed = false;
+
+// The genuine library, which is looked for once.
+std::atomic<bool> genuine_open = false;
+const cudnn::GenuineLibrary& Genuine() {
+  genuine_open = true;
+  return cudnn::OpenGenuine(ProcessOptions().real_cudnn.c_str(),
+                            reinterpret_cast<const void*>(&Genuine));
+}
+
+// Names given before there is a report; null when it has them.
+constinit std::mutex early_mutex;
+interposer::LayerNames* early_names = nullptr;
 
 // Programs that leave by exit() get a last report with the final counts. A forked child has no part
 // in its parent's calls and writes nothing.
@@ -35,19 +49,24 @@ struct Parts {
   std::unique_ptr<interposer::Interposer> interposer;
 };
 
-// Null when the genuine library lacks something.
+// False when there is no genuine library, or it lacks something.
+bool Load(cudnn::Functions& functions) {
+  const cudnn::GenuineLibrary& genuine = Genuine();
+  if (!genuine.library) return false;
+  const Status loaded = cudnn::LoadFunctions(
+      [&](const char* name) { return genuine.library->Symbol(name); }, functions);
+  if (!loaded.ok()) WarnOnce("functions", loaded.message() + ": nothing is changed");
+  return loaded.ok();
+}
+
+// Threads that come at once all join one; the first stays, and is never destroyed.
+std::atomic<Parts*> joined = nullptr;
+
+// Null when something is missing.
 std::unique_ptr<Parts> Join() {
   const Options& options = FixedOptions();
-  const cudnn::GenuineLibrary& genuine = cudnn::OpenGenuine(
-      options.real_cudnn.c_str(), reinterpret_cast<const void*>(&WriteLastReport));
-  if (!genuine.library) return nullptr;
   auto parts = std::make_unique<Parts>();
-  const Status loaded = cudnn::LoadFunctions(
-      [&](const char* name) { return genuine.library->Symbol(name); }, parts->functions);
-  if (!loaded.ok()) {
-    WarnOnce("functions", loaded.message() + ": nothing is changed");
-    return nullptr;
-  }
+  if (!Load(parts->functions)) return nullptr;
   const db::StoreChoice choice = db::ChooseStores(options.databases);
   if (!choice.paths.empty()) {
     parts->store = std::make_unique<db::SqliteStore>(choice.paths, choice.written);
@@ -68,8 +87,6 @@ bool OptionsAreFixed() { return options_fixed; }
 
 interposer::Interposer* ProcessInterposer() {
   // No lock is held while joining, because a child forked meanwhile would wait for it for ever.
-  // Threads that come at once all join one; the first stays, and is never destroyed.
-  static std::atomic<Parts*> joined = nullptr;
   static std::atomic<bool> impossible = false;
   if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;
@@ -84,7 +101,37 @@ interposer::Interposer* ProcessInterposer() {
   }
   owner = getpid();
   if (!FixedOptions().report.empty()) std::atexit(WriteLastReport);
-  return mine.release()->interposer.get();
+  interposer::Interposer* const interposer = mine.release()->interposer.get();
+  std::lock_guard lock(early_mutex);
+  if (early_names != nullptr) {
+    interposer->report().NameLayers(std::move(*early_names));
+    delete early_names;
+    early_names = nullptr;
+  }
+  return interposer;
+}
+
+const cudnn::Functions* GenuineFunctions() {
+  static std::atomic<const cudnn::Functions*> loaded = nullptr;
+  if (const Parts* parts = joined.load(std::memory_order_acquire)) return &parts->functions;
+  if (const cudnn::Functions* functions = loaded.load(std::memory_order_acquire)) return functions;
+  auto mine = std::make_unique<cudnn::Functions>();
+  if (!Load(*mine)) return nullptr;
+  const cudnn::Functions* expected = nullptr;
+  return loaded.compare_exchange_strong(expected, mine.get(), std::memory_order_acq_rel)
+             ? mine.release()
+             : expected;
+}
+
+bool GenuineIsOpen() { return genuine_open; }
+
+bool NameLayer(const ConvolutionProblem& problem, const std::string& name) {
+  std::lock_guard lock(early_mutex);
+  if (const Parts* parts = joined.load(std::memory_order_acquire)) {
+    return parts->interposer->report().NameLayer(problem, name);
+  }
+  if (early_names == nullptr) early_names = new interposer::LayerNames;
+  return early_names->Add(problem, name);
 }
 
 }  // namespace ucudnn

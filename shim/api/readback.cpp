@@ -15,39 +15,51 @@ cudnnStatus_t RefuseParameter(const std::string& message) {
   return Refuse(CUDNN_STATUS_BAD_PARAM, message);
 }
 
+cudnnStatus_t NoCudnn() {
+  return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no genuine cuDNN 9 was found");
+}
+
 // `use` of the process's interposer, where there is one.
 template <typename Use>
 cudnnStatus_t WithInterposer(Use use) noexcept {
   return WithoutExceptions([&] {
     interposer::Interposer* const interposer = ProcessInterposer();
-    if (interposer == nullptr) {
-      return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no genuine cuDNN 9 was found");
-    }
-    return use(*interposer);
+    return interposer == nullptr ? NoCudnn() : use(*interposer);
   });
 }
 
 // The convolution of `descriptors`; what is wrong with it is refused.
-cudnnStatus_t Read(interposer::Interposer& interposer, const char* function, Operation operation,
+cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Operation operation,
                    const cudnn::Descriptors& descriptors, ConvolutionProblem& problem) {
   if (descriptors.x == nullptr || descriptors.w == nullptr || descriptors.y == nullptr ||
       descriptors.convolution == nullptr) {
     return RefuseParameter(std::string(function) + ": a descriptor is a null pointer");
   }
-  const char* const why =
-      cudnn::ReadProblem(interposer.functions(), operation, descriptors, problem);
+  const char* const why = cudnn::ReadProblem(functions, operation, descriptors, problem);
   if (why == nullptr) return CUDNN_STATUS_SUCCESS;
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": left alone: " + why);
 }
 
-void Fill(const Run& run, ucudnnMicroBatches_t& batches) {
-  batches = {};
+// Whether the program's struct is as large as this version's, the first: a later one accepts its
+// predecessors' sizes, too, and writes no more than that.
+template <typename Struct>
+cudnnStatus_t CheckSize(const char* function, const Struct& given) {
+  if (given.struct_size == sizeof(Struct)) return CUDNN_STATUS_SUCCESS;
+  return RefuseParameter(std::string(function) + ": struct_size is " +
+                         std::to_string(given.struct_size) + ", not " +
+                         std::to_string(sizeof(Struct)));
+}
+
+ucudnnMicroBatches_t InWords(const Run& run) {
+  ucudnnMicroBatches_t batches = {};
+  batches.struct_size = sizeof batches;
   const std::string& engine = run.micro.engine;
   std::copy_n(engine.data(), std::min(engine.size(), sizeof batches.engine - 1), batches.engine);
   batches.micro_batch = run.micro.micro_batch;
   batches.count = run.count;
   batches.workspace_bytes = run.micro.workspace_bytes;
   batches.time_ms = run.micro.time_ms;
+  return batches;
 }
 
 }  // namespace
@@ -60,13 +72,15 @@ cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
                                  cudnnConvolutionDescriptor_t convolution,
                                  cudnnTensorDescriptor_t y) {
   using namespace ucudnn;
-  return WithInterposer([&](interposer::Interposer& interposer) {
+  return WithoutExceptions([&] {
     if (name == nullptr) return RefuseParameter("ucudnnSetLayerName: the name is a null pointer");
+    const cudnn::Functions* const functions = GenuineFunctions();
+    if (functions == nullptr) return NoCudnn();
     ConvolutionProblem problem;
-    const cudnnStatus_t status = Read(interposer, "ucudnnSetLayerName", Operation::kForward,
+    const cudnnStatus_t status = Read(*functions, "ucudnnSetLayerName", Operation::kForward,
                                       {x, w, y, convolution}, problem);
     if (status != CUDNN_STATUS_SUCCESS) return status;
-    if (interposer.report().NameLayer(problem, name)) return CUDNN_STATUS_SUCCESS;
+    if (NameLayer(problem, name)) return CUDNN_STATUS_SUCCESS;
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED,
                   "ucudnnSetLayerName: '" + std::string(name) + "' is beyond the first " +
                       std::to_string(interposer::kMostLayerNames) + " names");
@@ -90,9 +104,12 @@ cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t
       return RefuseParameter("ucudnnGetPlan: nowhere to write " + std::to_string(requested) +
                              " kinds of micro-batches and their number");
     }
+    cudnnStatus_t status =
+        requested > 0 ? CheckSize("ucudnnGetPlan", *batches) : CUDNN_STATUS_SUCCESS;
+    if (status != CUDNN_STATUS_SUCCESS) return status;
     ConvolutionProblem problem;
-    const cudnnStatus_t status =
-        Read(interposer, "ucudnnGetPlan", kOperations[index], {x, w, y, convolution}, problem);
+    status = Read(interposer.functions(), "ucudnnGetPlan", kOperations[index],
+                  {x, w, y, convolution}, problem);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     const auto record = interposer.report().Find(problem);
     if (!record) {
@@ -101,7 +118,9 @@ cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t
     }
     const std::vector<Run>& runs = record->plan.runs;
     *returned = static_cast<int>(runs.size());
-    for (size_t i = 0; i < std::min<size_t>(requested, runs.size()); ++i) Fill(runs[i], batches[i]);
+    for (size_t i = 0; i < std::min<size_t>(requested, runs.size()); ++i) {
+      batches[i] = InWords(runs[i]);
+    }
     return CUDNN_STATUS_SUCCESS;
   });
 }
@@ -110,8 +129,10 @@ cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics) {
   using namespace ucudnn;
   return WithInterposer([&](interposer::Interposer& interposer) {
     if (statistics == nullptr) return RefuseParameter("ucudnnGetStatistics: a null pointer");
+    const cudnnStatus_t status = CheckSize("ucudnnGetStatistics", *statistics);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
     const interposer::Totals totals = interposer.report().Count();
-    *statistics = {totals.kernels,       totals.divided_kernels, totals.calls,
+    *statistics = {sizeof *statistics,   totals.kernels,       totals.divided_kernels, totals.calls,
                    totals.divided_calls, interposer.measured(),  totals.fallbacks};
     return CUDNN_STATUS_SUCCESS;
   });

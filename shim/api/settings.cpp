@@ -30,7 +30,9 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
     return Refuse(CUDNN_STATUS_BAD_PARAM, given + "is refused: " + status.message() +
                                               " (accepted: " + variable->accepted + ")");
   }
-  if (!OptionsAreFixed()) {
+  // The library that layers were named with is open.
+  const bool open = variable == FindVariable("UCUDNN_REAL_CUDNN") && GenuineIsOpen();
+  if (!OptionsAreFixed() && !open) {
     const Status status = SetProcessOption(*variable, value);
     return status.ok() ? CUDNN_STATUS_SUCCESS : Refuse(CUDNN_STATUS_BAD_PARAM, status.message());
   }

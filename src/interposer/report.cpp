@@ -91,14 +91,6 @@ std::string UndividedText(const MicroConfiguration& undivided, int depth) {
                 depth);
 }
 
-// What layers share that only differ in how they are run.
-ConvolutionProblem ShapeOf(ConvolutionProblem problem) {
-  problem.operation = Operation::kForward;
-  problem.math = MathType::kDefault;
-  problem.alignment = 1;
-  return problem;
-}
-
 // `names`: of the layers it belongs to; null: nobody named any.
 std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names, int depth) {
   const KernelRecord& record = kernel.record;
@@ -185,9 +177,12 @@ void Report::AddFallback(const std::string& kernel, const std::string& cause) {
 
 bool Report::NameLayer(const ConvolutionProblem& problem, const std::string& name) {
   std::lock_guard lock(mutex_);
-  if (layer_names_ >= kMostLayerNames) return false;
-  if (layers_[ShapeOf(problem)].insert(name).second) ++layer_names_;
-  return true;
+  return layers_.Add(problem, name);
+}
+
+void Report::NameLayers(LayerNames names) {
+  std::lock_guard lock(mutex_);
+  layers_ = std::move(names);
 }
 
 std::optional<KernelRecord> Report::Find(const ConvolutionProblem& problem) {
@@ -238,8 +233,7 @@ std::string Report::Json(const char* mode, long measured) {
   std::vector<std::string> kernels, fallbacks;
   for (const CountedKernel& kernel : kernels_) {
     if (kernel.replaced && kernel.calls == 0) continue;
-    const auto named = layers_.find(ShapeOf(kernel.record.problem));
-    kernels.push_back(KernelText(kernel, named != layers_.end() ? &named->second : nullptr, 2));
+    kernels.push_back(KernelText(kernel, layers_.Find(kernel.record.problem), 2));
   }
   for (const auto& [what, count] : fallbacks_) {
     fallbacks.push_back(Object(

@@ -8,13 +8,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 
 #include "base/status.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "interposer/layer_names.h"
 #include "planning/measurement_store.h"
 
 namespace ucudnn::interposer {
@@ -49,9 +49,6 @@ struct Totals {
   long fallbacks = 0;
 };
 
-// Names of layers that are kept.
-constexpr size_t kMostLayerNames = 10000;
-
 // One workspace budget for all kernels of a device.
 struct BudgetRecord {
   size_t total_bytes = 0;            // the user's
@@ -74,9 +71,10 @@ class Report {
   // Something ran otherwise than planned: `kernel` in words, `cause` in words.
   void AddFallback(const std::string& kernel, const std::string& cause);
 
-  // Calls the kernels of this shape `name`, in every operation and math type. False when there are
-  // kMostLayerNames names.
+  // As LayerNames::Add.
   bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
+  // What was named before there was a report.
+  void NameLayers(LayerNames names);
 
   // The record of the last decision about the legacy kernel of `problem`; none when there is none.
   std::optional<KernelRecord> Find(const ConvolutionProblem& problem);
@@ -94,10 +92,6 @@ class Report {
   bool empty();
 
  private:
-  struct ShapeHash {
-    size_t operator()(const ConvolutionProblem& shape) const { return shape.Hash(); }
-  };
-
   std::mutex mutex_;
   planning::Platform platform_;
   std::optional<BudgetRecord> budget_;
@@ -105,8 +99,7 @@ class Report {
   std::unordered_multimap<size_t, CountedKernel*> by_hash_;  // of problem and limit
   size_t unwritten_ = 0;  // new records since `fresh` was last true
   std::map<std::pair<std::string, std::string>, long> fallbacks_;
-  std::unordered_map<ConvolutionProblem, std::set<std::string>, ShapeHash> layers_;
-  size_t layer_names_ = 0;
+  LayerNames layers_;
 };
 
 }  // namespace ucudnn::interposer

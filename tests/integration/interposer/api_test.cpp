@@ -304,7 +304,7 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
   EXPECT_EQ(ucudnnSetLayerName("conv1", d.x, d.w, d.convolution, d.y), CUDNN_STATUS_SUCCESS);
   const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, limit);
   ASSERT_EQ(chosen.status, CUDNN_STATUS_SUCCESS);
-  ucudnnStatistics_t before;
+  ucudnnStatistics_t before = {sizeof before};
   ASSERT_EQ(ucudnnGetStatistics(&before), CUDNN_STATUS_SUCCESS);
   const long pieces = PiecesOf(Wrapped(), convolution, chosen.algorithm, chosen.bytes);
   ASSERT_GE(pieces, 2);
@@ -314,6 +314,7 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
   ASSERT_GE(kinds, 1);
   std::vector<ucudnnMicroBatches_t> batches(kinds + 1);
   std::memset(batches.data(), 0x55, sizeof(ucudnnMicroBatches_t) * batches.size());
+  batches[0].struct_size = sizeof batches[0];
   ASSERT_EQ(plan(kinds + 1, &kinds, batches.data()), CUDNN_STATUS_SUCCESS);
   int images = 0, count = 0;
   for (int i = 0; i < kinds; ++i) {
@@ -322,12 +323,13 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
     EXPECT_EQ(std::string(batches[i].engine).rfind("legacy:", 0), 0u) << batches[i].engine;
     EXPECT_LE(batches[i].workspace_bytes, chosen.bytes);
     EXPECT_GT(batches[i].time_ms, 0);
+    EXPECT_EQ(batches[i].struct_size, sizeof batches[i]);
   }
   EXPECT_EQ(images, kImages);
   EXPECT_EQ(count, pieces);
   EXPECT_EQ(batches[kinds].micro_batch, 0x55555555);
 
-  ucudnnStatistics_t after;
+  ucudnnStatistics_t after = {sizeof after};
   ASSERT_EQ(ucudnnGetStatistics(&after), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(after.kernels - before.kernels, 1);
   EXPECT_EQ(after.divided_kernels - before.divided_kernels, 1);
@@ -371,7 +373,7 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
   EXPECT_EQ(ucudnnSetLayerName(nullptr, d.x, d.w, d.convolution, d.y), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(ucudnnSetLayerName("conv", nullptr, d.w, d.convolution, d.y), CUDNN_STATUS_BAD_PARAM);
   int kinds = 0;
-  ucudnnMicroBatches_t batches;
+  ucudnnMicroBatches_t batches = {sizeof batches};
   EXPECT_EQ(ucudnnGetPlan(UCUDNN_FORWARD, d.x, d.w, d.convolution, d.y, 1, nullptr, &batches),
             CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(ucudnnGetPlan(UCUDNN_FORWARD, d.x, d.w, d.convolution, d.y, 1, &kinds, nullptr),
@@ -384,6 +386,16 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
   EXPECT_EQ(ucudnnGetPlan(UCUDNN_FORWARD, d.x, d.w, nullptr, d.y, 1, &kinds, &batches),
             CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(ucudnnGetStatistics(nullptr), CUDNN_STATUS_BAD_PARAM);
+  for (const size_t off : {~size_t{0}, size_t{1}, ~sizeof(ucudnnStatistics_t)}) {
+    batches.struct_size = sizeof batches + off;
+    EXPECT_EQ(ucudnnGetPlan(UCUDNN_FORWARD, d.x, d.w, d.convolution, d.y, 1, &kinds, &batches),
+              CUDNN_STATUS_BAD_PARAM);
+    EXPECT_THAT(ucudnnGetLastError(), HasSubstr("ucudnnGetPlan: struct_size is "));
+    ucudnnStatistics_t statistics = {sizeof statistics + off, -1};
+    EXPECT_EQ(ucudnnGetStatistics(&statistics), CUDNN_STATUS_BAD_PARAM);
+    EXPECT_THAT(ucudnnGetLastError(), HasSubstr("ucudnnGetStatistics: struct_size is "));
+    EXPECT_EQ(statistics.kernels, -1);
+  }
   EXPECT_EQ(ucudnnGetReport(nullptr, nullptr), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(ucudnnConvolutionForward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                                      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, nullptr,
@@ -397,6 +409,13 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
 class Early : public testing::Test {};
 
 TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
+  // Layers are named while the network is built: that fixes no options.
+  cudnn::OwnedDescriptors named(Undivided());
+  ASSERT_TRUE(named.Create(LayerProblem(Operation::kForward)).ok());
+  const cudnn::Descriptors& d = named.get();
+  EXPECT_EQ(ucudnnSetLayerName("early", d.x, d.w, d.convolution, d.y), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(ucudnnSetOption("UCUDNN_REAL_CUDNN", "another.so"), CUDNN_STATUS_NOT_SUPPORTED);
+
   const std::string report = Folder() + "/elsewhere.json";
   EXPECT_EQ(ucudnnSetOption("UCUDNN_REPORT", report.c_str()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(ucudnnSetBatchSizePolicy(UCUDNN_POLICY_UNDIVIDED), CUDNN_STATUS_SUCCESS);
@@ -415,6 +434,7 @@ TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
   const auto kernels = KernelsOf(ReadReport(report), convolution.problem());
   ASSERT_EQ(kernels.size(), 1u);
   EXPECT_EQ(kernels[0]["limit_bytes"], 1 << 20);
+  EXPECT_EQ(kernels[0]["layers"], nlohmann::json({"early"}));
 }
 
 class SwitchedOff : public testing::Test {};

@@ -141,7 +141,8 @@ void ConvolutionLayer::Backward(const std::vector<float*>& top_diff,
 std::string ConvolutionLayer::PlanOf(int operation) const {
   std::string text;
 #ifdef CAFFE_WITH_UCUDNN
-  ucudnnMicroBatches_t batches[16];
+  ucudnnMicroBatches_t batches[16] = {};
+  batches[0].struct_size = sizeof batches[0];
   int kinds = 0;
   const Input& input = inputs_[0];
   CHECK_CUDNN(ucudnnGetPlan(static_cast<ucudnnOperation_t>(operation), input.bottom, filter_,
