@@ -121,7 +121,8 @@ void Interposer::NoteBudget(const Network& network) {
   const Network::Summary summary = network.summary();
   report_.SetBudget({options_.total_workspace.value_or(network.budget_bytes()),
                      summary.budget_bytes, WorkspaceDivisionName(network.division()),
-                     summary.divided, summary.kernels, summary.total_bytes, summary.optimal});
+                     summary.divided, summary.kernels, summary.total_bytes, summary.solver,
+                     summary.optimal});
 }
 
 size_t Interposer::LibraryLimit(const Network& network) const {

@@ -353,6 +353,7 @@ Network::Summary Network::summary() const {
   summary.total_bytes = divided_.total_bytes;
   summary.kernels = planned_.size();
   summary.optimal = divided_.optimal;
+  if (summary.divided) summary.solver = solver_.Name();
   return summary;
 }
 

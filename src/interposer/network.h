@@ -123,6 +123,7 @@ class Network {
     size_t kernels = 0;       // among which
     bool divided = false;
     bool optimal = true;
+    const char* solver = "";  // who divided it; empty: nobody, or a plan file
   };
   Summary summary() const;
   // Of the library's memory on the device, now.

@@ -57,7 +57,8 @@ struct BudgetRecord {
   bool divided = false;              // false: the network is not known yet
   size_t kernels = 0;                // among which it was divided
   size_t total_workspace_bytes = 0;  // reserved for them
-  bool optimal = true;               // proven
+  const char* solver = "";           // that chose them, static text; empty: nobody did
+  bool optimal = true;               // proven, by it
 };
 
 class Report {

@@ -17,13 +17,14 @@ PreferredSolver::PreferredSolver(const std::string& plugin, const char* name) {
 }
 
 const char* PreferredSolver::Name() const {
-  return plugin_ != nullptr ? plugin_->Name() : exact_.Name();
+  return by_plugin_ ? plugin_->Name() : exact_.Name();
 }
 
 Result<Selection> PreferredSolver::Solve(std::span<const Choices> kernels, size_t budget_bytes) {
   if (plugin_ != nullptr) {
     Result<Selection> selection = plugin_->Solve(kernels, budget_bytes);
-    if (selection.ok()) return selection;
+    by_plugin_ = selection.ok();
+    if (by_plugin_) return selection;
     why_ = selection.message();
     plugin_.reset();
   }

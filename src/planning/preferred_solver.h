@@ -15,7 +15,7 @@ class PreferredSolver : public DivisionSolver {
   // `plugin`: the path of a plug-in called `name`; empty: the exact solver.
   explicit PreferredSolver(const std::string& plugin = {}, const char* name = "");
 
-  // Of who solved last.
+  // Of who solved last; where nothing had to be solved, the exact solver's.
   const char* Name() const override;
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
   // Why the exact solver takes the place of the plug-in; empty: it does not.
@@ -23,6 +23,7 @@ class PreferredSolver : public DivisionSolver {
 
  private:
   std::unique_ptr<DivisionSolver> plugin_;  // null: not to be used
+  bool by_plugin_ = false;  // the last one was solved
   KnapsackSolver exact_;
   std::string why_;
 };

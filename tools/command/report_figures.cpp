@@ -272,7 +272,8 @@ Element WorkspaceDivisionSection(const RunReport& report) {
     section.Add(Paragraph(
         "One budget of " + FormatByteSize(*report.total_bytes) + " for all kernels, division " +
         (report.division.empty() ? "not known" : report.division) + "; reserved: " +
-        (report.reserved_bytes ? FormatByteSize(*report.reserved_bytes) : "not known") + "."));
+        (report.reserved_bytes ? FormatByteSize(*report.reserved_bytes) : "not known") + "." +
+        (report.solver.empty() ? "" : " Solver: " + report.solver + ".")));
   } else {
     section.Add(Paragraph("Each kernel has its own workspace; there is no budget for all."));
   }

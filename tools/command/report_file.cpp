@@ -90,6 +90,7 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
   if (!report.offline && !budget.absent()) budget.Object();
   report.total_bytes = budget.Member("total_bytes").Limit();
   report.division = budget.Member("division").TextIfThere();
+  report.solver = budget.Member("solver").TextIfThere();
   report.reserved_bytes = budget.Member("total_workspace_bytes").Limit();
 }
 

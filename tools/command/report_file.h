@@ -51,6 +51,7 @@ struct RunReport {
   std::optional<size_t> limit_bytes;
   std::optional<size_t> total_bytes;     // one budget for all kernels
   std::string division;                  // of that
+  std::string solver;                    // who divided it; empty: nobody said
   std::optional<size_t> reserved_bytes;  // what the division takes
   std::vector<ReportedKernel> kernels;
   std::vector<ReportedFallback> fallbacks;

@@ -64,6 +64,7 @@ class Budget(unittest.TestCase):
         report, errors = self.run_within("8MiB", "disjoint", "find", "--solver", "glpk")
         self.assertEqual("", errors)
         exact, _ = self.run_within("8MiB", "disjoint", "find")
+        self.assertEqual(("glpk", "exact"), (report["total_workspace"]["solver"], exact["total_workspace"]["solver"]))
         for total in (report["total_workspace"], exact["total_workspace"]):
             self.assertTrue(total["divided"] and total["total_workspace_bytes"] > 0, total)
 

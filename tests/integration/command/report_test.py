@@ -171,7 +171,7 @@ class Report(CommandTest):
                                  "desirable_set": [whole, chosen]} for i in (1, 2)]}
         page = self.page(document)
         text = page.text()
-        self.assertIn("One budget of 9 MiB for all kernels, division disjoint; reserved: 8 MiB.", text)
+        self.assertIn("One budget of 9 MiB for all kernels, division disjoint; reserved: 8 MiB. Solver: exact.", text)
         self.assertIn("1: conv1 forward", text)
         self.assertIn("An offline plan does not say what undivided engines take.", text)
         self.assertLessEqual({"desirable-1", "desirable-2"}, set(page.ids))
@@ -180,10 +180,10 @@ class Report(CommandTest):
     def test_a_run_within_one_budget_shows_its_division_and_layer_names(self):
         document = copy.deepcopy(REPORT)
         document["total_workspace"] = {"total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjoint", "divided": True,
-                                       "kernels": 4, "total_workspace_bytes": 11 * MIB, "optimal": True}
+                                       "kernels": 4, "total_workspace_bytes": 11 * MIB, "solver": "glpk", "optimal": True}
         document["kernels"][0]["layers"] = ["conv2", "conv7"]
         page = self.page(document)
-        self.assertIn("One budget of 12 MiB for all kernels, division disjoint; reserved: 11 MiB.", page.text())
+        self.assertIn("One budget of 12 MiB for all kernels, division disjoint; reserved: 11 MiB. Solver: glpk.", page.text())
         self.assertIn("budget 12 MiB", page.text())
         self.assertEqual("1: conv2, conv7 forward", page.tables["kernel-table"][1][0])
         document["total_workspace"] = [1]
