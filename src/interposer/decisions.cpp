@@ -404,7 +404,13 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   // Graph engines are made ready at the first call after it.
   const bool postponed = capturing && ((met.graph && options_.engines != EngineSet::kLegacy) ||
                                        !options_.plan.empty());
-  const bool more_may_come = postponed || (!settled && (Tunes(*kernel.session) || !trusted));
+  // What the library could not say of the plan file's entry, it may say later.
+  const bool unanswered =
+      !options_.plan.empty() &&
+      pinned_.Find(DeviceOf(*kernel.session).platform, kernel.session->platform(), problem, nullptr)
+          .unanswered;
+  const bool more_may_come =
+      postponed || unanswered || (!settled && (Tunes(*kernel.session) || !trusted));
   if (more_may_come && !stays_whole()) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at = capturing ? calls : NextLook(calls);

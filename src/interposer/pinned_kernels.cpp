@@ -18,9 +18,7 @@ void WarnIgnored(const std::string& why) {
 
 // Why the file cannot be followed whatever the device; empty: it can.
 std::string Conflict(const planning::PinnedPlan& file, const Options& options) {
-  if (file.legacy_positions.empty()) {
-    return "it pins no kernel of the legacy API, and the graph API does not follow it";
-  }
+  if (file.kernels.empty()) return "it pins no kernel";
   if (!options.total_workspace) return {};
   if (!file.total_bytes) return "it has no total_bytes, and a total workspace is set";
   if (file.reserved_bytes <= *options.total_workspace) return {};
@@ -61,51 +59,61 @@ const planning::PinnedPlan* PinnedKernels::For(const planning::Platform& platfor
                 name(platform.device, platform.cudnn));
     return nullptr;
   }
-  if (!file_->graph_positions.empty()) {
-    WarnOnce("plan file graph", std::to_string(file_->graph_positions.size()) +
-                                    " kernels of the plan file are the graph API's, which does "
-                                    "not follow it");
-  }
   return &*file_;
 }
 
-const PinnedKernels::Pinned* PinnedKernels::Find(const planning::Platform& platform,
-                                                 int platform_number,
-                                                 const ConvolutionProblem& problem,
-                                                 cudnnHandle_t handle,
-                                                 std::optional<std::string>& why) {
+PinnedKernels::Found PinnedKernels::Find(const planning::Platform& platform, int platform_number,
+                                         const ConvolutionProblem& problem, cudnnHandle_t handle) {
   const planning::PinnedPlan* const file = For(platform);
   const int position = file == nullptr ? -1 : file->Find(problem, true);
-  if (position < 0) return nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    const auto& confirmed = confirmed_[platform_number];
-    if (const auto known = confirmed.find(problem); known != confirmed.end()) {
-      return known->second.get();
-    }
+  if (position < 0) return {};
+  std::unique_lock lock(mutex_);
+  Entry& entry = confirmed_[platform_number][problem];
+  if (handle != nullptr) {
+    answered_.wait(lock, [&] { return entry.state != State::kAsking; });
   }
-  if (handle == nullptr) return nullptr;
-  Result<Pinned> pinned = Confirm(problem, file->kernels[position].plan, handle);
+  if (entry.state == State::kAnswered) return {entry.pinned.get()};
+  if (handle == nullptr) return {nullptr, entry.state == State::kUnanswered};
+  const bool again = entry.state == State::kUnanswered;
+  entry.state = State::kAsking;
+  lock.unlock();
+  Found found;
   std::unique_ptr<Pinned> fresh;
-  if (pinned.ok()) {
-    pinned->limit_bytes = file->limit_bytes.value_or(std::numeric_limits<size_t>::max());
-    fresh = std::make_unique<Pinned>(std::move(*pinned));
+  try {
+    Result<Pinned> pinned =
+        Confirm(problem, file->kernels[position].plan, handle, found.unanswered);
+    if (pinned.ok()) {
+      pinned->limit_bytes = file->limit_bytes.value_or(std::numeric_limits<size_t>::max());
+      fresh = std::make_unique<Pinned>(std::move(*pinned));
+    } else if (!found.unanswered || !again) {
+      found.why = pinned.message();
+    }
+  } catch (...) {
+    lock.lock();
+    entry.state = State::kUnanswered;
+    answered_.notify_all();
+    throw;
   }
-  std::lock_guard lock(mutex_);
-  const auto [entry, first] = confirmed_[platform_number].try_emplace(problem, std::move(fresh));
-  if (first && !pinned.ok()) why = pinned.message();
-  return entry->second.get();
+  lock.lock();
+  entry.state = found.unanswered ? State::kUnanswered : State::kAnswered;
+  entry.pinned = std::move(fresh);
+  found.pinned = entry.pinned.get();
+  answered_.notify_all();
+  return found;
 }
 
 Result<PinnedKernels::Pinned> PinnedKernels::Confirm(const ConvolutionProblem& problem,
                                                      const Configuration& plan,
-                                                     cudnnHandle_t handle) const {
+                                                     cudnnHandle_t handle, bool& unanswered) const {
   cudnn::LegacyEngines engines(functions_, handle);
   const auto ask = [&](int images) -> Result<std::vector<cudnn::EngineChoice>> {
     ConvolutionProblem part = problem;
     part.n = images;
-    UCUDNN_ASSIGN_OR_RETURN(const auto prepared, engines.Prepare(part));
-    return prepared->Engines();
+    const auto prepared = engines.Prepare(part);
+    auto choices = prepared.ok() ? (*prepared)->Engines()
+                                 : Result<std::vector<cudnn::EngineChoice>>(prepared.status());
+    unanswered |= !choices.ok();
+    return choices;
   };
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<cudnn::EngineChoice> wholes, ask(problem.n));
   Pinned pinned;

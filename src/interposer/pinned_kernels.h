@@ -2,6 +2,7 @@
 // Thread-safe.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,22 +36,32 @@ class PinnedKernels {
     size_t limit_bytes = 0;                                         // the file's
     planning::NumericClass lead = planning::NumericClass::kDirect;  // of the largest piece
   };
-  // Of a kernel of the legacy API; null where nothing is pinned, or, with `why` the first time, it
-  // does not hold here. `handle` is one of the platform's; without one only what was found before.
-  const Pinned* Find(const planning::Platform& platform, int platform_number,
-                     const ConvolutionProblem& problem, cudnnHandle_t handle,
-                     std::optional<std::string>& why);
+  struct Found {
+    const Pinned* pinned = nullptr;  // null: nothing is pinned, or it does not hold here
+    bool unanswered = false;         // the library did not answer: it may at a later call
+    std::optional<std::string> why;  // said the first time
+  };
+  // Of a kernel of the legacy API. `handle` is one of the platform's; without one only what was
+  // found before. Threads that ask at once wait for the first one's answer.
+  Found Find(const planning::Platform& platform, int platform_number,
+             const ConvolutionProblem& problem, cudnnHandle_t handle);
 
  private:
+  enum class State { kNotAsked, kAsking, kUnanswered, kAnswered };
+  struct Entry {
+    State state = State::kNotAsked;
+    std::unique_ptr<Pinned> pinned;  // null: does not hold
+  };
+  // `unanswered` becomes true where the error is that the library could not say.
   Result<Pinned> Confirm(const ConvolutionProblem& problem, const Configuration& plan,
-                         cudnnHandle_t handle) const;
+                         cudnnHandle_t handle, bool& unanswered) const;
 
   const cudnn::Functions& functions_;
   std::optional<planning::PinnedPlan> file_;
   std::mutex mutex_;  // of what follows
-  std::map<int, std::unordered_map<ConvolutionProblem, std::unique_ptr<Pinned>,
-                                   planning::PinnedPlan::Hash>>
-      confirmed_;  // by platform; null: does not hold
+  std::condition_variable answered_;
+  std::map<int, std::unordered_map<ConvolutionProblem, Entry, planning::PinnedPlan::Hash>>
+      confirmed_;  // by platform; entries keep their address
 };
 
 }  // namespace ucudnn::interposer

@@ -23,13 +23,17 @@ void ForgetOrder(const Configuration& plan, MicroConfiguration& micro) {
 
 const PinnedKernels::Pinned* Interposer::FindPinned(const Kernel& kernel) {
   if (options_.plan.empty()) return nullptr;
-  std::optional<std::string> why;
   // The library is asked outside captures only.
   const cudnnHandle_t handle = Capturing(*kernel.session) ? nullptr : kernel.handle;
-  const PinnedKernels::Pinned* const pinned = pinned_.Find(
-      DeviceOf(*kernel.session).platform, kernel.session->platform(), kernel.problem, handle, why);
-  if (why) Fallback(kernel.problem, "the plan file does not hold for it", *why);
-  return pinned;
+  const PinnedKernels::Found found = pinned_.Find(
+      DeviceOf(*kernel.session).platform, kernel.session->platform(), kernel.problem, handle);
+  if (found.why) {
+    Fallback(kernel.problem,
+             found.unanswered ? "the plan file cannot be followed yet"
+                              : "the plan file does not hold for it",
+             *found.why);
+  }
+  return found.pinned;
 }
 
 std::optional<Promise> Interposer::PinnedPromise(const Kernel& kernel, std::optional<int> algorithm,

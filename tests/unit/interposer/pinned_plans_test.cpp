@@ -73,8 +73,9 @@ size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).N
 // `compared`: the store says so of the pieces; and that they are slow, so that only the file
 // divides.
 struct Follower : Program {
-  Follower(Operation operation, const nlohmann::json& file, bool compared = true)
-      : Program(operation, Following(file)) {
+  Follower(Operation operation, const nlohmann::json& file, bool compared = true,
+           cudnn::Functions functions = WrongStandIn())
+      : Program(operation, Following(file), functions) {
     StoreRow({{"legacy:0", kImages, 0.01, 0, true}, 5, true});
     if (compared) StoreRow({{"legacy:1", 2, 1000, Need(1, 2), true}, 5, true});
   }
@@ -165,6 +166,89 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
     program.interposer.SetStream(program.handle(), nullptr);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
+}
+
+// What a capture holds may run at any time, beside calls and other captures: it has a segment that
+// nobody else ever gets.
+TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
+  for (const Operation operation : kPinned) {
+    SCOPED_TRACE(OperationName(operation));
+    const size_t need = NeedOfPairs(operation);
+    Follower program(operation, Totalled(PlanFile(operation, need), 2 * need));
+    CUstream stream = nullptr, other = nullptr;
+    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    program.interposer.SetStream(program.handle(), stream);
+    const auto capture = [&](CUgraph& graph) {
+      TheCalls().clear();
+      EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+      EXPECT_EQ(program.interposer.Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+      return TheCalls();
+    };
+    CUgraph early = nullptr, first = nullptr, second = nullptr;
+    EXPECT_THAT(capture(early), SizeIs(1)) << "pieces are captured after they ran outside";
+    ASSERT_EQ(program.Pieces(0), kPairs);
+    const void* const outside = TheCalls()[0].workspace;
+    const std::vector<Seen> pieces = capture(first);
+    ASSERT_THAT(pieces, SizeIs(kPairs));
+    EXPECT_THAT(pieces, Each(Field(&Seen::workspace, pieces[0].workspace)));
+    EXPECT_NE(pieces[0].workspace, nullptr);
+    EXPECT_NE(pieces[0].workspace, outside);
+    EXPECT_THAT(capture(second), SizeIs(1)) << "never another capture's";
+    for (const CUgraph graph : {early, first, second}) {
+      CUgraphExec exec = nullptr;
+      ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+      EXPECT_EQ(program.Output([&](cudnn::LegacyCall& call) {
+        EXPECT_EQ(cuGraphLaunch(exec, other), CUDA_SUCCESS);
+        EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+        call.workspace = nullptr;
+        call.workspace_bytes = 0;
+      }),
+                program.Expected())
+          << "a call behind the graph";
+      EXPECT_EQ(program.Launched(exec, other), program.Expected()) << "the graph alone";
+      EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+      EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+    CUcontext context = nullptr;
+    ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    EXPECT_EQ(program.interposer.NetworkOf(context)->bytes(), 2 * need);
+    program.interposer.SetStream(program.handle(), nullptr);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
+  }
+}
+
+int& Refusals() {
+  static int refusals = 0;
+  return refusals;
+}
+
+// What the library could not say once, it may say later.
+TEST(PlanFile, IsFollowedOnceTheLibraryAnswers) {
+  const Operation operation = Operation::kForward;
+  const size_t need = NeedOfPairs(operation);
+  cudnn::Functions functions = WrongStandIn();
+  functions.cudnnGetConvolutionForwardAlgorithm_v7 =
+      [](cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
+         const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t y,
+         int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results) {
+        if (Refusals() > 0) {
+          --Refusals();
+          return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+        }
+        return cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, requested,
+                                                      returned, results);
+      };
+  Refusals() = 0;
+  Follower program(operation, PlanFile(operation, need), true, functions);
+  Refusals() = 1;
+  EXPECT_EQ(program.Pieces(need), 1u);
+  EXPECT_THAT(program.Fallbacks(), HasSubstr("the plan file cannot be followed yet"));
+  for (int call = 0; call < 2; ++call) program.Pieces(need);
+  EXPECT_EQ(program.Pieces(need), kPairs);
+  EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
 }
 
 // What others need of the budget is theirs before they come.

@@ -236,6 +236,16 @@ class Program {
         0, kWorkspace);
   }
   const Values& Before() const { return contents_[Written()]; }
+  const Values& Expected() const { return expected_; }
+  // What a captured call makes of Before() on `stream`.
+  Values Launched(CUgraphExec exec, CUstream stream) {
+    return RunWith(
+        [&](const cudnn::LegacyCall&) {
+          return cuGraphLaunch(exec, stream) == CUDA_SUCCESS ? CUDNN_STATUS_SUCCESS
+                                                             : CUDNN_STATUS_EXECUTION_FAILED;
+        },
+        0, 0);
+  }
   // Calls that wrote the caller's own output.
   std::vector<Seen> OnCallersData() {
     const auto begin = reinterpret_cast<const char*>(buffers_[Written()]);
