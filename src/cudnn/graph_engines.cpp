@@ -161,9 +161,8 @@ Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDev
 }
 
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
-                                      const GraphTemplate& original, int engine_id) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string json,
-                          WithEngine(original.json, original.plan, engine_id));
+                                      const GraphTemplate& original, std::string_view engine) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string json, WithEngine(original.json, original.plan, engine));
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor built, BuildPlan(functions, device, json));
   return ReadTemplate(functions, built.get());
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "cudnn/backend.h"
@@ -32,9 +33,10 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
                                    std::string json);
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// The same operation graph with another engine and its default knobs.
+// The same operation graph with the engine that "graph:38[k2=1]" names; other knobs are left at
+// their default.
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
-                                      const GraphTemplate& original, int engine_id);
+                                      const GraphTemplate& original, std::string_view engine);
 
 // `original` for another batch and other scales, finalized; an error when the library refuses it or
 // what it built does not say what was asked for.

@@ -1,6 +1,7 @@
 #include "cudnn/knobs.h"
 
 #include <array>
+#include <iterator>
 
 namespace ucudnn::cudnn {
 namespace {
@@ -63,6 +64,11 @@ std::optional<int> KnobNumber(std::string_view name) {
     if (kKnobs[i] == name) return static_cast<int>(i);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> KnobName(int number) {
+  if (number < 0 || number >= std::ssize(kKnobs)) return std::nullopt;
+  return std::string(kPrefix) + std::string(kKnobs[number]);
 }
 
 }  // namespace ucudnn::cudnn

@@ -2,6 +2,10 @@
 
 #include <array>
 #include <charconv>
+#include <optional>
+
+#include "cudnn/engine_name.h"
+#include "cudnn/knobs.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -91,19 +95,27 @@ Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const
   return edited;
 }
 
-Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan, int engine_id) {
+Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
+                               std::string_view engine) {
+  const std::optional<EngineName> name = ParseEngineName(engine);
+  if (!name) return Status::Error("'" + std::string(engine) + "' names no engine");
   GraphPlan expected = plan;
-  const size_t fusion = plan.engine.find('+');
-  expected.engine = "graph:" + std::to_string(engine_id) +
-                    (fusion == std::string::npos ? "" : plan.engine.substr(fusion));
+  expected.engine = engine;
+  expected.engine += std::string_view(plan.engine).substr(Unfused(plan.engine).size());
+  std::string choices;
+  for (const auto& [type, value] : name->knobs) {
+    const std::optional<std::string> knob = KnobName(type);
+    if (!knob) return Status::Error("there is no knob " + std::to_string(type));
+    choices += (choices.empty() ? "\"" : ",\"") + *knob + "\":" + std::to_string(value);
+  }
   const size_t id = Behind(json, "\"engine\":{\"engineId\":", 0);
   const size_t knobs = id == std::string_view::npos ? id : Behind(json, "\"knobChoices\":{", id);
   const size_t end = knobs == std::string_view::npos ? knobs : json.find('}', knobs);
   if (end == std::string_view::npos) return Unfamiliar("the engine");
   const size_t id_end = NumberEnd(json, id);
   std::string edited(json.substr(0, id));
-  edited += std::to_string(engine_id);
-  edited.append(json.substr(id_end, knobs - id_end)).append(json.substr(end));
+  edited += std::to_string(name->index);
+  edited.append(json.substr(id_end, knobs - id_end)).append(choices).append(json.substr(end));
   UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
   return edited;
 }

@@ -19,7 +19,9 @@ struct PlanEdit {
 // `json`, which says `plan`, with the batch and scales of `edit`.
 Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const PlanEdit& edit);
 
-// `json` with engine `engine_id` and its default knobs, all else as it is.
-Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan, int engine_id);
+// `json` with the engine that "graph:38[k2=1]" names, all else as it is; knobs that the name does
+// not have are left at their default.
+Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
+                               std::string_view engine);
 
 }  // namespace ucudnn::cudnn

@@ -1,12 +1,12 @@
 #include "cudnn/problem_graph.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "cudnn/descriptors.h"
+#include "cudnn/engine_name.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -159,35 +159,6 @@ bool MayBehave(int behavior_note) {
          behavior_note == CUDNN_BEHAVIOR_NOTE_CUBLASLT_DEPENDENCY;
 }
 
-struct EngineName {
-  int64_t index = 0;
-  std::vector<std::pair<int, int64_t>> knobs;  // type and value
-};
-
-// Reads "graph:38[k2=1,k14=0]".
-std::optional<EngineName> ParseName(std::string_view text) {
-  EngineName name;
-  const auto skip = [&](std::string_view expected) {
-    if (!text.starts_with(expected)) return false;
-    text.remove_prefix(expected.size());
-    return true;
-  };
-  const auto number = [&](auto& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc()) return false;
-    text.remove_prefix(static_cast<size_t>(end - text.data()));
-    return true;
-  };
-  if (!skip("graph:") || !number(name.index)) return std::nullopt;
-  if (text.empty()) return name;
-  for (std::string_view separator = "[k"; skip(separator); separator = ",k") {
-    auto& [type, value] = name.knobs.emplace_back();
-    if (!number(type) || !skip("=") || !number(value)) return std::nullopt;
-  }
-  if (name.knobs.empty() || text != "]") return std::nullopt;
-  return name;
-}
-
 Result<BackendDescriptor> KnobChoice(const Functions& functions, int number, int64_t value) {
   UCUDNN_ASSIGN_OR_RETURN(
       BackendDescriptor choice,
@@ -288,7 +259,7 @@ std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most,
 }
 
 Result<GraphTemplate> ProblemGraph::Named(const std::string& engine) const {
-  const std::optional<EngineName> name = ParseName(engine);
+  const std::optional<EngineName> name = ParseEngineName(engine);
   if (!name) return Status::Error("'" + engine + "' is no engine of an unfused graph");
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor descriptor,
                           BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));

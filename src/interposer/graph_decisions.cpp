@@ -27,6 +27,18 @@ std::string Reason(const Promise& promise, const std::string& in_place) {
                                    : "an engine that fits, in place of " + in_place;
 }
 
+// Ends a thread's look.
+class Looking {
+ public:
+  explicit Looking(std::atomic<bool>& looking) : looking_(looking) {}
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+  ~Looking() { looking_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool>& looking_;
+};
+
 // Calls after which a plan that is not settled after `calls` is looked at again.
 long Later(long calls) { return std::max(2 * calls, calls + 1); }
 
@@ -38,11 +50,54 @@ void GraphInterposer::LeaveAlone(const Met& met, const char* cause, const std::s
   i_.report_.AddFallback("a plan of the graph API", std::string(cause) + ": " + detail);
 }
 
+tuning::Trust::Kind GraphInterposer::Compare(const Met& met, const Promise& promise,
+                                             const Templates& others, std::string& why) {
+  const tuning::EngineScope scope = ScopeOf(met.own, others);
+  const tuning::Trust trust =
+      i_.kernels_.Verify(i_.DeviceOf(*met.session), met.problem(), promise.plan, promise.undivided,
+                         !i_.Capturing(*met.session), &scope);
+  why = trust.message;
+  if (trust.kind == tuning::Trust::Kind::kWrong) {
+    i_.Fallback(met.problem(), "a divided plan is wrong and never used", trust.message);
+  }
+  return trust.kind;
+}
+
+Result<cudnn::BackendDescriptor> GraphInterposer::BuildSubstitute(const Met& met,
+                                                                  const Template& other,
+                                                                  size_t limit_bytes) const {
+  UCUDNN_ASSIGN_OR_RETURN(
+      cudnn::BackendDescriptor built,
+      cudnn::BuildAtBatch(i_.functions_, {met.handle, nullptr}, *other, met.problem().n,
+                          met.own->plan.alpha, met.own->plan.beta));
+  UCUDNN_ASSIGN_OR_RETURN(const size_t bytes, cudnn::PlanWorkspace(i_.functions_, built.get()));
+  if (bytes > limit_bytes) {
+    return Status::Error(other->plan.engine + " needs " + std::to_string(bytes) + " bytes, not " +
+                         std::to_string(limit_bytes));
+  }
+  return built;
+}
+
+Status GraphInterposer::MakePieces(const Met& met, const Promise& promise, const Templates& others,
+                                   GraphDecision& decision) const {
+  std::vector<const cudnn::GraphTemplate*> templates = {met.own.get()};
+  for (const Template& other : others) templates.push_back(other.get());
+  cudnn::GraphEngines engines(i_.functions_, {met.handle, nullptr}, std::move(templates));
+  UCUDNN_ASSIGN_OR_RETURN(
+      decision.plan, execution::PlannedConvolution::Create(engines, met.problem(), promise.plan,
+                                                           promise.undivided));
+  decision.pieces = promise.plan;
+  return Status::Ok();
+}
+
 void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& record) {
   const ConvolutionProblem& problem = met.problem();
   const size_t user_limit = i_.UserLimit(*met.session);
   const size_t limit = std::min(user_limit, met.need_bytes);
-  const bool must_shrink = met.need_bytes > user_limit;
+  Network* const network = met.session->network();
+  // What a plan file gives workspace of one budget is told only when it runs.
+  const bool must_shrink =
+      met.need_bytes > user_limit || (network != nullptr && PinnedKernelOf(met) != nullptr);
   record.limit_bytes = user_limit == kNoLimit ? met.need_bytes : user_limit;
   const planning::PromiseRequest request = i_.RequestFor(problem, limit);
   if (i_.options_.mode != Mode::kOn) {
@@ -60,20 +115,9 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     decision.refused = i_.options_.strict_limit;
     LeaveAlone(met, kOverLimit, record.reason);
   };
-  Network* const network = met.session->network();
+  if (FollowFile(met, decision, record)) return;
   if (problem.n == 1 && network == nullptr)
     return stays("cannot be divided: runs as the caller asked");
-  const auto trusted = [&](const Promise& promise, const Template& other, std::string& why) {
-    const tuning::EngineScope scope = ScopeOf(met.own, other);
-    const tuning::Trust trust =
-        i_.kernels_.Verify(i_.DeviceOf(*met.session), problem, promise.plan, promise.undivided,
-                           !i_.Capturing(*met.session), &scope);
-    why = trust.message;
-    if (trust.kind == tuning::Trust::Kind::kWrong) {
-      i_.Fallback(problem, "a divided plan is wrong and never used", trust.message);
-    }
-    return trust.kind;
-  };
   std::optional<EnginePromise> promised = met.promised;
   const EnginePromise asked = {problem, i_.DeviceOf(*met.session).platform, met.own->plan.engine,
                                user_limit};
@@ -105,7 +149,8 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     }
     if (!promise) return stays(why);
     auto trust = tuning::Trust::Kind::kTrusted;
-    if (promise->plan.Pieces() > 1) trust = trusted(*promise, other, why);
+    const Templates others = other != nullptr ? Templates{other} : Templates{};
+    if (promise->plan.Pieces() > 1) trust = Compare(met, *promise, others, why);
     if (trust == tuning::Trust::Kind::kWrong) {
       if (!must_shrink || attempt + 1 < kAttempts) continue;
       // What is undivided keeps the promise.
@@ -117,31 +162,18 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
       return;
     }
     // Everything that the promise needs is there before it is given.
-    std::vector<const cudnn::GraphTemplate*> templates = {met.own.get()};
-    if (other != nullptr) templates.push_back(other.get());
-    cudnn::GraphEngines engines(i_.functions_, {met.handle, nullptr}, std::move(templates));
     cudnn::BackendDescriptor substitute;
     if (must_shrink) {
-      auto built = cudnn::BuildAtBatch(i_.functions_, {met.handle, nullptr}, *other, problem.n,
-                                       met.own->plan.alpha, met.own->plan.beta);
-      const auto bytes = built.ok() ? cudnn::PlanWorkspace(i_.functions_, built->get())
-                                    : Result<size_t>(built.status());
-      if (!bytes.ok() || *bytes > promise->workspace_bytes) {
-        return stays("nothing undivided is ready inside the promise");
-      }
+      auto built = BuildSubstitute(met, other, promise->workspace_bytes);
+      if (!built.ok()) return stays("nothing undivided is ready inside the promise");
       substitute = std::move(*built);
     }
     const bool any_engine = met.first || promise->plan.Largest().engine != met.own->plan.engine;
     if (promise->plan.Pieces() > 1 || promise->library_bytes > 0) {
-      auto plan = execution::PlannedConvolution::Create(engines, problem, promise->plan,
-                                                        promise->undivided);
-      if (plan.ok()) {
-        decision.plan = std::move(*plan);
-        decision.pieces = promise->plan;
-      } else {
-        LeaveAlone(met, "a plan could not be prepared", plan.message());
+      if (const Status made = MakePieces(met, *promise, others, decision); !made.ok()) {
+        LeaveAlone(met, "a plan could not be prepared", made.message());
         met.compared = false;
-        if (!must_shrink) return stays("the plan could not be prepared: " + plan.message());
+        if (!must_shrink) return stays("the plan could not be prepared: " + made.message());
         promise = planning::Whole(*promise);
       }
     }
@@ -162,7 +194,7 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     decision.promise = std::move(promised);
     decision.substitute = std::move(substitute);
     decision.promised_bytes = promise->workspace_bytes;
-    decision.numeric = ScopeOf(met.own, other).numeric;
+    decision.numeric = ScopeOf(met.own, others).numeric;
     decision.barred = decision.plan != nullptr && trust == tuning::Trust::Kind::kUnknown;
     met.compared &= !decision.barred;
     if (must_shrink) {
@@ -189,6 +221,7 @@ std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& rec
   decision->own = met.own;
   decision->context = met.session->context();
   decision->need_bytes = decision->promised_bytes = met.need_bytes;
+  decision->leads = met.first;
   decision->wide_alpha = met.own->plan.alpha;
   decision->wide_beta = met.own->plan.beta;
   decision->alpha = static_cast<float>(met.own->plan.alpha);
@@ -214,6 +247,8 @@ long GraphInterposer::NextLook(const Met& met, long calls) const {
 
 GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& decision, long calls) {
   // One thread looks; the others go on with what there is.
+  if (decision.looking.exchange(true, std::memory_order_acquire)) return &decision;
+  const Looking looking(decision.looking);
   const int epoch = decision.network == nullptr ? 0 : decision.network->epoch();
   const int looked_at = decision.looked_at.exchange(epoch);
   const bool redivided = decision.network != nullptr && looked_at != epoch;
@@ -234,6 +269,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     met.own = decision.own;
     met.need_bytes = decision.need_bytes;
     met.promised = decision.promise;
+    met.first = decision.leads;
     met.again = true;
     met.may_measure = i_.Tunes(*met.session) && calls >= i_.options_.tuning.after_calls;
     met.library.epoch = epoch;

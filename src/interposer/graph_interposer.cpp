@@ -108,7 +108,9 @@ std::optional<size_t> GraphInterposer::PromiseOf(cudnnBackendDescriptor_t config
   try {
     // Without a limit a plan reports what it needs.
     Session* const session = i_.SessionOf(shadow->handle);
-    if (session == nullptr || i_.UserLimit(*session) == kNoLimit) return std::nullopt;
+    const bool limited =
+        session != nullptr && (i_.UserLimit(*session) != kNoLimit || !i_.options_.plan.empty());
+    if (!limited) return std::nullopt;
     const auto plan = PlanOf(configuration, shadow->handle);
     if (!plan.ok()) return std::nullopt;
     const GraphDecision* const decision = Decide(plan->get(), *shadow);

@@ -27,8 +27,10 @@
 #include "interposer/report.h"
 #include "interposer/session.h"
 #include "interposer/variant_packs.h"
+#include "planning/pinned_plan.h"
 #include "planning/promise.h"
 #include "tuning/engine_scope.h"
+#include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
 
@@ -48,8 +50,11 @@ struct GraphDecision {
   CUcontext context = nullptr;
   std::unique_ptr<execution::PlannedConvolution> plan;  // null: the plan runs as it is
   Configuration pieces;                                 // of `plan`
-  std::vector<NativePieces> native;                     // by run; made with the first graph
-  size_t need_bytes = 0;                                // of the plan as it is
+  // By run, where a plan file names others than `own`.
+  std::vector<std::shared_ptr<const cudnn::GraphTemplate>> engines;
+  std::vector<NativePieces> native;  // by run; made with the first graph
+  size_t need_bytes = 0;             // of the plan as it is
+  bool leads = false;                // the first of a heuristics list
   // The workspace that is reported, and all that is ever used.
   size_t promised_bytes = 0;
   std::optional<planning::EnginePromise> promise;  // where that is less than it needs
@@ -69,7 +74,8 @@ struct GraphDecision {
   bool barred = false;   // the pieces were never compared: undivided instead
   // A piece failed, or was found wrong: undivided for ever. One for all that take its place.
   std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
-  std::atomic<bool> ran = false;  // all pieces ran once, so they may be captured
+  std::atomic<bool> ran = false;      // all pieces ran once, so they may be captured
+  std::atomic<bool> looking = false;  // a thread takes it anew
   // The plan's scales as cuDNN's calls have them.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
@@ -131,6 +137,7 @@ class GraphInterposer {
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
   using Template = std::shared_ptr<const cudnn::GraphTemplate>;
+  using Templates = std::vector<Template>;
   using Plans = PlanTable<GraphDecision>;
 
   GraphDecision* FindPlan(cudnnBackendDescriptor_t plan) const;
@@ -161,6 +168,15 @@ class GraphInterposer {
   GraphDecision* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   struct Met;  // a plan while it is decided about
   std::unique_ptr<GraphDecision> Make(Met& met, KernelRecord& record);
+  // Whether the promise's pieces, of the plan's own engine and `others`, compute what the undivided
+  // ones do.
+  tuning::Trust::Kind Compare(const Met& met, const planning::Promise& promise,
+                              const Templates& others, std::string& why);
+  // What runs undivided in the plan's place, in `limit_bytes`.
+  Result<cudnn::BackendDescriptor> BuildSubstitute(const Met& met, const Template& other,
+                                                   size_t limit_bytes) const;
+  Status MakePieces(const Met& met, const planning::Promise& promise, const Templates& others,
+                    GraphDecision& decision) const;
   void Plan(Met& met, GraphDecision& decision, KernelRecord& record);
   // What is known of `decision` by now, after `calls` of it: the better one that took its place, or
   // itself.
@@ -175,11 +191,43 @@ class GraphInterposer {
                                                  size_t limit_bytes, Template& other,
                                                  std::string& why);
   // Another engine, as exact and deterministic, that runs undivided within `limit_bytes`: the one
-  // promised, one that was measured before, else the first there is.
+  // promised, one that was measured before, else the first there is; the plan itself where it fits.
   Template FindOther(const Met& met, const planning::EnginePromise* promised, size_t limit_bytes);
-  tuning::EngineScope ScopeOf(const Template& own, const Template& other) const;
+  // The engine of that name, as exact and deterministic as the plan's own; null: there is none.
+  Template Serving(const Met& met, std::string_view engine) const;
+  // `other` on the whole mini-batch, in what the library says that it needs; `otherwise` where it
+  // does not say.
+  MicroConfiguration UndividedOf(const Met& met, const Template& other, size_t otherwise) const;
+  tuning::EngineScope ScopeOf(const Template& own, const Templates& others) const;
   std::vector<planning::Candidate> Candidates(Met& met, const Template& engine,
                                               const planning::PromiseRequest& request);
+
+  // graph_pinned.cpp: what a plan file says of the plan's kernel; null: nothing.
+  const planning::PinnedKernel* PinnedKernelOf(const Met& met) const;
+  // What a plan that follows the file may use at most, of whose workspace it is.
+  size_t PinnedLimit(const Met& met) const;
+  // The engines that the file names, one for each run, where the plan may use them; else empty.
+  Templates EnginesOfFile(const Met& met, const Configuration& plan) const;
+  // `plan` with these engines and the sizes that the library says. An error where they exceed the
+  // limit or, with the engines of the file (`as_said`), what the file says.
+  Result<Configuration> Confirm(const Met& met, Configuration plan, const Templates& engines,
+                                bool as_said, size_t limit_bytes) const;
+  struct Pinned {
+    planning::Promise promise;
+    Templates engines;  // by run
+    Template other;     // keeps the promise undivided; the plan's own where that fits
+    std::string reason = ", as the plan file says";
+
+    Templates Others() const {
+      Templates others = engines;
+      others.push_back(other);
+      return others;
+    }
+  };
+  // An error says why the file does not hold for the plan.
+  Result<Pinned> FindPinned(Met& met, const planning::PinnedKernel& kernel);
+  // Whether the file was followed: what was decided then.
+  bool FollowFile(Met& met, GraphDecision& decision, KernelRecord& record);
 
   // graph_library.cpp: one workspace budget for all kernels.
   // What an execution outside captures tells of the network.

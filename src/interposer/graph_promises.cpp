@@ -23,18 +23,18 @@ int PlainNumber(const std::string& engine) {
 
 }  // namespace
 
-tuning::EngineScope GraphInterposer::ScopeOf(const Template& own, const Template& other) const {
+tuning::EngineScope GraphInterposer::ScopeOf(const Template& own, const Templates& others) const {
   tuning::EngineScope scope;
   scope.engine = own->plan.engine;
   scope.numeric = own->numeric;
-  if (other != nullptr && other->numeric != planning::NumericClass::kDirect) {
-    scope.numeric = other->numeric;
+  for (const Template& other : others) {
+    if (other->numeric != planning::NumericClass::kDirect) scope.numeric = other->numeric;
   }
   scope.residual = own->plan.residual_uid.has_value();
   scope.bias_bytes = own->plan.bias_bytes;
-  scope.make = [functions = &i_.functions_, own, other](cudnnHandle_t handle) {
+  scope.make = [functions = &i_.functions_, own, others](cudnnHandle_t handle) {
     std::vector<const cudnn::GraphTemplate*> templates = {own.get()};
-    if (other != nullptr) templates.push_back(other.get());
+    for (const Template& other : others) templates.push_back(other.get());
     return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{handle, nullptr},
                                                  std::move(templates));
   };
@@ -43,7 +43,7 @@ tuning::EngineScope GraphInterposer::ScopeOf(const Template& own, const Template
 
 std::vector<Candidate> GraphInterposer::Candidates(Met& met, const Template& engine,
                                                    const planning::PromiseRequest& request) {
-  const tuning::EngineScope scope = ScopeOf(engine, nullptr);
+  const tuning::EngineScope scope = ScopeOf(engine, {});
   tuning::Question question{met.problem(), i_.options_.policy, request, met.may_measure,
                             &scope,        met.again};
   // Only the whole of what may take the plan's place.
@@ -60,24 +60,37 @@ std::vector<Candidate> GraphInterposer::Candidates(Met& met, const Template& eng
   return candidates;
 }
 
+GraphInterposer::Template GraphInterposer::Serving(const Met& met, std::string_view engine) const {
+  auto other = cudnn::WithOtherEngine(i_.functions_, {met.handle, nullptr}, *met.own, engine);
+  if (!other.ok() || !cudnn::IsExactAs(other->notes, met.own->notes)) return nullptr;
+  // For fp32, tensor cores compute in TF32.
+  const auto in_tf32 = [&](const cudnn::GraphTemplate& one) {
+    return met.problem().type == DataType::kFloat &&
+           one.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  };
+  if (in_tf32(*other) && !in_tf32(*met.own)) return nullptr;
+  return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
+}
+
+MicroConfiguration GraphInterposer::UndividedOf(const Met& met, const Template& other,
+                                                size_t otherwise) const {
+  const auto built = cudnn::BuildAtBatch(i_.functions_, {met.handle, nullptr}, *other,
+                                         met.problem().n, met.own->plan.alpha, met.own->plan.beta);
+  const auto bytes = built.ok() ? cudnn::PlanWorkspace(i_.functions_, built->get())
+                                : Result<size_t>(built.status());
+  return {other->plan.engine, met.problem().n, kUnknownTime, bytes.ok() ? *bytes : otherwise,
+          other->deterministic};
+}
+
 GraphInterposer::Template GraphInterposer::FindOther(const Met& met, const EnginePromise* promised,
                                                      size_t limit_bytes) {
-  const cudnn::PlanDevice device{met.handle, nullptr};
+  if (met.need_bytes <= limit_bytes) return met.own;
   const auto serves = [&](int engine) -> Template {
-    auto other = cudnn::WithOtherEngine(i_.functions_, device, *met.own, engine);
-    if (!other.ok() || !cudnn::IsExactAs(other->notes, met.own->notes)) return nullptr;
-    // For fp32, tensor cores compute in TF32.
-    const auto in_tf32 = [&](const cudnn::GraphTemplate& engine) {
-      return met.problem().type == DataType::kFloat &&
-             engine.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-    };
-    if (in_tf32(*other) && !in_tf32(*met.own)) return nullptr;
-    const auto built = cudnn::BuildAtBatch(i_.functions_, device, *other, met.problem().n,
-                                           met.own->plan.alpha, met.own->plan.beta);
-    if (!built.ok()) return nullptr;
-    const auto bytes = cudnn::PlanWorkspace(i_.functions_, built->get());
-    if (!bytes.ok() || *bytes > limit_bytes) return nullptr;
-    return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
+    Template other = Serving(met, "graph:" + std::to_string(engine));
+    constexpr size_t kTooMuch = std::numeric_limits<size_t>::max();
+    const bool fits = other != nullptr && limit_bytes < kTooMuch &&
+                      UndividedOf(met, other, kTooMuch).workspace_bytes <= limit_bytes;
+    return fits ? other : nullptr;
   };
   // One that took another plan's place before, in this process or an earlier one, is asked first:
   // to look through all takes long.
@@ -132,18 +145,11 @@ std::optional<Promise> GraphInterposer::PromiseWithin(Met& met, const EngineProm
   const std::vector<Candidate> pieces = Candidates(met, met.own, request);
   const std::vector<Candidate> whole = Candidates(met, other, request);
   // Unmeasured, it still runs, with what the library says that it needs.
-  MicroConfiguration undivided = {other->plan.engine, problem.n, kUnknownTime, limit_bytes,
-                                  other->deterministic};
-  for (const Candidate& candidate : whole) {
-    if (candidate.micro.micro_batch == problem.n) undivided = candidate.micro;
-  }
-  if (undivided.time_ms < 0) {
-    const auto built = cudnn::BuildAtBatch(i_.functions_, {met.handle, nullptr}, *other, problem.n,
-                                           met.own->plan.alpha, met.own->plan.beta);
-    const auto bytes = built.ok() ? cudnn::PlanWorkspace(i_.functions_, built->get())
-                                  : Result<size_t>(built.status());
-    if (bytes.ok()) undivided.workspace_bytes = *bytes;
-  }
+  const auto measured = std::find_if(whole.begin(), whole.end(), [&](const Candidate& candidate) {
+    return candidate.micro.micro_batch == problem.n && candidate.micro.time_ms >= 0;
+  });
+  const MicroConfiguration undivided =
+      measured != whole.end() ? measured->micro : UndividedOf(met, other, limit_bytes);
   // A plan is divided with its own engine and knobs: applications time plans against each other,
   // and build the one they chose again from its engine and knobs, also in another process. Of the
   // first plan of a list an application that times nothing takes whatever it is.

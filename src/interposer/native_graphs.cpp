@@ -29,19 +29,23 @@ Status GraphInterposer::BuildNative(cudnnHandle_t handle, GraphDecision& decisio
   const cudnn::GraphPlan& plan = decision.own->plan;
   const cudnn::PlanDevice device{handle, nullptr};
   const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
-  const auto build = [&](int images, double beta, BackendDescriptor& to) -> Status {
+  const auto build = [&](const cudnn::GraphTemplate& engine, int images, double beta,
+                         BackendDescriptor& to) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
-        to, cudnn::BuildAtBatch(i_.functions_, device, *decision.own, images, plan.alpha, beta));
+        to, cudnn::BuildAtBatch(i_.functions_, device, engine, images, plan.alpha, beta));
     UCUDNN_ASSIGN_OR_RETURN(const size_t bytes, cudnn::PlanWorkspace(i_.functions_, to.get()));
     return bytes <= decision.promised_bytes ? Status::Ok()
                                             : Status::Error("a piece exceeds the promise");
   };
   std::vector<NativePieces> native;
-  for (const Run& run : decision.pieces.runs) {
+  for (size_t at = 0; at < decision.pieces.runs.size(); ++at) {
+    const int images = decision.pieces.runs[at].micro.micro_batch;
+    const cudnn::GraphTemplate& engine =
+        decision.engines.empty() ? *decision.own : *decision.engines[at];
     NativePieces pieces;
-    UCUDNN_RETURN_IF_ERROR(build(run.micro.micro_batch, plan.beta, pieces.first));
+    UCUDNN_RETURN_IF_ERROR(build(engine, images, plan.beta, pieces.first));
     if (plan.problem.operation == Operation::kBackwardFilter) {
-      UCUDNN_RETURN_IF_ERROR(build(run.micro.micro_batch, 1, pieces.further));
+      UCUDNN_RETURN_IF_ERROR(build(engine, images, 1, pieces.further));
     }
     native.push_back(std::move(pieces));
   }
@@ -191,12 +195,13 @@ bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
   met.handle = engine.handle;
   met.session = i_.SessionOf(engine.handle);
   const size_t limit = met.session == nullptr ? kNoLimit : i_.UserLimit(*met.session);
-  if (limit == kNoLimit) return true;
+  const bool pinned = !i_.options_.plan.empty();
+  if (met.session == nullptr || (limit == kNoLimit && !pinned)) return true;
   // What the library refuses, or what is left alone, is the library's own affair.
   const auto plan = PlanOf(engine.configuration, engine.handle);
   const auto need =
       plan.ok() ? cudnn::PlanWorkspace(i_.functions_, plan->get()) : Result<size_t>(plan.status());
-  if (!need.ok() || *need <= limit) return true;
+  if (!need.ok() || (*need <= limit && !pinned)) return true;
   auto own = cudnn::ReadTemplate(i_.functions_, plan->get());
   if (!own.ok()) return true;
   if (own->plan.problem.n == 1 && met.session->network() == nullptr) return true;
@@ -215,6 +220,13 @@ bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
     return notes.ok() && BecomesNative(*notes);
   }
   met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*own));
+  met.need_bytes = *need;
+  const planning::PinnedKernel* const kernel = PinnedKernelOf(met);
+  if (kernel != nullptr && met.session->network() == nullptr) {
+    const auto found = FindPinned(met, *kernel);
+    if (found.ok()) return found->other == met.own || BecomesNative(found->other->notes);
+  }
+  if (*need <= limit) return true;
   const std::optional<planning::EnginePromise> promised = promises_.Find(
       {met.problem(), i_.DeviceOf(*met.session).platform, met.own->plan.engine, limit});
   const Template other =

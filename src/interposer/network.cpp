@@ -71,7 +71,7 @@ void Network::Close(const void* handle) {
 
 int Network::NumberOf(const MetKernel& kernel) {
   const bool legacy = kernel.plan == nullptr;
-  const int pinned = pinned_ != nullptr && legacy ? pinned_->Find(kernel.problem, true) : -1;
+  const int pinned = pinned_ != nullptr ? pinned_->Find(kernel.problem, legacy) : -1;
   if (pinned >= 0) return pinned;
   const Key key(kernel);
   if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
@@ -247,9 +247,7 @@ Network::Share Network::ShareOf(const MetKernel& kernel, const execution::ArenaO
   std::lock_guard lock(mutex_);
   ran_.insert(owner.handle);
   const int number = NumberOf(kernel);
-  if (PinnedSegmentOf(number) != nullptr) {
-    return {number, pinned_->kernels[number].plan.WorkspaceBytes()};
-  }
+  if (const auto* const segment = PinnedSegmentOf(number)) return {number, segment->bytes};
   if (pinned_ != nullptr && number >= 0) {
     const execution::ArenaOwner slot = SlotOwner(owner, number);
     const size_t left = arena_.Available(slot);

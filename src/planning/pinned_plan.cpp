@@ -110,7 +110,7 @@ Status FindSegments(PinnedPlan& plan) {
   std::map<int, std::vector<int>> of_segment;
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
     PinnedKernel& kernel = plan.kernels[i];
-    if (kernel.legacy) of_segment[kernel.segment].push_back(static_cast<int>(i));
+    of_segment[kernel.segment].push_back(static_cast<int>(i));
     kernel.segment = -1;
   }
   for (const auto& entry : of_segment) {
@@ -138,9 +138,13 @@ Status FindSegments(PinnedPlan& plan) {
 }  // namespace
 
 int PinnedPlan::Find(const ConvolutionProblem& problem, bool legacy) const {
-  const auto& positions = legacy ? legacy_positions : graph_positions;
-  const auto found = positions.find(KeyOf(problem));
-  return found == positions.end() ? -1 : found->second;
+  const ConvolutionProblem key = KeyOf(problem);
+  if (!legacy) {
+    const auto found = graph_positions.find(key);
+    if (found != graph_positions.end()) return found->second;
+  }
+  const auto found = legacy_positions.find(key);
+  return found == legacy_positions.end() ? -1 : found->second;
 }
 
 Result<PinnedPlan> ParsePinnedPlan(std::string_view json) {

@@ -22,7 +22,7 @@ struct PinnedKernel {
   ConvolutionProblem problem;  // its n counts
   bool legacy = true;          // called through the legacy API, else through the graph API
   Configuration plan;          // of n images
-  // Position in PinnedPlan::segments; -1: the caller's own workspace, and in the graph API.
+  // Position in PinnedPlan::segments; -1: the caller's own workspace.
   int segment = -1;
   // Positions in PinnedPlan::kernels: a call of this kernel begins on the device only after the
   // latest call of each of those, on whichever stream, has ended. Rising; may hold the kernel
@@ -47,7 +47,9 @@ struct PinnedPlan {
   std::vector<PinnedSegment> segments;
   size_t reserved_bytes = 0;  // all segments, within total_bytes
 
-  // The position of the kernel of this problem and API, whatever its pieces' alignment; -1: none.
+  // The position of the kernel that calls of this problem and API follow, whatever its pieces'
+  // alignment; -1: none. Plans of the graph API follow the legacy API's kernel where there is none
+  // of their own.
   int Find(const ConvolutionProblem& problem, bool legacy) const;
 
   struct Hash {

@@ -84,6 +84,46 @@ class Frontend(unittest.TestCase):
                             in_pieces.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
                     self.assertLessEqual(kernels, in_pieces)
 
+    def test_graphs_follow_a_plan_file(self):
+        """Planned offline from what was measured, then followed: with a limit, and with one budget for all."""
+        for kind, axes in (("fp32", "2"), ("fp16", "2")):
+            with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
+                undivided = step(kind, axes, "--off")
+                store, report, file = self.primed(folder, kind, axes), f"{folder}/report.json", f"{folder}/plan.json"
+                step(kind, axes, "--policy", "undivided", "--db", store, "--report", report, UCUDNN_TUNE="off")
+                for budget in ((), ("--total-workspace", "64MiB", "--division", "disjoint")):
+                    subprocess.run([COMMAND, "workspace", "--trace", report, "--db", store, "--policy", "all", "-o", file,
+                                    *budget], check=True, stdout=subprocess.DEVNULL)
+                    with open(file) as text:
+                        planned = json.load(text)
+                    self.assertEqual({"graph"}, {kernel["api"] for kernel in planned["kernels"]})
+                    for kernel in planned["kernels"]:
+                        sizes = sorted(part["micro_batch"] for part in kernel["plan"])
+                        narrow = kernel["op"] == "backward_filter" and kind != "fp32"  # what sums its partials is not measured
+                        self.assertEqual([BATCH] if narrow else sorted(SIZES), sizes, kernel)
+                    ran = steps(2, kind, axes, "--plan", file, "--db", store, "--report", f"{folder}/followed.json")
+                    for one in ran:
+                        self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
+                        if budget:
+                            self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
+                    with open(f"{folder}/followed.json") as text:
+                        followed = json.load(text)
+                    self.assertEqual(0, followed["measured"])
+                    # What is fused needs workspace of its own, and the segment is as large as the entry's plan needs.
+                    for fallback in followed["fallbacks"]:
+                        self.assertRegex(fallback["cause"], "^the plan file does not hold for it: .*relu.* bytes of workspace")
+                        self.assertTrue(budget)
+                    self.assertEqual(bool(budget), followed.get("total_workspace", {}).get("divided", False))
+                    called = [kernel for kernel in followed["kernels"] if kernel["calls"] > 0]
+                    in_pieces = set()
+                    for kernel in called:
+                        if "as the plan file says" in kernel["reason"] and len(kernel["plan"]) > 1:
+                            self.assertEqual(sorted(SIZES), sorted(part["micro_batch"] for part in kernel["plan"]))
+                            self.assertTrue(budget or kernel["library_bytes"] == 0, kernel)
+                            in_pieces.add(kernel["op"])
+                    self.assertIn("forward", in_pieces)
+                    self.assertIn("backward_data", in_pieces)
+
     def test_one_budget_holds_for_all_graphs(self):
         budget = 64 << 20
         options = ("--total-workspace", str(budget))

@@ -306,10 +306,17 @@ TEST(PlanEdit, ExchangesTheEngine) {
   const Graph graph(Problem());
   const auto original = ReadTemplate(RealCudnn(), graph.Plan(38, {{2, 1}})->get());
   ASSERT_TRUE(original.ok());
-  const auto other = WithOtherEngine(RealCudnn(), test::DescribedDevice(), *original, 28);
+  const auto other = WithOtherEngine(RealCudnn(), test::DescribedDevice(), *original, "graph:28");
   ASSERT_TRUE(other.ok()) << other.message();
   EXPECT_EQ(other->plan.engine, "graph:28");
   EXPECT_EQ(other->plan.problem, original->plan.problem);
+  const auto back =
+      WithOtherEngine(RealCudnn(), test::DescribedDevice(), *other, original->plan.engine);
+  ASSERT_TRUE(back.ok()) << back.message();
+  EXPECT_EQ(back->plan.engine, original->plan.engine);
+  for (const char* none : {"graph:", "graph:28+relu", "graph:28[k99=1]", "legacy:1"}) {
+    EXPECT_FALSE(WithOtherEngine(RealCudnn(), test::DescribedDevice(), *other, none).ok()) << none;
+  }
 }
 
 }  // namespace

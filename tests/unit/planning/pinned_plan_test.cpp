@@ -57,9 +57,27 @@ TEST(PinnedPlan, FindsAKernelWhateverItsAlignment) {
   ConvolutionProblem problem = plan->kernels[0].problem;
   problem.alignment = 64;
   EXPECT_EQ(plan->Find(problem, true), 0);
-  EXPECT_EQ(plan->Find(problem, false), -1);
   problem.n = 4;
   EXPECT_EQ(plan->Find(problem, true), -1) << "the mini-batch counts";
+}
+
+TEST(PinnedPlan, GraphsFollowTheirOwnKernelElseTheLegacyOne) {
+  const std::string legacy = Kernel(3, kPieces, "0");
+  std::string graph = Kernel(3, Piece(4, 2, 60, "graph:38[k2=1]"), "1");
+  graph.replace(graph.find("\"legacy\""), 8, "\"graph\"");
+  const auto both = ParsePinnedPlan(File(R"("total_bytes":1000)", legacy + "," + graph));
+  ASSERT_TRUE(both.ok()) << both.message();
+  const ConvolutionProblem problem = both->kernels[0].problem;
+  EXPECT_EQ(both->Find(problem, true), 0);
+  EXPECT_EQ(both->Find(problem, false), 1);
+  EXPECT_EQ(both->segments[both->kernels[1].segment].bytes, 60u);
+  EXPECT_EQ(both->reserved_bytes, 160u);
+  const auto one = ParsePinnedPlan(File(R"("total_bytes":1000)", legacy));
+  ASSERT_TRUE(one.ok()) << one.message();
+  EXPECT_EQ(one->Find(problem, false), 0);
+  const auto other = ParsePinnedPlan(File(R"("total_bytes":1000)", graph));
+  ASSERT_TRUE(other.ok()) << other.message();
+  EXPECT_EQ(other->Find(problem, true), -1);
 }
 
 TEST(PinnedPlan, OfLayersOfOneShapeTheFirstCounts) {

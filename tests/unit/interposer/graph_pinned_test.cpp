@@ -1,0 +1,404 @@
+// Execution plans that follow a plan file, on the stand-in's real arithmetic: in its micro-batches
+// they compute, to the bit, what the undivided plan does, in less workspace.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convolution/columns.h"
+#include "convolution/partial_sums.h"
+#include "cudnn/engine_name.h"
+#include "graph_program.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Ne;
+using ::testing::SizeIs;
+
+constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
+constexpr size_t kAmple = size_t{4} << 20;
+
+struct Case {
+  const char* name;
+  Operation operation;
+  bool fused = false;
+  DataType type = DataType::kFloat;
+};
+
+GraphOptions OptionsOf(const Case& which) {
+  GraphOptions options;
+  options.residual = options.bias = options.relu = which.fused;
+  return options;
+}
+
+// What cuDNN says of engines at kPart images.
+struct Pieces {
+  std::string engine;
+  size_t bytes = 0;        // of one piece, with what sums partials
+  size_t whole_bytes = 0;  // of the whole
+};
+
+std::optional<Pieces> PiecesOf(const Case& which, int engine) {
+  const ConvolutionProblem problem = Problem(which.operation, which.type);
+  ConvolutionProblem part = problem;
+  part.n = kPart;
+  Program program{Options()};
+  const cudnn::test::Graph whole(problem, OptionsOf(which), program.genuine, {program.handle});
+  const cudnn::test::Graph piece(part, OptionsOf(which), program.genuine, {program.handle});
+  const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
+  if (!plan || !of_piece) return std::nullopt;
+  return Pieces{cudnn::ReadTemplate(program.genuine, plan->get())->plan.engine,
+                *cudnn::PlanWorkspace(program.genuine, of_piece->get()) +
+                    (SumsPartials(problem) ? PartialSumBytes(problem) : 0),
+                *cudnn::PlanWorkspace(program.genuine, plan->get())};
+}
+
+nlohmann::json PlanFile(const Case& which, const std::string& engine, size_t bytes,
+                        const char* api = "graph") {
+  const ConvolutionProblem of = Problem(which.operation, which.type);
+  nlohmann::json problem;
+  for (const auto& [column, text] : ToColumns(of)) {
+    if (!text.empty()) problem[column] = text;
+  }
+  problem["n"] = of.n;
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), cudnn::test::StandInGraphs());
+  EXPECT_TRUE(platform.ok());
+  const nlohmann::json kernel = {{"op", OperationName(of.operation)},
+                                 {"problem", problem},
+                                 {"api", api},
+                                 {"plan",
+                                  {{{"engine", engine},
+                                    {"workspace_bytes", bytes},
+                                    {"time_ms", 0.25},
+                                    {"micro_batch", kPart},
+                                    {"count", of.n / kPart}}}},
+                                 {"segment", nullptr},
+                                 {"order_after", nlohmann::json::array()}};
+  return {{"format", "ucudnn-plan"},    {"version", 1},           {"cudnn", platform->cudnn},
+          {"device", platform->device}, {"limit_bytes", nullptr}, {"division", "concurrent"},
+          {"kernels", {kernel}}};
+}
+
+nlohmann::json Totalled(nlohmann::json file, size_t total_bytes) {
+  file.erase("limit_bytes");
+  file["total_bytes"] = total_bytes;
+  file["kernels"][0]["segment"] = 0;
+  return file;
+}
+
+Options Following(const nlohmann::json& file) {
+  const std::string path = ::testing::TempDir() + "graph" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << file.dump();
+  Options options;
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  options.plan = path;
+  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
+  return options;
+}
+
+// A program with one plan, whose pieces the store says were compared.
+class Follower {
+ public:
+  Follower(const Case& which, const nlohmann::json& file, bool compared = true,
+           decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+      : problem_(Problem(which.operation, which.type)),
+        graph_options_(OptionsOf(which)),
+        program_(Following(file), execute),
+        whole_(problem_, graph_options_, program_.genuine, {program_.handle}),
+        hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {
+    if (compared) Compared(kEngine);
+    undivided_ = whole_.Plan(kEngine);
+    plan_ = hooked_.Plan(kEngine);
+    EXPECT_TRUE(plan_ && undivided_);
+  }
+
+  void Compared(int engine) {
+    ConvolutionProblem part = problem_;
+    part.n = kPart;
+    const cudnn::test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
+    program_.Measured(parts, engine, 1000);  // so slow that only the file divides
+    if (!SumsPartials(problem_)) return;
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.genuine);
+    const auto read = cudnn::ReadTemplate(program_.genuine, whole_.Plan(engine)->get());
+    ASSERT_TRUE(read.ok() && platform.ok());
+    const size_t bytes = PartialSumBytes(problem_);
+    EXPECT_TRUE(program_.store
+                    .Write(read->plan.problem, *platform,
+                           {{{kPartialSum, kPartialSumBatch, 1, bytes, true}, 5, true}}, {})
+                    .ok());
+  }
+
+  Program& program() { return program_; }
+  const cudnn::test::Graph& hooked() const { return hooked_; }
+  cudnnBackendDescriptor_t plan() const { return plan_->get(); }
+  size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
+  Network& TheNetwork() {
+    CUcontext context = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return *program_.interposer.NetworkOf(context);
+  }
+  // Memory of exactly the workspace that is asked for.
+  std::unique_ptr<Operands> Memory() {
+    return std::make_unique<Operands>(problem_, graph_options_, Told());
+  }
+  void Run(const Operands& operands) {
+    EXPECT_EQ(operands.Execute(program_.hooked, program_.handle, plan_->get()),
+              CUDNN_STATUS_SUCCESS);
+  }
+  Values Undivided(int seed) {
+    Operands operands(problem_, graph_options_,
+                      *cudnn::PlanWorkspace(program_.genuine, undivided_->get()));
+    operands.Fill(seed);
+    EXPECT_EQ(operands.Execute(program_.genuine, program_.handle, undivided_->get()),
+              CUDNN_STATUS_SUCCESS);
+    return operands.Output();
+  }
+  void ExpectRight(int calls = 2) {
+    const auto operands = Memory();
+    for (int call = 0; call < calls; ++call) {
+      operands->Fill(call);
+      Run(*operands);
+      EXPECT_EQ(operands->Output(), Undivided(call)) << "call " << call;
+      EXPECT_TRUE(operands->GuardsAreIntact());
+    }
+  }
+  // What the report says of the kernel that was called.
+  nlohmann::json Kernel() {
+    const nlohmann::json report = program_.Report();
+    nlohmann::json called;
+    for (const auto& kernel : report["kernels"]) {
+      if (kernel["calls"] > 0) called = kernel;
+    }
+    return called;
+  }
+  std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
+  void ExpectDivided(const std::string& engine) {
+    const nlohmann::json kernel = Kernel();
+    ASSERT_EQ(kernel["plan"].size(), 1u) << kernel.dump(1);
+    EXPECT_EQ(kernel["plan"][0]["engine"], engine);
+    EXPECT_EQ(kernel["plan"][0]["micro_batch"], kPart);
+    EXPECT_EQ(kernel["plan"][0]["count"], problem_.n / kPart);
+    EXPECT_THAT(kernel["reason"], HasSubstr("as the plan file says"));
+    EXPECT_EQ(program_.interposer.measured(), 0);
+    EXPECT_EQ(Fallbacks(), "[]");
+  }
+
+ private:
+  const ConvolutionProblem problem_;
+  const GraphOptions graph_options_;
+  Program program_;
+  const cudnn::test::Graph whole_, hooked_;
+  std::optional<cudnn::BackendDescriptor> plan_, undivided_;
+};
+
+class GraphPlanFile : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GraphPlanFile, IsFollowedInItsWorkspaceAndNothingIsMeasured) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  ASSERT_LE(pieces.bytes, pieces.whole_bytes);
+  Follower follower(GetParam(), PlanFile(GetParam(), pieces.engine, pieces.bytes));
+  EXPECT_GE(follower.Told(), pieces.bytes);
+  // Some engines take as much for any mini-batch.
+  if (pieces.bytes < pieces.whole_bytes) {
+    EXPECT_LT(follower.Told(), pieces.whole_bytes);
+  }
+  follower.ExpectRight();
+  follower.ExpectDivided(pieces.engine);
+  EXPECT_EQ(follower.Kernel()["workspace_bytes"], follower.Told());
+}
+
+TEST_P(GraphPlanFile, OfTheLegacyApiGivesItsMicroBatches) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  for (const char* api : {"legacy", "graph"}) {
+    const std::string engine = *api == 'l' ? "legacy:1" : "graph:99[k2=1]";
+    Follower follower(GetParam(), PlanFile(GetParam(), engine, 1, api));
+    follower.ExpectRight();
+    if (pieces.bytes == pieces.whole_bytes) {
+      EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+      EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("need no less workspace"));
+      continue;
+    }
+    EXPECT_LT(follower.Told(), pieces.whole_bytes);
+    follower.ExpectDivided(pieces.engine);
+    EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("with its own engine"));
+  }
+}
+
+TEST_P(GraphPlanFile, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  Follower follower(GetParam(),
+                    Totalled(PlanFile(GetParam(), pieces.engine, pieces.bytes), pieces.bytes));
+  EXPECT_EQ(follower.Told(), 0u);
+  follower.ExpectRight();
+  follower.ExpectDivided(pieces.engine);
+  EXPECT_EQ(follower.Kernel()["library_bytes"], pieces.bytes);
+  EXPECT_EQ(follower.Kernel()["calls"], 2);
+  const nlohmann::json total = follower.program().Report()["total_workspace"];
+  EXPECT_EQ(total["total_bytes"], pieces.bytes);
+  EXPECT_EQ(total["total_workspace_bytes"], pieces.bytes);
+  EXPECT_EQ(total["divided"], true);
+  EXPECT_EQ(total["solver"], nullptr) << "the file divided";
+  EXPECT_EQ(follower.TheNetwork().bytes(), pieces.bytes);
+}
+
+// What a capture holds may run at any time: beside calls, and beside what was captured earlier.
+TEST_P(GraphPlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  Follower follower(GetParam(),
+                    Totalled(PlanFile(GetParam(), pieces.engine, pieces.bytes), kAmple));
+  Program& program = follower.program();
+  const auto captured = follower.Memory(), beside = follower.Memory();
+  CUstream stream = nullptr, other = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  program.interposer.SetStream(program.handle, stream);
+  follower.Run(*beside);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  follower.Run(*captured);
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  size_t nodes = 0;
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
+  EXPECT_GE(nodes, size_t{8 / kPart});
+  ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  for (int seed = 1; seed <= 4; ++seed) {
+    captured->Fill(seed);
+    beside->Fill(seed + 10);
+    EXPECT_EQ(cuGraphLaunch(exec, other), CUDA_SUCCESS);
+    follower.Run(*beside);
+    EXPECT_EQ(captured->Output(), follower.Undivided(seed));
+    EXPECT_EQ(beside->Output(), follower.Undivided(seed + 10));
+  }
+  EXPECT_EQ(follower.TheNetwork().bytes(), 2 * pieces.bytes) << "the file's and the capture's";
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  program.interposer.SetStream(program.handle, nullptr);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
+}
+
+TEST_P(GraphPlanFile, ThatTheLibraryContradictsIsNotFollowed) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  Follower follower(GetParam(), PlanFile(GetParam(), pieces.engine, pieces.bytes - 1));
+  EXPECT_EQ(follower.Told(), pieces.whole_bytes);
+  follower.ExpectRight();
+  EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  EXPECT_THAT(follower.Fallbacks(), HasSubstr("the plan file does not hold for it"));
+  EXPECT_THAT(follower.Fallbacks(), HasSubstr("needs " + std::to_string(pieces.bytes)));
+  EXPECT_EQ(follower.program().interposer.measured(), 0);
+}
+
+TEST_P(GraphPlanFile, WhoseLimitIsTooLowForItsOwnEngineIsNotFollowed) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  nlohmann::json file = PlanFile(GetParam(), "legacy:1", 1, "legacy");
+  file["limit_bytes"] = pieces.bytes - 1;
+  Follower follower(GetParam(), file);
+  follower.ExpectRight();
+  EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  EXPECT_THAT(follower.Fallbacks(), HasSubstr("the plan file does not hold for it"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, GraphPlanFile,
+                         ::testing::Values(Case{"forward", Operation::kForward},
+                                           Case{"fused", Operation::kForward, true},
+                                           Case{"backward_data", Operation::kBackwardData},
+                                           Case{"backward_filter", Operation::kBackwardFilter},
+                                           Case{"backward_filter_fp16", Operation::kBackwardFilter,
+                                                false, DataType::kHalf}),
+                         [](const auto& given) { return given.param.name; });
+
+constexpr Case kForward = {"forward", Operation::kForward};
+
+// The first plan of a list is whatever engine is best; the others are what the program chose.
+TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
+  const std::vector<std::string> list = [] {
+    Program program{Options()};
+    const cudnn::test::Graph graph(Problem(Operation::kForward), {}, program.genuine,
+                                   {program.handle});
+    std::vector<std::string> engines;
+    for (const auto& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 16)) {
+      engines.push_back(cudnn::ReadTemplate(program.genuine, plan.get())->plan.engine);
+    }
+    return engines;
+  }();
+  ASSERT_GE(list.size(), 2u);
+  // Another engine than the first one, that takes workspace.
+  std::optional<Pieces> pieces;
+  int engine = -1;
+  for (const int candidate : {kEngine, 0, 2, 3, 4, 5, 6, 7}) {
+    pieces = PiecesOf(kForward, candidate);
+    engine = candidate;
+    if (pieces && pieces->bytes > 0 && pieces->engine != list[0]) break;
+  }
+  ASSERT_TRUE(pieces && pieces->bytes > 0 && pieces->engine != list[0]);
+  const nlohmann::json file = Totalled(PlanFile(kForward, pieces->engine, pieces->bytes), kAmple);
+  Follower follower(kForward, file);
+  follower.Compared(engine);
+  Program& program = follower.program();
+  const auto plans = follower.hooked().HeuristicPlans(CUDNN_HEUR_MODE_A, 16);
+  ASSERT_EQ(plans.size(), list.size());
+  for (size_t at = 0; at < plans.size(); ++at) {
+    Operands operands(Problem(Operation::kForward), {}, 0);
+    EXPECT_EQ(operands.Execute(program.hooked, program.handle, plans[at].get()),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(operands.GuardsAreIntact());
+  }
+  std::vector<std::string> as_said, own;
+  const nlohmann::json report = program.Report();
+  for (const auto& kernel : report["kernels"]) {
+    if (kernel["calls"] == 0) continue;
+    const std::string reason = kernel["reason"], engine_that_ran = kernel["plan"][0]["engine"];
+    (reason.ends_with("as the plan file says") ? as_said : own).push_back(engine_that_ran);
+  }
+  EXPECT_THAT(as_said, ElementsAre(pieces->engine)) << report.dump(1);
+  EXPECT_THAT(own, SizeIs(list.size() - 1));
+  EXPECT_THAT(own, Each(Ne(pieces->engine))) << report.dump(1);
+}
+
+// Leaves the output of pieces as it was.
+cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                         cudnnBackendDescriptor_t pack) {
+  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
+  const auto read = cudnn::ReadTemplate(genuine, plan);
+  if (read.ok() && read->plan.problem.n < 8) return CUDNN_STATUS_SUCCESS;
+  return genuine.cudnnBackendExecute(handle, plan, pack);
+}
+
+TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
+  const Pieces pieces = *PiecesOf(kForward, kEngine);
+  for (const bool total : {false, true}) {
+    nlohmann::json file = PlanFile(kForward, pieces.engine, pieces.bytes);
+    if (total) file = Totalled(file, pieces.bytes);
+    Follower follower(kForward, file, false, SkipPieces);
+    follower.ExpectRight();
+    EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  }
+}
+
+// What takes no workspace whole gains nothing from another engine's micro-batches.
+TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
+  int engine = -1;
+  std::optional<Pieces> pieces;
+  while (!pieces || pieces->whole_bytes > 0) {
+    ASSERT_LT(++engine, 8);
+    pieces = PiecesOf(kForward, engine);
+  }
+  Follower follower(kForward, PlanFile(kForward, "legacy:1", kAmple, "legacy"));
+  Program& program = follower.program();
+  const auto plan = follower.hooked().Plan(engine);
+  program.Run(program.hooked, Problem(Operation::kForward), plan->get(), {});
+  EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("need no less workspace"));
+  EXPECT_EQ(follower.Fallbacks(), "[]");
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
