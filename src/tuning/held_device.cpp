@@ -16,18 +16,24 @@ std::string PlatformText(const planning::Platform& platform) {
 }  // namespace
 
 Result<std::unique_ptr<HeldDevice>> HeldDevice::Open(const cuda::Driver& driver,
-                                                     const cudnn::Functions& functions,
-                                                     int ordinal) {
+                                                     const cudnn::Functions& functions, int ordinal,
+                                                     const planning::Platform* like) {
   std::unique_ptr<HeldDevice> held(new HeldDevice(ordinal));
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver, driver.cuDeviceGet(&held->number_, ordinal),
                                             "finding the device"));
+  UCUDNN_ASSIGN_OR_RETURN(held->device_.platform,
+                          DescribePlatform(driver, functions, held->number_));
+  if (like != nullptr && held->device_.platform != *like) {
+    return Status::Error("it is " + PlatformText(held->device_.platform) + ", not " +
+                         PlatformText(*like));
+  }
   CUcontext context = nullptr;
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(driver, driver.cuDevicePrimaryCtxRetain(&context, held->number_),
                          "holding its primary context"));
-  held->device_ = {&driver, &functions, context, {}};
-  const cuda::ContextScope scope(driver, context);
-  UCUDNN_ASSIGN_OR_RETURN(held->device_.platform, DescribePlatform(driver, functions));
+  held->device_.driver = &driver;
+  held->device_.functions = &functions;
+  held->device_.context = context;
   return held;
 }
 
@@ -44,8 +50,8 @@ HeldDevice::~HeldDevice() {
   {
     const cuda::ContextScope scope(*device_.driver, device_.context);
     if (handle_ != nullptr) KeepHandle(*device_.driver, *device_.functions, handle_);
-    DestroySpareHandles(*device_.driver, *device_.functions);
   }
+  const cuda::RelaxedCaptureScope relaxed(*device_.driver);
   device_.driver->cuDevicePrimaryCtxRelease(number_);
 }
 
@@ -71,15 +77,10 @@ Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functio
                                  : "there are devices 0 to " + std::to_string(count - 1));
       continue;
     }
-    Result<std::unique_ptr<HeldDevice>> opened = HeldDevice::Open(driver, functions, ordinal);
+    if (like == nullptr && !held.devices.empty()) like = &held.devices.front()->device().platform;
+    Result<std::unique_ptr<HeldDevice>> opened = HeldDevice::Open(driver, functions, ordinal, like);
     if (!opened.ok()) {
       refuse(ordinal, opened.message());
-      continue;
-    }
-    const planning::Platform& platform = (*opened)->device().platform;
-    if (like == nullptr && !held.devices.empty()) like = &held.devices.front()->device().platform;
-    if (like != nullptr && platform != *like) {
-      refuse(ordinal, "it is " + PlatformText(platform) + ", not " + PlatformText(*like));
       continue;
     }
     held.devices.push_back(std::move(*opened));

@@ -12,13 +12,15 @@
 
 namespace ucudnn::tuning {
 
-// A device whose primary context is held as long as this lives. Nothing of ours is left on it then;
-// the context is gone unless others hold it, too.
+// A device whose primary context is held as long as this lives. The context is gone then, with all
+// of ours on it, unless others hold it, too: in theirs, spare handles stay (spare_handles.h).
 class HeldDevice {
  public:
-  // `ordinal`: the driver's number of it. Both tables outlive the object.
+  // `ordinal`: the driver's number of it. One that is not of the model and driver of `like` is
+  // refused before it is touched; null: any. Both tables outlive the object.
   static Result<std::unique_ptr<HeldDevice>> Open(const cuda::Driver& driver,
-                                                  const cudnn::Functions& functions, int ordinal);
+                                                  const cudnn::Functions& functions, int ordinal,
+                                                  const planning::Platform* like = nullptr);
   ~HeldDevice();
   HeldDevice(const HeldDevice&) = delete;
   HeldDevice& operator=(const HeldDevice&) = delete;

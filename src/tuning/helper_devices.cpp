@@ -5,7 +5,7 @@
 
 namespace ucudnn::tuning {
 
-std::vector<Device> HelperDevices::Beside(const Device& device) {
+std::vector<std::shared_ptr<HeldDevice>> HelperDevices::Beside(const Device& device) {
   if (!wanted_.parallel()) return {};
   // A fork may have left it locked in this child for ever: such a child measures alone.
   std::unique_lock lock(mutex_, std::try_to_lock);
@@ -20,16 +20,21 @@ std::vector<Device> HelperDevices::Beside(const Device& device) {
       return {};
     }
     for (const std::string& why : opened->refused) WarnOnce(why, "measuring: " + why);
-    held_ = std::move(opened->devices);
+    for (auto& one : opened->devices) held_->push_back(std::move(one));
   }
   const Result<std::string> own = DeviceName(device);
-  std::vector<Device> beside;
+  std::vector<std::shared_ptr<HeldDevice>> beside;
   for (const auto& other : *held_) {
     if (other->device().platform != device.platform) continue;
     const Result<std::string> name = DeviceName(other->device());
-    if (own.ok() && name.ok() && *name != *own) beside.push_back(other->device());
+    if (own.ok() && name.ok() && *name != *own) beside.push_back(other);
   }
   return beside;
+}
+
+void HelperDevices::Release() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) held_.reset();
 }
 
 }  // namespace ucudnn::tuning

@@ -1,5 +1,5 @@
 // Devices that a process measures on beside the one it runs on, where its user names them. Opened
-// when first needed and held as long as the object lives. Thread-safe.
+// when first needed and held until nobody is to measure any more. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,16 @@ class HelperDevices {
 
   // Those that measure what `device` would: of its model and driver, but not itself. One warning
   // for each that is left out.
-  std::vector<Device> Beside(const Device& device);
+  // Held at least as long as the caller keeps them.
+  std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
+  // Measuring is over, for all that is known: whoever measures after all opens them again.
+  void Release();
 
  private:
   const BenchmarkDevices wanted_;
   std::mutex mutex_;
   // Of the model that was asked about first. None: not tried yet.
-  std::optional<std::vector<std::unique_ptr<HeldDevice>>> held_;
+  std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_;
 };
 
 }  // namespace ucudnn::tuning

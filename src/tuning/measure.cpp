@@ -214,10 +214,15 @@ class Measurer {
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions) {
   CUdevice device = 0;
-  char name[256] = {};
-  planning::Platform platform;
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(driver, driver.cuCtxGetDevice(&device), "asking for the device"));
+  return DescribePlatform(driver, functions, device);
+}
+
+Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
+                                            const cudnn::Functions& functions, CUdevice device) {
+  char name[256] = {};
+  planning::Platform platform;
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
       driver, driver.cuDeviceGetName(name, sizeof name - 1, device), "asking for its name"));
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver, driver.cuDriverGetVersion(&platform.driver),

@@ -28,6 +28,9 @@ struct Device {
 // What the driver and cuDNN say of the device of the current context.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
+// Of `device`, which need not have a context.
+Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
+                                            const cudnn::Functions& functions, CUdevice device);
 
 // A free-standing name of the device of `device`'s context, the same in every process of the host.
 Result<std::string> DeviceName(const Device& device);

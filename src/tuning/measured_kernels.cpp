@@ -10,7 +10,6 @@
 #include "cudnn/mixed_engines.h"
 #include "planning/auto_policy.h"
 #include "planning/micro_batch_sizes.h"
-#include "tuning/parallel_measure.h"
 #include "tuning/verify.h"
 
 namespace ucudnn::tuning {
@@ -97,13 +96,13 @@ bool MeasuredKernels::HasTime(const Device& device, const ConvolutionProblem& pr
                               Clock::duration needed) {
   Known& known = Meet(FamilyOf(problem, device.platform, ""));
   std::lock_guard lock(mutex_);
-  return budget_.Deadline(known.spent[problem.n] + needed) > Clock::now();
+  return turns_.HasTime(known.spent[problem.n] + needed);
 }
 
 void MeasuredKernels::Spend(const Device& device, const ConvolutionProblem& problem,
                             Clock::duration taken) {
   Known& known = Meet(FamilyOf(problem, device.platform, ""));
-  budget_.Spend(taken);
+  turns_.Spend(taken);
   std::lock_guard lock(mutex_);
   known.spent[problem.n] += taken;
 }
@@ -138,36 +137,6 @@ std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, con
   return missing;
 }
 
-MeasureLimits MeasuredKernels::LimitsNow(const Device& device, Clock::time_point deadline) const {
-  const cuda::ContextScope context(*device.driver, device.context);
-  size_t free_bytes = 0, total_bytes = 0;
-  if (device.driver->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = 0;
-  return {deadline, budget_.MemoryBytes(free_bytes)};
-}
-
-Result<MeasuredKernels::Turn> MeasuredKernels::TakeTurn(const Device& device,
-                                                        Clock::duration spent) {
-  const Clock::time_point begin = Clock::now();
-  Turn turn;
-  turn.deadline = budget_.Deadline(spent);
-  if (turn.deadline <= begin) {
-    turn.why = "the time for measuring is used up";
-    return turn;
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // Who waited in vain once does not let every kernel wait: at most a tenth of the time.
-  constexpr int kPatience = 10;
-  const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
-  turn.lock = DeviceLock::Acquire(lock_folder_, name, patient ? turn.deadline : begin);
-  const Clock::duration waited = Clock::now() - begin;
-  budget_.Spend(waited);
-  if (!turn.lock) {
-    turn.why = "others measure on the device";
-    if (patient) busy_until_ = (Clock::now() + kPatience * waited).time_since_epoch().count();
-  }
-  return turn;
-}
-
 Status MeasuredKernels::Learn(const Device& device, const Question& question, const Family& family,
                               const std::vector<int>& sizes, Known& known) {
   Known& account =
@@ -177,13 +146,8 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
     std::lock_guard lock(mutex_);
     spent = account.spent[question.problem.n];
   }
-  if (const Clock::time_point opening = Clock::now();
-      sizes.size() > 1 && budget_.Deadline(spent) > opening) {
-    // Opening them is no kernel's own time.
-    helpers_.Beside(device);
-    budget_.Spend(Clock::now() - opening);
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(device, spent));
+  if (sizes.size() > 1 && turns_.HasTime(spent)) turns_.OpenHelpers(device);
+  UCUDNN_ASSIGN_OR_RETURN(const MeasuringTurns::Turn turn, turns_.Take(device, spent));
   // Who held the device before may have measured the same.
   Refresh(family, known);
   std::vector<int> missing = Missing(question.problem, known, sizes);
@@ -200,34 +164,13 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
                                                                    (deadline - begin));
   }
   Status status =
-      Measure(device, question.problem, missing, LimitsNow(device, deadline), family, known,
+      Measure(device, question.problem, missing, turns_.LimitsNow(device, deadline), family, known,
               question.scope != nullptr ? *question.scope : LegacyScope(*device.functions));
   const Clock::duration taken = Clock::now() - begin;
-  budget_.Spend(taken);
+  turns_.Spend(taken);
   std::lock_guard lock(mutex_);
   account.spent[question.problem.n] += taken;
   return status;
-}
-
-Result<EngineMeasurements> MeasuredKernels::MeasureSizes(
-    const Device& device, const ConvolutionProblem& problem, const std::vector<int>& sizes,
-    const MeasureLimits& limits, const IsKnown& is_known, const EngineScope& scope) {
-  std::vector<MeasuringPlace> places;
-  if (sizes.size() > 1) {
-    for (Device& helper : helpers_.Beside(device)) {
-      if (places.size() + 1 == sizes.size()) break;
-      const Result<std::string> name = DeviceName(helper);
-      if (!name.ok()) continue;
-      // Whoever measures on it is not waited for.
-      auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
-      if (!lock) continue;
-      const MeasureLimits own = LimitsNow(helper, limits.deadline);
-      places.push_back({std::move(helper), own, std::move(lock)});
-    }
-  }
-  if (places.empty()) return MeasureEngines(device, problem, sizes, limits, is_known, scope);
-  places.insert(places.begin(), MeasuringPlace{device, limits, std::nullopt});
-  return MeasureAtPlaces(places, problem, sizes, is_known, scope);
 }
 
 Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& problem,
@@ -238,7 +181,8 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
     std::lock_guard lock(mutex_);
     return known.rows.contains({size, engine});
   };
-  Result<EngineMeasurements> fresh = MeasureSizes(device, problem, sizes, limits, is_known, scope);
+  Result<EngineMeasurements> fresh =
+      turns_.MeasureSizes(device, problem, sizes, limits, is_known, scope);
   std::map<int, SizeState> states;
   for (const int size : sizes) states[size] = SizeState::kFailed;
   std::vector<planning::Measurement> rows;
@@ -403,7 +347,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (untried.empty()) return {};
   if (!may_compare) return {Trust::Kind::kUnknown, "not now"};
 
-  const Result<Turn> turn = TakeTurn(device, spent);
+  const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // Others, who held the device before or have time left, may have compared the same.
   if (!FindUntried(device, problem, plan, true, untried)) {
@@ -413,10 +357,10 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Clock::time_point begin = Clock::now();
   const Verification verification =
-      VerifyPlan(device, problem, plan, undivided, LimitsNow(device, turn->deadline),
+      VerifyPlan(device, problem, plan, undivided, turns_.LimitsNow(device, turn->deadline),
                  scope != nullptr ? *scope : LegacyScope(*device.functions));
   const Clock::duration taken = Clock::now() - begin;
-  budget_.Spend(taken);
+  turns_.Spend(taken);
   {
     std::lock_guard lock(mutex_);
     known.verifying[problem.n] += taken;

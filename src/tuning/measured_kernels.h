@@ -20,9 +20,8 @@
 #include "planning/measurement_store.h"
 #include "planning/promise.h"
 #include "tuning/budget.h"
-#include "tuning/device_lock.h"
-#include "tuning/helper_devices.h"
 #include "tuning/measure.h"
+#include "tuning/measuring_turns.h"
 
 namespace ucudnn::tuning {
 
@@ -72,10 +71,7 @@ class MeasuredKernels {
   // that take sizes off the one that is asked for; each within its own share of memory.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
                   std::string lock_folder, BenchmarkDevices helpers = {})
-      : store_(store),
-        budget_(bounds),
-        lock_folder_(std::move(lock_folder)),
-        helpers_(std::move(helpers)) {}
+      : store_(store), turns_(bounds, std::move(lock_folder), std::move(helpers)) {}
 
   // What failed once is not tried again.
   Answer Get(const Device& device, const Question& question);
@@ -96,6 +92,9 @@ class MeasuredKernels {
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
+
+  // Nobody is to measure any more, for all that is known: devices that helped are let go.
+  void ReleaseHelpers() { turns_.ReleaseHelpers(); }
 
   // False when memory or time was too scarce to measure every engine of the undivided `problem`:
   // then the fastest may be among those left out.
@@ -133,14 +132,6 @@ class MeasuredKernels {
     std::map<std::string, double> graph_engines;
   };
 
-  // The device to ourselves, for as long as one kernel may take it that has taken it `spent`.
-  struct Turn {
-    std::optional<DeviceLock> lock;  // none: not now, and why
-    Clock::time_point deadline;
-    std::string why;
-  };
-  Result<Turn> TakeTurn(const Device& device, Clock::duration spent);
-
   // What holds the measurements of `engine`.
   static Family FamilyOf(const ConvolutionProblem& problem, const planning::Platform& platform,
                          const std::string& engine);
@@ -158,11 +149,6 @@ class MeasuredKernels {
   Status Measure(const Device& device, const ConvolutionProblem& problem,
                  const std::vector<int>& sizes, const MeasureLimits& limits, const Family& family,
                  Known& known, const EngineScope& scope);
-  // MeasureEngines on `device` and whoever helps it.
-  Result<EngineMeasurements> MeasureSizes(const Device& device, const ConvolutionProblem& problem,
-                                          const std::vector<int>& sizes,
-                                          const MeasureLimits& limits, const IsKnown& is_known,
-                                          const EngineScope& scope);
   // Those of `sizes` that `problem` is to be measured at.
   std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
                            const std::vector<int>& sizes);
@@ -177,17 +163,12 @@ class MeasuredKernels {
   // What policy auto asks for next; rising, empty when it is done.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, const Known& known,
                              const std::vector<int>& asked);
-  // What one use of the device may take that begins now.
-  MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
   planning::MeasurementStore* const store_;
-  Budget budget_;
-  const std::string lock_folder_;
-  HelperDevices helpers_;
+  MeasuringTurns turns_;
   std::atomic<long> measured_ = 0;
   std::atomic<bool> unstored_ = false;  // a write to the store failed
-  std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();  // nobody waits
-  std::mutex mutex_;  // of known_; held for moments
+  std::mutex mutex_;                    // of known_; held for moments
   std::unordered_map<Family, Known, FamilyHash> known_;
 };
 

@@ -54,19 +54,4 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
   }
 }
 
-void DestroySpareHandles(const cuda::Driver& driver, const cudnn::Functions& functions) noexcept {
-  SpareHandles::Owner owner;
-  if (!FindOwner(driver, functions, owner)) return;
-  SpareHandles& spare = TheSpareHandles();
-  for (;;) {
-    decltype(spare.handles)::node_type node;
-    {
-      std::lock_guard lock(spare.mutex);
-      node = spare.handles.extract(owner);
-    }
-    if (!node) return;
-    functions.cudnnDestroy(node.mapped());
-  }
-}
-
 }  // namespace ucudnn::tuning

@@ -1,7 +1,7 @@
-// cuDNN handles of our own that are not in use, by context. They are kept for the next use and, in
-// a context of the application's, never destroyed: cudnnDestroy waits for the whole device, which
-// breaks every capture under way on it, whatever the capture mode of the thread. Thread-safe;
-// leaked at exit.
+// cuDNN handles of our own that are not in use, by context. They are kept for the next use and
+// never destroyed: cudnnDestroy waits for the whole device, which breaks every capture under way on
+// it, whatever the capture mode of the thread, and nobody can tell whose else a context is. Those
+// of a context that is gone are memory of the host alone. Thread-safe; leaked at exit.
 #pragma once
 
 #include "base/status.h"
@@ -16,9 +16,5 @@ Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functi
 // Gives back what TakeHandle gave, in the same context.
 void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
                 cudnnHandle_t handle) noexcept;
-
-// Destroys the spare handles of the current context, which waits for the whole device: for a
-// context that nobody but us uses.
-void DestroySpareHandles(const cuda::Driver& driver, const cudnn::Functions& functions) noexcept;
 
 }  // namespace ucudnn::tuning

@@ -110,7 +110,13 @@ class DevicesTest : public MeasuredKernelsTest {
 
 TEST_F(DevicesTest, AllAreHeldAndGivenBack) {
   {
-    const auto held = HoldDevices(*cuda::GetDriver(), watching_, All());
+    cudnn::Functions functions = watching_;
+    // That would wait for the device, and break captures on it.
+    functions.cudnnDestroy = [](cudnnHandle_t) {
+      ADD_FAILURE() << "a handle is destroyed";
+      return CUDNN_STATUS_SUCCESS;
+    };
+    const auto held = HoldDevices(*cuda::GetDriver(), functions, All());
     ASSERT_TRUE(held.ok()) << held.message();
     EXPECT_EQ(OrdinalsOf(*held), (std::vector{0, 1, 2}));
     EXPECT_TRUE(held->refused.empty());
@@ -134,6 +140,10 @@ TEST_F(DevicesTest, DevicesOfAnotherModelAreLeftOutByName) {
     return device == 1
                ? cuDeviceGetName(name, length, 0)
                : (std::snprintf(name, static_cast<size_t>(length), "Other model"), CUDA_SUCCESS);
+  };
+  driver.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) {
+    EXPECT_EQ(device, 1) << "an unlike device is touched";
+    return cuDevicePrimaryCtxRetain(context, device);
   };
   const auto held = HoldDevices(driver, watching_, {false, {1, 0, 7, 2}});
   ASSERT_TRUE(held.ok()) << held.message();
@@ -170,6 +180,37 @@ TEST_F(DevicesTest, SizesSpreadOverDevicesGiveTheRowsOfOne) {
   ASSERT_TRUE(again.ok()) << again.message();
   EXPECT_EQ(measured_, 0);
   EXPECT_EQ(WhatOf(*again), WhatOf(*alone));
+}
+
+TEST_F(DevicesTest, HelpersAreLetGoWhenMeasuringIsOverAndOpenedAgainAfterAll) {
+  MeasuredKernels kernels(nullptr, Tuning{.kernel_seconds = 600, .process_seconds = 600}, kNoFolder,
+                          All());
+  EXPECT_FALSE(IsActive(1) || IsActive(2));
+  for (const int channels : {2, 3}) {
+    ConvolutionProblem problem = Problem();
+    problem.k = channels;
+    SetPackedStrides(problem);
+    const auto rows = Get(kernels, problem);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    EXPECT_TRUE(IsActive(1) && IsActive(2));
+    kernels.ReleaseHelpers();
+    EXPECT_FALSE(IsActive(1) || IsActive(2));
+  }
+}
+
+TEST_F(DevicesTest, AHelperThatOthersUseStaysTheirs) {
+  CUcontext others = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&others, 1), CUDA_SUCCESS);
+  {
+    MeasuredKernels kernels(nullptr, Tuning{.kernel_seconds = 600, .process_seconds = 600},
+                            kNoFolder, All());
+    const auto rows = Get(kernels);
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    kernels.ReleaseHelpers();
+    EXPECT_TRUE(IsActive(1));
+    EXPECT_FALSE(IsActive(2));
+  }
+  EXPECT_EQ(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
 }
 
 TEST_F(DevicesTest, FailingHelpersSizesAreMeasuredByTheDeviceItself) {

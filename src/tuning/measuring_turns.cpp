@@ -1,0 +1,72 @@
+#include "tuning/measuring_turns.h"
+
+#include <memory>
+
+#include "cuda/resources.h"
+#include "tuning/parallel_measure.h"
+
+namespace ucudnn::tuning {
+
+void MeasuringTurns::Spend(Clock::duration taken) {
+  budget_.Spend(taken);
+  // Of the process nothing is left: nobody measures any more.
+  if (!HasTime({})) helpers_.Release();
+}
+
+MeasureLimits MeasuringTurns::LimitsNow(const Device& device, Clock::time_point deadline) const {
+  const cuda::ContextScope context(*device.driver, device.context);
+  size_t free_bytes = 0, total_bytes = 0;
+  if (device.driver->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = 0;
+  return {deadline, budget_.MemoryBytes(free_bytes)};
+}
+
+Result<MeasuringTurns::Turn> MeasuringTurns::Take(const Device& device, Clock::duration spent) {
+  const Clock::time_point begin = Clock::now();
+  Turn turn;
+  turn.deadline = budget_.Deadline(spent);
+  if (turn.deadline <= begin) {
+    turn.why = "the time for measuring is used up";
+    return turn;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
+  // Who waited in vain once does not let every kernel wait: at most a tenth of the time.
+  constexpr int kPatience = 10;
+  const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
+  turn.lock = DeviceLock::Acquire(lock_folder_, name, patient ? turn.deadline : begin);
+  const Clock::duration waited = Clock::now() - begin;
+  Spend(waited);
+  if (!turn.lock) {
+    turn.why = "others measure on the device";
+    if (patient) busy_until_ = (Clock::now() + kPatience * waited).time_since_epoch().count();
+  }
+  return turn;
+}
+
+void MeasuringTurns::OpenHelpers(const Device& device) {
+  const Clock::time_point opening = Clock::now();
+  helpers_.Beside(device);
+  Spend(Clock::now() - opening);
+}
+
+Result<EngineMeasurements> MeasuringTurns::MeasureSizes(
+    const Device& device, const ConvolutionProblem& problem, const std::vector<int>& sizes,
+    const MeasureLimits& limits, const IsKnown& is_known, const EngineScope& scope) {
+  std::vector<std::shared_ptr<HeldDevice>> helpers;
+  if (sizes.size() > 1) helpers = helpers_.Beside(device);
+  std::vector<MeasuringPlace> places;
+  for (const auto& helper : helpers) {
+    if (places.size() + 1 == sizes.size()) break;
+    const Result<std::string> name = DeviceName(helper->device());
+    if (!name.ok()) continue;
+    // Whoever measures on it is not waited for.
+    auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
+    if (!lock) continue;
+    places.push_back(
+        {helper->device(), LimitsNow(helper->device(), limits.deadline), std::move(lock)});
+  }
+  if (places.empty()) return MeasureEngines(device, problem, sizes, limits, is_known, scope);
+  places.insert(places.begin(), MeasuringPlace{device, limits, std::nullopt});
+  return MeasureAtPlaces(places, problem, sizes, is_known, scope);
+}
+
+}  // namespace ucudnn::tuning
