@@ -118,10 +118,28 @@ struct DeviceBench {
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
+  // Whether the device still does as it is told: what it cannot measure then is no fault of its.
+  bool Works() const {
+    const cuda::Driver& driver = *held.device().driver;
+    const cuda::ContextScope context(driver, held.device().context);
+    cuda::Stream stream(driver);
+    cuda::MemoryPool memory(driver);
+    cuda::DeviceBuffer buffer(memory, driver);
+    constexpr size_t kBytes = 1024;
+    return stream.Create().ok() && buffer.Reserve(kBytes).ok() &&
+           driver.cuMemsetD8Async(buffer.address(), 0, kBytes, stream.get()) == CUDA_SUCCESS &&
+           stream.Synchronize().ok();
+  }
 
   tuning::HeldDevice& held;
   tuning::MeasuredKernels kernels;
   tuning::LegacyKernels legacy;
+};
+
+// A layer that a device which works could not measure.
+struct Failure {
+  size_t device = 0;
+  Status why;
 };
 
 }  // namespace
@@ -150,11 +168,19 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
                      [](const LayerUnit& a, const LayerUnit& b) { return a.work > b.work; });
   }
   std::vector<std::optional<MeasuredLayer>> measured(layers.size());
+  std::vector<std::optional<Failure>> failed(layers.size());
   const auto measure = [&](size_t device, size_t unit) -> Status {
     for (const size_t at : units[unit].layers) {
       if (measured[at]) continue;  // by a device that failed behind it
       progress.Begin(layers[at]);
-      UCUDNN_ASSIGN_OR_RETURN(measured[at], benches[device]->Measure(layers[at], options));
+      Result<MeasuredLayer> one = benches[device]->Measure(layers[at], options);
+      if (one.ok()) {
+        measured[at] = std::move(*one);
+      } else if (benches.size() == 1 || !benches[device]->Works()) {
+        return one.status();
+      } else {
+        failed[at] = {device, one.status()};
+      }
       progress.Done(layers[at]);
     }
     return Status::Ok();
@@ -164,6 +190,12 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
                   " fails, others do its work: " + why.message());
   };
   UCUDNN_RETURN_IF_ERROR(tuning::SpreadOverDevices(benches.size(), units.size(), measure, lost));
+  for (size_t at = 0; at < layers.size(); ++at) {
+    if (measured[at]) continue;
+    // Another device may have more memory free; else it is the layer's own error.
+    const size_t other = failed[at]->device == 0 ? 1 : 0;
+    UCUDNN_ASSIGN_OR_RETURN(measured[at], benches[other]->Measure(layers[at], options));
+  }
   Measured result;
   result.platform = devices.first().device().platform;
   result.devices = benches.size();

@@ -106,6 +106,15 @@ class Bench(CommandTest):
                                             "--engines", "legacy", "--devices", "all", HOSTGPU_DEVICES="2").stdout)
         self.assertEqual((0, 2), (again["measured"], again["devices"]))
 
+    def test_layer_that_no_device_can_measure_is_the_layers_own_error(self):
+        huge = self.write("huge.csv", LAYERS + "huge,64,64,256,256,64,3,3,1,1\n")
+        for devices in ("0", "0,1"):
+            result = self.run_command("bench", "--layers", huge, "--host", "--db", "none", "--ops", "forward", "--policy", "undivided",
+                                      "--engines", "legacy", "--devices", devices, HOSTGPU_DEVICES="2", HOSTGPU_MEMORY="256MiB")
+            self.assertEqual(1, result.returncode, result.stdout)
+            self.assertEqual(1, result.stderr.count("\n"), result.stderr)
+            self.assertIn("ucudnn bench: huge: ", result.stderr)
+
     def test_terminal_sees_progress_and_the_time_left(self):
         controller, terminal = pty.openpty()
         environment = os.environ | {"XDG_RUNTIME_DIR": self.folder, "HOSTGPU_DEVICES": "2"}
