@@ -67,6 +67,8 @@ class MemoryPool {
   Status Create(CUstream stream);
   CUresult Allocate(CUdeviceptr* address, size_t bytes) const;
   void Free(CUdeviceptr address) const;
+  // False: a plain allocation's end waits for the whole device.
+  bool ordered() const { return pool_ != nullptr; }
   // Waits for the stream, after which what was freed is the device's again: otherwise a buffer that
   // grows holds its old and its new size.
   void GiveBack() const;

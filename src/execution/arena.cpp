@@ -21,16 +21,36 @@ std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const void* handle
   return owner;
 }
 
+Arena::~Arena() {
+  const cuda::ContextScope context(driver_, context_);
+  Free([](const Block&) { return true; });
+  pool_.reset();
+  stream_.reset();
+}
+
+bool Arena::HasPool() {
+  if (!pool_) {
+    stream_.emplace(driver_);
+    pool_.emplace(driver_);
+    const Status status = stream_->Create();
+    if (status.ok()) (void)pool_->Create(stream_->get());
+  }
+  return pool_->ordered();
+}
+
 Arena::Block* Arena::Allocate(size_t bytes, Use use) {
-  if (short_ || bytes == 0 || bytes > left()) return nullptr;
+  if (short_ || bytes == 0 || bytes > Left()) return nullptr;
   blocks_.reserve(blocks_.size() + 1);
   const cuda::ContextScope context(driver_, context_);
   const cuda::RelaxedCaptureScope relaxed(driver_);
+  HasPool();
   CUdeviceptr address = 0;
-  if (driver_.cuMemAlloc(&address, bytes) != CUDA_SUCCESS) {
+  if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
     short_ = true;
     return nullptr;
   }
+  // It is for other streams than the pool's, too.
+  pool_->GiveBack();
   bytes_ += bytes;
   Block& block = blocks_.emplace_back();
   block.segment = {reinterpret_cast<void*>(address), bytes};
@@ -38,35 +58,76 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use) {
   return &block;
 }
 
-void Arena::FreeBlock(Block& block) {
-  if (block.over != nullptr) driver_.cuEventDestroy(block.over);
-  driver_.cuMemFree(reinterpret_cast<CUdeviceptr>(block.segment.data));
-  bytes_ -= block.segment.bytes;
+template <typename Unwanted>
+void Arena::Free(Unwanted unwanted) {
+  const cuda::ContextScope context(driver_, context_);
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  const size_t freed = std::erase_if(blocks_, [&](Block& block) {
+    if (!unwanted(block)) return false;
+    if (block.over != nullptr) driver_.cuEventDestroy(block.over);
+    pool_->Free(reinterpret_cast<CUdeviceptr>(block.segment.data));
+    bytes_ -= block.segment.bytes;
+    return true;
+  });
+  if (freed == 0) return;
+  pool_->GiveBack();
+  short_ = false;
 }
 
 bool Arena::IsIdle(const Block& block) const {
   if (block.use != Use::kStream || block.loans > 0 || block.lost) return false;
+  // Of what an owner may remember nothing tells.
+  if (fixed_ && !block.given_up) return false;
   return block.over == nullptr || driver_.cuEventQuery(block.over) == CUDA_SUCCESS;
 }
 
 Arena::Block* Arena::Find(const ArenaOwner& owner, size_t bytes) {
   Block* smallest = nullptr;
   for (Block& block : blocks_) {
-    if (block.use != Use::kStream || block.owner != owner || block.segment.bytes < bytes) continue;
+    if (block.use != Use::kStream || block.owner != owner || block.given_up) continue;
+    if (block.segment.bytes < bytes) continue;
     if (smallest == nullptr || block.segment.bytes < smallest->segment.bytes) smallest = &block;
   }
   return smallest;
+}
+
+size_t Arena::Own(const ArenaOwner& owner) const {
+  size_t own = 0;
+  for (const Block& block : blocks_) {
+    if (block.use != Use::kStream || block.owner != owner || block.given_up) continue;
+    own = std::max(own, block.segment.bytes);
+  }
+  return own;
 }
 
 template <typename Spared>
 void Arena::MakeRoom(size_t bytes, Spared spared) {
   const cuda::ContextScope context(driver_, context_);
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  std::erase_if(blocks_, [&](Block& block) {
-    if (bytes <= left() || spared(block) || !IsIdle(block)) return false;
-    FreeBlock(block);
-    return true;
-  });
+  if (!HasPool()) return;
+  Free([&](const Block& block) { return bytes > Left() && !spared(block) && IsIdle(block); });
+}
+
+void Arena::RecordOver(Block& block, CUstream stream) {
+  if (block.over == nullptr &&
+      driver_.cuEventCreate(&block.over, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    block.over = nullptr;
+  }
+  // Behind an owner's latest work is behind all of its work.
+  block.lost = block.over == nullptr || driver_.cuEventRecord(block.over, stream) != CUDA_SUCCESS;
+}
+
+void Arena::GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) {
+  const cuda::ContextScope context(driver_, context_);
+  bool any = false;
+  for (Block& block : blocks_) {
+    if (block.use != Use::kStream || block.owner != owner || block.given_up) continue;
+    const bool stays = kept == nullptr ? block.prepared : block.segment.bytes > kept->segment.bytes;
+    if (&block == kept || stays) continue;
+    RecordOver(block, stream);
+    block.given_up = any = true;
+  }
+  if (any) generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void Arena::Note(const void* handle) {
@@ -75,25 +136,27 @@ void Arena::Note(const void* handle) {
   }
 }
 
-size_t Arena::Owned(const ArenaOwner& owner) {
-  std::lock_guard lock(mutex_);
-  size_t own = 0;
+size_t Arena::Soon(const ArenaOwner& owner) {
+  const cuda::ContextScope context(driver_, context_);
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  if (!HasPool()) return 0;
+  size_t soon = 0;
   for (const Block& block : blocks_) {
-    if (block.use == Use::kStream && block.owner == owner) own = std::max(own, block.segment.bytes);
+    const bool may_go = block.given_up || block.owner == owner;
+    if (block.use != Use::kStream || block.prepared || block.lost) continue;
+    if (fixed_ ? may_go : IsIdle(block)) soon += block.segment.bytes;
   }
-  return own;
+  return soon;
 }
 
 size_t Arena::Available(const ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
-  const cuda::ContextScope context(driver_, context_);
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  size_t own = 0, idle = 0;
-  for (const Block& block : blocks_) {
-    if (block.use == Use::kStream && block.owner == owner) own = std::max(own, block.segment.bytes);
-    if (!fixed_ && !block.prepared && IsIdle(block)) idle += block.segment.bytes;
-  }
-  return std::max(own, short_ ? idle : idle + left());
+  return std::max(Own(owner), Soon(owner) + (short_ ? 0 : Left()));
+}
+
+void Arena::Keep(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  kept_ = bytes;
 }
 
 Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
@@ -101,6 +164,10 @@ Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
   if (fixed_) return {};
   Block* block = Find(owner, bytes);
   if (block == nullptr) {
+    const cuda::ContextScope context(driver_, context_);
+    const cuda::RelaxedCaptureScope relaxed(driver_);
+    // What cannot be given back is not lent.
+    if (!HasPool()) return {};
     MakeRoom(bytes, [](const Block& other) { return other.prepared; });
     block = Allocate(bytes, Use::kStream);
     if (block == nullptr) return {};
@@ -119,13 +186,7 @@ void Arena::GiveBack(const Segment& segment, CUstream stream) {
   if (block == blocks_.end()) return;
   --block->loans;
   const cuda::ContextScope context(driver_, context_);
-  if (block->over == nullptr &&
-      driver_.cuEventCreate(&block->over, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    block->over = nullptr;
-    block->lost = true;
-  } else if (driver_.cuEventRecord(block->over, stream) != CUDA_SUCCESS) {
-    block->lost = true;
-  }
+  RecordOver(*block, stream);
 }
 
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
@@ -145,9 +206,10 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   }
   MakeRoom(kAll, [](const Block& block) { return block.prepared; });
   const bool busy = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-    return block.use == Use::kStream && !block.prepared;
+    return block.use == Use::kStream && !block.prepared && !block.lost;
   });
-  if (busy) return Readiness::kBusy;
+  // Without a pool nothing was lent, and what an earlier division has is left.
+  if (busy && pool_->ordered()) return Readiness::kBusy;
   std::vector<const void*> fresh;
   for (const Need* need : missing) {
     Block* const block = Allocate(need->bytes, Use::kStream);
@@ -172,20 +234,22 @@ void Arena::Fix() {
   fixed_ = true;
 }
 
-Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes) {
+Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream stream) {
   std::lock_guard lock(mutex_);
   if (!fixed_) return {};
   Block* block = Find(owner, bytes);
   if (block == nullptr) {
-    // Of a handle that is gone, on the same stream: what it enqueued runs before.
-    ArenaOwner former = owner;
-    former.handle = nullptr;
-    block = Find(former, bytes);
+    MakeRoom(bytes, [](const Block&) { return false; });
+    block = Allocate(bytes, Use::kStream);
   }
-  if (block == nullptr) block = Allocate(bytes, Use::kStream);
-  if (block == nullptr) return {};
+  if (block == nullptr) {
+    // A later call may have the place of what is given up now, too.
+    if (!short_ && bytes <= Left() + Soon(owner)) GiveUp(owner, nullptr, stream);
+    return {};
+  }
   block->owner = owner;
   Note(owner.handle);
+  GiveUp(owner, block, stream);
   return block->segment;
 }
 
@@ -194,7 +258,9 @@ bool Arena::ReserveForCapture(size_t bytes) {
   const bool ready = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kReady && block.segment.bytes >= bytes;
   });
-  return ready || Allocate(bytes, Use::kReady) != nullptr;
+  if (ready) return true;
+  MakeRoom(bytes, [](const Block& other) { return other.prepared; });
+  return Allocate(bytes, Use::kReady) != nullptr;
 }
 
 Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes) {
@@ -215,22 +281,33 @@ Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, 
   return smallest->segment;
 }
 
-void Arena::Free(bool all) {
-  const cuda::ContextScope context(driver_, context_);
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  std::erase_if(blocks_, [&](Block& block) {
-    if (block.use == Use::kCapture && !all) return false;
-    FreeBlock(block);
-    return true;
-  });
+uint64_t Arena::Leave(const void* handle) {
+  std::lock_guard lock(mutex_);
+  ++leaves_;
+  for (Block& block : blocks_) {
+    if (block.use == Use::kReady || block.owner.handle != handle) continue;
+    block.owner.handle = nullptr;
+    block.left = leaves_;
+  }
+  std::erase(handles_, handle);
+  return leaves_;
 }
 
-void Arena::Release(const void* handle) {
+bool Arena::Waited(uint64_t leave) {
   std::lock_guard lock(mutex_);
-  for (Block& block : blocks_) {
-    if (block.owner.handle == handle) block.owner.handle = nullptr;
-  }
-  if (std::erase(handles_, handle) > 0 && handles_.empty()) Free(false);
+  Free([&](const Block& block) {
+    if (block.use == Use::kCapture) return false;
+    if (block.use == Use::kReady) return handles_.empty();
+    return block.left > 0 && block.left <= leave;
+  });
+  return handles_.empty();
+}
+
+bool Arena::Holds(int kernel) const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+    return block.use == Use::kStream && block.owner.kernel == kernel;
+  });
 }
 
 bool Arena::short_of_memory() {
@@ -241,6 +318,20 @@ bool Arena::short_of_memory() {
 size_t Arena::bytes() const {
   std::lock_guard lock(mutex_);
   return bytes_;
+}
+
+size_t Arena::left() const {
+  std::lock_guard lock(mutex_);
+  return Left();
+}
+
+size_t Arena::lost_bytes() const {
+  std::lock_guard lock(mutex_);
+  size_t lost = 0;
+  for (const Block& block : blocks_) {
+    if (block.lost && !block.prepared) lost += block.segment.bytes;
+  }
+  return lost;
 }
 
 }  // namespace ucudnn::execution

@@ -113,22 +113,36 @@ cudnnStatus_t Interposer::Create(cudnnHandle_t* handle) {
   const cudnnStatus_t status = functions_.cudnnCreate(handle);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   try {
-    sessions_.Close(*handle);  // of an earlier handle at this address that died unseen
-    SessionOf(*handle);        // now, while the context it is bound to is current
+    // Of an earlier handle at this address that died unseen.
+    Leave(*handle);
+    SessionOf(*handle);  // now, while the context it is bound to is current
   } catch (...) {
     // Out of memory: the session is opened at the first call instead.
   }
   return status;
 }
 
-cudnnStatus_t Interposer::Destroy(cudnnHandle_t handle) {
+std::pair<Network*, uint64_t> Interposer::Leave(cudnnHandle_t handle) {
   sessions_.Close(handle);
-  {
-    // Before another handle may have its address.
-    std::lock_guard lock(networks_mutex_);
-    for (const auto& [device, network] : networks_) network->Close(handle);
+  std::lock_guard lock(networks_mutex_);
+  for (const auto& [device, network] : networks_) {
+    if (const uint64_t leave = network->Close(handle); leave > 0) return {network.get(), leave};
   }
-  return functions_.cudnnDestroy(handle);
+  return {};
+}
+
+cudnnStatus_t Interposer::Destroy(cudnnHandle_t handle) {
+  // Before another handle may have its address.
+  const auto [network, leave] = Leave(handle);
+  if (sessions_.empty()) kernels_.ReleaseHelpers();
+  if (network == nullptr) return functions_.cudnnDestroy(handle);
+  // What it waits for is the current device, as cuDNN documents it.
+  const cuda::ContextScope scope(*driver_, network->context());
+  CUcontext current = nullptr;
+  driver_->cuCtxGetCurrent(&current);
+  const cudnnStatus_t status = functions_.cudnnDestroy(handle);
+  if (status == CUDNN_STATUS_SUCCESS && current == network->context()) network->Closed(leave);
+  return status;
 }
 
 cudnnStatus_t Interposer::SetStream(cudnnHandle_t handle, cudaStream_t stream) {

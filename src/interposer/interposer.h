@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
@@ -270,6 +271,8 @@ class Interposer {
   SessionTable sessions_;
   std::mutex platforms_mutex_;
   std::vector<std::unique_ptr<planning::Platform>> platforms_;
+  // `handle` is gone, or about to be destroyed: its network, where it has one, and what Close said.
+  std::pair<Network*, uint64_t> Leave(cudnnHandle_t handle);
   std::mutex networks_mutex_;
   std::map<CUdevice, std::unique_ptr<Network>> networks_;
   std::mutex report_mutex_;  // one writer of the file at a time

@@ -7,51 +7,87 @@ namespace ucudnn::interposer {
 void KernelSequence::Ask(int kernel) {
   if (complete_) return;
   ++asked_[kernel];
-  if (!ran_.contains(kernel)) idle_.insert(kernel);
   surprised_ |= !expected_.empty() && !expected_.contains(kernel);
 }
 
-// Knuth, Morris and Pratt: the calls so far are one sequence twice when the longest prefix that
-// ends them, too, is half of them.
-void KernelSequence::Record(Lane& lane, int kernel) {
-  if (lane.calls.size() >= kMostCalls) return;
-  size_t border = lane.borders.empty() ? 0 : lane.borders.back();
-  if (!lane.calls.empty()) {
-    while (border > 0 && lane.calls[border] != kernel) border = lane.borders[border - 1];
-    if (lane.calls[border] == kernel) ++border;
+// The shortest sequence that the latest calls are twice in a row, and that is an iteration.
+size_t KernelSequence::PeriodOf(const Lane& lane) const {
+  const size_t calls = lane.calls.size();
+  size_t all = 1;  // a sequence as long has every problem
+  for (const auto& [problem, latest] : lane.latest) all = std::max(all, calls - latest);
+  const bool other = lane.latest.size() > 1;
+  const bool one_of_many = lanes_.size() > 1 && lane.met.size() == 1;
+  const size_t enough = other ? 0 : one_of_many ? kOfOneKernel : kOfOneProblem;
+  for (size_t period = 1; 2 * period <= calls; ++period) {
+    const size_t repeat = lane.repeated[period - 1] + period;
+    if (repeat < 2 * period) continue;
+    const size_t before = calls - repeat;
+    if (repeat >= std::max(kLongRepeat, kDwarfs * before)) return period;
+    if (period < all || repeat < enough) continue;
+    // While there is something new, the first iteration is under way; but what has run the same
+    // again from its very beginning has no more to come.
+    const size_t begin = calls - 2 * period;
+    if (begin == 0 || begin >= lane.newest) return period;
   }
-  lane.calls.push_back(kernel);
-  lane.borders.push_back(border);
-  if (lane.period > 0) return;
-  // The first two layers may be alike: a single kernel must come more often.
-  if (border > 1 && 2 * border == lane.calls.size()) lane.period = border;
-  const size_t enough = idle_.empty() ? kOfOneKernel : kOfOneAmongOthers;
-  if (lane.calls.size() >= enough && border + 1 == lane.calls.size()) lane.period = 1;
-  if (lane.period > 0) lane.known_after = lane.calls.size();
+  return 0;
 }
 
-KernelSequence::Known KernelSequence::Run(int kernel, int lane, bool one_lane) {
+void KernelSequence::Record(Lane& lane, const KernelRun& run) {
+  ++lane.ran;
+  lane.ran_at = ++runs_;
+  lane.gone = false;
+  if (lane.calls.size() >= kMostCalls) return;
+  const auto [way, fresh] =
+      ways_.emplace(std::pair(run.kernel, run.way), static_cast<int>(kernels_.size()));
+  if (fresh) kernels_.push_back(run.kernel);
+  const int call = way->second;
+  const size_t calls = lane.calls.size();
+  for (size_t distance = 1; distance <= lane.repeated.size(); ++distance) {
+    uint32_t& repeated = lane.repeated[distance - 1];
+    repeated = lane.calls[calls - distance] == call ? repeated + 1 : 0;
+  }
+  lane.calls.push_back(call);
+  lane.repeated.push_back(0);
+  lane.latest[run.problem] = calls;
+  if (lane.met.insert(call).second) {
+    lane.newest = calls;
+    lane.period = 0;
+  }
+  if (lane.period > 0) return;
+  lane.period = PeriodOf(lane);
+  lane.known_after = lane.ran;
+  lane.known_at = lane.ran_at;
+}
+
+KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool one_lane) {
   if (complete_) return Known::kNotYet;
   const bool first = lanes_.empty();
   if (first) first_lane_ = lane;
-  ran_.insert(kernel);
-  idle_.erase(kernel);
-  Record(lanes_[lane], kernel);
-  surprised_ |= !expected_.empty() && (!expected_.contains(kernel) || lane != first_lane_);
-  if (first && one_lane && asked_.size() > 1 && asked_.contains(kernel)) {
+  Lane& own = lanes_[lane];
+  Record(own, run);
+  surprised_ |= !expected_.empty() && (!expected_.contains(run.kernel) || lane != first_lane_);
+  if (first && one_lane && asked_.size() > 1 && asked_.contains(run.kernel)) {
     for (const auto& [asked, times] : asked_) expected_.insert(asked);
     return Known::kAsked;
   }
-  const bool all = std::all_of(lanes_.begin(), lanes_.end(),
-                               [](const auto& entry) { return entry.second.period > 0; });
-  const bool enough = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
-    const Lane& one = entry.second;
-    return one.period > 0 && one.calls.size() >= kPatience * one.known_after;
+  const bool all = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+    return entry.second.gone || entry.second.period > 0;
   });
+  const bool enough = own.period > 0 && own.ran >= kPatience * own.known_after;
   // What never repeats is no network: it is taken as it was so far.
-  const bool endless = lanes_[lane].period == 0 && lanes_[lane].calls.size() >= kMostCalls;
+  const bool endless = own.period == 0 && own.ran >= kMostCalls;
   complete_ = all || enough || endless;
-  return complete_ ? Known::kRepeated : Known::kNotYet;
+  if (!complete_) return Known::kNotYet;
+  for (auto& [number, other] : lanes_) {
+    // What was silent all the while was no part of what repeats.
+    other.gone |= enough && other.period == 0 && other.ran_at < own.known_at;
+  }
+  return Known::kRepeated;
+}
+
+void KernelSequence::Leave(int lane) {
+  const auto entry = lanes_.find(lane);
+  if (entry != lanes_.end() && !complete_) entry->second.gone = true;
 }
 
 std::vector<KernelUse> KernelSequence::Uses() const {
@@ -67,10 +103,15 @@ std::vector<KernelUse> KernelSequence::Uses() const {
   if (!complete_) {
     for (const auto& [kernel, times] : asked_) add(kernel, first_lane_, times);
   }
+  const bool any_left = std::any_of(lanes_.begin(), lanes_.end(),
+                                    [](const auto& entry) { return !entry.second.gone; });
   for (const auto& [number, lane] : lanes_) {
     if (!complete_) break;
-    const size_t iteration = lane.period > 0 ? lane.period : lane.calls.size();
-    for (size_t i = 0; i < iteration; ++i) add(lane.calls[i], number, 1);
+    if (lane.gone && any_left) continue;
+    const bool known = lane.period > 0;
+    const size_t end = known ? std::min(lane.known_after, lane.calls.size()) : lane.calls.size();
+    const size_t begin = known ? end - lane.period : 0;
+    for (size_t call = begin; call < end; ++call) add(kernels_[lane.calls[call]], number, 1);
   }
   std::vector<KernelUse> found;
   for (auto& [kernel, use] : uses) found.push_back(std::move(use));

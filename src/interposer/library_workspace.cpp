@@ -63,10 +63,10 @@ Interposer::LibraryWorkspace::LibraryWorkspace(const Interposer& interposer, Ses
     return;
   }
   owner = network->SlotOwner(*owner, part.kernel);
-  segment_.memory = session.FindWorkspace(*owner, part.bytes);
+  segment_.memory = session.FindWorkspace(*owner, part.bytes, network->generation());
   if (segment_.memory.data != nullptr) return;
   try {
-    segment_ = network->Take(*owner, part);
+    segment_ = network->Take(*owner, part, stream);
     const bool stays = segment_.memory.data != nullptr && !segment_.lent;
     if (stays) session.KeepWorkspace(*owner, segment_.memory);
   } catch (...) {
@@ -224,6 +224,8 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
     network.Stop();
     return;
   }
+  // All that runs was measured.
+  if (known == KernelSequence::Known::kRepeated) kernels_.ReleaseHelpers();
   const Network::Summary summary = network.summary();
   NoteBudget(network);
   if (!summary.divided) return;

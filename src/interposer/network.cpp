@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/byte_size.h"
 #include "base/log.h"
 #include "interposer/promise_book.h"
 
@@ -12,15 +11,10 @@ namespace {
 
 constexpr size_t kMostLanes = 4096;
 
-void WarnShort(size_t bytes) {
-  WarnOnce("short of memory for the total workspace",
-           "the device has no memory for " + FormatByteSize(bytes) +
-               " of workspace: a smaller budget is planned");
-}
-
 }  // namespace
 
-Network::Key::Key(const MetKernel& kernel) : problem(kernel.problem), plan(kernel.plan) {
+Network::Key::Key(const ConvolutionProblem& of, const GraphDecision* plan)
+    : problem(of), plan(plan) {
   // Callers set the math type that they were told only after they asked.
   problem.math = MathType::kDefault;
 }
@@ -39,7 +33,7 @@ Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_by
   for (const planning::PinnedKernel& kernel : pinned_->kernels) {
     kernels_.push_back({kernel.problem});
   }
-  untaken_bytes_ = pinned_->reserved_bytes;
+  KeepUntaken();
   learning_ = false;
   arena_.Fix();
   fixed_ = true;
@@ -50,30 +44,35 @@ void Network::Open(const void* handle) {
   handles_.insert(handle);
 }
 
-void Network::Close(const void* handle) {
-  {
-    std::lock_guard lock(mutex_);
-    handles_.erase(handle);
-    ran_.erase(handle);
-    for (std::set<const void*>& lane : ordered_) lane.erase(handle);
-    if (handles_.empty()) {
-      capture_ready_ = false;
-      taken_.clear();
-      untaken_bytes_ = pinned_ != nullptr ? pinned_->reserved_bytes : 0;
-      arena_.Release(this);
-      for (const std::set<const void*>& lane : ordered_) arena_.Release(&lane);
-      ordered_.clear();
-      ran_.clear();
-    }
+uint64_t Network::Close(const void* handle) {
+  std::lock_guard lock(mutex_);
+  if (handles_.erase(handle) == 0) return 0;
+  Leave(handle);
+  uint64_t leave = arena_.Leave(handle);
+  ordered_.remove_if([&](std::set<const void*>& lane) {
+    lane.erase(handle);
+    if (!lane.empty()) return false;
+    Leave(&lane);
+    leave = arena_.Leave(&lane);
+    return true;
+  });
+  return handles_.empty() ? arena_.Leave(this) : leave;
+}
+
+void Network::Leave(const void* owner) {
+  ran_.erase(owner);
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane].handle != owner) continue;
+    lanes_[lane].handle = nullptr;
+    sequence_.Leave(static_cast<int>(lane));
   }
-  arena_.Release(handle);
 }
 
 int Network::NumberOf(const MetKernel& kernel) {
   const bool legacy = kernel.plan == nullptr;
   const int pinned = pinned_ != nullptr ? pinned_->Find(kernel.problem, legacy) : -1;
   if (pinned >= 0) return pinned;
-  const Key key(kernel);
+  const Key key(kernel.problem, kernel.plan);
   if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
   if (kernels_.size() >= kMostKernels) return -1;
   const int number = static_cast<int>(kernels_.size());
@@ -101,17 +100,30 @@ KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::Are
   ran_.insert(owner.handle);
   const int number = NumberOf(kernel);
   if (number >= 0) kernels_[number] = kernel;
-  const auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
-  const auto position = static_cast<int>(lane - lanes_.begin());
-  const bool full = number < 0 || (lane == lanes_.end() && lanes_.size() >= kMostLanes);
+  const size_t lane = LaneOf(owner);
+  const bool full = number < 0 || (lane == lanes_.size() && lanes_.size() >= kMostLanes);
   if (full) {
     sequence_.End();
-  } else if (lane == lanes_.end()) {
-    lanes_.push_back(owner);
+    return Learned();
   }
-  const KernelSequence::Known known = full ? KernelSequence::Known::kRepeated
-                                           : sequence_.Run(number, position, handles_.size() <= 1);
+  if (lane == lanes_.size()) lanes_.push_back(owner);
+  lanes_[lane] = owner;
+  const auto problem = problems_.emplace(Key(kernel.problem, nullptr), problems_.size()).first;
+  const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
+  const KernelSequence::Known known =
+      sequence_.Run(run, static_cast<int>(lane), handles_.size() <= 1);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
+}
+
+size_t Network::LaneOf(const execution::ArenaOwner& owner) const {
+  auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
+  if (lane == lanes_.end()) {
+    // Of a handle that is gone, on the same stream: programs make their handles anew.
+    execution::ArenaOwner former = owner;
+    former.handle = nullptr;
+    lane = std::find(lanes_.begin(), lanes_.end(), former);
+  }
+  return static_cast<size_t>(lane - lanes_.begin());
 }
 
 Result<KernelSequence::Known> Network::EndLearning() {
@@ -162,49 +174,6 @@ std::vector<MetKernel> Network::Kernels() {
   return kernels;
 }
 
-Status Network::Settle() {
-  const bool last = !learning();
-  std::vector<execution::Arena::Need> needs;
-  for (;;) {
-    if (!solved_) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
-    }
-    solved_ = true;
-    needs.clear();
-    for (const planning::Slot& slot : divided_.slots) {
-      const int kernel = slot.kernel < 0 ? -1 : planned_[slot.kernel];
-      needs.push_back({SlotOwner(lanes_[slot.lane], kernel), slot.bytes});
-    }
-    const execution::Arena::Readiness readiness = arena_.Prepare(needs);
-    if (readiness == execution::Arena::Readiness::kBusy) {
-      waiting_ = true;
-      return Status::Ok();
-    }
-    if (readiness == execution::Arena::Readiness::kReady) break;
-    const size_t smaller = std::min(planned_budget_, divided_.total_bytes) / 2;
-    WarnShort(divided_.total_bytes);
-    planned_budget_ = smaller;
-    solved_ = false;
-    epoch_.fetch_add(1, std::memory_order_acq_rel);
-  }
-  waiting_ = false;
-  if (last) Fix();
-  return Status::Ok();
-}
-
-void Network::Fix() {
-  arena_.Fix();
-  // What is left may serve one capture: all of its kernels, or those that fit.
-  size_t largest = 0;
-  for (const planning::Slot& slot : divided_.slots) {
-    if (lanes_[slot.lane].capturable) largest = std::max(largest, slot.bytes);
-  }
-  const size_t left = planned_budget_ - std::min(planned_budget_, arena_.bytes());
-  if (std::min(largest, left) > 0) arena_.ReserveForCapture(std::min(largest, left));
-  fixed_.store(true, std::memory_order_release);
-}
-
 void Network::Stop() noexcept {
   std::lock_guard lock(mutex_);
   learning_.store(false, std::memory_order_release);
@@ -250,94 +219,23 @@ Network::Share Network::ShareOf(const MetKernel& kernel, const execution::ArenaO
   if (const auto* const segment = PinnedSegmentOf(number)) return {number, segment->bytes};
   if (pinned_ != nullptr && number >= 0) {
     const execution::ArenaOwner slot = SlotOwner(owner, number);
-    const size_t left = arena_.Available(slot);
-    return {number, std::max(arena_.Owned(slot), left - std::min(left, untaken_bytes_))};
+    return {number, arena_.Available(slot)};
   }
-  const auto planned = std::find(planned_.begin(), planned_.end(), number);
-  if (number >= 0 && planned != planned_.end()) {
-    const size_t share = divided_.share_bytes[planned - planned_.begin()];
+  const int position = PlannedAt(number);
+  if (position >= 0) {
+    const size_t share = divided_.share_bytes[position];
     // Another owner than it was planned for has what is left; what is decided about a plan holds
     // for all that run it.
     const bool own = fixed_ && kernel.plan == nullptr;
     return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
-  return {number, number < 0 ? 0 : arena_.Available(SlotOwner(owner, number))};
+  // The others of a lane run in what is left, one after the other.
+  return {-1, number < 0 ? 0 : arena_.Available(SlotOwner(owner, -1))};
 }
 
-Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPart& part) {
-  if (waiting_.load(std::memory_order_acquire)) {
-    std::lock_guard lock(mutex_);
-    if (waiting_ && !Settle().ok()) {
-      waiting_ = false;
-      Fix();
-    }
-  }
-  if (pinned_ != nullptr) return TakePinned(of, part);
-  if (part.epoch != epoch() || waiting_.load(std::memory_order_acquire)) return {};
-  const execution::ArenaOwner owner = SlotOwner(of, part.kernel);
-  const bool lent = !fixed_.load(std::memory_order_acquire);
-  const Segment segment = {lent ? arena_.Borrow(owner, part.bytes) : arena_.Take(owner, part.bytes),
-                           lent};
-  if (segment.memory.data == nullptr && !told_short_ && arena_.short_of_memory()) {
-    told_short_ = true;
-    WarnShort(part.bytes);
-  }
-  return segment;
-}
-
-const planning::PinnedSegment* Network::PinnedSegmentOf(int kernel) const {
-  if (pinned_ == nullptr || kernel < 0 || kernel >= std::ssize(pinned_->kernels)) return nullptr;
-  const int segment = pinned_->kernels[kernel].segment;
-  return segment < 0 ? nullptr : &pinned_->segments[segment];
-}
-
-execution::ArenaOwner Network::SlotOwner(execution::ArenaOwner owner, int kernel) const {
-  if (pinned_ == nullptr) {
-    owner.kernel = division_ == WorkspaceDivision::kDisjoint ? kernel : -1;
-    return owner;
-  }
-  const planning::PinnedSegment* const segment = PinnedSegmentOf(kernel);
-  if (segment != nullptr && segment->ordered) {
-    owner = {this};
-    owner.capturable = true;
-  }
-  owner.kernel = segment != nullptr ? pinned_->kernels[kernel].segment : -1;
-  return owner;
-}
-
-Network::Segment Network::TakePinned(const execution::ArenaOwner& owner, const LibraryPart& part) {
-  std::lock_guard lock(mutex_);
-  const planning::PinnedSegment* const pinned = PinnedSegmentOf(part.kernel);
-  const int number = pinned != nullptr ? pinned_->kernels[part.kernel].segment : -1;
-  const bool first = pinned != nullptr && !taken_.contains(number);
-  const execution::ArenaOwner slot = SlotOwner(owner, part.kernel);
-  const size_t bytes = pinned != nullptr ? std::max(part.bytes, pinned->bytes) : part.bytes;
-  const size_t left = budget_bytes_ - std::min(budget_bytes_, arena_.bytes());
-  const bool room = first || bytes <= left - std::min(left, untaken_bytes_);
-  // Of a handle that is gone, on the same stream.
-  execution::ArenaOwner former = slot;
-  former.handle = nullptr;
-  if (!room && std::max(arena_.Owned(slot), arena_.Owned(former)) < bytes) return {};
-  const Segment segment = {arena_.Take(slot, bytes), false};
-  if (segment.memory.data == nullptr) {
-    if (arena_.short_of_memory() && !told_short_.exchange(true)) WarnShort(bytes);
-    return segment;
-  }
-  if (first) {
-    taken_.insert(number);
-    untaken_bytes_ -= pinned->bytes;
-  }
-  if (owner.capturable && !capture_ready_) {
-    capture_ready_ = true;
-    size_t largest = 0;
-    for (const planning::PinnedSegment& one : pinned_->segments) {
-      largest = std::max(largest, one.bytes);
-    }
-    const size_t spare = budget_bytes_ - std::min(budget_bytes_, arena_.bytes());
-    const size_t reserve = std::min(largest, spare - std::min(spare, untaken_bytes_));
-    if (reserve > 0) arena_.ReserveForCapture(reserve);
-  }
-  return segment;
+int Network::PlannedAt(int kernel) const {
+  const auto planned = std::find(planned_.begin(), planned_.end(), kernel);
+  return planned == planned_.end() ? -1 : static_cast<int>(planned - planned_.begin());
 }
 
 Network::Summary Network::summary() const {

@@ -59,7 +59,10 @@ class Network {
   size_t budget_bytes() const { return budget_bytes_; }
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
-  void Close(const void* handle);
+  // `handle` is about to be destroyed, which waits for the device; then Closed is told what Close
+  // said.
+  uint64_t Close(const void* handle);
+  void Closed(uint64_t leave);
 
   // The program asks about a kernel, or runs it (outside captures). What Run says, the caller sees
   // to: it divides.
@@ -104,7 +107,10 @@ class Network {
     execution::Arena::Segment memory;
     bool lent = false;
   };
-  Segment Take(const execution::ArenaOwner& of, const LibraryPart& part);
+  // For work that is about to be enqueued on `stream`.
+  Segment Take(const execution::ArenaOwner& of, const LibraryPart& part, CUstream stream);
+  // execution::Arena::generation.
+  uint64_t generation() const { return arena_.generation(); }
   void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
     arena_.GiveBack(memory, stream);
   }
@@ -112,7 +118,7 @@ class Network {
                                            size_t bytes) {
     return arena_.TakeForCapture(capture, owner, bytes);
   }
-  // Whose segment it is: its lane's, or the kernel's own on the lane; of a plan file, the
+  // Whose segment it is: its lane's, or the planned kernel's own on the lane; of a plan file, the
   // segment's on the lane, or everybody's where the file says that its calls are ordered.
   execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const;
 
@@ -143,7 +149,17 @@ class Network {
   // The segment of the plan file for `kernel`; null: none.
   const planning::PinnedSegment* PinnedSegmentOf(int kernel) const;
   // Take where a plan file says what is whose: whole segments, and to others what those leave.
-  Segment TakePinned(const execution::ArenaOwner& owner, const LibraryPart& part);
+  Segment TakePinned(const execution::ArenaOwner& owner, const LibraryPart& part, CUstream stream);
+  execution::Arena::Segment TakeShare(const execution::ArenaOwner& owner, const LibraryPart& part,
+                                      CUstream stream);
+  // Under the mutex, all of these.
+  // Where `owner` is among the lanes, or a former handle's lane on its stream; else their number.
+  size_t LaneOf(const execution::ArenaOwner& owner) const;
+  void Leave(const void* owner);
+  // The kernel's place in the latest division; -1: it has none.
+  int PlannedAt(int kernel) const;
+  void ReadyCapture(size_t bytes);
+  void KeepUntaken();
 
   const CUcontext context_;
   const size_t budget_bytes_;
@@ -159,7 +175,7 @@ class Network {
   planning::PreferredSolver solver_;
   KernelSequence sequence_;
   struct Key {
-    explicit Key(const MetKernel& kernel);
+    Key(const ConvolutionProblem& of, const GraphDecision* plan);
     bool operator==(const Key&) const = default;
 
     ConvolutionProblem problem;
@@ -171,7 +187,8 @@ class Network {
     }
   };
   std::unordered_map<Key, int, Hash> numbers_;
-  std::vector<MetKernel> kernels_;  // by number
+  std::unordered_map<Key, size_t, Hash> problems_;  // of the kernels that ran, numbered
+  std::vector<MetKernel> kernels_;                  // by number
   std::vector<execution::ArenaOwner> lanes_;
   std::set<const void*> handles_;
   std::set<const void*> ran_;  // owners' handles
@@ -182,11 +199,11 @@ class Network {
   std::vector<planning::NetworkKernel> planned_kernels_;
   size_t planned_budget_ = 0;
   planning::DividedNetwork divided_;
-  bool solved_ = false;  // divided_ is of that budget
-  // Of the plan file.
-  bool capture_ready_ = false;
-  std::set<int> taken_;       // segments that somebody has
-  size_t untaken_bytes_ = 0;  // of the others, kept for them
+  bool solved_ = false;         // divided_ is of that budget
+  size_t capture_bytes_ = 0;    // what it leaves for a capture
+  bool capture_ready_ = false;  // that was reserved, where there was room
+  // Of the plan file: segments that somebody has. The others are kept for whoever comes.
+  std::set<int> taken_;
 };
 
 }  // namespace ucudnn::interposer

@@ -18,8 +18,11 @@ void Session::Close() {
   full_ = false;
 }
 
-execution::Arena::Segment Session::FindWorkspace(const execution::ArenaOwner& owner, size_t bytes) {
+execution::Arena::Segment Session::FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
+                                                 uint64_t generation) {
   std::lock_guard lock(mutex_);
+  if (generation_ != generation) workspaces_.clear();
+  generation_ = generation;
   for (const auto& [whose, segment] : workspaces_) {
     if (whose == owner && segment.bytes >= bytes) return segment;
   }
@@ -97,6 +100,11 @@ void SessionTable::Close(cudnnHandle_t handle) {
     spare_.push_back(session);
     return;
   }
+}
+
+bool SessionTable::empty() {
+  std::lock_guard lock(mutex_);
+  return spare_.size() == sessions_.size();
 }
 
 }  // namespace ucudnn::interposer

@@ -103,8 +103,9 @@ class Session {
   Decision* Find(const CallKey& key);
   Decision* Keep(const CallKey& key, std::unique_ptr<Decision> decision);
   // A segment of the library's workspace that was kept for `owner`, of at least `bytes`; none when
-  // there is none yet.
-  execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes);
+  // there is none yet. `generation`: the arena's; what was kept in an earlier one is forgotten.
+  execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
+                                          uint64_t generation);
   void KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment);
   // So many decisions that new ones should not be kept: a call is also told from others by its
   // workspace, which some callers change every time.
@@ -122,6 +123,7 @@ class Session {
   // Replaced decisions: a call on another thread may still hold one.
   std::vector<std::unique_ptr<Decision>> replaced_;
   std::vector<std::pair<execution::ArenaOwner, execution::Arena::Segment>> workspaces_;
+  uint64_t generation_ = 0;  // of workspaces_
 };
 
 // What enqueues `session`'s calls, one after the other, in the library's workspace. None where the
@@ -146,6 +148,8 @@ class SessionTable {
     return nullptr;
   }
   void Close(cudnnHandle_t handle);
+  // No handle is open.
+  bool empty();
 
  private:
   static constexpr size_t kSlots = 4096;  // a power of two

@@ -7,6 +7,8 @@
 #include <set>
 #include <thread>
 
+#include "shim/host/hostgpu.h"
+
 namespace ucudnn::execution {
 namespace {
 
@@ -73,9 +75,9 @@ TEST_F(ArenaTest, EveryOwnerHasItsOwnSegment) {
     for (const uint64_t stream : {1, 2}) {
       for (const int kernel : {-1, 0, 1}) {
         const ArenaOwner owner = Owner(handle, stream, kernel);
-        void* const data = arena.Take(owner, 1000).data;
+        void* const data = arena.Take(owner, 1000, nullptr).data;
         EXPECT_TRUE(segments.insert(data).second);
-        EXPECT_EQ(arena.Take(owner, 500).data, data);
+        EXPECT_EQ(arena.Take(owner, 500, nullptr).data, data);
       }
     }
   }
@@ -116,12 +118,12 @@ TEST_F(ArenaTest, NeverExceedsItsLimit) {
   Arena arena(*cuda::GetDriver(), context, 3000);
   arena.Fix();
   EXPECT_EQ(arena.Available(Owner(0, 1)), 3000u);
-  EXPECT_NE(arena.Take(Owner(0, 1), 2000).data, nullptr);
-  EXPECT_EQ(arena.Take(Owner(0, 2), 1001).data, nullptr);
+  EXPECT_NE(arena.Take(Owner(0, 1), 2000, nullptr).data, nullptr);
+  EXPECT_EQ(arena.Take(Owner(0, 2), 1001, nullptr).data, nullptr);
   EXPECT_FALSE(arena.ReserveForCapture(1001));
-  EXPECT_EQ(arena.Available(Owner(0, 1)), 2000u) << "its own";
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 3000u) << "with its own";
   EXPECT_EQ(arena.Available(Owner(0, 2)), 1000u) << "what is left";
-  EXPECT_NE(arena.Take(Owner(0, 2), 1000).data, nullptr);
+  EXPECT_NE(arena.Take(Owner(0, 2), 1000, nullptr).data, nullptr);
   EXPECT_EQ(arena.bytes(), 3000u);
 }
 
@@ -166,7 +168,7 @@ TEST_F(ArenaTest, PreparesWhatIsNeededOnceTheRestIsIdle) {
   arena.Fix();
   EXPECT_EQ(arena.Borrow(Owner(0, 1), 300).data, nullptr) << "nothing is lent any more";
   for (const Arena::Need& need : needs) {
-    EXPECT_EQ(arena.Take(need.owner, need.bytes).bytes, need.bytes);
+    EXPECT_EQ(arena.Take(need.owner, need.bytes, nullptr).bytes, need.bytes);
   }
   EXPECT_EQ(arena.bytes(), 1000u);
 }
@@ -179,27 +181,158 @@ TEST_F(ArenaTest, PreparesAllOrNothing) {
   EXPECT_EQ(arena.Prepare(std::span(needs, 1)), Readiness::kReady) << "less may be tried";
 }
 
+TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
+  HeldStream stream;
+  Arena arena(*cuda::GetDriver(), context, 1000);
+  const Arena::Segment lent = arena.Borrow(Owner(0, 1), 600);
+  hostgpuInjectFault("event", 1);
+  arena.GiveBack(lent, stream.get());
+  hostgpuInjectFault("event", 0);
+  EXPECT_EQ(arena.lost_bytes(), 600u);
+  EXPECT_EQ(arena.Available(Owner(0, 2)), 400u);
+  const Arena::Need beside[] = {{Owner(0, 2), 400}};
+  EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
+  EXPECT_EQ(arena.bytes(), 1000u);
+  // Its owner's next call tells.
+  ASSERT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data);
+  arena.GiveBack(lent, stream.get());
+  EXPECT_EQ(arena.lost_bytes(), 0u);
+  stream.LetGo();
+  EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
+  EXPECT_EQ(arena.bytes(), 400u);
+}
+
+// Kernels that wait for what this thread has yet to enqueue would never end.
+TEST_F(ArenaTest, NeverWaitsForTheDevice) {
+  HeldStream busy, idle;
+  idle.LetGo();
+  {
+    Arena arena(*cuda::GetDriver(), context, 1000);
+    arena.GiveBack(arena.Borrow(Owner(0, 1), 600), idle.get());
+    const Arena::Need need = {Owner(0, 2), 700};
+    while (arena.Prepare({&need, 1}) == Readiness::kBusy) std::this_thread::yield();
+    EXPECT_EQ(arena.bytes(), 700u);
+    arena.Fix();
+    EXPECT_NE(arena.Take(Owner(0, 3), 100, idle.get()).data, nullptr);
+    EXPECT_NE(arena.Take(Owner(0, 3), 200, idle.get()).data, nullptr);
+    while (arena.Take(Owner(0, 3), 300, idle.get()).data == nullptr) std::this_thread::yield();
+    EXPECT_EQ(cuStreamQuery(busy.get()), CUDA_ERROR_NOT_READY);
+  }
+  EXPECT_EQ(cuStreamQuery(busy.get()), CUDA_ERROR_NOT_READY);
+}
+
+TEST_F(ArenaTest, WithoutPoolsNothingIsFreedBeforeTheDeviceWasWaitedFor) {
+  Arena arena(*cuda::GetDriver(), context, 1000);
+  hostgpuInjectFault("pool", 1);
+  EXPECT_EQ(arena.Borrow(Owner(0, 1), 600).data, nullptr) << "nothing is lent";
+  hostgpuInjectFault("pool", 0);
+  const Arena::Need first = {Owner(0, 1), 600}, second = {Owner(0, 1), 300};
+  EXPECT_EQ(arena.Prepare({&first, 1}), Readiness::kReady);
+  EXPECT_EQ(arena.Prepare({&second, 1}), Readiness::kReady);
+  EXPECT_EQ(arena.bytes(), 900u);
+  EXPECT_EQ(arena.Prepare({&first, 1}), Readiness::kReady);
+  EXPECT_EQ(arena.bytes(), 900u);
+  arena.Fix();
+  arena.Waited(arena.Leave(&handles[0]));
+  EXPECT_EQ(arena.bytes(), 0u);
+}
+
 TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();
-  for (const int handle : {0, 1}) arena.Take(Owner(handle, 1), 1000);
-  arena.Release(&handles[0]);
-  arena.Release(&handles[0]);
-  EXPECT_EQ(arena.bytes(), 2000u);
-  arena.Release(&handles[1]);
-  EXPECT_EQ(arena.bytes(), 0u);
+  for (const int handle : {0, 1}) arena.Take(Owner(handle, 1), 1000, nullptr);
+  EXPECT_TRUE(arena.ReserveForCapture(500));
+  const uint64_t leave = arena.Leave(&handles[0]);
+  EXPECT_EQ(arena.bytes(), 2500u) << "its work may be under way";
+  arena.Waited(leave);
+  arena.Waited(arena.Leave(&handles[0]));
+  EXPECT_EQ(arena.bytes(), 1500u);
+  arena.Waited(arena.Leave(&handles[1]));
+  EXPECT_EQ(arena.bytes(), 0u) << "what no capture used, too";
   EXPECT_EQ(FreeBytes(), before);
 }
 
-TEST_F(ArenaTest, WhatAHandleLeftServesTheNextOneOnItsStream) {
+// Two threads destroy their handles: one waits before the other's last work.
+TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();
-  const char third = 0;
-  arena.Take(Owner(1, 9), 10);
-  void* const left = arena.Take(Owner(0, 1), 1000).data;
-  arena.Release(&handles[0]);
-  EXPECT_NE(arena.Take({&third, 2}, 1000).data, left) << "another stream's work may be ahead";
-  EXPECT_EQ(arena.Take({&third, 1}, 1000).data, left);
+  for (const int handle : {0, 1}) arena.Take(Owner(handle, 1), 1000, nullptr);
+  const uint64_t first = arena.Leave(&handles[0]), second = arena.Leave(&handles[1]);
+  arena.Waited(first);
+  EXPECT_EQ(arena.bytes(), 1000u);
+  arena.Waited(second);
+  EXPECT_EQ(arena.bytes(), 0u);
+}
+
+TEST_F(ArenaTest, HandlesThatComeAndGoNeverRunItDry) {
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  arena.Fix();
+  ASSERT_NE(arena.Take(Owner(0, 1), 1000, nullptr).data, nullptr);
+  for (uint64_t stream = 2; stream < 50; ++stream) {
+    ASSERT_NE(arena.Take(Owner(1, stream), 1000 + 10 * stream, nullptr).data, nullptr) << stream;
+    arena.Waited(arena.Leave(&handles[1]));
+  }
+  EXPECT_EQ(arena.bytes(), 1000u);
+}
+
+TEST_F(ArenaTest, AnOwnerThatTakesMoreGivesUpWhatIsTooSmall) {
+  HeldStream stream;
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  arena.Fix();
+  const ArenaOwner owner = Owner(0, 1), other = Owner(1, 2);
+  ASSERT_NE(arena.Take(owner, 1000, stream.get()).data, nullptr);
+  const uint64_t generation = arena.generation();
+  void* const larger = arena.Take(owner, 2000, stream.get()).data;
+  ASSERT_NE(larger, nullptr);
+  EXPECT_GT(arena.generation(), generation);
+  EXPECT_EQ(arena.Take(owner, 500, stream.get()).data, larger);
+  EXPECT_EQ(arena.Take(other, 1000, nullptr).data, nullptr) << "its work is under way";
+  EXPECT_EQ(arena.bytes(), 3000u);
+  stream.LetGo();
+  EXPECT_NE(arena.Take(other, 1000, nullptr).data, nullptr);
+  EXPECT_EQ(arena.bytes(), 3000u);
+}
+
+TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  arena.Fix();
+  const ArenaOwner owner = Owner(0, 1);
+  for (size_t bytes = 100; bytes <= 3000; bytes += 100) {
+    EXPECT_EQ(arena.Available(owner), 3000u);
+    // The call that finds no room yet runs without.
+    for (int call = 0; call < 2 && arena.Take(owner, bytes, nullptr).data == nullptr; ++call) {
+      EXPECT_EQ(call, 0) << bytes;
+      EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    }
+    EXPECT_LE(arena.bytes(), 3000u);
+  }
+  EXPECT_EQ(arena.bytes(), 3000u);
+  EXPECT_EQ(arena.Take(owner, 3001, nullptr).data, nullptr);
+  EXPECT_NE(arena.Take(owner, 3000, nullptr).data, nullptr) << "what can never be is no reason";
+}
+
+TEST_F(ArenaTest, WhatWasPreparedIsNotGivenUpForARoomierSegment) {
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  const Arena::Need need = {Owner(0, 1), 1000};
+  ASSERT_EQ(arena.Prepare({&need, 1}), Readiness::kReady);
+  arena.Fix();
+  EXPECT_EQ(arena.Available(need.owner), 2000u);
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_EQ(arena.Take(need.owner, 2500, nullptr).data, nullptr);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(arena.bytes(), 1000u);
+}
+
+TEST_F(ArenaTest, WhatIsKeptIsNobodys) {
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  arena.Fix();
+  arena.Keep(2000);
+  EXPECT_EQ(arena.Available(Owner(0, 1)), 1000u);
+  EXPECT_EQ(arena.Take(Owner(0, 1), 1001, nullptr).data, nullptr);
+  EXPECT_FALSE(arena.ReserveForCapture(1001));
+  arena.Keep(0);
+  EXPECT_NE(arena.Take(Owner(0, 1), 3000, nullptr).data, nullptr);
 }
 
 TEST_F(ArenaTest, WhatACaptureTookStaysItsOwn) {
@@ -207,7 +340,7 @@ TEST_F(ArenaTest, WhatACaptureTookStaysItsOwn) {
   arena.Fix();
   const ArenaOwner owner = Owner(0, 1), other = Owner(0, 2);
   EXPECT_EQ(arena.TakeForCapture(7, owner, 1).data, nullptr) << "nothing is allocated inside";
-  void* const of_stream = arena.Take(owner, 1000).data;
+  void* const of_stream = arena.Take(owner, 1000, nullptr).data;
   EXPECT_EQ(arena.TakeForCapture(7, owner, 1).data, nullptr) << "what calls use is not lent";
   ASSERT_TRUE(arena.ReserveForCapture(1000));
   ASSERT_TRUE(arena.ReserveForCapture(500)) << "one is ready";
@@ -218,7 +351,7 @@ TEST_F(ArenaTest, WhatACaptureTookStaysItsOwn) {
   EXPECT_EQ(arena.TakeForCapture(7, owner, 900).data, captured.data) << "one call after the other";
   EXPECT_EQ(arena.TakeForCapture(7, other, 500).data, nullptr) << "a branch of the graph";
   EXPECT_EQ(arena.TakeForCapture(8, owner, 500).data, nullptr) << "another graph";
-  arena.Release(&handles[0]);
+  arena.Waited(arena.Leave(&handles[0]));
   EXPECT_EQ(arena.bytes(), 1000u);
   EXPECT_EQ(cuMemsetD8(reinterpret_cast<CUdeviceptr>(captured.data), 1, captured.bytes),
             CUDA_SUCCESS);

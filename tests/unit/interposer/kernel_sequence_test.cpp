@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
 #include <string>
 
 namespace ucudnn::interposer {
@@ -10,11 +13,14 @@ namespace {
 using ::testing::ElementsAre;
 using Known = KernelSequence::Known;
 
+// A kernel that is the only one of its problem.
+KernelRun Only(int kernel) { return {kernel, kernel}; }
+
 // Runs the kernels that `calls` names by letters on one lane, and gives the number of calls after
 // which it was known: 0 when it never was.
 size_t KnownAfter(KernelSequence& sequence, const std::string& calls, int lane = 0) {
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (sequence.Run(calls[i], lane, false) == Known::kRepeated) return i + 1;
+    if (sequence.Run(Only(calls[i]), lane, false) == Known::kRepeated) return i + 1;
   }
   return 0;
 }
@@ -28,8 +34,10 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
            {"aabcaabc", 8},        // at the beginning
            {"abababcabababc", 4},  // "abab" is a whole repeat; what comes later comes too late
            {"abcdefgabcdefg", 14},
-           {"aaaa", 4},
-           {"aaa", 0}}) {
+           {"aababa", 6},         // where it begins with something else
+           {"aabbccabcabc", 11},  // each was timed twice before
+           {"waabbabab", 0},      // without what ran at first it is none yet
+           {"aaaaaaaaaaaa", 0}}) {
     SCOPED_TRACE(calls);
     KernelSequence sequence;
     EXPECT_EQ(KnownAfter(sequence, calls), expected);
@@ -53,74 +61,197 @@ TEST(KernelSequence, TellsOfARepeatOnce) {
 
 TEST(KernelSequence, EveryLaneMustHaveRepeated) {
   KernelSequence sequence;
-  EXPECT_EQ(sequence.Run('a', 0, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run('x', 1, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run('b', 0, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run('a', 0, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run('y', 1, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run('b', 0, false), Known::kNotYet) << "lane 1 has not repeated";
-  EXPECT_EQ(sequence.Run('x', 1, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run('y', 1, false), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only('a'), 0, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('x'), 1, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('a'), 0, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('y'), 1, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Known::kNotYet) << "lane 1 has not repeated";
+  EXPECT_EQ(sequence.Run(Only('x'), 1, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('y'), 1, false), Known::kRepeated);
   EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'b', 1, {0}},
                                            KernelUse{'x', 1, {1}}, KernelUse{'y', 1, {1}}));
 }
 
 TEST(KernelSequence, DoesNotWaitForALaneThatRanOnce) {
   KernelSequence sequence;
-  sequence.Run('w', 1, false);
+  sequence.Run(Only('w'), 1, false);
   std::string calls;
   for (size_t i = 0; i <= KernelSequence::kPatience; ++i) calls += "abcabc";
   EXPECT_EQ(KnownAfter(sequence, calls), 6 * KernelSequence::kPatience);
-  EXPECT_EQ(sequence.Uses().size(), 4u) << "what ran once counts";
+  EXPECT_EQ(sequence.Uses().size(), 3u) << "nor has it a part";
+}
+
+TEST(KernelSequence, ALaneWhoseHandleIsGoneIsNotWaitedForAndHasNoPart) {
+  KernelSequence sequence;
+  EXPECT_EQ(KnownAfter(sequence, "xy", 1), 0u);
+  EXPECT_EQ(KnownAfter(sequence, "abab", 0), 0u);
+  sequence.Leave(1);
+  EXPECT_EQ(KnownAfter(sequence, "a", 0), 1u);
+  EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'b', 1, {0}}));
+}
+
+TEST(KernelSequence, ALaneThatRunsAgainGoesOn) {
+  KernelSequence sequence;
+  EXPECT_EQ(KnownAfter(sequence, "ab"), 0u);
+  sequence.Leave(0);
+  EXPECT_EQ(KnownAfter(sequence, "ab"), 2u);
+  EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'b', 1, {0}}));
 }
 
 TEST(KernelSequence, AKernelOfTwoLanesIsOne) {
   KernelSequence sequence;
   for (const char* call : {"a0", "a1", "b0", "a0", "a1", "a1", "a1"}) {
-    sequence.Run(call[0], call[1] - '0', false);
+    sequence.Run(Only(call[0]), call[1] - '0', false);
   }
-  EXPECT_EQ(sequence.Run('b', 0, false), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Known::kRepeated);
   EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{'a', 2, {0, 1}}, KernelUse{'b', 1, {0}}));
 }
 
 TEST(KernelSequence, QueriesForSeveralKernelsBeforeTheFirstCallAreTheNetwork) {
   KernelSequence sequence;
   for (const int kernel : {'a', 'b', 'b', 'c'}) sequence.Ask(kernel);
-  EXPECT_EQ(sequence.Run('a', 0, true), Known::kAsked);
+  EXPECT_EQ(sequence.Run(Only('a'), 0, true), Known::kAsked);
   EXPECT_THAT(sequence.Uses(),
               ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'b', 2, {0}}, KernelUse{'c', 1, {0}}));
   for (const int kernel : {'b', 'c', 'a', 'b'}) {
-    EXPECT_EQ(sequence.Run(kernel, 0, true), Known::kNotYet);
+    EXPECT_EQ(sequence.Run(Only(kernel), 0, true), Known::kNotYet);
   }
-  EXPECT_EQ(sequence.Run('c', 0, true), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only('c'), 0, true), Known::kRepeated);
   EXPECT_FALSE(sequence.surprised());
 }
 
-TEST(KernelSequence, OneOfManyThatAreTimedInTurnIsNoNetwork) {
+TEST(KernelSequence, OneProblemIsANetworkOnceNothingElseHasRunForLong) {
+  for (const bool plans : {false, true}) {
+    SCOPED_TRACE(plans ? "two plans in turn" : "one kernel");
+    KernelSequence sequence;
+    size_t calls = 0;
+    while (sequence.Run({plans ? int(calls % 2) : 0, 7}, 0, true) == Known::kNotYet) ++calls;
+    EXPECT_EQ(calls + 1, KernelSequence::kOfOneProblem);
+    EXPECT_EQ(sequence.Uses().size(), plans ? 2u : 1u);
+  }
+}
+
+TEST(KernelSequence, WaysThatAreTimedInTurnAreOneKernel) {
   KernelSequence sequence;
-  for (const char kernel : {'a', 'b', 'c'}) sequence.Ask(kernel);
-  EXPECT_EQ(KnownAfter(sequence, std::string(100, 'a')), 0u);
-  EXPECT_EQ(KnownAfter(sequence, std::string(100, 'a')), KernelSequence::kOfOneAmongOthers - 100)
-      << "nothing else runs";
-  KernelSequence all_ran;
-  for (const char kernel : {'a', 'b'}) all_ran.Ask(kernel);
-  EXPECT_EQ(KnownAfter(all_ran, "aaaa", 0), 0u);
-  EXPECT_EQ(KnownAfter(all_ran, "bbbb", 1), 0u);
-  EXPECT_EQ(KnownAfter(all_ran, "a", 0), 1u) << "each on a lane of its own";
+  const auto run = [&](int kernel, int way) {
+    return sequence.Run({kernel, kernel, way}, 0, true) == Known::kRepeated;
+  };
+  for (const int kernel : {1, 2}) {
+    for (int way = 0; way < 8; ++way) {
+      for (int time = 0; time < 5; ++time) ASSERT_FALSE(run(kernel, way));
+    }
+  }
+  int calls = 1;
+  while (calls < 100 && !run(calls % 2 ? 1 : 2, 3)) ++calls;
+  EXPECT_EQ(calls, 4);
+  EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{1, 1, {0}}, KernelUse{2, 1, {0}}));
+}
+
+// Bottleneck blocks after a stem, in the first iteration.
+TEST(KernelSequence, BlocksThatRepeatInsideANetworkAreNoNetwork) {
+  KernelSequence sequence;
+  std::string iteration = "stuvw";
+  for (int block = 0; block < 36; ++block) iteration += "abc";
+  iteration += "xyz";
+  EXPECT_EQ(KnownAfter(sequence, iteration), 0u);
+  EXPECT_EQ(KnownAfter(sequence, iteration), iteration.size());
+  EXPECT_EQ(sequence.Uses().size(), 11u);
+}
+
+TEST(KernelSequence, WhatRanOnceBeforeTheLoopIsForgottenAfterLong) {
+  KernelSequence sequence;
+  std::string calls = "w";
+  while (calls.size() < 2 * KernelSequence::kLongRepeat) calls += "abc";
+  const size_t known = KnownAfter(sequence, calls);
+  EXPECT_EQ(known, KernelSequence::kLongRepeat + 1);
+  EXPECT_EQ(sequence.Uses().size(), 3u);
+}
+
+// A program of several problems, each with several plans of which one is kept; where it times them
+// is `timing`. Its loop begins with a kernel that comes once, as a network's first layer does.
+struct RandomProgram {
+  enum Timing { kNone, kBefore, kAmidst };
+  RandomProgram(std::mt19937& random, Timing timing) {
+    const auto any = [&](int from, int to) {
+      return std::uniform_int_distribution<int>(from, to)(random);
+    };
+    // What is timed once before the loop, in its order, is an iteration of it.
+    const int problems = any(2, 12), times = any(timing == kBefore ? 2 : 1, 4);
+    std::vector<std::vector<KernelRun>> plans(problems);
+    std::vector<KernelRun> kept;
+    int kernels = 0;
+    for (int problem = 0; problem < problems; ++problem) {
+      const bool legacy = any(0, 1) == 0;
+      const int several = any(1, 5);
+      for (int plan = 0; plan < several; ++plan) {
+        plans[problem].push_back({legacy ? kernels : kernels + plan, problem, legacy ? plan : 0});
+      }
+      kernels += several;
+      kept.push_back(plans[problem][any(0, several - 1)]);
+    }
+    std::vector<int> order = {0};
+    for (int problem = 1; problem < problems; ++problem) {
+      for (int call = any(1, 3); call > 0; --call) order.push_back(problem);
+    }
+    std::shuffle(order.begin() + 1, order.end(), random);
+    std::set<int> timed;
+    const auto time = [&](int problem) {
+      if (timing == kNone || !timed.insert(problem).second) return;
+      for (const KernelRun& plan : plans[problem]) {
+        for (int i = 0; i < times; ++i) prologue.push_back(plan);
+      }
+    };
+    for (int problem = 0; timing == kBefore && problem < problems; ++problem) time(problem);
+    for (const int problem : order) {
+      loop.push_back(kept[problem]);
+      if (timing != kAmidst) continue;
+      time(problem);
+      prologue.push_back(kept[problem]);
+    }
+    for (const KernelRun& run : loop) ++calls[run.kernel];
+  }
+
+  std::vector<KernelRun> prologue, loop;
+  std::map<int, double> calls;  // of an iteration
+};
+
+TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    for (const auto timing :
+         {RandomProgram::kNone, RandomProgram::kBefore, RandomProgram::kAmidst}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + " timing " + std::to_string(timing));
+      std::mt19937 random(seed);
+      const RandomProgram program(random, timing);
+      KernelSequence sequence;
+      for (const KernelRun& run : program.prologue) {
+        ASSERT_EQ(sequence.Run(run, 0, true), Known::kNotYet) << "while it is timed";
+      }
+      // Two whole iterations, behind what was left of the one before.
+      const int most = timing == RandomProgram::kNone ? 2 : 3;
+      for (int iteration = 0; iteration < most && !sequence.complete(); ++iteration) {
+        for (const KernelRun& run : program.loop) sequence.Run(run, 0, true);
+      }
+      ASSERT_TRUE(sequence.complete());
+      std::map<int, double> calls;
+      for (const KernelUse& use : sequence.Uses()) calls[use.kernel] = use.calls;
+      ASSERT_EQ(calls, program.calls);
+    }
+  }
 }
 
 TEST(KernelSequence, WhoAsksAsItGoesIsRecorded) {
   KernelSequence lazy;
   lazy.Ask('a');
-  EXPECT_EQ(lazy.Run('a', 0, true), Known::kNotYet) << "one kernel is no network";
+  EXPECT_EQ(lazy.Run(Only('a'), 0, true), Known::kNotYet) << "one kernel is no network";
   lazy.Ask('b');
-  EXPECT_EQ(lazy.Run('b', 0, true), Known::kNotYet);
-  EXPECT_EQ(lazy.Run('a', 0, true), Known::kNotYet);
-  EXPECT_EQ(lazy.Run('b', 0, true), Known::kRepeated);
+  EXPECT_EQ(lazy.Run(Only('b'), 0, true), Known::kNotYet);
+  EXPECT_EQ(lazy.Run(Only('a'), 0, true), Known::kNotYet);
+  EXPECT_EQ(lazy.Run(Only('b'), 0, true), Known::kRepeated);
   KernelSequence lanes;
   lanes.Ask('a');
   lanes.Ask('b');
-  EXPECT_EQ(lanes.Run('a', 0, false), Known::kNotYet) << "which lane runs which is not known";
+  EXPECT_EQ(lanes.Run(Only('a'), 0, false), Known::kNotYet) << "which lane runs which is not known";
 }
 
 TEST(KernelSequence, ANewKernelOrLaneAfterTheQueriesIsASurprise) {
@@ -128,20 +259,20 @@ TEST(KernelSequence, ANewKernelOrLaneAfterTheQueriesIsASurprise) {
     KernelSequence sequence;
     sequence.Ask('a');
     sequence.Ask('b');
-    EXPECT_EQ(sequence.Run('a', 0, true), Known::kAsked);
+    EXPECT_EQ(sequence.Run(Only('a'), 0, true), Known::kAsked);
     return sequence;
   };
   KernelSequence by_query = asked(), by_call = asked(), by_lane = asked(), none = asked();
   by_query.Ask('c');
-  by_call.Run('c', 0, true);
-  by_lane.Run('b', 1, true);
-  none.Run('b', 0, true);
+  by_call.Run(Only('c'), 0, true);
+  by_lane.Run(Only('b'), 1, true);
+  none.Run(Only('b'), 0, true);
   none.Ask('a');
   EXPECT_TRUE(by_query.surprised());
   EXPECT_TRUE(by_call.surprised());
   EXPECT_TRUE(by_lane.surprised());
   EXPECT_FALSE(none.surprised());
-  by_query.Run('c', 0, true);
+  by_query.Run(Only('c'), 0, true);
   EXPECT_EQ(KnownAfter(by_query, "ac"), 2u);
   EXPECT_THAT(by_query.Uses(), ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'c', 1, {0}}))
       << "what runs is the network, not what was asked about";
@@ -151,12 +282,12 @@ TEST(KernelSequence, WhatNeverRepeatsEndsAtItsBound) {
   KernelSequence sequence;
   const auto most = static_cast<int>(KernelSequence::kMostCalls);
   for (int call = 1; call < most; ++call) {
-    ASSERT_EQ(sequence.Run(call, 0, false), Known::kNotYet);
+    ASSERT_EQ(sequence.Run(Only(call), 0, false), Known::kNotYet);
   }
-  EXPECT_EQ(sequence.Run(most, 0, false), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only(most), 0, false), Known::kRepeated);
   EXPECT_TRUE(sequence.complete());
   EXPECT_EQ(sequence.Uses().size(), KernelSequence::kMostCalls);
-  EXPECT_EQ(sequence.Run(most + 1, 0, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only(most + 1), 0, false), Known::kNotYet);
   EXPECT_EQ(sequence.Uses().size(), KernelSequence::kMostCalls);
 }
 

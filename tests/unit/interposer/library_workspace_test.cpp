@@ -17,8 +17,8 @@ using ::testing::Field;
 using ::testing::SizeIs;
 
 constexpr Operation kDivided[] = {Operation::kForward, Operation::kBackwardFilter};
-// Calls after which the only kernel of a network is known to be that.
-constexpr int kLearning = KernelSequence::kOfOneKernel;
+// Calls after which the only problem of a network is known to be that.
+constexpr int kLearning = KernelSequence::kOfOneProblem;
 
 constexpr size_t kAmple = size_t{1} << 20;
 

@@ -1,0 +1,171 @@
+// The memory behind a network: who takes which segment of the arena, by the division or by a plan
+// file.
+#include <algorithm>
+
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "interposer/network.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+void WarnShort(size_t bytes) {
+  WarnOnce("short of memory for the total workspace",
+           "the device has no memory for " + FormatByteSize(bytes) +
+               " of workspace: a smaller budget is planned");
+}
+
+}  // namespace
+
+Status Network::Settle() {
+  const bool last = !learning();
+  std::vector<execution::Arena::Need> needs;
+  for (;;) {
+    const size_t usable = budget_bytes_ - std::min(budget_bytes_, arena_.lost_bytes());
+    if (planned_budget_ > usable) {
+      planned_budget_ = usable;
+      solved_ = false;
+      epoch_.fetch_add(1, std::memory_order_acq_rel);
+    }
+    if (!solved_) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
+    }
+    solved_ = true;
+    needs.clear();
+    for (const planning::Slot& slot : divided_.slots) {
+      if (lanes_[slot.lane].handle == nullptr) continue;
+      const int kernel = slot.kernel < 0 ? -1 : planned_[slot.kernel];
+      needs.push_back({SlotOwner(lanes_[slot.lane], kernel), slot.bytes});
+    }
+    const execution::Arena::Readiness readiness = arena_.Prepare(needs);
+    if (readiness == execution::Arena::Readiness::kBusy) {
+      waiting_ = true;
+      return Status::Ok();
+    }
+    if (readiness == execution::Arena::Readiness::kReady) break;
+    const size_t smaller = std::min(planned_budget_, divided_.total_bytes) / 2;
+    WarnShort(divided_.total_bytes);
+    planned_budget_ = smaller;
+    solved_ = false;
+    epoch_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  waiting_ = false;
+  if (last) Fix();
+  return Status::Ok();
+}
+
+void Network::Fix() {
+  arena_.Fix();
+  // What is left may serve one capture: all of its kernels, or those that fit.
+  size_t largest = 0;
+  for (const planning::Slot& slot : divided_.slots) {
+    const execution::ArenaOwner& lane = lanes_[slot.lane];
+    if (lane.capturable && lane.handle != nullptr) largest = std::max(largest, slot.bytes);
+  }
+  capture_bytes_ = std::min(largest, planned_budget_ - std::min(planned_budget_, arena_.bytes()));
+  ReadyCapture(capture_bytes_);
+  fixed_.store(true, std::memory_order_release);
+}
+
+Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPart& part,
+                               CUstream stream) {
+  if (waiting_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(mutex_);
+    if (waiting_ && !Settle().ok()) {
+      waiting_ = false;
+      Fix();
+    }
+  }
+  if (pinned_ != nullptr) return TakePinned(of, part, stream);
+  if (part.epoch != epoch() || waiting_.load(std::memory_order_acquire)) return {};
+  const execution::ArenaOwner owner = SlotOwner(of, part.kernel);
+  const bool lent = !fixed_.load(std::memory_order_acquire);
+  const Segment segment = {lent ? arena_.Borrow(owner, part.bytes) : TakeShare(owner, part, stream),
+                           lent};
+  if (segment.memory.data == nullptr && arena_.short_of_memory() && !told_short_.exchange(true)) {
+    WarnShort(part.bytes);
+  }
+  return segment;
+}
+
+execution::Arena::Segment Network::TakeShare(const execution::ArenaOwner& owner,
+                                             const LibraryPart& part, CUstream stream) {
+  std::lock_guard lock(mutex_);
+  const int position = PlannedAt(part.kernel);
+  const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
+  // The whole share at once: a lane that grows to it kernel by kernel needs more on the way.
+  const bool whole = share > part.bytes && share <= arena_.Available(owner);
+  const execution::Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
+  if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);
+  return segment;
+}
+
+const planning::PinnedSegment* Network::PinnedSegmentOf(int kernel) const {
+  if (pinned_ == nullptr || kernel < 0 || kernel >= std::ssize(pinned_->kernels)) return nullptr;
+  const int segment = pinned_->kernels[kernel].segment;
+  return segment < 0 ? nullptr : &pinned_->segments[segment];
+}
+
+execution::ArenaOwner Network::SlotOwner(execution::ArenaOwner owner, int kernel) const {
+  if (pinned_ == nullptr) {
+    owner.kernel = division_ == WorkspaceDivision::kDisjoint ? kernel : -1;
+    return owner;
+  }
+  const planning::PinnedSegment* const segment = PinnedSegmentOf(kernel);
+  if (segment != nullptr && segment->ordered) {
+    owner = {this};
+    owner.capturable = true;
+  }
+  owner.kernel = segment != nullptr ? pinned_->kernels[kernel].segment : -1;
+  return owner;
+}
+
+Network::Segment Network::TakePinned(const execution::ArenaOwner& owner, const LibraryPart& part,
+                                     CUstream stream) {
+  std::lock_guard lock(mutex_);
+  const planning::PinnedSegment* const pinned = PinnedSegmentOf(part.kernel);
+  const int number = pinned != nullptr ? pinned_->kernels[part.kernel].segment : -1;
+  const bool first = pinned != nullptr && taken_.insert(number).second;
+  if (first) KeepUntaken();
+  const size_t bytes = pinned != nullptr ? std::max(part.bytes, pinned->bytes) : part.bytes;
+  const Segment segment = {arena_.Take(SlotOwner(owner, part.kernel), bytes, stream), false};
+  if (segment.memory.data == nullptr) {
+    if (first) {
+      taken_.erase(number);
+      KeepUntaken();
+    }
+    if (arena_.short_of_memory() && !told_short_.exchange(true)) WarnShort(bytes);
+    return segment;
+  }
+  if (owner.capturable && !capture_ready_) {
+    size_t largest = 0;
+    for (const planning::PinnedSegment& one : pinned_->segments) {
+      largest = std::max(largest, one.bytes);
+    }
+    ReadyCapture(std::min(largest, arena_.left()));
+  }
+  return segment;
+}
+
+void Network::ReadyCapture(size_t bytes) {
+  if (bytes > 0) arena_.ReserveForCapture(bytes);
+  capture_ready_ = true;
+}
+
+void Network::Closed(uint64_t leave) {
+  std::lock_guard lock(mutex_);
+  if (arena_.Waited(leave)) capture_ready_ = false;
+  if (pinned_ == nullptr) return;
+  // What nobody has any more is kept for whoever comes.
+  std::erase_if(taken_, [&](int segment) { return !arena_.Holds(segment); });
+  KeepUntaken();
+}
+
+void Network::KeepUntaken() {
+  size_t bytes = pinned_->reserved_bytes;
+  for (const int segment : taken_) bytes -= pinned_->segments[segment].bytes;
+  arena_.Keep(bytes);
+}
+
+}  // namespace ucudnn::interposer
