@@ -11,7 +11,7 @@ void ExpectNoAllocation(const Options& options) {
   test::GraphSetting setting(options, test::GraphSetting::With());
   const auto plan = setting.Plan();
   // Under one budget, until the network is known.
-  for (int i = 0; i < 10; ++i) setting.Execute(plan);
+  for (size_t i = 0; i <= interposer::KernelSequence::kOfOneProblem; ++i) setting.Execute(plan);
   test::Executions().calls.clear();
   test::Executions().calls.reserve(1000);
   const int reads = setting.store.reads;
