@@ -31,6 +31,8 @@ struct Shared : GraphSetting {
   const std::vector<RecordedExecution>& Run(cudnnBackendDescriptor_t plan) {
     Executions() = {};
     EXPECT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS);
+    // What is still in use waits to be divided.
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     EXPECT_LE(TheNetwork().bytes(), *options.total_workspace);
     return Executions().calls;
   }
