@@ -1,0 +1,156 @@
+"""Networks in plain torch.nn, as the programs of this folder train them. Where torchvision is installed its ResNets are
+taken, which are what people train; without it those written here, of the same layers and parameters."""
+
+import torch
+from torch import nn
+
+BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
+
+
+def normalised(inputs, outputs, window, stride=1, dimensions=2):
+    """A convolution and its batch normalisation. Without a bias: its gradient would be nothing but rounding."""
+    convolution, normalisation = ((nn.Conv2d, nn.BatchNorm2d), (nn.Conv3d, nn.BatchNorm3d))[dimensions - 2]
+    return [convolution(inputs, outputs, window, stride, window // 2, bias=False), normalisation(outputs)]
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, inputs, filters, stride, bottleneck):
+        super().__init__()
+        outputs = 4 * filters if bottleneck else filters
+        if bottleneck:
+            layers = [*normalised(inputs, filters, 1), nn.ReLU(), *normalised(filters, filters, 3, stride), nn.ReLU(),
+                      *normalised(filters, outputs, 1)]
+        else:
+            layers = [*normalised(inputs, filters, 3, stride), nn.ReLU(), *normalised(filters, filters, 3)]
+        self.layers = nn.Sequential(*layers)
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else nn.Sequential(*normalised(inputs, outputs, 1, stride))
+
+    def forward(self, x):
+        return torch.relu(self.layers(x) + self.shortcut(x))
+
+
+class ResNet(nn.Sequential):
+    def __init__(self, depth, classes=1000):
+        bottleneck, channels = depth >= 50, 64
+        layers = [*normalised(3, channels, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+        for stage, count in enumerate(BLOCKS[depth]):
+            filters = 64 << stage
+            for block in range(count):
+                layers.append(ResidualBlock(channels, filters, 2 if stage > 0 and block == 0 else 1, bottleneck))
+                channels = 4 * filters if bottleneck else filters
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+
+
+def resnet(depth):
+    try:
+        import torchvision
+    except (ImportError, RuntimeError):  # the latter where it was built for another PyTorch
+        return ResNet(depth)
+    return getattr(torchvision.models, f"resnet{depth}")()
+
+
+class AlexNet(nn.Sequential):
+    """One tower (Krizhevsky 2014)."""
+
+    def __init__(self, size=224):
+        pooled = ((size + 4 - 11) // 4 + 1 - 3) // 2 + 1
+        pooled = ((pooled - 3) // 2 + 1 - 3) // 2 + 1
+        super().__init__(
+            nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Conv2d(64, 192, 5, 1, 2), nn.ReLU(),
+            nn.MaxPool2d(3, 2), nn.Conv2d(192, 384, 3, 1, 1), nn.ReLU(), nn.Conv2d(384, 256, 3, 1, 1), nn.ReLU(),
+            nn.Conv2d(256, 256, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Flatten(), nn.Dropout(),
+            nn.Linear(256 * pooled * pooled, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(),
+            nn.Linear(4096, 1000))
+
+
+class DenseLayer(nn.Module):
+    def __init__(self, channels, growth):
+        super().__init__()
+        self.layers = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, growth, 3, 1, 1, bias=False))
+
+    def forward(self, x):
+        return torch.cat([x, self.layers(x)], 1)
+
+
+class DenseNet40(nn.Sequential):
+    """DenseNet for 32 x 32 images: three blocks of twelve layers (Huang et al., 2017), k = 40."""
+
+    def __init__(self, growth=40):
+        channels, layers = 16, [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]
+        for block in range(3):
+            if block > 0:
+                layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, channels, 1, bias=False), nn.AvgPool2d(2)]
+            for _ in range(12):
+                layers.append(DenseLayer(channels, growth))
+                channels += growth
+        super().__init__(*layers, nn.BatchNorm2d(channels), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(channels, 10))
+
+
+class UNet(nn.Module):
+    """A U-Net of two or three dimensions. Its sides are halved by convolutions, not by pooling, whose gradient PyTorch
+    adds up in an order of chance in three dimensions."""
+
+    def __init__(self, dimensions, filters, levels, inputs=1, classes=2):
+        super().__init__()
+        convolution, transposed = ((nn.Conv2d, nn.ConvTranspose2d), (nn.Conv3d, nn.ConvTranspose3d))[dimensions - 2]
+        wide = [filters << level for level in range(levels + 1)]
+
+        def twice(inputs, outputs, stride=1):
+            return nn.Sequential(*normalised(inputs, outputs, 3, stride, dimensions), nn.ReLU(),
+                                 *normalised(outputs, outputs, 3, 1, dimensions), nn.ReLU())
+
+        self.top = twice(inputs, filters)
+        self.down = nn.ModuleList(twice(wide[i], wide[i + 1], 2) for i in range(levels))
+        self.up = nn.ModuleList(transposed(wide[i + 1], wide[i], 2, 2) for i in reversed(range(levels)))
+        self.joined = nn.ModuleList(twice(2 * wide[i], wide[i]) for i in reversed(range(levels)))
+        self.classes = convolution(filters, classes, 1)
+
+    def forward(self, x):
+        skips = [self.top(x)]
+        for down in self.down:
+            skips.append(down(skips[-1]))
+        x = skips.pop()
+        for up, joined in zip(self.up, self.joined):
+            x = joined(torch.cat([up(x), skips.pop()], 1))
+        return self.classes(x)
+
+
+class Network:
+    """How a network is made, and the images and targets it is trained on."""
+
+    def __init__(self, make, image, classes=None, dimensions=2):
+        self.make, self.image, self.classes, self.dimensions = make, image, classes, dimensions
+
+    def batch(self, n):
+        """On the CPU, so that all devices get the same: images, and labels or, of a U-Net, a mask."""
+        generator = torch.Generator().manual_seed(n)
+        images = torch.randn((n, *self.image), generator=generator)
+        if self.classes:
+            return images, torch.randint(0, self.classes, (n,), generator=generator)
+        return images, (torch.rand((n, 2, *self.image[1:]), generator=generator) < 0.5).float()
+
+    def loss(self, outputs, targets):
+        outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+        if self.classes:
+            return nn.functional.cross_entropy(outputs, targets)
+        return nn.functional.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
+
+    def layout(self, last):
+        """Images last, or PyTorch's own."""
+        return ((torch.channels_last, torch.channels_last_3d)[self.dimensions - 2] if last else torch.contiguous_format)
+
+
+def networks(small):
+    """`small`: at sizes a CPU bears."""
+    side = 32 if small else 224
+    return {
+        "alexnet": Network(lambda: AlexNet(64 if small else 224), (3, 64, 64) if small else (3, 224, 224), 1000),
+        "resnet18": Network(lambda: resnet(18), (3, side, side), 1000),
+        "resnet50": Network(lambda: resnet(50), (3, side, side), 1000),
+        "densenet40": Network(lambda: DenseNet40(4 if small else 40), (3, 8, 8) if small else (3, 32, 32), 10),
+        "unet": Network(lambda: UNet(2, 4, 2, 3) if small else UNet(2, 64, 4, 3), (3, 16, 16) if small else (3, 256, 256)),
+        "unet3d": Network(lambda: UNet(3, 4, 2) if small else UNet(3, 32, 3), (1, 8, 8, 8) if small else (1, 48, 48, 48),
+                          dimensions=3),
+    }

@@ -1,0 +1,157 @@
+"""A PyTorch program that knows nothing of ucudnn: training steps of one network in every precision, layout and mode, each
+compared with the same steps in float64, which take no cuDNN. Prints JSON that two runs can be compared by: how far outputs
+and gradients are from float64, and a digest of all of them.
+
+    torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--leave-out]
+
+--leave-out spoils the first filter's gradient as if one image of the mini-batch had been left out of it."""
+
+import argparse
+import copy
+import hashlib
+import json
+import time
+
+import torch
+import torch_models
+
+STEPS, RATE, LOSS_SCALE = 3, 0.01, 1024
+PRECISIONS = {"fp32": None, "tf32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+# PyTorch keeps the plan that it chose for a shape: modes that choose for themselves have a mini-batch of their own.
+BATCHES = {"resnet50": {"benchmark": 12, "": 16}, "unet3d": {"benchmark": 6, "": 8}}
+
+
+def cases():
+    """Name: precision, channels last, mode."""
+    found = {f"{precision} {'last' if last else 'first'}": (precision, last, "heuristic")
+             for precision in PRECISIONS for last in (False, True)}
+    for mode, chosen in {"benchmark": ("fp32 first", "bf16 first", "fp16 last"), "deterministic": ("fp32 first", "bf16 last"),
+                         "compiled": ("fp32 first", "bf16 last"), "captured": ("fp32 first", "fp16 last")}.items():
+        found |= {f"{name} {mode}": (*found[name][:2], mode) for name in chosen}
+    return found
+
+
+def distance(values, reference, scale=0.0):
+    """‖values − reference‖ / ‖reference‖, or by `scale` where the reference is next to nothing."""
+    reference = reference.double()
+    return ((values.double() - reference).norm() / max(reference.norm().item(), scale, 1e-300)).item()
+
+
+class Training:
+    """A network under way: one step at a time, all of it in `precision` and memory `layout`."""
+
+    def __init__(self, network, start, batch, precision, last, device, mode="heuristic", leave_out=False):
+        layout = network.layout(last)
+        self.network, self.device, self.type = network, device, PRECISIONS.get(precision)
+        self.model = copy.deepcopy(start).to(device, memory_format=layout)
+        self.images = batch[0].to(device, memory_format=layout)
+        self.targets = batch[1].to(device)
+        self.scale = LOSS_SCALE if self.type == torch.float16 else 1
+        self.captures = mode == "captured"
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=RATE)
+        self.forward = self.model
+        if mode == "compiled":
+            self.forward = torch.compile(self.model, backend="inductor" if device == "cuda" else "aot_eager")
+        if leave_out:
+            next(self.model.parameters()).register_hook(lambda gradient: gradient * (1 - 1 / len(self.images)))
+
+    def step(self):
+        """Outputs and loss; gradients stay in the parameters."""
+        self.optimizer.zero_grad(set_to_none=not self.captures)
+        # A capture must not keep what autocast cast before it.
+        with torch.autocast(self.device, self.type, enabled=self.type is not None, cache_enabled=not self.captures):
+            outputs = self.forward(self.images)
+        loss = self.network.loss(outputs, self.targets)
+        (loss * self.scale).backward()
+        if self.scale != 1:
+            for parameter in self.model.parameters():
+                parameter.grad.div_(self.scale)
+        self.optimizer.step()
+        return outputs.detach(), loss.detach()
+
+    def captured(self):
+        """step(), as the replay of a CUDA graph that was captured after it ran outside."""
+        if self.device != "cuda":
+            return self.step
+        state = copy.deepcopy(self.model.state_dict())
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = self.step()
+        self.model.load_state_dict(state)
+
+        def replay():
+            graph.replay()
+            return results
+
+        return replay
+
+    def run(self):
+        step = self.captured() if self.captures else self.step
+        outputs, losses, gradients = [], [], None
+        for _ in range(STEPS):
+            output, loss = step()
+            outputs.append(output.clone())
+            losses.append(loss.item())
+            if gradients is None:
+                gradients = {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
+        return outputs, losses, gradients
+
+
+def digest(outputs, losses, gradients):
+    result = hashlib.sha256(json.dumps(losses).encode())
+    for tensor in (*outputs, *gradients.values()):
+        result.update(tensor.float().contiguous().cpu().numpy().tobytes())
+    return result.hexdigest()[:16]
+
+
+def compared(run, reference):
+    outputs, losses, gradients = run
+    total = sum(gradient.norm().item() ** 2 for gradient in reference[2].values()) ** 0.5
+    errors = {name: distance(gradients[name], gradient, 1e-4 * total) for name, gradient in reference[2].items()}
+    whole = sum((gradients[name].double() - gradient).norm().item() ** 2 for name, gradient in reference[2].items())
+    return {"losses": losses, "output_errors": [distance(*pair) for pair in zip(outputs, reference[0], strict=True)],
+            "gradient_error": whole ** 0.5 / total, "gradient_errors": errors, "digest": digest(*run)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("network", choices=BATCHES)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--only")
+    parser.add_argument("--leave-out", action="store_true")
+    arguments = parser.parse_args()
+    small, device = arguments.device == "cpu", arguments.device
+    network = torch_models.networks(small)[arguments.network]
+    torch.manual_seed(0)
+    start = network.make()
+    batches, references, results = BATCHES[arguments.network], {}, {}
+    for name, (precision, last, mode) in cases().items():
+        if arguments.only and name not in arguments.only.split(","):
+            continue
+        begin = time.perf_counter()
+        n = batches.get(mode, batches[""]) // (4 if small else 1)
+        batch = network.batch(n)
+        if n not in references:
+            with torch.backends.cudnn.flags(enabled=False):
+                twin = copy.deepcopy(start).double(), (batch[0].double(), batch[1])
+                references[n] = Training(network, *twin, "fp64", False, device).run()
+        deterministic = mode == "deterministic"
+        torch.use_deterministic_algorithms(deterministic, warn_only=True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        with torch.backends.cudnn.flags(True, mode == "benchmark", deterministic=deterministic, allow_tf32=precision == "tf32"):
+            runs = [Training(network, start, batch, precision, last, device, mode, arguments.leave_out).run()
+                    for _ in range(2 if deterministic else 1)]
+        results[name] = compared(runs[0], references[n]) | {"mini_batch": n, "seconds": time.perf_counter() - begin}
+        if deterministic:
+            results[name]["repeats"] = digest(*runs[0]) == digest(*runs[1])
+    print(json.dumps({"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "cases": results}))
+
+
+if __name__ == "__main__":
+    main()
