@@ -1,36 +1,57 @@
-"""A JAX program that knows nothing of ucudnn: convolutions on whole numbers, forward and gradients. Prints JSON that two
-runs can be compared by."""
+"""A JAX program that knows nothing of ucudnn: convolutions of one to three dimensions on whole numbers, forward and
+gradients, grouped, strided, dilated and transposed. Prints JSON that two runs can be compared by. `--device cpu` tries it
+out."""
 
 import json
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy
-from whole_numbers import checksum
+from whole_numbers import checksum, whole
+
+SHARE = 8 if sys.argv[1:] == ["--device", "cpu"] else 1  # of channels and images
+TYPES = (jnp.float32, jnp.float16, jnp.bfloat16)
+# Name: dimensions, images, input and output channels, side, window, options of the convolution.
+SHAPES = {
+    "1d": (1, 32, 64, 64, 500, 5, {}),
+    "2d": (2, 32, 64, 64, 14, 3, {}),
+    "large": (2, 64, 64, 128, 56, 3, {}),
+    "strided": (2, 32, 32, 64, 28, 5, {"window_strides": 2}),
+    "dilated": (2, 32, 64, 64, 20, 3, {"rhs_dilation": 2}),
+    "transposed": (2, 32, 64, 32, 14, 3, {"lhs_dilation": 2}),
+    "grouped": (2, 32, 64, 64, 20, 3, {"feature_group_count": 4}),
+    "3d": (3, 16, 32, 32, 16, 3, {}),
+    "3d strided": (3, 16, 32, 64, 16, 3, {"window_strides": 2}),
+}
 
 
-def whole(shape, one_in, seed):
-    random = numpy.random.default_rng(seed)
-    return random.choice([-1.0, 1.0], shape) * (random.integers(0, one_in, shape) == 0)
+def convolution(shape, dtype, last):
+    dimensions, n, inputs, outputs, side, window, options = shape
+    groups = options.get("feature_group_count", 1)
+    n, inputs, outputs = n // SHARE, max(inputs // SHARE, groups), max(outputs // SHARE, groups)
+    letters, sides, windows = "DHW"[3 - dimensions:], (side // (2 if SHARE > 1 else 1),) * dimensions, (window,) * dimensions
+    axes = (f"N{letters}C", f"{letters}IO", f"N{letters}C") if last else (f"NC{letters}", f"OI{letters}", f"NC{letters}")
+    x_shape = (n, *sides, inputs) if last else (n, inputs, *sides)
+    w_shape = (*windows, inputs // groups, outputs) if last else (outputs, inputs // groups, *windows)
+    strides = (options.get("window_strides", 1),) * dimensions
+    dilations = {key: (options[key],) * dimensions for key in ("lhs_dilation", "rhs_dilation") if key in options}
+    padding = [(window // 2 * options.get("rhs_dilation", 1),) * 2] * dimensions
 
-
-def convolution(dtype, layout):
-    n, c, k, size = 32, 64, 64, 14
-    axes = (layout, "OIHW" if layout == "NCHW" else "HWIO", layout)
-    x_shape = (n, c, size, size) if layout == "NCHW" else (n, size, size, c)
-    w_shape = (k, c, 3, 3) if layout == "NCHW" else (3, 3, c, k)
-    x, w, dy = (jnp.asarray(whole(shape, one_in, seed), dtype)
-                for seed, (shape, one_in) in enumerate([(x_shape, 8), (w_shape, 16), (x_shape, 16)]))
+    def convolve(x, w):
+        return jax.lax.conv_general_dilated(x, w, strides, padding, dimension_numbers=axes, feature_group_count=groups,
+                                            precision=jax.lax.Precision.HIGHEST, **dilations)
 
     @jax.jit
     def step(x, w, dy):
-        y, gradients = jax.vjp(lambda x, w: jax.lax.conv_general_dilated(
-            x, w, (1, 1), "SAME", dimension_numbers=axes, precision=jax.lax.Precision.HIGHEST), x, w)
+        y, gradients = jax.vjp(convolve, x, w)
         return y, *gradients(dy)
 
+    x, w = (jnp.asarray(whole(*tensor), dtype) for tensor in ((x_shape, 8, 0), (w_shape, 16, 1)))
+    dy = jnp.asarray(whole(jax.eval_shape(convolve, x, w).shape, 16, 2), dtype)
     return checksum(*(numpy.asarray(array.astype(jnp.float32)) for array in step(x, w, dy)))
 
 
-results = {f"{dtype.__name__} {layout}": convolution(dtype, layout)
-           for dtype in (jnp.float32, jnp.float16, jnp.bfloat16) for layout in ("NCHW", "NHWC")}
-print(json.dumps({"jax": jax.__version__, "device": jax.devices()[0].platform, "convolutions": results}))
+results = {f"{name} {dtype.__name__} {'last' if last else 'first'}": convolution(shape, dtype, last)
+           for name, shape in SHAPES.items() for dtype in TYPES for last in (False, True)}
+print(json.dumps({"version": jax.__version__, "device": jax.devices()[0].platform, "convolutions": results}))

@@ -155,4 +155,4 @@ def main():
             {"run": outcome.testsRun, "failed": bad, "skipped": skipped, "figures": figures}))
     if not outcome.wasSuccessful():
         sys.exit(1)
-    sys.exit(SKIPPED if outcome.testsRun == len(outcome.skipped) else 0)
+    sys.exit(SKIPPED if len(outcome.skipped) >= program.test.countTestCases() else 0)

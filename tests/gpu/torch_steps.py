@@ -1,90 +1,128 @@
-"""A PyTorch program that knows nothing of ucudnn: convolutions on whole numbers in every mode of torch.backends.cudnn,
-a few training steps, a captured CUDA graph. Prints JSON that two runs can be compared by."""
+"""A PyTorch program that knows nothing of ucudnn: convolutions on whole numbers in every mode of torch.backends.cudnn, of
+one to three dimensions, grouped, strided, dilated, transposed and fused; and captured CUDA graphs. Prints JSON that two
+runs can be compared by. `--device cpu` tries it out."""
 
 import json
-import time
+import sys
 
 import torch
+from torch.nn import functional
 from whole_numbers import checksum
 
+DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
+SHARE = 8 if DEVICE == "cpu" else 1  # of channels and images
 # A mini-batch of its own for each mode, because PyTorch keeps the choice of an earlier one for equal shapes.
 MODES = {"heuristic": (False, False, 32), "benchmark": (True, False, 24), "deterministic": (False, True, 40)}
+CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that nothing else has; the second one nothing but a capture sees
+LAST = (None, None, torch.channels_last, torch.channels_last_3d)
+# Name: dimensions, input and output channels, side, window, options of the convolution.
+SHAPES = {
+    "1d": (1, 64, 64, 500, 5, {"padding": 2}),
+    "1x1": (2, 64, 128, 14, 1, {}),
+    "5x5 strided": (2, 32, 64, 28, 5, {"stride": 2, "padding": 2}),
+    "dilated": (2, 64, 64, 20, 3, {"padding": 2, "dilation": 2}),
+    "grouped": (2, 64, 64, 20, 3, {"padding": 1, "groups": 4}),
+    "depthwise": (2, 64, 64, 20, 3, {"padding": 1, "groups": 64}),
+    "3d": (3, 32, 32, 10, 3, {"padding": 1}),
+    "3d strided": (3, 32, 64, 10, 3, {"stride": 2, "padding": 1}),
+    "transposed": (2, 64, 32, 14, 3, {"stride": 2, "padding": 1}),
+    "3d transposed": (3, 32, 32, 8, 3, {"stride": 2, "padding": 1}),
+}
 
 
 def whole(shape, one_in, dtype, seed):
     generator = torch.Generator().manual_seed(seed)
     sign = torch.randint(0, 2, shape, generator=generator) * 2 - 1
     keep = torch.randint(0, one_in, shape, generator=generator) == 0
-    return (sign * keep).to("cuda", dtype)
+    return (sign * keep).to(DEVICE, dtype)
 
 
-def convolution(n, channels, filters, size, dtype, layout):
-    """y, dx and dw of one convolution, on whole numbers."""
-    x = whole((n, channels, size, size), 8, dtype, 1).to(memory_format=layout).requires_grad_()
-    w = whole((filters, channels, 3, 3), 16, dtype, 2).to(memory_format=layout).requires_grad_()
-    y = torch.nn.functional.conv2d(x, w, padding=1)
-    dx, dw = torch.autograd.grad(y, (x, w), whole(tuple(y.shape), 16, dtype, 3).to(memory_format=layout))
-    return [tensor.detach().float().cpu().numpy() for tensor in (y, dx, dw)]
+def gradients(function, x_shape, w_shape, dtype, layout=None):
+    """y, dx and dw of function(x, w), on whole numbers."""
+    arrange = (lambda tensor: tensor.to(memory_format=layout)) if layout else (lambda tensor: tensor)
+    x = arrange(whole(x_shape, 8, dtype, 1)).requires_grad_()
+    w = arrange(whole(w_shape, 16, dtype, 2)).requires_grad_()
+    y = function(x, w)
+    dx, dw = torch.autograd.grad(y, (x, w), arrange(whole(tuple(y.shape), 16, dtype, 3)))
+    return checksum(*(tensor.detach().float().cpu().numpy() for tensor in (y, dx, dw)))
+
+
+def convolution(n, name, dtype, last):
+    dimensions, inputs, outputs, side, window, options = SHAPES[name]
+    transposed, groups = "transposed" in name, options.get("groups", 1)
+    inputs, outputs = max(inputs // SHARE, groups), max(outputs // SHARE, groups)
+    function = getattr(functional, f"conv{'_transpose' if transposed else ''}{dimensions}d")
+    w_shape = (inputs, outputs) if transposed else (outputs, inputs // groups)
+    return gradients(lambda x, w: function(x, w, **options), (n, inputs, *[side] * dimensions),
+                     (*w_shape, *[window] * dimensions), dtype, LAST[dimensions] if last else None)
 
 
 def convolutions(n):
-    results = {}
+    results, channels = {}, 64 // SHARE
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        for layout in (torch.contiguous_format, torch.channels_last):
-            name = f"{str(dtype)[6:]} {str(layout)[6:]}"
-            results[name] = checksum(*convolution(n, 64, 64, 14, dtype, layout))
-    results["large"] = checksum(*convolution(4 * n, 64, 128, 56, torch.float32, torch.contiguous_format))
+        for last in (False, True):
+            for name in SHAPES:
+                if not (last and LAST[SHAPES[name][0]] is None):
+                    results[f"{name} {str(dtype)[6:]} {'last' if last else 'first'}"] = convolution(n, name, dtype, last)
+    side = 56 // SHARE
+    results["large"] = gradients(lambda x, w: functional.conv2d(x, w, padding=1), (4 * n, channels, side, side),
+                                 (2 * channels, channels, 3, 3), torch.float32)
     return results
 
 
-def training(n):
-    """Losses of a small network, and the time of its last steps. No layer of it adds in an order of chance."""
-    torch.manual_seed(0)
-    layers = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 32, 5, padding=2), torch.nn.ReLU(), torch.nn.Conv2d(32, 64, 3, stride=2), torch.nn.ReLU(),
-        torch.nn.Conv2d(64, 64, 3, stride=4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64 * 8 * 8, 10)).cuda()
-    images, labels = torch.randn(n, 3, 64, 64).cuda(), torch.randint(0, 10, (n,)).cuda()
-    optimizer = torch.optim.SGD(layers.parameters(), lr=0.05)
-    losses, start = [], 0
-    for step in range(8):
-        if step == 3:
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(layers(images), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    torch.cuda.synchronize()
-    return losses, (time.perf_counter() - start) / 5 * 1000
+def fused(n):
+    """What serving takes: convolution, bias and activation in one call, and a residual added, too."""
+    if DEVICE == "cpu":
+        return {}
+    results = {}
+    for dtype in (torch.float32, torch.float16):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = whole((n, 64, 28, 28), 8, dtype, 1).to(memory_format=layout)
+            w = whole((64, 64, 3, 3), 16, dtype, 2).to(memory_format=layout)
+            z = whole((n, 64, 28, 28), 2, dtype, 4).to(memory_format=layout)
+            bias, rest = whole((64,), 2, dtype, 5), ((1, 1), (1, 1), (1, 1), 1)
+            outputs = (torch.cudnn_convolution_relu(x, w, bias, *rest), torch.cudnn_convolution_add_relu(x, w, z, 1, bias, *rest))
+            results[f"{str(dtype)[6:]} {str(layout)[6:]}"] = checksum(*(y.float().cpu().numpy() for y in outputs))
+    return results
 
 
-def captured():
-    """Whether a captured and replayed convolution, forward and backward, gives what the eager one gave."""
-    x = whole((16, 32, 28, 28), 8, torch.float32, 1).requires_grad_()
-    w = whole((64, 32, 3, 3), 16, torch.float32, 2).requires_grad_()
-    dy = whole((16, 64, 28, 28), 16, torch.float32, 3)
+def captured(n, warm):
+    """Whether a captured and replayed convolution, forward and backward, gives what the eager one gives. Without `warm` the
+    shape is new to the process when it is captured."""
+    channels, side = 64 // SHARE, 56 // SHARE
+    x = whole((n, channels, side, side), 8, torch.float32, 1).requires_grad_()
+    w = whole((2 * channels, channels, 3, 3), 16, torch.float32, 2).requires_grad_()
+    dy = whole((n, 2 * channels, side, side), 16, torch.float32, 3)
 
     def step():
-        y = torch.nn.functional.conv2d(x, w, padding=1)
+        y = functional.conv2d(x, w, padding=1)
         return (y.detach(), *torch.autograd.grad(y, (x, w), dy))
 
     values = lambda tensors: checksum(*(tensor.cpu().numpy() for tensor in tensors))
-    eager = values(step())
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
+    if DEVICE == "cpu":
+        return {"eager": values(step()), "replayed": values(step())}
+    if warm:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = step()
+    try:
+        with torch.cuda.graph(graph):
+            outputs = step()
+    except RuntimeError as error:
+        if warm:
+            raise
+        return {"refused": type(error).__name__}  # where PyTorch itself cannot
     for tensor in outputs:
         tensor.zero_()
     graph.replay()
     torch.cuda.synchronize()
-    return {"eager": eager, "replayed": values(outputs)}
+    replayed = values(outputs)
+    # After the replay: before it, eager calls would have made a plan for what is captured.
+    return {"replayed": replayed, "eager": values(step()) if warm else None}
 
 
 def main():
@@ -93,11 +131,13 @@ def main():
     result = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "modes": {}}
     for mode, (benchmark, deterministic, n) in MODES.items():
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = benchmark, deterministic
-        losses, step_ms = training(n)
-        result["modes"][mode] = {"convolutions": convolutions(n), "losses": losses, "step_ms": step_ms}
+        n //= SHARE
+        result["modes"][mode] = {"convolutions": convolutions(n), "fused": fused(n)}
     torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
-    result["captured"] = captured()
+    result["captured"] = captured(CAPTURED // SHARE, True)
+    result["captured first"] = captured(CAPTURED_FIRST // SHARE, False)
     print(json.dumps(result))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,85 +1,67 @@
-"""PyTorch, unchanged, under ucudnn: its legacy path (TORCH_CUDNN_V8_API_DISABLED=1) is divided, its default path, the
-graph API, is unharmed."""
+"""PyTorch, unchanged, under ucudnn: convolutions on whole numbers are equal on both of its paths, the graph API and the one
+before it (TORCH_CUDNN_V8_API_DISABLED=1), and both are divided; so is what CUDA graphs captured."""
 
-import json
-import subprocess
-import sys
-import tempfile
 import unittest
 
+import frameworks
 import machine
 
-LIMIT = 8 << 20
-PROGRAM = [sys.executable, "-B", machine.FOLDER / "torch_steps.py"]
-PATHS = {"graph": {}, "legacy": {"TORCH_CUDNN_V8_API_DISABLED": "1"}}
-PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() and torch.backends.cudnn.is_available() else 1)"
+LIMIT = 4 << 20
+CAPTURED, CAPTURED_FIRST = 64, 56  # as in torch_steps.py
+MISSING = frameworks.missing("torch")
 
 
-def missing():
-    if machine.HOST:
-        return "PyTorch has kernels of its own, which the stand-in cannot run"
-    probe = subprocess.run([sys.executable, "-c", PROBE], capture_output=True)
-    return None if probe.returncode == 0 else "no PyTorch with CUDA and cuDNN"
+class Path:
+    """What holds on either path. Subclasses are the test cases."""
 
+    api, variables = "graph", {}
 
-MISSING = missing() if machine.HOST or machine.gpu() else machine.NO_GPU
+    @classmethod
+    def setUpClass(cls):
+        options = ["--workspace-limit", str(LIMIT), "--policy", "powerOfTwo"]
+        cls.plain, cls.divided, cls.report = frameworks.both("torch", "torch_steps.py", (), options, 280, **cls.variables)
+        machine.record(f"torch {cls.api}", {"torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"],
+                                            "report": frameworks.summary(cls.report)})
+
+    def test_convolutions_on_whole_numbers_are_equal(self):
+        for mode, plain in self.plain["modes"].items():
+            for kind, results in plain.items():
+                for name, result in results.items():
+                    with self.subTest(mode=mode, kind=kind, name=name):
+                        self.assertEqual(result, self.divided["modes"][mode][kind][name])
+                        self.assertNotIn("off by", result)
+
+    def test_divided_within_the_limit(self):
+        frameworks.assert_divided_within(self, self.report, LIMIT, self.api)
+
+    def test_a_captured_graph_replays_what_ran_before(self):
+        self.assertEqual(self.plain["captured"], self.divided["captured"])
+        self.assertEqual(self.plain["captured"]["eager"], self.plain["captured"]["replayed"])
+
+        self.assertTrue(self.in_pieces(CAPTURED), "the captured kernels were not divided")
+
+    def test_capture_of_what_never_ran_is_undivided(self):
+        self.assertEqual(self.plain["captured first"], self.divided["captured first"])
+        self.assertEqual([], self.in_pieces(CAPTURED_FIRST))
+
+    def in_pieces(self, n):
+        """The divided kernels of a mini-batch."""
+        if machine.HOST:
+            self.skipTest("the dry run has no cuDNN")
+        return [kernel for kernel in frameworks.divided(self.report) if kernel["problem"]["n"] == n]
 
 
 @unittest.skipIf(MISSING, MISSING)
-class Torch(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.plain, cls.with_ucudnn, cls.reports = {}, {}, {}
-        for path, variables in PATHS.items():
-            environment = machine.python_environment(CUBLAS_WORKSPACE_CONFIG=":4096:8", **variables)
-            cls.plain[path] = json.loads(machine.run(PROGRAM, environment).splitlines()[-1])
-            with tempfile.TemporaryDirectory() as folder:
-                options = ["--workspace-limit", str(LIMIT), "--db", f"{folder}/measurements.db"]
-                output, cls.reports[path] = machine.under_ucudnn(options, PROGRAM, environment)
-            cls.with_ucudnn[path] = json.loads(output.splitlines()[-1])
-            kernels = cls.reports[path]["kernels"] if cls.reports[path] else []
-            machine.record(f"torch {path}", {
-                "torch": cls.plain[path]["torch"], "cudnn": cls.plain[path]["cudnn"], "kernels": len(kernels),
-                "divided": sum(machine.pieces(kernel) > 1 for kernel in kernels),
-                "fallbacks": cls.reports[path]["fallbacks"] if cls.reports[path] else [],
-                "step_ms": {mode: [runs[path]["modes"][mode]["step_ms"] for runs in (cls.plain, cls.with_ucudnn)]
-                            for mode in cls.plain[path]["modes"]}})
+class Graph(Path, unittest.TestCase):
+    pass
 
-    def each(self):
-        """Path, mode, and what that gave without ucudnn and with it."""
-        return [(path, mode, plain, self.with_ucudnn[path]["modes"][mode])
-                for path in PATHS for mode, plain in self.plain[path]["modes"].items()]
 
-    def test_convolutions_on_whole_numbers_are_equal(self):
-        for path, mode, plain, divided in self.each():
-            with self.subTest(path=path, mode=mode):
-                self.assertEqual(plain["convolutions"], divided["convolutions"])
-                self.assertNotIn("off by", str(plain["convolutions"]))
+NO_PATHS = MISSING or ("a CPU has one path" if machine.HOST else None)
 
-    def test_training_goes_the_same_way(self):
-        for path, mode, plain, divided in self.each():
-            with self.subTest(path=path, mode=mode):
-                if (path, mode) == ("graph", "deterministic"):
-                    self.assertEqual(plain["losses"], divided["losses"])
-                for expected, got in zip(plain["losses"], divided["losses"], strict=True):
-                    self.assertAlmostEqual(expected, got, delta=2e-3 * abs(expected))
 
-    def test_capture_of_a_cuda_graph_is_unharmed(self):
-        for path in PATHS:
-            with self.subTest(path=path):
-                self.assertEqual(self.plain[path]["captured"], self.with_ucudnn[path]["captured"])
-                self.assertEqual(self.plain[path]["captured"]["eager"], self.plain[path]["captured"]["replayed"])
-
-    def test_legacy_path_is_divided_within_the_limit(self):
-        kernels = self.reports["legacy"]["kernels"]
-        self.assertGreater(sum(machine.pieces(kernel) > 1 for kernel in kernels), 0)
-        for kernel in kernels:
-            if machine.pieces(kernel) > 1:
-                self.assertLessEqual(kernel["workspace_bytes"], LIMIT)
-
-    def test_graph_path_is_left_alone_by_the_legacy_engine(self):
-        report = self.reports["graph"]
-        self.assertEqual([], [k["problem"] for k in report["kernels"] if k["api"] == "legacy"] if report else [])
+@unittest.skipIf(NO_PATHS, NO_PATHS)
+class Legacy(Path, unittest.TestCase):
+    api, variables = "legacy", {"TORCH_CUDNN_V8_API_DISABLED": "1"}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,15 @@
-"""Results on whole numbers, as text that must be equal between two runs whatever algorithms they took."""
+"""Tensors of small whole numbers, and results on them as text that must be equal between two runs whatever algorithms they
+took."""
 
 import hashlib
 
 import numpy
+
+
+def whole(shape, one_in, seed):
+    """-1 and 1 in one of `one_in` places on average, 0 elsewhere."""
+    random = numpy.random.default_rng(seed)
+    return random.choice([-1.0, 1.0], shape) * (random.integers(0, one_in, shape) == 0)
 
 
 def checksum(*arrays):
@@ -10,9 +17,9 @@ def checksum(*arrays):
     digest = hashlib.sha256()
     for array in arrays:
         values = numpy.asarray(array, dtype=numpy.float64)
-        whole = numpy.rint(values)
-        off = numpy.abs(values - whole).max()
+        rounded = numpy.rint(values)
+        off = numpy.abs(values - rounded).max()
         if not off < 0.25:
             return f"off by {off}"
-        digest.update((whole + 0.0).tobytes())  # -0 is 0
+        digest.update((rounded + 0.0).tobytes())  # -0 is 0
     return digest.hexdigest()[:16]

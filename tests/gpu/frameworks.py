@@ -1,0 +1,114 @@
+"""The frameworks of this machine, and their programs with and without ucudnn. A program knows nothing of ucudnn, takes
+`--device cpu` and prints JSON on its last line. In the dry run (machine.HOST) it runs on the CPU at small sizes, both times
+without ucudnn, since frameworks have kernels of their own that the stand-in cannot run: that tries out the programs and
+what compares them."""
+
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import machine
+
+# Each ends well where the framework can be tried. On a GPU that asks for its CUDA build.
+PROBES = {
+    "torch": ("PyTorch", "import torch", "assert torch.cuda.is_available() and torch.backends.cudnn.is_available()"),
+    "jax": ("JAX", "import jax; jax.devices()", "assert jax.devices()[0].platform in ('gpu', 'cuda')"),
+    "tensorflow": ("TensorFlow", "import tensorflow", "assert tensorflow.config.list_physical_devices('GPU')"),
+    "onnxruntime": ("ONNX Runtime with the package onnx", "import onnxruntime, onnx",
+                    "assert 'CUDAExecutionProvider' in onnxruntime.get_available_providers()"),
+}
+VARIABLES = {
+    "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+    "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    "tensorflow": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "2"},
+    "onnxruntime": {},
+}
+# What may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.
+EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
+                      "not measured, so it cannot be brought under the workspace limit")
+
+
+@functools.cache
+def missing(framework):
+    """Why the framework cannot be tried here, or None."""
+    if not machine.HOST and machine.gpu() is None:
+        return machine.NO_GPU
+    name, importing, on_gpu = PROBES[framework]
+    program = importing if machine.HOST else f"{importing}\n{on_gpu}"
+    try:
+        probe = subprocess.run([sys.executable, "-c", program], env=machine.python_environment(**VARIABLES[framework]),
+                               capture_output=True, timeout=150)
+    except subprocess.TimeoutExpired:
+        return f"{name} is not imported within 150 s"
+    if probe.returncode != 0:
+        return f"no {name}" + ("" if machine.HOST else " with CUDA")
+    return None
+
+
+def start(framework, program, words=(), options=None, timeout=300, **variables):
+    """What `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run, and
+    where the program called no cuDNN convolution."""
+    environment = machine.python_environment(**VARIABLES[framework], **variables)
+    words = [sys.executable, "-B", machine.FOLDER / program, *words, *(["--device", "cpu"] if machine.HOST else [])]
+    report = None
+    if options is None or machine.HOST:
+        output = machine.run(words, environment, timeout)
+    else:
+        output, report = machine.under_ucudnn(options, words, environment, timeout)
+    return json.loads(output.splitlines()[-1]), report
+
+
+def both(framework, program, words=(), options=(), timeout=300, **variables):
+    """The program without ucudnn, then under it with a store of its own: two results and the report."""
+    plain, _ = start(framework, program, words, None, timeout, **variables)
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--db", pathlib.Path(folder, "measurements.db"), *options]
+        divided, report = start(framework, program, words, options, timeout, **variables)
+    return plain, divided, report
+
+
+def divided(report):
+    """The kernels that ran in pieces."""
+    return [kernel for kernel in report["kernels"] if machine.pieces(kernel) > 1 and kernel["calls"] > 0]
+
+
+def summary(report):
+    """Of a report, for the results."""
+    if report is None:
+        return None
+    return {"kernels": len(report["kernels"]), "divided": len(divided(report)), "measured": report["measured"],
+            "apis": sorted({kernel["api"] for kernel in report["kernels"]}),
+            "largest_workspace_bytes": max((total_bytes(kernel) for kernel in report["kernels"]), default=0),
+            "fallbacks": report["fallbacks"]}
+
+
+def total_bytes(kernel):
+    """Workspace of a kernel, the program's and the library's."""
+    return kernel["workspace_bytes"] + kernel["library_bytes"]
+
+
+def assert_divided_within(test, report, limit, api):
+    """Some kernel of `api` ran in pieces; those in pieces keep to the limit, and so does every other but where the report
+    says why not; nothing went wrong inside."""
+    if machine.HOST:
+        test.skipTest("the dry run has no cuDNN")
+    test.assertIsNotNone(report, "no cuDNN convolution was seen")
+    kernels = [kernel for kernel in report["kernels"] if kernel["api"] == api]
+    test.assertGreater(len(kernels), 0)
+    test.assertGreater(len([kernel for kernel in divided(report) if kernel["api"] == api]), 0)
+    unexpected = [told for told in report["fallbacks"] if not told["cause"].startswith(EXPECTED_FALLBACKS)]
+    test.assertEqual([], unexpected)
+    for kernel in divided(report):
+        test.assertEqual(kernel["problem"]["n"], sum(run["micro_batch"] * run["count"] for run in kernel["plan"]))
+        test.assertLessEqual(total_bytes(kernel), limit, kernel)
+    over = [kernel for kernel in report["kernels"] if total_bytes(kernel) > limit]
+    if over:
+        test.assertTrue([told for told in report["fallbacks"] if "workspace limit" in told["cause"]], over)
+
+
+def version_probes():
+    """By framework, a program that prints its version."""
+    return {name: f"import {name}; print({name}.__version__)" for name in PROBES}

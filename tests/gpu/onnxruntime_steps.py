@@ -1,0 +1,79 @@
+"""An ONNX Runtime program that knows nothing of ucudnn: models of convolutions with bias, activation and a residual added,
+which it fuses, of one to three dimensions, grouped, strided, dilated and transposed, on whole numbers, with each way of
+its CUDA provider to choose algorithms. Prints JSON that two runs can be compared by. `--device cpu` tries it out."""
+
+import json
+import sys
+
+import numpy
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from whole_numbers import checksum, whole
+
+ON_CPU = sys.argv[1:] == ["--device", "cpu"]
+SHARE = 8 if ON_CPU else 1  # of channels and images
+SEARCHES = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
+# Name: dimensions, images, input and output channels, side, window, attributes.
+SHAPES = {
+    "1d": (1, 32, 64, 64, 500, 5, {}),
+    "2d": (2, 32, 64, 64, 14, 3, {}),
+    "large": (2, 64, 64, 128, 56, 3, {}),
+    "strided": (2, 32, 32, 64, 28, 5, {"strides": 2}),
+    "dilated": (2, 32, 64, 64, 20, 3, {"dilations": 2}),
+    "grouped": (2, 32, 64, 64, 20, 3, {"group": 4}),
+    "transposed": (2, 32, 64, 64, 14, 3, {"strides": 2}),
+    "3d": (3, 16, 32, 32, 16, 3, {}),
+}
+
+
+def model(name, shape, dtype):
+    """x -> Conv + bias -> Relu; and, where its sides stay, -> + x2 -> Relu. With x, x2."""
+    dimensions, n, inputs, outputs, side, window, options = shape
+    groups, transposed = options.get("group", 1), name == "transposed"
+    n, inputs, outputs = n // SHARE, max(inputs // SHARE, groups), max(outputs // SHARE, groups)
+    sides, windows = [side // (2 if ON_CPU else 1)] * dimensions, [window] * dimensions
+    attributes = {key: value if key == "group" else [value] * dimensions for key, value in options.items()}
+    attributes |= {"pads": [window // 2 * options.get("dilations", 1)] * (2 * dimensions), "kernel_shape": windows}
+    filters = (inputs, outputs) if transposed else (outputs, inputs // groups)
+    constants = {"w": whole((*filters, *windows), 16, 1), "b": whole((outputs,), 2, 2)}
+    nodes = [helper.make_node("ConvTranspose" if transposed else "Conv", ["x", "w", "b"], ["c"], **attributes)]
+    feeds = {"x": whole((n, inputs, *sides), 8, 0).astype(dtype)}
+    if options and "dilations" not in options and "group" not in options:
+        nodes.append(helper.make_node("Relu", ["c"], ["y"]))
+    else:
+        nodes += [helper.make_node("Add", ["c", "x2"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+        feeds["x2"] = whole((n, outputs, *sides), 2, 3).astype(dtype)
+    kind = TensorProto.FLOAT16 if dtype == numpy.float16 else TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes, name, [helper.make_tensor_value_info(key, kind, feed.shape) for key, feed in feeds.items()],
+        [helper.make_tensor_value_info("y", kind, [None] * (dimensions + 2))],
+        [numpy_helper.from_array(value.astype(dtype), key) for key, value in constants.items()])
+    # Versions that older releases read, too.
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), feeds
+
+
+def run(name, shape, dtype, search):
+    """Twice: the second run has what the first one chose."""
+    described, feeds = model(name, shape, dtype)
+    onnx.checker.check_model(described)
+    cuda = ("CUDAExecutionProvider", {"cudnn_conv_algo_search": search, "use_tf32": "0"})
+    session = onnxruntime.InferenceSession(described.SerializeToString(),
+                                           providers=["CPUExecutionProvider"] if ON_CPU else [cuda, "CPUExecutionProvider"])
+    first, second = (session.run(None, feeds)[0] for _ in range(2))
+    return checksum(first.astype(numpy.float32)), checksum(second.astype(numpy.float32)), session.get_providers()[0]
+
+
+def main():
+    onnxruntime.set_default_logger_severity(3)
+    results, providers = {}, set()
+    for search in SEARCHES:
+        for name, shape in SHAPES.items():
+            for dtype in (numpy.float32, numpy.float16):
+                first, second, provider = run(name, shape, dtype, search)
+                results[f"{name} {dtype.__name__} {search}"] = first if first == second else f"{first}, then {second}"
+                providers.add(provider)
+    print(json.dumps({"version": onnxruntime.__version__, "device": " ".join(sorted(providers)), "convolutions": results}))
+
+
+main()

@@ -1,0 +1,59 @@
+"""A TensorFlow program that knows nothing of ucudnn: convolutions of two and three dimensions on whole numbers, forward and
+gradients, eagerly and in tf.function, grouped, strided and dilated. Prints JSON that two runs can be compared by.
+`--device cpu` tries it out."""
+
+import json
+import sys
+
+import tensorflow as tf
+from whole_numbers import checksum, whole
+
+ON_CPU = sys.argv[1:] == ["--device", "cpu"]
+SHARE = 8 if ON_CPU else 1  # of channels and images
+# Name: dimensions, images, input and output channels, side, window, stride, dilation, groups.
+SHAPES = {
+    "2d": (2, 32, 64, 64, 14, 3, 1, 1, 1),
+    "large": (2, 64, 64, 128, 56, 3, 1, 1, 1),
+    "strided": (2, 32, 32, 64, 28, 5, 2, 1, 1),
+    "dilated": (2, 32, 64, 64, 20, 3, 1, 2, 1),
+    "grouped": (2, 32, 64, 64, 20, 3, 1, 1, 4),
+    "3d": (3, 16, 32, 32, 16, 3, 1, 1, 1),
+}
+
+
+def convolution(shape, dtype, last):
+    dimensions, n, inputs, outputs, side, window, stride, dilation, groups = shape
+    n, inputs, outputs = n // SHARE, max(inputs // SHARE, groups), max(outputs // SHARE, groups)
+    sides = [side // (2 if ON_CPU else 1)] * dimensions
+    layout = {True: ("NHWC", "NDHWC"), False: ("NCHW", "NCDHW")}[last][dimensions - 2]
+    spread = lambda value: [1, *[value] * dimensions, 1] if last else [1, 1, *[value] * dimensions]
+    x = tf.constant(whole((n, *sides, inputs) if last else (n, inputs, *sides), 8, 0), dtype)
+    w = tf.constant(whole((*[window] * dimensions, inputs // groups, outputs), 16, 1), dtype)
+    function = (tf.nn.conv2d, tf.nn.conv3d)[dimensions - 2]
+
+    @tf.function(jit_compile=False)
+    def step(x, w, seed):
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            y = function(x, w, spread(stride), "SAME", layout, spread(dilation))
+        return y, *tape.gradient(y, [x, w], output_gradients=seed)
+
+    y = function(x, w, spread(stride), "SAME", layout, spread(dilation))
+    results = step(x, w, tf.constant(whole(tuple(y.shape), 16, 2), dtype))
+    return checksum(*(tf.cast(tensor, tf.float32).numpy() for tensor in results))
+
+
+def main():
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    results = {}
+    for name, shape in SHAPES.items():
+        for dtype in (tf.float32, tf.float16, tf.bfloat16):
+            for last in (True,) if ON_CPU else (True, False):
+                if ON_CPU and (dtype != tf.float32 or shape[-1] > 1 or shape[-2] > 1):
+                    continue  # a CPU has these for fp32 alone, and neither groups nor dilated gradients
+                results[f"{name} {dtype.name} {'last' if last else 'first'}"] = convolution(shape, dtype, last)
+    device = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    print(json.dumps({"version": tf.__version__, "device": device, "convolutions": results}))
+
+
+main()

@@ -1,0 +1,39 @@
+"""The convolution samples of PyTorch's own tests: what passes without ucudnn passes with it, however little workspace there
+is."""
+
+import unittest
+
+import frameworks
+import machine
+
+MISSING = frameworks.missing("torch")
+
+
+def new_failures(plain, divided):
+    """Samples that passed and do not any more: outcomes by name."""
+    return {name: divided.get(name, "did not run") for name, outcome in plain.items()
+            if outcome == "ok" and divided.get(name) != "ok"}
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Samples(unittest.TestCase):
+    def test_no_sample_fails_that_passed_without_ucudnn(self):
+        for limit in ("0",) if machine.HOST else ("0", "64KiB"):
+            with self.subTest(limit=limit):
+                plain, divided, report = frameworks.both("torch", "torch_samples.py", (), ["--workspace-limit", limit])
+                passed = [name for name, outcome in plain["samples"].items() if outcome == "ok"]
+                machine.record(f"limit {limit}", {"torch": plain["torch"], "samples": len(plain["samples"]), "passed": len(passed),
+                                                  "report": frameworks.summary(report)})
+                # PyTorch's own tolerances allow for what a few samples do in 16 bits.
+                self.assertGreater(len(passed), 0.9 * len(plain["samples"]))
+                self.assertGreater(len(passed), 100)
+                self.assertEqual({}, new_failures(plain["samples"], divided["samples"]))
+
+    def test_a_new_failure_is_noticed(self):
+        plain = {"a": "ok", "b": "result 1 is off", "c": "ok"}
+        self.assertEqual({}, new_failures(plain, plain))
+        self.assertEqual({"a": "RuntimeError", "c": "did not run"}, new_failures(plain, {"a": "RuntimeError", "b": "ok"}))
+
+
+if __name__ == "__main__":
+    machine.main()

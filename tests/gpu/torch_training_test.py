@@ -1,0 +1,163 @@
+"""Training steps of PyTorch, unchanged, under ucudnn and a small workspace limit, against the same without ucudnn.
+
+Both are compared with float64, which tells how far rounding alone takes this network in this type. Micro-batches round as
+often as the undivided kernel does, and partial filter gradients add one rounding in fp32 for each piece; so ucudnn may be
+twice as far from float64 as plain PyTorch over all gradients, and FACTOR times for one of them, whose few elements leave
+room for chance. An image that is left out is far beyond both, which a test shows. Each later step starts from weights that
+already differ, which is allowed FACTOR again. With policy undivided and no limit, what PyTorch computes deterministically
+is equal bit by bit; so are two divided runs of one store."""
+
+import math
+import pathlib
+import tempfile
+import unittest
+
+import frameworks
+import machine
+
+LIMIT = 8 << 20
+OPTIONS = ["--workspace-limit", str(LIMIT), "--policy", "powerOfTwo"]
+FACTOR = 4
+UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
+MISSING = frameworks.missing("torch")
+PROGRAM = "torch_training.py"
+# The dry run's, deterministic on a CPU.
+FEW = ("fp32 first", "fp32 first deterministic", "fp32 first captured") if machine.HOST else ()
+SECONDS = 280
+
+
+def too_far(name, plain, divided):
+    """Where `divided` is farther from float64 than rounding explains: texts."""
+    floor = 16 * UNIT_ROUNDOFF[name.split()[0]]
+    found = []
+
+    def compare(what, bound, error):
+        if not (math.isfinite(bound) and error <= bound):
+            found.append(f"{name}: {what} is {error:.2e} off, {bound:.2e} allowed")
+
+    for step, (expected, error) in enumerate(zip(plain["output_errors"], divided["output_errors"], strict=True)):
+        compare(f"output of step {step}", FACTOR ** (step + 1) * expected + floor, error)
+    compare("all gradients", 2 * plain["gradient_error"] + floor, divided["gradient_error"])
+    for parameter, error in divided["gradient_errors"].items():
+        usual = max(plain["gradient_errors"][parameter], plain["gradient_error"])
+        compare(f"gradient of {parameter}", FACTOR * usual + floor, error)
+    for loss, expected in zip(divided["losses"], plain["losses"], strict=True):
+        if not math.isfinite(loss):
+            found.append(f"{name}: loss {loss}, {expected} without ucudnn")
+    return found
+
+
+class Training:
+    """What each network is held to on a path. Subclasses are the test cases."""
+
+    network, path, api = None, {}, "graph"
+
+    @classmethod
+    def words(cls):
+        chosen = FEW or cls.chosen()
+        return [cls.network, *(["--only", ",".join(chosen)] if chosen else [])]
+
+    @classmethod
+    def chosen(cls):
+        return ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.plain, cls.divided, cls.report = frameworks.both("torch", PROGRAM, cls.words(), OPTIONS, SECONDS, **cls.path)
+        machine.record(f"{cls.__name__}", {
+            "torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"], "report": frameworks.summary(cls.report),
+            "cases": {name: {"mini_batch": plain["mini_batch"], "losses": [plain["losses"], cls.divided["cases"][name]["losses"]],
+                             "gradient_error": [plain["gradient_error"], cls.divided["cases"][name]["gradient_error"]]}
+                      for name, plain in cls.plain["cases"].items()}})
+
+    def test_losses_and_gradients_are_as_near_to_float64(self):
+        self.assertEqual(self.plain["cases"].keys(), self.divided["cases"].keys())
+        self.assertGreater(len(self.plain["cases"]), 0)
+        for name, plain in self.plain["cases"].items():
+            with self.subTest(case=name):
+                self.assertEqual([], too_far(name, plain, self.divided["cases"][name]))
+
+    def test_divided_within_the_limit(self):
+        frameworks.assert_divided_within(self, self.report, LIMIT, self.api)
+
+    def test_what_repeats_without_ucudnn_repeats_with_it(self):
+        told = {name: case for name, case in self.plain["cases"].items() if case.get("repeats")}
+        for name in told:
+            with self.subTest(case=name):
+                self.assertTrue(self.divided["cases"][name]["repeats"])
+
+
+@unittest.skipIf(MISSING, MISSING)
+class ResNet50(Training, unittest.TestCase):
+    network = "resnet50"
+
+
+@unittest.skipIf(MISSING, MISSING)
+class UNet3d(Training, unittest.TestCase):
+    network = "unet3d"
+
+    def test_an_image_left_out_is_noticed(self):
+        case = FEW[0] if FEW else "fp32 first"
+        spoilt, _ = frameworks.start("torch", PROGRAM, [self.network, "--only", case, "--leave-out"])
+        found = too_far(case, self.plain["cases"][case], spoilt["cases"][case])
+        self.assertEqual(2, len(found), found)
+        self.assertIn("all gradients", found[0])
+
+
+class Legacy:
+    """TORCH_CUDNN_V8_API_DISABLED=1: the API before cuDNN 8, of which compiled and captured steps use nothing else."""
+
+    path, api = {"TORCH_CUDNN_V8_API_DISABLED": "1"}, "legacy"
+
+    @classmethod
+    def chosen(cls):
+        return ("fp32 first", "tf32 last", "fp16 first", "bf16 first", "bf16 last", "fp32 first benchmark",
+                "fp32 first captured")
+
+
+NO_PATHS = MISSING or ("a CPU has one path" if machine.HOST else None)
+
+
+@unittest.skipIf(NO_PATHS, NO_PATHS)
+class ResNet50Legacy(Legacy, Training, unittest.TestCase):
+    network = "resnet50"
+
+
+@unittest.skipIf(NO_PATHS, NO_PATHS)
+class UNet3dLegacy(Legacy, Training, unittest.TestCase):
+    network = "unet3d"
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Deterministic(unittest.TestCase):
+    """Bits, of what is deterministic."""
+
+    CASES = FEW[1:2] or ("fp32 first deterministic", "bf16 last deterministic")
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        store = pathlib.Path(holder.name, "measurements.db")
+        words = ["unet3d", "--only", ",".join(cls.CASES)]
+        plain, _ = frameworks.start("torch", PROGRAM, words)
+        cls.plain = {name: case for name, case in plain["cases"].items() if case["repeats"]}
+        undivided = ["--policy", "undivided", "--db", store]
+        cls.undivided = frameworks.start("torch", PROGRAM, words, undivided)[0]["cases"]
+        # The first fills the store, and may begin undivided.
+        cls.divided = [frameworks.start("torch", PROGRAM, words, [*OPTIONS, "--db", store])[0]["cases"] for _ in range(3)][1:]
+
+    def test_undivided_without_a_limit_is_equal_bit_by_bit(self):
+        self.assertGreater(len(self.plain), 0)
+        for name, case in self.plain.items():
+            with self.subTest(case=name):
+                self.assertEqual(case["digest"], self.undivided[name]["digest"])
+
+    def test_divided_runs_of_one_store_are_equal_bit_by_bit(self):
+        for name in self.plain:
+            with self.subTest(case=name):
+                self.assertEqual(*(run[name]["digest"] for run in self.divided))
+
+
+if __name__ == "__main__":
+    machine.main()

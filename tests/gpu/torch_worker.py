@@ -1,0 +1,122 @@
+"""A PyTorch program that knows nothing of ucudnn: trains what it is told to on its input, a line of JSON each, and answers
+with one. Several of them, one at a time at work, are compared by torch_iterations.py. `--device cpu` tries it out.
+
+    {"prepare": {"network": "resnet50", "batch": 64, "precision": "fp16", "last": true}, "steps": 10}
+    {"time": 20}
+    {"release": true}"""
+
+import json
+import statistics
+import sys
+import threading
+import time
+
+import torch
+import torch_models
+import torch_training
+
+DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
+
+
+class DeviceMemory:
+    """The most bytes that were taken on the device meanwhile beyond `before`, by whomever: what lies outside PyTorch's
+    allocator counts, too. Others must not run."""
+
+    def __init__(self, before):
+        self.before, self.least, self.done = before, before, threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+
+    def watch(self):
+        while not self.done.wait(0.001):
+            self.least = min(self.least, free_bytes())
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+        self.least = min(self.least, free_bytes())
+
+    def bytes(self):
+        return self.before - self.least
+
+
+def free_bytes():
+    return torch.cuda.mem_get_info()[0] if DEVICE == "cuda" else 0
+
+
+def synchronize():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+class Worker:
+    def __init__(self):
+        self.networks, self.training = torch_models.networks(DEVICE == "cpu"), None
+        # What is loaded once is not a network's.
+        layer = torch.nn.Conv2d(8, 8, 3).to(DEVICE)
+        layer(torch.randn(2, 8, 16, 16, device=DEVICE)).sum().backward()
+        synchronize()
+
+    def prepare(self, network, batch, precision, last, steps):
+        """What warming up took, and the memory of the steps after it."""
+        self.release()
+        before = free_bytes()
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.manual_seed(0)
+        network = self.networks[network]
+        begin = time.perf_counter()
+        with DeviceMemory(before) as warming:
+            self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
+            losses = [self.training.step()[1].item() for _ in range(steps)]
+        seconds = time.perf_counter() - begin
+        if DEVICE == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        with DeviceMemory(before) as steady:
+            self.training.step()
+            synchronize()
+        peaks = [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()] if DEVICE == "cuda" else [0, 0]
+        return {"warm_up_s": seconds, "loss": losses[-1], "allocated_bytes": peaks[0], "reserved_bytes": peaks[1],
+                "device_bytes": steady.bytes(), "device_bytes_warming_up": warming.bytes()}
+
+    def time(self, steps):
+        """Milliseconds of each step, without what the device still does of the one before."""
+        times = []
+        for _ in range(steps):
+            synchronize()
+            begin = time.perf_counter()
+            self.training.step()
+            synchronize()
+            times.append((time.perf_counter() - begin) * 1000)
+        return {"ms": times, "median_ms": statistics.median(times)}
+
+    def release(self):
+        self.training = None
+        if DEVICE == "cuda":
+            torch.cuda.empty_cache()
+        return {}
+
+    def answer(self, command):
+        if "prepare" in command:
+            return self.prepare(**command["prepare"], steps=command["steps"])
+        if "time" in command:
+            return self.time(command["time"])
+        return self.release()
+
+
+def main():
+    worker = Worker()
+    print(json.dumps({"torch": torch.__version__}), flush=True)
+    for line in sys.stdin:
+        try:
+            reply = worker.answer(json.loads(line))
+        except RuntimeError as error:  # out of memory, say: others have their turn
+            worker.release()
+            reply = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()
