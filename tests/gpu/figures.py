@@ -1,6 +1,7 @@
 """What tools/gpu-check measures and records beside the tests. Every function takes the seconds it may take and returns
 figures for the JSON; files go into `scratch` or `results`. Failures are machine.Failed."""
 
+import gzip
 import json
 import pathlib
 import shutil
@@ -8,12 +9,15 @@ import sys
 import tempfile
 import time
 
+import frameworks
 import machine
+import torch_iterations
 import trace_calls
 
-MIB = 1 << 20
-NETWORKS = ("alexnet", "resnet18", "alexnet-caffe", "vgg16")
-BATCHES = (256, 64)
+# The paper's, Figs. 9 to 14, and one beside them. AlexNet's first: they are the shortest.
+NETWORKS = ((("alexnet", 1),) if machine.HOST else
+            (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256), ("resnet50", 32),
+             ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
 LIMITS_MIB = (8, 64, 512)
 TRACED = {"graph": {}, "legacy": {"TORCH_CUDNN_V8_API_DISABLED": "1"}}
 TRACED_LINES = 4000  # the whole of a benchmark run is long and says nothing new
@@ -21,6 +25,11 @@ TRACED_LINES = 4000  # the whole of a benchmark run is long and says nothing new
 
 class Skipped(Exception):
     pass
+
+
+def need(framework):
+    if frameworks.missing(framework):
+        raise Skipped(frameworks.missing(framework))
 
 
 def device_profile(path, seconds):
@@ -49,17 +58,37 @@ def summary(report):
             "divided_ms": sum(kernel["divided"]["time_ms"] for kernel in both)}
 
 
+def network_options(name, batch):
+    return ["--net", name, "--batch", str(batch), *(["--ops", "forward"] if machine.HOST else [])]
+
+
+def planned(options, store, policy, *within):
+    """What `ucudnn workspace` finds in the store; nothing is measured."""
+    words = [machine.UCUDNN, "workspace", *options, "--policy", policy, "--db", store, "--json", *within]
+    plan = json.loads(machine.run(words, machine.environment(), 60))
+    return {"total_ms": plan["total_time_ms"], "total_workspace_bytes": plan["total_workspace_bytes"]}
+
+
+def divisions(options, store, policy, mib, kernels):
+    """All kernels within one budget (WD) as large as their limits together: each in a segment of its own, as in the paper,
+    and one after another in the same."""
+    budget = ["--total-workspace", f"{mib * kernels}MiB"]
+    return {division: planned(options, store, policy, *budget, "--division", division) for division in ("disjoint", "shared")}
+
+
 def network(name, batch, store, seconds):
-    """Every engine of every convolution at powers of two, into the store; and what division brings at some limits."""
+    """Every engine of every convolution at powers of two, and at the sizes that policy auto looks at, into the store; and
+    what division brings at some limits: `undivided_ms` of each summary is policy undivided."""
     deadline = time.monotonic() + seconds
-    options = ["--net", name, "--batch", str(batch)]
-    if machine.HOST:
-        options += ["--ops", "forward"]
-    unlimited = bench(options, store, seconds)
+    left = lambda: max(deadline - time.monotonic(), 1)
+    options = network_options(name, batch)
+    unlimited = bench(options, store, left())
     figures = {"measured": unlimited["measured"], "no limit": summary(unlimited)}
     for mib in LIMITS_MIB:
-        left = max(deadline - time.monotonic(), 1)
-        figures[f"{mib} MiB"] = summary(bench([*options, "--workspace-limit", f"{mib}MiB"], store, left))
+        limit = ["--workspace-limit", f"{mib}MiB"]
+        reports = {policy: bench([*options, *limit], store, left(), policy) for policy in ("powerOfTwo", "auto")}
+        figures[f"{mib} MiB"] = {policy: summary(report) for policy, report in reports.items()} | {
+            "WD": divisions(options, store, "powerOfTwo", mib, len(unlimited["kernels"]))}
     return figures
 
 
@@ -92,12 +121,20 @@ def cliff(store, seconds):
     return {"total": report["total"], "kernels": len(report["kernels"])}
 
 
-def table(path, seconds):
-    """Every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning."""
-    batch = "2" if machine.HOST else "256"
-    words = [machine.ROOT / "tests/bench/record-table", machine.UCUDNN, "alexnet", batch, path]
-    machine.run(words + ([] if machine.HOST else ["--gpu"]), machine.environment(), seconds)
-    return {"file": path.name, "rows": sum(1 for _ in path.open()) - 1}
+def table(path, scratch, seconds):
+    """Every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning; and
+    what policy all makes of them."""
+    batch, store = "2" if machine.HOST else "256", scratch / "all.db"
+    words = [machine.ROOT / "tests/bench/record-table", *([] if machine.HOST else ["--gpu"]), "--db", store, machine.UCUDNN]
+    machine.run([*words, "alexnet", batch, path], machine.environment(), seconds)
+    options = ["--net", "alexnet", "--batch", batch]
+    figures = {"file": path.name, "rows": sum(1 for _ in path.open()) - 1}
+    for mib in LIMITS_MIB:
+        figures[f"{mib} MiB"] = {
+            **{policy: planned(options, store, policy, "--workspace-limit", f"{mib}MiB")
+               for policy in ("undivided", "powerOfTwo", "all")},
+            "WD": divisions(options, store, "all", mib, 15)}
+    return figures
 
 
 def sanitizer(seconds):
@@ -126,11 +163,24 @@ def sanitizer(seconds):
 
 
 def export(path, store):
-    """The store's rows as CSV, beside the results."""
+    """The store's rows as CSV, compressed, beside the results."""
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")
-    machine.run([machine.UCUDNN, "cache", "export", path, "--db", store], machine.environment(), 60)
-    return {"file": path.name, "rows": sum(1 for _ in path.open()) - 1}
+    with tempfile.TemporaryDirectory() as folder:
+        plain = pathlib.Path(folder, "measurements.csv")
+        machine.run([machine.UCUDNN, "cache", "export", plain, "--db", store], machine.environment(), 60)
+        rows = plain.read_bytes()
+    path.write_bytes(gzip.compress(rows, mtime=0))  # equal rows, equal files
+    return {"file": path.name, "rows": rows.count(b"\n") - 1}
+
+
+def take_in(path, store, seconds):
+    """The reverse of export()."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = pathlib.Path(folder, "measurements.csv")
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        return {"imported": machine.run([machine.UCUDNN, "cache", "import", plain, "--db", store], machine.environment(),
+                                        seconds).strip()}
 
 
 def benches(seconds):
@@ -160,9 +210,9 @@ def benches(seconds):
 
 def torch_trace(path, seconds):
     """The cuDNN calls of tests/gpu/torch_steps.py on both of PyTorch's paths, loops written once."""
-    import torch_test
-    if torch_test.MISSING:
-        raise Skipped(torch_test.MISSING)
+    need("torch")
+    if machine.HOST:
+        raise Skipped("a CPU's PyTorch calls no cuDNN")
     deadline, figures = time.monotonic() + seconds, {}
     with tempfile.TemporaryDirectory() as folder, path.open("w") as file:
         for name, variables in TRACED.items():
@@ -178,13 +228,23 @@ def torch_trace(path, seconds):
     return figures | {"file": path.name}
 
 
+def torch_layouts(*case):
+    need("torch")
+    return torch_iterations.layouts(*case)
+
+
+def torch_whole_iterations(*case):
+    need("torch")
+    return torch_iterations.iterations(*case)
+
+
 def versions():
     """What the figures depend on."""
     gpu = machine.gpu()
     probes = {"cudnn": "import ctypes; print(ctypes.CDLL('libcudnn.so.9').cudnnGetVersion())",
               "cuda_runtime": "import ctypes; n=ctypes.c_int(); ctypes.CDLL('libcudart.so.13').cudaRuntimeGetVersion("
                               "ctypes.byref(n)); print(n.value)",
-              "torch": "import torch; print(torch.__version__)", "jax": "import jax; print(jax.__version__)"}
+              **{name: f"import {name}; print({name}.__version__)" for name in frameworks.PROBES}}
     found = {}
     for name, program in probes.items():
         code, output, _ = machine.call([sys.executable, "-c", program], machine.environment(), 120)

@@ -107,8 +107,3 @@ def assert_divided_within(test, report, limit, api):
     over = [kernel for kernel in report["kernels"] if total_bytes(kernel) > limit]
     if over:
         test.assertTrue([told for told in report["fallbacks"] if "workspace limit" in told["cause"]], over)
-
-
-def version_probes():
-    """By framework, a program that prints its version."""
-    return {name: f"import {name}; print({name}.__version__)" for name in PROBES}
