@@ -26,6 +26,8 @@ VARIABLES = {
     "tensorflow": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "2"},
     "onnxruntime": {},
 }
+# For measuring, by ucudnn: a kernel, the process. Kernels beyond it run undivided, which is told in `fallbacks`.
+TUNE = {"UCUDNN_TUNE_SECONDS": "1:100"}
 # What may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.
 EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
                       "not measured, so it cannot be brought under the workspace limit")
@@ -51,7 +53,7 @@ def missing(framework):
 def start(framework, program, words=(), options=None, timeout=300, **variables):
     """What `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run, and
     where the program called no cuDNN convolution."""
-    environment = machine.python_environment(**VARIABLES[framework], **variables)
+    environment = machine.python_environment(**VARIABLES[framework], **TUNE, **variables)
     words = [sys.executable, "-B", machine.FOLDER / program, *words, *(["--device", "cpu"] if machine.HOST else [])]
     report = None
     if options is None or machine.HOST:

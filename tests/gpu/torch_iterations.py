@@ -23,7 +23,6 @@ PRECISIONS = ("tf32", "fp16", "bf16", "fp32")  # the first is what PyTorch does 
 # layer's backward_data, which nobody computes.
 CONVOLUTIONS = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "densenet40": 39}
 WARM_UP_STEPS, ROUNDS, ROUND_MS = (2, 1, 1) if machine.HOST else (10, 5, 300)
-TUNE = {"UCUDNN_TUNE_SECONDS": "2:120"}
 
 
 class Worker:
@@ -34,7 +33,7 @@ class Worker:
         words = [sys.executable, "-B", machine.FOLDER / "torch_worker.py", *(["--device", "cpu"] if machine.HOST else [])]
         if options is not None and not machine.HOST:
             words = [machine.UCUDNN, "run", *options, "--report", self.report_path, "--", *words]
-        environment = machine.python_environment(**frameworks.VARIABLES["torch"], **TUNE, **variables)
+        environment = machine.python_environment(**frameworks.VARIABLES["torch"], **frameworks.TUNE, **variables)
         self.errors = pathlib.Path(folder, f"{name}.err")
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen([str(word) for word in words], env=environment, text=True, bufsize=1,

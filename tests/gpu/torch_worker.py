@@ -22,12 +22,12 @@ class DeviceMemory:
     """The most bytes that were taken on the device meanwhile beyond `before`, by whomever: what lies outside PyTorch's
     allocator counts, too. Others must not run."""
 
-    def __init__(self, before):
-        self.before, self.least, self.done = before, before, threading.Event()
+    def __init__(self, before, every_s):
+        self.before, self.least, self.done, self.every_s = before, before, threading.Event(), every_s
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
     def watch(self):
-        while not self.done.wait(0.001):
+        while not self.done.wait(self.every_s):
             self.least = min(self.least, free_bytes())
 
     def __enter__(self):
@@ -68,13 +68,13 @@ class Worker:
         torch.manual_seed(0)
         network = self.networks[network]
         begin = time.perf_counter()
-        with DeviceMemory(before) as warming:
+        with DeviceMemory(before, 0.02) as warming:  # seldom: ucudnn may measure meanwhile
             self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
             losses = [self.training.step()[1].item() for _ in range(steps)]
         seconds = time.perf_counter() - begin
         if DEVICE == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        with DeviceMemory(before) as steady:
+        with DeviceMemory(before, 0.001) as steady:
             self.training.step()
             synchronize()
         peaks = [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()] if DEVICE == "cuda" else [0, 0]
