@@ -26,6 +26,9 @@ VARIABLES = {
     "tensorflow": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "2"},
     "onnxruntime": {},
 }
+if machine.HOST:
+    for variables in VARIABLES.values():
+        variables["OMP_NUM_THREADS"] = "1"  # a CPU that others use, too
 # For measuring, by ucudnn: a kernel, the process. Kernels beyond it run undivided, which is told in `fallbacks`.
 TUNE = {"UCUDNN_TUNE_SECONDS": "1:100"}
 # What may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.

@@ -22,7 +22,7 @@ class Samples(unittest.TestCase):
         passed = [name for name, outcome in plain["samples"].items() if outcome == "ok"]
         machine.record("samples", {"torch": plain["torch"], "samples": len(plain["samples"]), "passed": len(passed)})
         # PyTorch's own tolerances allow for what a few samples do in 16 bits.
-        self.assertGreater(len(passed), max(100, 0.9 * len(plain["samples"])))
+        self.assertGreater(len(passed), max(60, 0.9 * len(plain["samples"])))
         for limit in ("0",) if machine.HOST else ("0", "64KiB"):
             with self.subTest(limit=limit):
                 options = ["--workspace-limit", limit, "--db", "none"]

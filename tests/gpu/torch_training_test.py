@@ -100,8 +100,8 @@ class UNet3d(Training, unittest.TestCase):
         case = FEW[0] if FEW else "fp32 first"
         spoilt, _ = frameworks.start("torch", PROGRAM, [self.network, "--only", case, "--leave-out"])
         found = too_far(case, self.plain["cases"][case], spoilt["cases"][case])
-        self.assertEqual(2, len(found), found)
-        self.assertIn("all gradients", found[0])
+        for what in ("all gradients", "gradient of top.0.weight"):
+            self.assertTrue([told for told in found if f": {what} is" in told], found)
 
 
 class Legacy:
