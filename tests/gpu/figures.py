@@ -65,7 +65,10 @@ def network_options(name, batch):
 def planned(options, store, policy, *within):
     """What `ucudnn workspace` finds in the store; nothing is measured."""
     words = [machine.UCUDNN, "workspace", *options, "--policy", policy, "--db", store, "--json", *within]
-    plan = json.loads(machine.run(words, machine.environment(), 60))
+    code, output, errors = machine.call(words, machine.environment(), 60)
+    if code != 0:
+        return {"refused": errors.strip()}  # what does not fit, by its words
+    plan = json.loads(output)
     return {"total_ms": plan["total_time_ms"], "total_workspace_bytes": plan["total_workspace_bytes"]}
 
 

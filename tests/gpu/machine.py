@@ -159,12 +159,16 @@ class Outcome(unittest.TextTestResult):
         self.passed += 1
 
 
+class Runner(unittest.TextTestRunner):
+    resultclass = Outcome
+
+
 def main():
     """Runs the test file that calls it, or says why it cannot."""
     if not HOST and gpu() is None:
         print(f"skipped: {NO_GPU}")
         sys.exit(SKIPPED)
-    program = unittest.main(exit=False, verbosity=2, testRunner=functools.partial(unittest.TextTestRunner, resultclass=Outcome))
+    program = unittest.main(exit=False, verbosity=2, testRunner=Runner)
     outcome = program.result
     results = os.environ.get("UCUDNN_TEST_RESULTS")
     if results:
