@@ -48,6 +48,10 @@ class TensorFlow(Convolutions, unittest.TestCase):
 class OnnxRuntime(Convolutions, unittest.TestCase):
     framework = "onnxruntime"
 
+    def test_no_sample_of_onnx_fails_that_passed_without_ucudnn(self):
+        self.assertIn("ok", self.plain["samples"].values())
+        self.assertEqual({}, frameworks.new_failures(self.plain["samples"], self.divided["samples"]))
+
 
 if __name__ == "__main__":
     machine.main()

@@ -75,6 +75,12 @@ def both(framework, program, words=(), options=(), timeout=300, **variables):
     return plain, divided, report
 
 
+def new_failures(plain, divided):
+    """Of samples: those that passed and do not any more, their outcomes by name."""
+    return {name: divided.get(name, "did not run") for name, outcome in plain.items()
+            if outcome == "ok" and divided.get(name) != "ok"}
+
+
 def divided(report):
     """The kernels that ran in pieces."""
     return [kernel for kernel in report["kernels"] if machine.pieces(kernel) > 1 and kernel["calls"] > 0]

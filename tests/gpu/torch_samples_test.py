@@ -9,12 +9,6 @@ import machine
 MISSING = frameworks.missing("torch")
 
 
-def new_failures(plain, divided):
-    """Samples that passed and do not any more: outcomes by name."""
-    return {name: divided.get(name, "did not run") for name, outcome in plain.items()
-            if outcome == "ok" and divided.get(name) != "ok"}
-
-
 @unittest.skipIf(MISSING, MISSING)
 class Samples(unittest.TestCase):
     def test_no_sample_fails_that_passed_without_ucudnn(self):
@@ -28,12 +22,12 @@ class Samples(unittest.TestCase):
                 options = ["--workspace-limit", limit, "--db", "none"]
                 divided, report = frameworks.start("torch", "torch_samples.py", (), options)
                 machine.record(f"limit {limit}", frameworks.summary(report))
-                self.assertEqual({}, new_failures(plain["samples"], divided["samples"]))
+                self.assertEqual({}, frameworks.new_failures(plain["samples"], divided["samples"]))
 
     def test_a_new_failure_is_noticed(self):
         plain = {"a": "ok", "b": "result 1 is off", "c": "ok"}
-        self.assertEqual({}, new_failures(plain, plain))
-        self.assertEqual({"a": "RuntimeError", "c": "did not run"}, new_failures(plain, {"a": "RuntimeError", "b": "ok"}))
+        self.assertEqual({}, frameworks.new_failures(plain, plain))
+        self.assertEqual({"a": "RuntimeError", "c": "did not run"}, frameworks.new_failures(plain, {"a": "RuntimeError", "b": "ok"}))
 
 
 if __name__ == "__main__":
