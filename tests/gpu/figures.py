@@ -16,8 +16,8 @@ import trace_calls
 
 # The paper's, Figs. 9 to 14, and one beside them. AlexNet's first: they are the shortest.
 NETWORKS = ((("alexnet", 1),) if machine.HOST else
-            (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256), ("resnet50", 32),
-             ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
+            (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
+             ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
 LIMITS_MIB = (8, 64, 512)
 TRACED = {"graph": {}, "legacy": {"TORCH_CUDNN_V8_API_DISABLED": "1"}}
 TRACED_LINES = 4000  # the whole of a benchmark run is long and says nothing new

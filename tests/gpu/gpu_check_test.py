@@ -19,8 +19,9 @@ RUN_ON_THE_STAND_IN = {"test alexnet", "test differential", "test memory", "test
                        "L2-sized micro-batches", "table alexnet", "export", "benches"}
 # On the CPU, where the framework is there.
 RUN_WITH = {
-    "torch": {"test torch graph", "test torch training UNet3d", "test torch training ResNet50", "test torch training Deterministic",
-              "test torch samples", "PyTorch unet NCHW", "PyTorch unet channels_last", "iterations resnet50 2 64 MiB"},
+    "torch": {"test torch graph", "test torch training UNet3d", "test torch training ResNet50",
+              "test torch training Deterministic", "test torch samples", "PyTorch unet NCHW", "PyTorch unet channels_last",
+              "iterations resnet50 2 64 MiB"},
     "jax": {"test jax"}, "tensorflow": {"test tensorflow"}, "onnxruntime": {"test onnxruntime"}}
 HERE = {framework for framework in RUN_WITH if importlib.util.find_spec(framework)}
 RUN = RUN_ON_THE_STAND_IN.union(*(RUN_WITH[framework] for framework in HERE))

@@ -103,7 +103,8 @@ def die_with_parent():
 def call(words, environment, timeout=300):
     """Exit code, stdout and stderr. A program that takes too long is ended with all it started."""
     with subprocess.Popen([str(w) for w in words], env=environment, text=True, start_new_session=True,
-                          preexec_fn=die_with_parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                          preexec_fn=die_with_parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
         try:
             output, errors = process.communicate(timeout=timeout)
         except BaseException as error:

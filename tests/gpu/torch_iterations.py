@@ -36,8 +36,9 @@ class Worker:
         environment = machine.python_environment(**frameworks.VARIABLES["torch"], **frameworks.TUNE, **variables)
         self.errors = pathlib.Path(folder, f"{name}.err")
         with self.errors.open("w") as errors:
-            self.process = subprocess.Popen([str(word) for word in words], env=environment, text=True, bufsize=1,
-                                            start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            self.process = subprocess.Popen(
+                [str(word) for word in words], env=environment, text=True, bufsize=1, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self.lines = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
 
@@ -140,7 +141,8 @@ def run(configurations, cases, seconds):
             raise type(failure)(str(failure), {"cases": results}) from None
         finally:
             reports = {name: frameworks.summary(worker.close()) for name, worker in workers.items()}
-    failed = [f"{case} {name}: {told['error']}" for case, told in results.items() for name, told in told.items() if "error" in told]
+    failed = [f"{case} {name}: {told['error']}" for case, by_name in results.items() for name, told in by_name.items()
+              if "error" in told]
     told = {"cases": results, "reports": {name: report for name, report in reports.items() if report}, "not run": skipped}
     if failed or not results:
         raise machine.Failed("; ".join(failed) or "no time for any case", told)

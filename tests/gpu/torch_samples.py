@@ -40,7 +40,8 @@ def with_images(sample):
     images = sample.input
     if images.dim() == sample.args[0].dim() and len(images) > 0:
         generator = torch.Generator().manual_seed(1)
-        images = torch.randn((COPIES * len(images), *images.shape[1:]), generator=generator, dtype=torch.float64).to(images.dtype)
+        shape = (COPIES * len(images), *images.shape[1:])
+        images = torch.randn(shape, generator=generator, dtype=torch.float64).to(images.dtype)
     return images
 
 

@@ -27,7 +27,8 @@ class Samples(unittest.TestCase):
     def test_a_new_failure_is_noticed(self):
         plain = {"a": "ok", "b": "result 1 is off", "c": "ok"}
         self.assertEqual({}, frameworks.new_failures(plain, plain))
-        self.assertEqual({"a": "RuntimeError", "c": "did not run"}, frameworks.new_failures(plain, {"a": "RuntimeError", "b": "ok"}))
+        divided = {"a": "RuntimeError", "b": "ok"}
+        self.assertEqual({"a": "RuntimeError", "c": "did not run"}, frameworks.new_failures(plain, divided))
 
 
 if __name__ == "__main__":

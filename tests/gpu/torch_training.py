@@ -145,7 +145,8 @@ def main():
         deterministic = mode == "deterministic"
         torch.use_deterministic_algorithms(deterministic, warn_only=True)
         torch.backends.cuda.matmul.allow_tf32 = False
-        with torch.backends.cudnn.flags(True, mode == "benchmark", deterministic=deterministic, allow_tf32=precision == "tf32"):
+        with torch.backends.cudnn.flags(True, mode == "benchmark", deterministic=deterministic,
+                                        allow_tf32=precision == "tf32"):
             runs = [Training(network, start, batch, precision, last, device, mode, arguments.leave_out).run()
                     for _ in range(2 if deterministic else 1)]
         results[name] = compared(runs[0], references[n]) | {"mini_batch": n, "seconds": time.perf_counter() - begin}

@@ -66,9 +66,9 @@ class Training:
         cls.plain, cls.divided, cls.report = frameworks.both("torch", PROGRAM, cls.words(), OPTIONS, SECONDS, **cls.path)
         machine.record(f"{cls.__name__}", {
             "torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"], "report": frameworks.summary(cls.report),
-            "cases": {name: {"mini_batch": plain["mini_batch"], "losses": [plain["losses"], cls.divided["cases"][name]["losses"]],
-                             "gradient_error": [plain["gradient_error"], cls.divided["cases"][name]["gradient_error"]]}
-                      for name, plain in cls.plain["cases"].items()}})
+            "cases": {name: {"mini_batch": plain["mini_batch"], **{
+                key: [plain[key], cls.divided["cases"][name][key]] for key in ("losses", "gradient_error", "seconds")}}
+                for name, plain in cls.plain["cases"].items()}})
 
     def test_losses_and_gradients_are_as_near_to_float64(self):
         self.assertEqual(self.plain["cases"].keys(), self.divided["cases"].keys())
