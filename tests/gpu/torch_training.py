@@ -58,7 +58,7 @@ class Training:
 
     def step(self):
         """Outputs and loss; gradients stay in the parameters."""
-        self.optimizer.zero_grad(set_to_none=not self.captures)
+        self.optimizer.zero_grad()
         # A capture must not keep what autocast cast before it.
         with torch.autocast(self.device, self.type, enabled=self.type is not None, cache_enabled=not self.captures):
             outputs = self.forward(self.images)
@@ -82,6 +82,7 @@ class Training:
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad()  # gradients of the graph's own memory, which replays write anew
         with torch.cuda.graph(graph):
             results = self.step()
         self.model.load_state_dict(state)
