@@ -111,6 +111,14 @@ class GpuCheck(unittest.TestCase):
                 self.assertEqual(before[stage["name"]], stage)
         self.assertEqual(0, again.returncode, again.stderr)
 
+    def test_stages_that_are_not_asked_for_are_left(self):
+        with tempfile.TemporaryDirectory() as empty:
+            result = gpu_check("--host", "--minutes", "1", "--only", "test trace,profile", "--output", empty)
+            stages = json.loads(pathlib.Path(empty, "host.json").read_text())["stages"]
+        self.assertEqual(0, result.returncode, result.stderr)
+        run = {stage["name"] for stage in stages if stage["outcome"] != "not run"}
+        self.assertEqual({"test trace", "test profile", "device profile", "export"}, run)
+
     def test_bad_usage_is_one_line(self):
         for words in (["--minutes", "0"], ["--host"], ["--frobnicate"]):
             result = gpu_check(*words)
