@@ -14,6 +14,7 @@ SHARE = 8 if DEVICE == "cpu" else 1  # of channels and images
 # A mini-batch of its own for each mode, because PyTorch keeps the choice of an earlier one for equal shapes.
 MODES = {"heuristic": (False, False, 32), "benchmark": (True, False, 24), "deterministic": (False, True, 40)}
 CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that nothing else has; the second one nothing but a capture sees
+FEW = ("5x5 strided", "grouped", "3d")  # of them, where PyTorch builds and times many plans of each
 LAST = (None, None, torch.channels_last, torch.channels_last_3d)
 # Name: dimensions, input and output channels, side, window, options of the convolution.
 SHAPES = {
@@ -57,11 +58,11 @@ def convolution(n, name, dtype, last):
                      (*w_shape, *[window] * dimensions), dtype, LAST[dimensions] if last else None)
 
 
-def convolutions(n):
+def convolutions(n, names):
     results, channels = {}, 64 // SHARE
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for last in (False, True):
-            for name in SHAPES:
+            for name in names:
                 if not (last and LAST[SHAPES[name][0]] is None):
                     results[f"{name} {str(dtype)[6:]} {'last' if last else 'first'}"] = convolution(n, name, dtype, last)
     side = 56 // SHARE
@@ -137,7 +138,7 @@ def main():
     for mode, (benchmark, deterministic, n) in MODES.items():
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = benchmark, deterministic
         n //= SHARE
-        result["modes"][mode] = {"convolutions": convolutions(n), "fused": fused(n)}
+        result["modes"][mode] = {"convolutions": convolutions(n, SHAPES if mode == "heuristic" else FEW), "fused": fused(n)}
     torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
     result["captured"] = captured(CAPTURED // SHARE, True)
     result["captured first"] = captured(CAPTURED_FIRST // SHARE, False)
