@@ -59,6 +59,11 @@ class Training(unittest.TestCase):
         self.assertEqual([], self.found())
         self.assertEqual([], self.found(gradient_error=1.9e-5, gradient_errors={"a": 7e-5, "b": 3e-5}))
 
+    def test_engines_chosen_by_time_may_round_otherwise(self):
+        farther = copy.deepcopy(PLAIN) | {"gradient_error": 7e-5}
+        self.assertEqual([], torch_training_test.too_far("fp32 first benchmark", PLAIN, farther))
+        self.assertNotEqual([], torch_training_test.too_far("fp32 first", PLAIN, farther))
+
     def test_farther_is_noticed(self):
         for changes, what in (({"gradient_error": 3e-5}, "all gradients"), ({"gradient_errors": {"a": 9e-5, "b": 0}}, "of a"),
                               ({"gradient_errors": {"a": 0, "b": 5e-5}}, "of b"), ({"output_errors": [1e-5, 0]}, "of step 0"),

@@ -3,7 +3,8 @@
 Both are compared with float64, which tells how far rounding alone takes this network in this type. Micro-batches round as
 often as the undivided kernel does, and partial filter gradients add one rounding in fp32 for each piece; so ucudnn may be
 twice as far from float64 as plain PyTorch over all gradients, and FACTOR times for one of them, whose few elements leave
-room for chance. An image that is left out is far beyond both, which a test shows. Each later step starts from weights that
+room for chance. In benchmark mode PyTorch takes what it finds fastest, Winograd's engines or others, and not the same in
+every run: FACTOR again. An image that is left out is far beyond both, which a test shows. Each later step starts from weights that
 already differ, which is allowed FACTOR again. With policy undivided and no limit, what PyTorch computes deterministically
 is equal bit by bit; so are two divided runs of one store."""
 
@@ -29,6 +30,7 @@ SECONDS = 280
 def too_far(name, plain, divided):
     """Where `divided` is farther from float64 than rounding explains: texts."""
     floor = 16 * UNIT_ROUNDOFF[name.split()[0]]
+    choice = FACTOR if name.endswith("benchmark") else 1
     found = []
 
     def compare(what, bound, error):
@@ -36,11 +38,11 @@ def too_far(name, plain, divided):
             found.append(f"{name}: {what} is {error:.2e} off, {bound:.2e} allowed")
 
     for step, (expected, error) in enumerate(zip(plain["output_errors"], divided["output_errors"], strict=True)):
-        compare(f"output of step {step}", FACTOR ** (step + 1) * expected + floor, error)
-    compare("all gradients", 2 * plain["gradient_error"] + floor, divided["gradient_error"])
+        compare(f"output of step {step}", choice * FACTOR ** (step + 1) * expected + floor, error)
+    compare("all gradients", choice * 2 * plain["gradient_error"] + floor, divided["gradient_error"])
     for parameter, error in divided["gradient_errors"].items():
         usual = max(plain["gradient_errors"][parameter], plain["gradient_error"])
-        compare(f"gradient of {parameter}", FACTOR * usual + floor, error)
+        compare(f"gradient of {parameter}", choice * FACTOR * usual + floor, error)
     for loss, expected in zip(divided["losses"], plain["losses"], strict=True):
         if not math.isfinite(loss):
             found.append(f"{name}: loss {loss}, {expected} without ucudnn")
