@@ -4,9 +4,9 @@ Both are compared with float64, which tells how far rounding alone takes this ne
 often as the undivided kernel does, and partial filter gradients add one rounding in fp32 for each piece; so ucudnn may be
 twice as far from float64 as plain PyTorch over all gradients, and FACTOR times for one of them, whose few elements leave
 room for chance. In benchmark mode PyTorch takes what it finds fastest, Winograd's engines or others, and not the same in
-every run: FACTOR again. An image that is left out is far beyond both, which a test shows. Each later step starts from weights that
-already differ, which is allowed FACTOR again. With policy undivided and no limit, what PyTorch computes deterministically
-is equal bit by bit; so are two divided runs of one store."""
+every run: FACTOR again. An image that is left out is far beyond both, which a test shows. Each later step starts
+from weights that already differ, which is allowed FACTOR again. With policy undivided and no limit, what PyTorch computes
+deterministically is equal bit by bit; so are two divided runs of one store."""
 
 import math
 import pathlib
