@@ -1,6 +1,8 @@
 """The repository keeps its own rules, and breaking one would be noticed."""
 
+import json
 import os
+import subprocess
 import unittest
 
 import rules
@@ -29,6 +31,17 @@ class Repository(unittest.TestCase):
         files = rules.repository_files(ROOT)
         self.assertGreater(len(files), 20, "the listing of the repository's files is broken")
         self.assertEqual([], list(rules.violations(files)))
+
+    def test_every_test_is_run_by_tools_check(self):
+        listed = subprocess.run([os.environ["REPOSITORY_TEST_CTEST"], "--show-only=json-v1"], check=True, text=True,
+                                capture_output=True, cwd=os.environ["REPOSITORY_TEST_BUILD"]).stdout
+        groups = {}
+        for test in json.loads(listed)["tests"]:
+            labels = next((p["value"] for p in test["properties"] if p["name"] == "LABELS"), [])
+            groups[test["name"]] = [label for label in labels if label in ("asan", "release", "full")]
+        self.assertGreater(len(groups), 50)
+        self.assertEqual([], [name for name, found in groups.items() if not found])
+        self.assertEqual([], [name for name, found in groups.items() if {"asan", "release"} <= set(found)])
 
 
 class Includes(unittest.TestCase):
