@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <set>
 #include <tuple>
 
 #include "base/log.h"
 #include "convolution/partial_sums.h"
-#include "db/family.h"
+#include "db/known_rows.h"
 #include "db/promise_rows.h"
 #include "db/row_reader.h"
 
@@ -235,7 +234,8 @@ Result<Pruned> SqliteStore::Prune(const std::string& device, bool dry_run) {
   return old;
 }
 
-Result<std::vector<StoredMeasurement>> SqliteStore::List() {
+Result<std::vector<StoredMeasurement>> SqliteStore::List(
+    std::vector<StoredMeasurement>* differing) {
   std::vector<StoredMeasurement> rows;
   UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<StoredMeasurement> found,
@@ -245,15 +245,15 @@ Result<std::vector<StoredMeasurement>> SqliteStore::List() {
   }));
   if (files_.size() < 2) return rows;
 
-  std::set<std::vector<std::string>> keys;
+  KnownRows known;
   std::vector<StoredMeasurement> unique;
   for (StoredMeasurement& row : rows) {
-    std::vector<std::string> key = {row.platform.device, std::to_string(row.platform.cudnn),
-                                    std::to_string(row.platform.driver),
-                                    row.measurement.micro.engine,
-                                    std::to_string(row.measurement.micro.micro_batch)};
-    for (FamilyValue& value : FamilyValues(row.problem)) key.push_back(std::move(value.text));
-    if (keys.insert(std::move(key)).second) unique.push_back(std::move(row));
+    const KnownRows::Kind kind = known.Add(row);
+    if (kind == KnownRows::Kind::kNew) {
+      unique.push_back(std::move(row));
+    } else if (kind == KnownRows::Kind::kDiffering && differing != nullptr) {
+      differing->push_back(std::move(row));
+    }
   }
   return unique;
 }

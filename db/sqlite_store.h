@@ -40,8 +40,9 @@ class SqliteStore : public planning::MeasurementStore {
       const planning::EnginePromise& asked) override;
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;
 
-  // All rows, in the order they were written.
-  Result<std::vector<StoredMeasurement>> List();
+  // All rows, in the order they were written; `differing` gets those of later files that say
+  // something else than an earlier file's, which are left out like those that say the same.
+  Result<std::vector<StoredMeasurement>> List(std::vector<StoredMeasurement>* differing = nullptr);
   // All promises, kernel by kernel.
   Result<std::vector<planning::EnginePromise>> ListPromises();
 
