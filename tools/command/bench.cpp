@@ -134,8 +134,7 @@ bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
 Status UseStandIns() {
   const Installation installation = FindInstallation();
   for (const std::string& path : {installation.host_cuda, installation.host_cudnn}) {
-    if (!FileExists(path))
-      return Status::Error("'" + path + "' is missing: ucudnn is not complete");
+    if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
     const Result<SharedLibrary> library = SharedLibrary::Open(path);
     if (!library.ok()) return library.status();
   }

@@ -17,6 +17,15 @@ Installation FindInstallation() {
       host / "libcuda.so.1",    host / "libcudart.so.13",      host / "libcudnn.so.9"};
 }
 
+std::string WhyMissing(const Installation& installation, const std::string& path) {
+  if (path.starts_with(installation.host_folder + "/")) {
+    return "'" + path +
+           "' is missing: the CPU stand-ins come with a build from source, not with "
+           "the wheel";
+  }
+  return "'" + path + "' is missing: ucudnn is not complete";
+}
+
 bool FileExists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
 
 }  // namespace ucudnn::command

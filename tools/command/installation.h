@@ -20,6 +20,9 @@ struct Installation {
 // Absolute paths, from where this program's own file is; whether they exist is not looked at.
 Installation FindInstallation();
 
+// In words, of a file of the installation that is not there.
+std::string WhyMissing(const Installation& installation, const std::string& path);
+
 bool FileExists(const std::string& path);
 
 }  // namespace ucudnn::command

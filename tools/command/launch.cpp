@@ -26,6 +26,15 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   return preloads;
 }
 
+// Where `pip install --user` puts packages; empty where a Python is told not to look there.
+std::string PythonUserBase() {
+  if (!Environment("PYTHONNOUSERSITE").empty()) return {};
+  const std::string base = Environment("PYTHONUSERBASE");
+  if (!base.empty()) return base;
+  const std::string home = Environment("HOME");
+  return home.empty() ? home : home + "/.local";
+}
+
 }  // namespace
 
 std::string Environment(const char* name) {
@@ -36,14 +45,14 @@ std::string Environment(const char* name) {
 void AddDlsym(CLI::App& app, Launch& launch) {
   app.add_option("--dlsym", launch.dlsym,
                  "also answer look-ups in a cuDNN that was opened by its path: auto (where the "
-                 "program is seen to do that), on, off")
+                 "program is seen to do that; default), on, off")
       ->type_name("WHEN");
 }
 
 Result<Reach> ReachOf(const Launch& launch, const std::string& program) {
   UCUDNN_ASSIGN_OR_RETURN(const DlsymHook wanted, ParseDlsymHook(launch.dlsym));
   return ChooseReach(wanted, program, Environment("LD_LIBRARY_PATH"), Environment("PYTHONPATH"),
-                     Environment("XLA_GPU_LIBRARY_PATH"));
+                     PythonUserBase(), Environment("XLA_GPU_LIBRARY_PATH"));
 }
 
 Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
@@ -51,8 +60,7 @@ Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
   const Installation installation = FindInstallation();
   std::string preload;
   for (const std::string& path : Preloads(installation, launch, reach)) {
-    if (!FileExists(path))
-      return Status::Error("'" + path + "' is missing: ucudnn is not complete");
+    if (!FileExists(path)) return Status::Error(WhyMissing(installation, path));
     if (path.find_first_of(": ") != std::string::npos) {
       return Status::Error("'" + path +
                            "': LD_PRELOAD has no form for a path with a space or colon");

@@ -253,7 +253,7 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
   for (const std::string& path :
        {installation.host_cuda, installation.host_cudart, installation.host_cudnn}) {
     if (machine.stand_ins.ok() && !FileExists(path)) {
-      machine.stand_ins = Status::Error(path + " is missing");
+      machine.stand_ins = Status::Error(WhyMissing(installation, path));
     }
   }
   fact("drop-in", machine.drop_in, installation.drop_in);

@@ -40,9 +40,24 @@ std::string Interpreter(const std::string& program) {
   return {};
 }
 
+// A virtual environment looks at its user's packages only where it looks at the system's.
+bool LooksAtUserPackages(const fs::path& prefix) {
+  std::ifstream settings(prefix / "pyvenv.cfg");
+  if (!settings) return true;
+  std::string name, equals, value;
+  for (std::string line; std::getline(settings, line);) {
+    std::istringstream words(line);
+    if (words >> name >> equals >> value && name == "include-system-site-packages") {
+      return value == "true" || value == "True";
+    }
+  }
+  return false;
+}
+
 // Folders a Python takes modules from, as far as they show without starting it: PYTHONPATH, and the
-// site-packages of its environment and of the Python that one was made from. ~/.local is left out.
-std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path) {
+// site-packages of its environment, of the Python that one was made from, and of its user.
+std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
+                                    const std::string& user_base) {
   std::vector<fs::path> folders;
   for (const std::string& folder : Split(module_path, ':')) {
     if (!folder.empty()) folders.emplace_back(folder);
@@ -51,6 +66,7 @@ std::vector<fs::path> ModuleFolders(const std::string& python, const std::string
   std::vector<fs::path> prefixes = {fs::absolute(python, error).parent_path().parent_path()};
   const fs::path genuine = fs::canonical(python, error);
   if (!error) prefixes.push_back(genuine.parent_path().parent_path());
+  if (!user_base.empty() && LooksAtUserPackages(prefixes[0])) prefixes.emplace_back(user_base);
   for (const fs::path& prefix : prefixes) {
     for (const char* lib : {"lib", "lib64", "local/lib"}) {
       for (const auto& entry : fs::directory_iterator(prefix / lib, error)) {
@@ -65,9 +81,10 @@ std::vector<fs::path> ModuleFolders(const std::string& python, const std::string
 
 // The cudnn package (nvidia-cudnn-frontend): it opens libcudnn.so.9 of NVIDIA's wheel by path and
 // looks everything up on that handle. Empty when this Python has none.
-std::string CudnnPackage(const std::string& python, const std::string& module_path) {
+std::string CudnnPackage(const std::string& python, const std::string& module_path,
+                         const std::string& user_base) {
   std::error_code error;
-  for (const fs::path& folder : ModuleFolders(python, module_path)) {
+  for (const fs::path& folder : ModuleFolders(python, module_path, user_base)) {
     for (const auto& entry : fs::directory_iterator(folder / "cudnn", error)) {
       const std::string name = entry.path().filename();
       if (name.starts_with("_compiled_module") && name.ends_with(".so")) {
@@ -102,14 +119,15 @@ Result<DlsymHook> ParseDlsymHook(const std::string& text) {
 }
 
 Reach ChooseReach(DlsymHook wanted, const std::string& program, const std::string& library_path,
-                  const std::string& module_path, const std::string& xla_path) {
+                  const std::string& module_path, const std::string& user_base,
+                  const std::string& xla_path) {
   if (wanted == DlsymHook::kOn) return {true, "--dlsym on"};
   if (wanted == DlsymHook::kOff) return {false, "--dlsym off"};
   if (!xla_path.empty()) return {true, "XLA_GPU_LIBRARY_PATH has XLA open cuDNN by its path"};
   const std::string interpreter = Interpreter(program);
   const std::string file = interpreter.empty() ? program : interpreter;
   if (IsPython(file)) {
-    const std::string package = CudnnPackage(file, module_path);
+    const std::string package = CudnnPackage(file, module_path, user_base);
     if (!package.empty()) return {true, package + " opens cuDNN by its path"};
   }
   const std::string names = NamesPath(file, library_path);

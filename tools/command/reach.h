@@ -21,8 +21,10 @@ struct Reach {
 };
 
 // `program` is a file (FindProgram's). `library_path` is LD_LIBRARY_PATH's value, `module_path`
-// PYTHONPATH's, `xla_path` XLA_GPU_LIBRARY_PATH's: folders XLA opens libraries in by path.
+// PYTHONPATH's, `user_base` the folder of packages that its user installed alone (empty: none),
+// `xla_path` XLA_GPU_LIBRARY_PATH's value: folders XLA opens libraries in by path.
 Reach ChooseReach(DlsymHook wanted, const std::string& program, const std::string& library_path,
-                  const std::string& module_path, const std::string& xla_path);
+                  const std::string& module_path, const std::string& user_base,
+                  const std::string& xla_path);
 
 }  // namespace ucudnn::command

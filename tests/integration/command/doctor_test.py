@@ -46,7 +46,7 @@ class Doctor(CommandTest):
         shutil.copy(self.command, f"{bare}/bin/ucudnn")
         result = subprocess.run([f"{bare}/bin/ucudnn", "doctor"], capture_output=True, text=True)
         self.assertEqual(1, result.returncode)
-        self.assertRegex(result.stdout, r"run --host +no: .*libcuda.so.1 is missing")
+        self.assertRegex(result.stdout, r"run --host +no: .*libcuda.so.1' is missing: the CPU stand-ins come with a build from source")
         self.assertRegex(result.stdout, r"fault +.*/libcudnn.so.9 is missing\n  why +ucudnn is not complete here")
         self.assertRegex(result.stdout, r"verdict +does not work: ")
 

@@ -69,6 +69,23 @@ class Reach(CommandTest):
         modules = f"{self.folder}/modules/lib/python3.11/site-packages"
         self.assertEqual(self.both(), self.preloads("--", python, PYTHONPATH=modules))
 
+    def test_packages_of_the_user_count(self):
+        """What `pip install --user` leaves is looked into where Python would."""
+        self.python("home/.local", self.COMPILED)
+        home = f"{self.folder}/home"
+        python = self.python("users", "torch/__init__.py")
+        self.assertEqual(self.drop_in, self.preloads("--", python))
+        self.assertEqual(self.both(), self.preloads("--", python, HOME=home))
+        self.assertEqual(self.both(), self.preloads("--", python, PYTHONUSERBASE=f"{home}/.local"))
+        self.assertEqual(self.drop_in, self.preloads("--", python, HOME=home, PYTHONUSERBASE=self.folder))
+        self.assertEqual(self.drop_in, self.preloads("--", python, HOME=home, PYTHONNOUSERSITE="1"))
+        # A virtual environment looks there only where it was told to.
+        settings = f"{self.folder}/users/pyvenv.cfg"
+        for value, expected in ("false", self.drop_in), ("true", self.both()):
+            with open(settings, "w", encoding="utf-8") as file:
+                file.write(f"home = /usr/bin\ninclude-system-site-packages = {value}\nversion = 3.11.2\n")
+            self.assertEqual(expected, self.preloads("--", python, HOME=home), value)
+
     def test_xla_told_to_open_libraries_by_path_gets_the_hook(self):
         self.assertEqual(self.both(), self.preloads("--", self.program, XLA_GPU_LIBRARY_PATH="/opt/cuda"))
 
