@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace ucudnn::command {
 namespace {
@@ -23,6 +24,40 @@ class HelpText : public CLI::Formatter {
 std::string FullName(const CLI::App& app) {
   if (app.get_parent() == nullptr) return app.get_name();
   return FullName(*app.get_parent()) + " " + app.get_name();
+}
+
+// What holds of a run that is told nothing; null: nothing to say.
+const char* DefaultOf(const std::string& variable) {
+  static constexpr std::pair<std::string_view, const char*> kDefaults[] = {
+      {"UCUDNN_BATCH_SIZE_POLICY", "auto"},
+      {"UCUDNN_WORKSPACE_LIMIT", "caller, what the program grants"},
+      {"UCUDNN_TOTAL_WORKSPACE", "none, each kernel has its own"},
+      {"UCUDNN_DIVISION", "concurrent"},
+      {"UCUDNN_SOLVER", "exact"},
+      {"UCUDNN_ENGINES", "both"},
+      {"UCUDNN_DATABASE", "~/.cache/ucudnn/measurements.db"},
+      {"UCUDNN_PLAN", "none"},
+      {"UCUDNN_REPORT", "none"},
+      {"UCUDNN_BENCHMARK_DEVICES", "current"},
+  };
+  for (const auto& [name, text] : kDefaults) {
+    if (name == variable) return text;
+  }
+  return nullptr;
+}
+
+// In lines that fit beside the options' names.
+std::string InLines(const std::string& text) {
+  constexpr size_t kLongest = 110;
+  std::string lines;
+  size_t from = 0;
+  while (text.size() - from > kLongest) {
+    const size_t end = text.rfind(' ', from + kLongest);
+    if (end == std::string::npos || end <= from) break;
+    lines += text.substr(from, end - from) + "\n";
+    from = end + 1;
+  }
+  return lines + text.substr(from);
 }
 
 }  // namespace
@@ -58,16 +93,26 @@ int Refuse(const CLI::App& app, const std::string& message) {
 void VariableOptions::Add(CLI::App& app, const Variable& variable, const char* name) {
   Entry& given = given_.emplace_back();
   given.variable = &variable;
+  const auto own = words_.find(variable.name);
+  given.accepted = own != words_.end() ? own->second.accepted : variable.accepted;
+  const char* const by_default =
+      own != words_.end() ? own->second.by_default : DefaultOf(variable.name);
   given.flag = std::string("--") + name;
   const std::string& flag = given.flag;
   if (variable.is_switch) {
     given.text = "1";
     given.option = app.add_flag(flag, variable.help);
   } else {
-    given.option = app.add_option(flag, given.text,
-                                  std::string(variable.help) + " (" + variable.accepted + ")");
+    std::string help = std::string(variable.help) + " (" + given.accepted;
+    if (by_default != nullptr) help += std::string("; default: ") + by_default;
+    given.option = app.add_option(flag, given.text, InLines(help + ")"));
     given.option->type_name("VALUE");
   }
+}
+
+void VariableOptions::Describe(const std::string& variable, const char* accepted,
+                               const char* by_default) {
+  words_[variable] = {accepted, by_default};
 }
 
 void VariableOptions::AddTo(CLI::App& app, const std::vector<std::string>& except) {
@@ -102,8 +147,29 @@ Status VariableOptions::Check() const {
     if (status.ok()) continue;
     const std::string shown =
         given.flag + (given.variable->is_switch ? std::string() : " '" + given.text + "'");
-    return Status::Error(shown + ": " + status.message() +
-                         " (accepted: " + given.variable->accepted + ")");
+    return Status::Error(shown + ": " + status.message() + " (accepted: " + given.accepted + ")");
+  }
+  return Status::Ok();
+}
+
+Status VariableOptions::CheckBudget() const {
+  const auto told = [&](const char* name) {
+    const Variable& variable = *FindVariable(name);
+    const auto set = [](const char* known) {
+      const char* const value = known != nullptr ? std::getenv(known) : nullptr;
+      return value != nullptr && *value != '\0';
+    };
+    return Given(name) || set(variable.name) || set(variable.old_name);
+  };
+  if (told("UCUDNN_TOTAL_WORKSPACE") || told("UCUDNN_PLAN")) return Status::Ok();
+  for (const Entry& given : given_) {
+    const std::string_view name = given.variable->name;
+    if (given.option->count() == 0 || (name != "UCUDNN_DIVISION" && name != "UCUDNN_SOLVER")) {
+      continue;
+    }
+    return Status::Error(given.flag +
+                         ": is for the budget of --total-workspace SIZE, which is "
+                         "missing");
   }
   return Status::Ok();
 }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ int Refuse(const CLI::App& app, const std::string& message);
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
 class VariableOptions {
  public:
+  // Other words than a run's for what a variable accepts and what holds without it; before it is
+  // added.
+  void Describe(const std::string& variable, const char* accepted, const char* by_default);
+
   // The variables in `except` get none: what a command has no use for is unknown to it.
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
@@ -58,18 +63,27 @@ class VariableOptions {
   // Refuses the first value that is not accepted; the error names option, value and what is
   // accepted.
   Status Check() const;
+  // Refuses options that a run looks at only where it has one budget for all kernels, told by
+  // option or variable or in a plan file.
+  Status CheckBudget() const;
   // Sets the variables of all given options in this process's environment.
   void Export() const;
 
  private:
+  struct Words {
+    const char* accepted;
+    const char* by_default;
+  };
   struct Entry {
     const Variable* variable;
     std::string flag;
     CLI::Option* option = nullptr;
     std::string text;
+    const char* accepted = "";
   };
   void Add(CLI::App& app, const Variable& variable, const char* name);
 
+  std::map<std::string, Words> words_;
   std::deque<Entry> given_;  // CLI11 keeps pointers to the elements
 };
 

@@ -226,6 +226,9 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
 
 int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords& words) {
   if (Status status = options.variables.Check(); !status.ok()) return Refuse(app, status.message());
+  if (Status status = options.variables.CheckBudget(); !status.ok()) {
+    return Refuse(app, status.message());
+  }
   if (const auto hook = ParseDlsymHook(options.launch.dlsym); !hook.ok()) {
     return Refuse(app, hook.message());
   }

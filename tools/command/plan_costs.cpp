@@ -52,6 +52,8 @@ void CostWords::AddTo(CLI::App& app) {
       ->type_name("NAME|FILE");
   app.add_option("--device", device, "whose measurements, where the stores hold several devices'")
       ->type_name("NAME");
+  variables.Describe("UCUDNN_DATABASE", "paths separated by colons",
+                     "none: nothing measured is used");
   variables.AddOnly(app, "UCUDNN_DATABASE");
   variables.AddOnly(app, "UCUDNN_WORKSPACE_LIMIT");
   app.add_option("--update", update,

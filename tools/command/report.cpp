@@ -62,6 +62,8 @@ Command AddReport(CLI::App& ucudnn) {
       ->type_name("");
   app->add_option("-o", options->page, "write the page to a file, not to the terminal")
       ->type_name("report.html");
+  options->variables.Describe("UCUDNN_DATABASE", "paths separated by colons",
+                              "none: desirable sets are not shown");
   options->variables.AddOnly(*app, "UCUDNN_DATABASE");
   return {app, [app, options](const ProgramWords&) { return Report(*app, *options); }};
 }

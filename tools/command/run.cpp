@@ -55,6 +55,7 @@ Status Run(const RunOptions& options, const ProgramWords& words) {
     return Status::Error("no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
   }
   UCUDNN_RETURN_IF_ERROR(options.variables.Check());
+  UCUDNN_RETURN_IF_ERROR(options.variables.CheckBudget());
   UCUDNN_RETURN_IF_ERROR(CheckDevices(options));
   UCUDNN_ASSIGN_OR_RETURN(const std::string program, FindProgram(words[0], Environment("PATH")));
   const Installation installation = FindInstallation();

@@ -1,5 +1,6 @@
 """Bad usage: one line that says what is wrong and what would be right, exit code 2. Help: what is there."""
 
+import os
 import unittest
 
 from command import CommandTest
@@ -28,6 +29,30 @@ class Usage(CommandTest):
 
     def test_missing_value_is_named(self):
         self.assert_refused(["run", "--policy", "--", "true"], "ucudnn run: --policy")
+
+    def test_division_of_no_budget_is_refused(self):
+        for command in (["run"], ["doctor"]):
+            for words in (["--division", "shared"], ["--solver", "glpk"]):
+                self.assert_refused([*command, *words, "--", "true"], f"ucudnn {command[0]}: {words[0]}: ",
+                                    "--total-workspace SIZE, which is missing")
+        for variables in ({"UCUDNN_TOTAL_WORKSPACE": "1MiB"}, {"UCUDNN_TOTAL_WORKSPACE_SIZE": "1MiB"}, {"UCUDNN_PLAN": "plan.json"}):
+            self.assertEqual("shared", self.environment_of("run", "--division", "shared", "--", self.program, **variables)[
+                "UCUDNN_DIVISION"])
+
+    def test_help_says_what_holds_without_an_option(self):
+        for command, lines in (
+                ("run", ("default: auto)", "default: caller, what the program grants)", "default: concurrent)", "default: exact)",
+                         "default: both)", "default: ~/.cache/ucudnn/measurements.db)", "disjoint, a segment for each")),
+                ("workspace", ("default: auto, all that were measured)", "default: caller, no ceiling)")),
+                ("report", ("default: none: desirable sets are not shown)",))):
+            text = " ".join(self.run_command(command, "--help").stdout.split())
+            for line in lines:
+                self.assertIn(line, text)
+
+    def test_stand_ins_that_a_wheel_leaves_out_are_explained(self):
+        os.rename(self.host, f"{self.host}.away")
+        self.addCleanup(os.rename, f"{self.host}.away", self.host)
+        self.assert_refused(["run", "--host", "--", self.program], "is missing: the CPU stand-ins come with a build from source")
 
     def test_program_is_missing(self):
         self.assert_refused(["run"], "ucudnn run: no program")
