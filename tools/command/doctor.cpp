@@ -96,11 +96,14 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
     diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",
                   "it may have ended before, or run on the CPU");
   } else {
-    diagnosis.Add(
-        severity, "the program called cuDNN, but no convolution of its legacy API",
-        "convolutions of the graph API (cudnnBackend*; current PyTorch, JAX and ONNX Runtime "
-        "call it) are left alone by this version",
-        "PyTorch uses the legacy API with TORCH_CUDNN_V8_API_DISABLED=1");
+    const bool legacy_alone = options.engines == EngineSet::kLegacy;
+    diagnosis.Add(severity, "the program called cuDNN, but no convolution that could be divided",
+                  legacy_alone
+                      ? "UCUDNN_ENGINES=legacy leaves convolutions of the graph API alone "
+                        "(cudnnBackend*; current PyTorch, JAX and ONNX Runtime call it)"
+                      : "it ran none, or single images alone, or plans of the graph API that are "
+                        "left alone as they are",
+                  legacy_alone ? "leave UCUDNN_ENGINES at both" : "");
   }
   return {};
 }

@@ -11,6 +11,8 @@ import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
+NATIVE_STEP = os.environ["UCUDNN_TEST_NATIVE_STEP"]
 CC = os.environ["UCUDNN_TEST_CC"]
 LIBRARIES = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn")
 HOST = f"{LIBRARIES}/host"
@@ -132,11 +134,26 @@ class DoctorRun(unittest.TestCase):
     def test_linked_program_without_convolutions(self):
         code, report, findings = self.doctor("--host", "--", self.linked)
         self.assertEqual(1, code)
-        self.assertIn("called cuDNN, but no convolution of its legacy API", report["verdict"])
-        self.assertIn("cudnnBackend*", findings["fault"])
+        self.assertIn("called cuDNN, but no convolution that could be divided", report["verdict"])
         self.assertIn(f"DT_RUNPATH {HOST}", self.facts(report, "asked for by"))
         self.assertIn(f"{HOST}/libcudnn.so.9", self.facts(report, "its cuDNN"))
         self.assertNotIn("DT_RPATH", findings["note"])
+
+    def test_program_of_the_graph_api_works(self):
+        code, report, findings = self.doctor("--host", "--", FRONTEND_STEP, "fp32", "2", "8", UCUDNN_TUNE="off")
+        self.assertEqual(0, code, findings)
+        self.assertRegex(report["verdict"], r"^works: \d+ kernels, \d+ divided$")
+        self.assertIn("forward 8x16x12x12 -> 24", report["kernels"][0]["kernel"])
+
+    def test_single_images_of_the_graph_api_cannot_be_divided(self):
+        code, report, findings = self.doctor("--host", "--", NATIVE_STEP, "fp32", "1")
+        self.assertEqual(1, code)
+        self.assertEqual("does not work: the program called cuDNN, but no convolution that could be divided", report["verdict"])
+        self.assertIn("single images", findings["fault"])
+        self.assertNotIn("legacy", findings["fault"])
+        _, _, findings = self.doctor("--host", "--", NATIVE_STEP, "fp32", "8", UCUDNN_ENGINES="legacy")
+        self.assertIn("UCUDNN_ENGINES=legacy leaves convolutions of the graph API alone", findings["fault"])
+        self.assertIn("leave UCUDNN_ENGINES at both", findings["fault"])
 
     def test_program_with_rpath_is_told_how_it_is_reached(self):
         _, report, findings = self.doctor("--host", "--", self.by_rpath)
