@@ -23,13 +23,15 @@ std::vector<size_t> WorkspacesOf(std::span<const DesirableConfigurations> kernel
   return bytes;
 }
 
-Result<Selection> Solve(std::span<const DesirableConfigurations> kernels, size_t budget_bytes,
+Result<Selection> Solve(std::span<const DesirableConfigurations> kernels,
+                        std::span<const size_t> layers, size_t budget_bytes,
                         DivisionSolver& solver) {
   std::vector<Choices> choices;
-  for (const DesirableConfigurations& kernel : kernels) {
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const double calls = layers.empty() ? 1 : static_cast<double>(layers[i]);
     Choices& own = choices.emplace_back();
-    for (const Configuration& configuration : kernel) {
-      own.push_back({configuration.WorkspaceBytes(), configuration.TimeMs()});
+    for (const Configuration& configuration : kernels[i]) {
+      own.push_back({configuration.WorkspaceBytes(), configuration.TimeMs() * calls});
     }
   }
   return solver.Solve(choices, budget_bytes);
@@ -73,7 +75,7 @@ std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> ke
 
 Result<DividedWorkspace> DivideWorkspace(std::span<const DesirableConfigurations> kernels,
                                          size_t budget_bytes, WorkspaceDivision division,
-                                         DivisionSolver& solver) {
+                                         DivisionSolver& solver, std::span<const size_t> layers) {
   for (const DesirableConfigurations& kernel : kernels) {
     if (kernel.empty()) return Status::Error("a kernel cannot run at all");
   }
@@ -82,7 +84,7 @@ Result<DividedWorkspace> DivideWorkspace(std::span<const DesirableConfigurations
                          " bytes");
   }
   UCUDNN_ASSIGN_OR_RETURN(Selection selection, OwnSegments(division)
-                                                   ? Solve(kernels, budget_bytes, solver)
+                                                   ? Solve(kernels, layers, budget_bytes, solver)
                                                    : FastestWithin(kernels, budget_bytes));
   DividedWorkspace divided;
   divided.total_bytes = ReservedBytes(WorkspacesOf(kernels, selection.chosen), division);

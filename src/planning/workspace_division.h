@@ -38,10 +38,12 @@ struct Shortage {
 std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> kernels,
                                      size_t budget_bytes, WorkspaceDivision division);
 
-// The least total time with exactly one configuration for each kernel inside the budget. An error
-// when there is a shortage, or the solver fails.
+// The least total time with exactly one configuration for each kernel inside the budget. `layers`
+// says how many layers run each kernel, one after the other in the same workspace (empty: one
+// each). An error when there is a shortage, or the solver fails.
 Result<DividedWorkspace> DivideWorkspace(std::span<const DesirableConfigurations> kernels,
                                          size_t budget_bytes, WorkspaceDivision division,
-                                         DivisionSolver& solver);
+                                         DivisionSolver& solver,
+                                         std::span<const size_t> layers = {});
 
 }  // namespace ucudnn::planning

@@ -20,10 +20,12 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "command/command.h"
+#include "command/offline_kernels.h"
 #include "command/versions.h"
 #include "convolution/columns.h"
 #include "convolution/problem.h"
 #include "db/inspection.h"
+#include "db/known_rows.h"
 #include "db/measurements_csv.h"
 #include "db/sqlite_store.h"
 
@@ -259,15 +261,24 @@ int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
     KeepDevice(options.device, *rows);
     sources.push_back(std::move(*rows));
   }
+  const auto before = db::SqliteStore({paths[0]}).List();
+  if (!before.ok()) return Fail(*options.merge, before.message());
+  db::KnownRows known;
+  for (const db::StoredMeasurement& row : *before) known.Add(row);
   db::SqliteStore store(paths);
   for (size_t i = 0; i < sources.size(); ++i) {
     const auto& [rows, promises] = sources[i];
+    const auto differing = static_cast<size_t>(
+        std::count_if(rows.begin(), rows.end(), [&known](const db::StoredMeasurement& row) {
+          return known.Add(row) == db::KnownRows::Kind::kDiffering;
+        }));
     const Result<size_t> added = store.Add(rows);
     if (!added.ok()) return Fail(*options.merge, added.message());
     const Result<size_t> kept = store.AddPromises(promises);
     if (!kept.ok()) return Fail(*options.merge, kept.message());
     std::cout << options.sources[i] << ": " << Count(*added, "new measurement") << ", "
               << rows.size() - *added << " known before";
+    if (differing > 0) std::cout << "; " << Disagreement(differing);
     if (!promises.empty()) {
       std::cout << "; " << Count(*kept, "new promise") << ", " << promises.size() - *kept
                 << " known before";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "command/offline_rows.h"
@@ -15,11 +16,12 @@
 namespace ucudnn::command {
 namespace {
 
-std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, bool legacy,
-                                          const Options& options,
-                                          const std::vector<MicroConfiguration>& rows) {
-  const int step = LegalStep(problem);
-  const std::vector<int> sizes = planning::MicroBatchSizes(options.policy, problem.n, step);
+// Of the rows that a call through this API may use, within what the options ask for.
+std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, bool legacy,
+                                           const Options& options,
+                                           const std::vector<MicroConfiguration>& rows) {
+  const std::vector<int> sizes =
+      planning::MicroBatchSizes(options.policy, problem.n, LegalStep(problem));
   const auto sum = std::find_if(rows.begin(), rows.end(),
                                 [](const auto& row) { return row.engine == kPartialSum; });
   std::vector<MicroConfiguration> usable;
@@ -36,7 +38,22 @@ std::vector<Configuration> DesirableSetOf(const ConvolutionProblem& problem, boo
     }
     if (ServesApi(problem, legacy, row)) usable.push_back(std::move(row));
   }
-  return planning::DesirableSet(usable, problem.n, step, std::numeric_limits<size_t>::max());
+  return usable;
+}
+
+// Those of the whole mini-batch that no other beats in both time and workspace.
+std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
+  std::erase_if(usable, [&](const MicroConfiguration& row) { return row.micro_batch != n; });
+  // Of equal ones always the same, in whatever order a store gives them.
+  std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.workspace_bytes, a.time_ms, a.engine) <
+           std::tie(b.workspace_bytes, b.time_ms, b.engine);
+  });
+  std::vector<MicroConfiguration> front;
+  for (MicroConfiguration& row : usable) {
+    if (front.empty() || row.time_ms < front.back().time_ms) front.push_back(std::move(row));
+  }
+  return front;
 }
 
 // Of the first alignment, then API, that measurements are there for. Its desirable set is empty
@@ -52,7 +69,10 @@ OfflineKernel PlanOffline(const Layer& layer, const Options& options,
     if (rows == measurements.end()) continue;
     for (const bool legacy : legacy_apis) {
       kernel.api = legacy ? "legacy" : "graph";
-      kernel.desirable_set = DesirableSetOf(problem, legacy, options, rows->second);
+      std::vector<MicroConfiguration> usable = UsableRows(problem, legacy, options, rows->second);
+      kernel.desirable_set = planning::DesirableSet(usable, problem.n, LegalStep(problem),
+                                                    std::numeric_limits<size_t>::max());
+      kernel.undivided = UndividedOf(std::move(usable), problem.n);
       if (!kernel.desirable_set.empty()) return kernel;
     }
   }
@@ -65,6 +85,11 @@ std::string PlatformText(const planning::Platform& platform) {
 }
 
 }  // namespace
+
+std::string Disagreement(size_t rows) {
+  return std::to_string(rows) + (rows == 1 ? " row differs from the first store's, which counts"
+                                           : " rows differ from the first store's, which count");
+}
 
 std::string KernelNames(const std::vector<const Layer*>& layers) {
   constexpr size_t kShown = 3;
@@ -82,7 +107,7 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
   UCUDNN_ASSIGN_OR_RETURN(const OfflineRows rows, ReadOfflineRows(options, device));
   std::string newest_lacks;
   for (const auto& [versions, measurements] : rows.platforms) {
-    OfflineKernels found{{rows.device, versions.first, versions.second}, {}};
+    OfflineKernels found{{rows.device, versions.first, versions.second}, {}, rows.differing};
     std::vector<const Layer*> missing;
     for (const Layer& layer : layers) {
       found.kernels.push_back(PlanOffline(layer, options, measurements,

@@ -17,11 +17,14 @@ struct OfflineKernel {
   Layer layer;  // with the alignment that its measurements were made under
   const char* api = "legacy";
   std::vector<Configuration> desirable_set;  // without any limit; not empty
+  // The whole mini-batch by one engine: by rising workspace and falling time.
+  std::vector<MicroConfiguration> undivided;
 };
 
 struct OfflineKernels {
   planning::Platform platform;
   std::vector<OfflineKernel> kernels;  // in the order of the layers
+  size_t differing_rows = 0;           // of stores that are not the first to say something of them
 };
 
 // The layers' desirable sets from the stores of `options`, out of the sizes its policy considers
@@ -44,6 +47,9 @@ struct ApiKernel {
 Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
     const std::vector<ApiKernel>& kernels, const Options& options, const std::string& device,
     int cudnn);
+
+// "1 row differs from the first store's, which counts".
+std::string Disagreement(size_t rows);
 
 // "conv1 forward, conv2 forward and 3 more".
 std::string KernelNames(const std::vector<const Layer*>& layers);

@@ -14,13 +14,13 @@ namespace {
 
 using Rows = std::vector<db::StoredMeasurement>;
 
-Result<Rows> ReadStores(const Options& options) {
+Result<Rows> ReadStores(const Options& options, Rows& differing) {
   std::vector<std::string> paths = db::ChooseStores(options.databases).paths;
   if (paths.empty()) return Status::Error("there is no store; name one with --db PATH");
   const std::string first = paths.front();
   std::erase_if(paths, [](const std::string& path) { return !std::filesystem::exists(path); });
   if (paths.empty()) return Status::Error("'" + first + "': there is no such store (yet)");
-  return db::SqliteStore(paths).List();
+  return db::SqliteStore(paths).List(&differing);
 }
 
 Result<std::string> ChooseDevice(const Rows& rows, const std::string& asked,
@@ -43,9 +43,13 @@ Status OnlyRead() { return Status::Error("these measurements are only read"); }
 
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from) {
-  UCUDNN_ASSIGN_OR_RETURN(const Rows rows, ReadStores(options));
+  Rows differing;
+  UCUDNN_ASSIGN_OR_RETURN(const Rows rows, ReadStores(options, differing));
   OfflineRows read;
   UCUDNN_ASSIGN_OR_RETURN(read.device, ChooseDevice(rows, device, device_from));
+  for (const db::StoredMeasurement& row : differing) {
+    if (row.platform.device == read.device) ++read.differing;
+  }
   for (const db::StoredMeasurement& row : rows) {
     if (row.platform.device != read.device) continue;
     read.platforms[{row.platform.cudnn, row.platform.driver}][KernelFamily(row.problem)].push_back(

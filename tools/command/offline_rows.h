@@ -30,6 +30,7 @@ using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newe
 
 struct OfflineRows {
   std::string device;
+  size_t differing = 0;  // rows of later stores that say something else than an earlier one's
   Platforms platforms;
 };
 

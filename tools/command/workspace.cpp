@@ -5,6 +5,8 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/offline_kernels.h"
+#include "command/offline_rows.h"
 #include "command/output_file.h"
 #include "command/workspace_plan.h"
 #include "planning/preferred_solver.h"
@@ -73,9 +76,9 @@ Status KeepWithin(size_t limit_bytes, OfflineKernels& network) {
 }
 
 Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
-               const OfflineKernels& network) {
+               const std::vector<const Layer*>& firsts) {
   std::vector<const Layer*> layers;
-  for (const size_t kernel : shortage.kernels) layers.push_back(&network.kernels[kernel].layer);
+  for (const size_t kernel : shortage.kernels) layers.push_back(firsts[kernel]);
   return Status::Error("--total-workspace '" + FormatByteSize(budget_bytes) +
                        "': " + std::to_string(shortage.missing_bytes) + " bytes are missing, for " +
                        KernelNames(layers));
@@ -84,11 +87,11 @@ Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
 // WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
 Result<planning::DividedWorkspace> Divide(
     const CLI::App& app, const std::vector<planning::DesirableConfigurations>& sets,
-    const Options& options, std::string& name) {
+    const std::vector<size_t>& layers, const Options& options, std::string& name) {
   planning::PreferredSolver solver(
       options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk");
   Result<planning::DividedWorkspace> divided =
-      planning::DivideWorkspace(sets, *options.total_workspace, options.division, solver);
+      planning::DivideWorkspace(sets, *options.total_workspace, options.division, solver, layers);
   if (!solver.why().empty()) {
     Refuse(app, "the exact solver takes the place of glpk: " + solver.why());
   }
@@ -96,33 +99,74 @@ Result<planning::DividedWorkspace> Divide(
   return divided;
 }
 
+// Numbers the kernels by first appearance. A call does not tell its layer, so that layers of one
+// shape run as one kernel; each is planned as the first of them.
+std::vector<size_t> NumberKernels(OfflineKernels& network) {
+  std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
+  std::vector<size_t> numbers;
+  size_t next = 0;
+  for (OfflineKernel& kernel : network.kernels) {
+    ConvolutionProblem problem = kernel.layer.problem;
+    problem.alignment = 1;  // of what was measured, not of the calls
+    const bool legacy = std::string_view(kernel.api) == "legacy";
+    const auto [entry, added] =
+        firsts[legacy].try_emplace(problem, static_cast<size_t>(&kernel - network.kernels.data()));
+    if (added) {
+      numbers.push_back(next++);
+      continue;
+    }
+    numbers.push_back(numbers[entry->second]);
+    std::string name = std::move(kernel.layer.name);
+    kernel = network.kernels[entry->second];
+    kernel.layer.name = std::move(name);
+  }
+  return numbers;
+}
+
 Result<WorkspacePlan> MakePlan(const CLI::App& app, OfflineKernels network,
                                const Options& options) {
+  WorkspacePlan plan;
+  plan.numbers = NumberKernels(network);
   if (options.workspace_limit) {
     UCUDNN_RETURN_IF_ERROR(KeepWithin(*options.workspace_limit, network));
   }
+  // Of every kernel, its set, its first layer, and how many there are.
   std::vector<planning::DesirableConfigurations> sets;
-  for (const OfflineKernel& kernel : network.kernels) sets.push_back(kernel.desirable_set);
-  WorkspacePlan plan;
+  std::vector<const Layer*> firsts;
+  std::vector<size_t> layers;
+  for (size_t i = 0; i < network.kernels.size(); ++i) {
+    if (plan.numbers[i] == sets.size()) {
+      sets.push_back(network.kernels[i].desirable_set);
+      firsts.push_back(&network.kernels[i].layer);
+      layers.push_back(0);
+    }
+    ++layers[plan.numbers[i]];
+  }
+  std::vector<size_t> chosen;
   if (options.total_workspace) {
     const size_t budget = *options.total_workspace;
     if (const auto shortage = planning::FindShortage(sets, budget, options.division)) {
-      return ShortOf(*shortage, budget, network);
+      return ShortOf(*shortage, budget, firsts);
     }
     UCUDNN_ASSIGN_OR_RETURN(planning::DividedWorkspace divided,
-                            Divide(app, sets, options, plan.solver));
-    plan.chosen = std::move(divided.chosen);
+                            Divide(app, sets, layers, options, plan.solver));
+    chosen = std::move(divided.chosen);
     plan.optimal = divided.optimal;
     plan.gap_ms = divided.gap_ms;
+    plan.total_workspace_bytes = divided.total_bytes;
   } else {
-    for (const auto& set : sets) plan.chosen.push_back(set.size() - 1);
+    for (const auto& set : sets) chosen.push_back(set.size() - 1);
   }
   std::vector<size_t> workspaces;
-  for (size_t i = 0; i < sets.size(); ++i) {
-    plan.total_time_ms += sets[i][plan.chosen[i]].TimeMs();
-    workspaces.push_back(sets[i][plan.chosen[i]].WorkspaceBytes());
+  for (const size_t number : plan.numbers) {
+    const Configuration& configuration = sets[number][chosen[number]];
+    plan.chosen.push_back(chosen[number]);
+    plan.total_time_ms += configuration.TimeMs();
+    workspaces.push_back(configuration.WorkspaceBytes());
   }
-  plan.total_workspace_bytes = planning::ReservedBytes(workspaces, options.division);
+  if (!options.total_workspace) {
+    plan.total_workspace_bytes = planning::ReservedBytes(workspaces, options.division);
+  }
   plan.network = std::move(network);
   return plan;
 }
@@ -140,6 +184,7 @@ int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
   if (Status status = CheckMeaning(words, options); !status.ok()) return refuse(status);
   Result<OfflineKernels> network = ReadOfflineKernels(*layers, options, words.device);
   if (!network.ok()) return refuse(network.status());
+  if (network->differing_rows > 0) Refuse(app, Disagreement(network->differing_rows));
   const Result<WorkspacePlan> plan = MakePlan(app, std::move(*network), options);
   if (!plan.ok()) return refuse(plan.status());
   if (!words.plan_file.empty()) {
@@ -170,6 +215,11 @@ Command AddWorkspace(CLI::App& ucudnn) {
                 "show each kernel's choices, too: none is beaten in both time and workspace");
   app->add_flag("--json", options->json, "print JSON instead of a table");
   app->add_option("-o", options->plan_file, "write the plan to a file")->type_name("plan.json");
+  options->variables.Describe("UCUDNN_WORKSPACE_LIMIT",
+                              "caller or a size: bytes, or with KiB, MiB, GiB",
+                              "caller, no ceiling");
+  options->variables.Describe("UCUDNN_BATCH_SIZE_POLICY", "auto, undivided, powerOfTwo, all",
+                              "auto, all that were measured");
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_PLAN", "UCUDNN_ENGINES"});
   return {app, [app, options](const ProgramWords&) { return Workspace(*app, *options); }};
 }

@@ -1,5 +1,6 @@
 #include "command/workspace_plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -26,9 +27,18 @@ void AddBudget(const Options& options, Json& json) {
   json["division"] = WorkspaceDivisionName(options.division);
 }
 
-Json SegmentJson(const Options& options, size_t kernel) {
+Json SegmentJson(const WorkspacePlan& plan, const Options& options, size_t kernel) {
   if (!options.total_workspace) return {};
-  return options.division == WorkspaceDivision::kDisjoint ? Json(kernel) : Json(0);
+  return options.division == WorkspaceDivision::kDisjoint ? Json(plan.numbers[kernel]) : Json(0);
+}
+
+// The fastest engine for the whole mini-batch within the limit; null: none fits.
+Json UndividedJson(const OfflineKernel& kernel, const std::optional<size_t>& limit_bytes) {
+  Json fastest;
+  for (const MicroConfiguration& engine : kernel.undivided) {
+    if (!limit_bytes || engine.workspace_bytes <= *limit_bytes) fastest = EngineJson(engine);
+  }
+  return fastest;
 }
 
 void PrintRow(const char* layer, const char* operation, const Configuration& configuration) {
@@ -38,6 +48,15 @@ void PrintRow(const char* layer, const char* operation, const Configuration& con
 }
 
 }  // namespace
+
+std::optional<size_t> UndividedLimit(const WorkspacePlan& plan, const Options& options) {
+  if (!options.total_workspace) return options.workspace_limit;
+  size_t limit_bytes = *options.total_workspace;
+  if (options.division == WorkspaceDivision::kDisjoint && !plan.numbers.empty()) {
+    limit_bytes /= *std::max_element(plan.numbers.begin(), plan.numbers.end()) + 1;
+  }
+  return std::min(limit_bytes, options.workspace_limit.value_or(limit_bytes));
+}
 
 Json WorkspaceJson(const WorkspacePlan& plan, const Options& options) {
   const planning::Platform& platform = plan.network.platform;
@@ -50,6 +69,8 @@ Json WorkspaceJson(const WorkspacePlan& plan, const Options& options) {
   if (!plan.optimal) json["gap_ms"] = plan.gap_ms;
   json["total_time_ms"] = plan.total_time_ms;
   json["total_workspace_bytes"] = plan.total_workspace_bytes;
+  const std::optional<size_t> undivided_limit = UndividedLimit(plan, options);
+  json["undivided_limit_bytes"] = undivided_limit ? Json(*undivided_limit) : Json();
   json["kernels"] = Json::array();
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
@@ -61,6 +82,8 @@ Json WorkspaceJson(const WorkspacePlan& plan, const Options& options) {
                                {"op", OperationName(kernel.layer.problem.operation)},
                                {"problem", ProblemJson(kernel.layer.problem)},
                                {"api", kernel.api},
+                               {"segment", SegmentJson(plan, options, i)},
+                               {"undivided", UndividedJson(kernel, undivided_limit)},
                                {"chosen", desirable[plan.chosen[i]]},
                                {"desirable_set", desirable}});
   }
@@ -80,7 +103,7 @@ Json PinnedPlanJson(const WorkspacePlan& plan, const Options& options) {
                                {"problem", ProblemJson(kernel.layer.problem)},
                                {"api", kernel.api},
                                {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
-                               {"segment", SegmentJson(options, i)},
+                               {"segment", SegmentJson(plan, options, i)},
                                {"order_after", Json::array()}});
   }
   return json;

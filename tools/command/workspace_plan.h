@@ -1,6 +1,7 @@
 // The plan that `ucudnn workspace` makes, and how it shows it. Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,19 @@ namespace ucudnn::command {
 // One configuration of each kernel: the fastest within its own limit (WR), or within one budget for
 // all (WD).
 struct WorkspacePlan {
-  OfflineKernels network;      // desirable sets within the limit
-  std::vector<size_t> chosen;  // of each kernel, the position in its desirable set
-  std::string solver;          // empty: nothing was to be solved
+  OfflineKernels network;       // desirable sets within the limit
+  std::vector<size_t> chosen;   // of each kernel, the position in its desirable set
+  std::vector<size_t> numbers;  // of each kernel; layers of one shape are one kernel to a run
+  std::string solver;           // empty: nothing was to be solved
   bool optimal = true;
   double gap_ms = 0;
   double total_time_ms = 0;
   size_t total_workspace_bytes = 0;  // reserved, as the division reserves
 };
+
+// The workspace that a kernel has where nothing is divided: its limit, and of a budget all of it
+// where kernels take turns, an equal share where each has a segment of its own. None: no ceiling.
+std::optional<size_t> UndividedLimit(const WorkspacePlan& plan, const Options& options);
 
 // `ucudnn-workspace`: everything.
 Json WorkspaceJson(const WorkspacePlan& plan, const Options& options);

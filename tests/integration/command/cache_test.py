@@ -114,7 +114,7 @@ class Cache(CommandTest):
         second = self.store_with("second", [{**row, "device": "Other GPU"} for row in ROWS])
         bytes_before = [open(path, "rb").read() for path in (first, second)]
         os.chmod(second, 0o444)
-        self.assertEqual(f"{first}: 1 new measurement, 1 known before\n{second}: 3 new measurements, 0 known before\n",
+        self.assertEqual(f"{first}: 1 new measurement, 1 known before; 1 row differs from the first store's, which counts\n{second}: 3 new measurements, 0 known before\n",
                          self.cache("merge", first, second, "--db", self.store))
         self.assertEqual(bytes_before, [open(path, "rb").read() for path in (first, second)])
         rows = self.exported()

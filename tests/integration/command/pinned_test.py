@@ -1,6 +1,7 @@
 """`ucudnn run --plan`: what `ucudnn workspace` planned is run, and nothing is measured; a file that is not for this run is
 said once and changes nothing."""
 
+import csv
 import json
 import os
 import subprocess
@@ -82,6 +83,39 @@ class Pinned(unittest.TestCase):
                                         if kernel["calls"] > 0})
                 reserved = sum(need.values()) if division == "disjoint" else max(need.values())
                 self.assertEqual(reserved, total["total_workspace_bytes"])
+
+    def test_layers_of_one_shape_reserve_what_was_planned_for_them(self):
+        with open(f"{self.folder}/trace.json") as file:
+            problems = [kernel["problem"] for kernel in json.load(file)["kernels"] if kernel["op"] == "forward"]
+        columns = [column for column in problems[0] if column != "align"]
+        layers = [[f"layer{at}", *(problem[column] for column in columns)] for at, problem in enumerate(problems)]
+        twins = [["twin", *layer[1:]] for layer in layers[1:3]]
+        with open(f"{self.folder}/layers.csv", "w") as file:
+            csv.writer(file).writerows([["name", *columns], *layers, *twins])
+        path = f"{self.folder}/twins.json"
+        for division in ("disjoint", "shared"):
+            with self.subTest(division=division):
+                result = subprocess.run([COMMAND, "workspace", "--layers", f"{self.folder}/layers.csv", "--db", self.store, "-o", path,
+                                         "--total-workspace", "4MiB", "--division", division, "--json"],
+                                        check=True, capture_output=True, text=True)
+                planned = json.loads(result.stdout)
+                with open(path) as file:
+                    report, errors = self.run_pinned(path, "0")
+                    self.check_followed(report, json.load(file))
+                self.assertEqual("", errors)
+                self.assertEqual(15 + 6, len(planned["kernels"]))
+                self.assertEqual(planned["total_workspace_bytes"], report["total_workspace"]["total_workspace_bytes"])
+
+    def test_the_three_commands_of_the_readme(self):
+        net = ("--net", "alexnet", "--batch", "4", "--db", f"{self.folder}/net.db")
+        subprocess.run([COMMAND, "bench", "--host", *net, "--policy", "all"], check=True, capture_output=True, env=ENVIRONMENT)
+        path = f"{self.folder}/net.json"
+        subprocess.run([COMMAND, "workspace", *net, "--total-workspace", "8MiB", "-o", path], check=True, capture_output=True)
+        report, errors = self.run_pinned(path, "0")
+        self.assertEqual("", errors)
+        with open(path) as file:
+            self.check_followed(report, json.load(file))
+        self.assertTrue(report["total_workspace"]["divided"])
 
     def test_a_file_that_is_not_for_this_run_is_said_once(self):
         path, file = self.plan("--total-workspace", "8MiB")

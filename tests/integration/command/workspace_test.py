@@ -175,6 +175,60 @@ class Workspace(CommandTest):
             plan = json.load(file)
         self.assertEqual((5 * MIB, [None, None]), (plan["limit_bytes"], [k["segment"] for k in plan["kernels"]]))
 
+    TWINS = LAYERS.replace("b,", "twin,4,4,9,9,8,3,3,1,1\nb,")
+
+    def test_layers_of_one_shape_are_one_kernel(self):
+        """As they are to a run: one plan, one segment, a time for each."""
+        self.layers = self.write("twins.csv", self.TWINS)
+        self.measure(csv(ROWS))
+        fronts = {name: front(rows) for name, rows in ROWS.items()}
+        for budget in range(1, 16):
+            report = self.plan("--total-workspace", f"{budget}MiB", "--division", "disjoint", "-o", "plan.json")
+            best = min((2 * one[1] + other[1], one[0] + other[0]) for one in fronts["a"] for other in fronts["b"]
+                       if one[0] + other[0] <= budget * MIB)
+            self.assertEqual(best, (report["total_time_ms"], report["total_workspace_bytes"]), budget)
+            a, twin, _ = report["kernels"]
+            self.assertEqual((["a", "twin", "b"], [0, 0, 1]),
+                             tuple([kernel[key] for kernel in report["kernels"]] for key in ("name", "segment")))
+            self.assertEqual(a["chosen"], twin["chosen"])
+            with open(f"{self.folder}/plan.json", encoding="utf-8") as file:
+                kernels = json.load(file)["kernels"]
+            self.assertEqual([0, 0, 1], [kernel["segment"] for kernel in kernels])
+            self.assertEqual([kernel["chosen"]["plan"] for kernel in report["kernels"]], [kernel["plan"] for kernel in kernels])
+        # Without a budget each layer has its own workspace.
+        report = self.plan("--workspace-limit", "5MiB", "--division", "disjoint")
+        self.assertEqual((11 * MIB, [None] * 3), (report["total_workspace_bytes"], [k["segment"] for k in report["kernels"]]))
+
+    def test_the_fastest_undivided_engine_within_the_limit_stands_beside_each_plan(self):
+        self.measure(csv(ROWS))
+        undivided = lambda report: [(one["engine"], one["workspace_bytes"], one["time_ms"]) if one else None
+                                    for one in (kernel["undivided"] for kernel in report["kernels"])]
+        slow, fast = [("legacy:0", 0, 40), ("legacy:0", 0, 90)], [("legacy:1", 8 * MIB, 10), ("legacy:6", 6 * MIB, 30)]
+        for words, limit, expected in (
+                ((), None, fast), (("--workspace-limit", "8MiB"), 8 * MIB, fast),
+                (("--workspace-limit", "7MiB"), 7 * MIB, [slow[0], fast[1]]), (("--workspace-limit", "0"), 0, slow),
+                # A budget: all of it in turns, or an equal share of it each.
+                (("--total-workspace", "8MiB"), 8 * MIB, fast),
+                (("--total-workspace", "8MiB", "--division", "disjoint"), 4 * MIB, slow),
+                (("--total-workspace", "13MiB", "--division", "disjoint"), 13 * MIB // 2, [slow[0], fast[1]]),
+                (("--total-workspace", "13MiB", "--division", "disjoint", "--workspace-limit", "5MiB"), 5 * MIB, slow)):
+            report = self.plan(*words)
+            self.assertEqual((limit, expected), (report["undivided_limit_bytes"], undivided(report)), words)
+        self.measure(csv({"a": [("legacy:1", 2, 6, 4 * MIB)], "b": ROWS["b"]}, device="No whole"))
+        self.assertEqual([None, fast[1]], undivided(self.plan("--device", "No whole")))
+
+    def test_stores_that_disagree_are_told_of_and_the_first_counts(self):
+        first, second = f"{self.store}.first", f"{self.store}.second"
+        self.measure(csv(ROWS), first)
+        self.measure(csv({"a": [("legacy:0", 4, 40, 0), ("legacy:1", 4, 1, 8 * MIB)], "b": [("legacy:6", 4, 30, 7 * MIB)]}), second)
+        for stores, line, times in (
+                (f"{first}:{second}", "ucudnn workspace: 2 rows differ from the first store's, which count\n", [10, 30]),
+                (f"{second}:{first}", "ucudnn workspace: 2 rows differ from the first store's, which count\n", [1, 30]),
+                (f"{first}:{first}", "", [10, 30])):
+            result = self.run_command("workspace", "--layers", self.layers, "--ops", "forward", "--db", stores, "--json")
+            self.assertEqual((0, line), (result.returncode, result.stderr))
+            self.assertEqual(times, [time for _, time in self.chosen(json.loads(result.stdout))])
+
     def test_plan_file_that_cannot_be_written_is_a_failure(self):
         self.measure(csv(ROWS))
         result = self.run_command(*self.words("-o", "/proc/none/plan.json"))
@@ -201,6 +255,7 @@ class Workspace(CommandTest):
         self.assert_refused(self.words("--total-workspace", "7MiB", "--division", "disjoint"), "for a forward")
         self.assert_refused(self.words("--workspace-limit", "7MiB"), "'7 MiB': too little for a forward", str(8 * MIB))
         self.assert_refused(self.words("--workspace-limit", "auto"), "--workspace-limit 'auto'", "offline")
+        self.assertNotIn("caller, auto", self.run_command("workspace", "--help").stdout)
 
     def test_value_that_is_none_is_one_line(self):
         self.assert_refused(self.words("--division", "fair"), "--division 'fair'", "disjoint, shared, concurrent")
@@ -247,7 +302,7 @@ class FromARecordedStore(CommandTest):
 
     def test_plans_are_the_same_bit_for_bit(self):
         with open(f"{self.folder}/layers.csv", "w", encoding="utf-8") as file:
-            file.write(LAYERS)
+            file.write(Workspace.TWINS)
         bare, self.command = self.command, command.COMMAND
         recorded = self.run_command("bench", "--layers", "layers.csv", "--host", "--policy", "all", "--db", "recorded.db",
                                     "--json")

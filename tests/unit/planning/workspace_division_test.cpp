@@ -51,6 +51,19 @@ TEST(WorkspaceDivision, DisjointReservesTheSumAndSharedTheLargest) {
   }
 }
 
+// The workspace of a kernel that two layers run is spent once and saves twice.
+TEST(WorkspaceDivision, LayersOfOneKernelWeighItsTime) {
+  const std::vector<DesirableConfigurations> kernels = {{One(0, 9), One(6, 5)},
+                                                        {One(0, 9), One(6, 3)}};
+  KnapsackSolver solver;
+  const auto chosen = [&](std::vector<size_t> layers) {
+    return DivideWorkspace(kernels, 8, WorkspaceDivision::kDisjoint, solver, layers)->chosen;
+  };
+  EXPECT_THAT(chosen({}), ElementsAre(0, 1));
+  EXPECT_THAT(chosen({1, 1}), ElementsAre(0, 1));
+  EXPECT_THAT(chosen({2, 1}), ElementsAre(1, 0));
+}
+
 TEST(WorkspaceDivision, ShortageSaysHowMuchIsMissingAndWhoWantsIt) {
   const std::vector<DesirableConfigurations> kernels = {
       {One(4, 1)}, {One(0, 1), One(9, 0)}, {One(7, 1)}};
