@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/byte_size.h"
@@ -137,6 +138,19 @@ std::vector<size_t> Positions(size_t count) {
   std::iota(all.begin(), all.end(), size_t{0});
   return all;
 }
+
+// Layers of one shape share a segment where each kernel has one of its own.
+class SeenSegments {
+ public:
+  explicit SeenSegments(const RunReport& report) : disjoint_(report.division == "disjoint") {}
+  bool IsNew(const ReportedKernel& kernel) {
+    return !disjoint_ || !kernel.segment || segments_.insert(*kernel.segment).second;
+  }
+
+ private:
+  bool disjoint_;
+  std::set<int64_t> segments_;
+};
 
 void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const ReportedKernel& kernel = report.kernels[at];
@@ -278,23 +292,37 @@ Element WorkspaceDivisionSection(const RunReport& report) {
     section.Add(Paragraph("Each kernel has its own workspace; there is no budget for all."));
   }
   const auto bytes = [&](size_t at) { return report.kernels[at].all_workspace_bytes(); };
-  double sum = 0;
-  for (size_t at = 0; at < report.kernels.size(); ++at) sum += static_cast<double>(bytes(at));
   Colours layers;
   BarChart chart;
   chart.id = "division-chart";
-  chart.title = "Workspace of each kernel; their sum is " + Bytes(sum);
   chart.unit = Unit::kBytes;
-  Bar together{"all, side by side", {}, Bytes(sum)};
-  for (const size_t at : Heaviest(Positions(report.kernels.size()), bytes, "workspace", section)) {
+  Bar together{"all, side by side", {}, ""};
+  std::vector<size_t> rest = Positions(report.kernels.size());
+  SeenSegments seen(report);
+  double sum = 0;
+  for (const size_t at : Heaviest(rest, bytes, "workspace", section)) {
     const ReportedKernel& kernel = report.kernels[at];
     const int colour = layers.Of(LayerKey(kernel));
     const auto length = static_cast<double>(bytes(at));
     const Segment segment{length, colour, "", KernelLabel(report, at) + ": " + Bytes(length)};
     chart.bars.push_back({KernelLabel(report, at), {segment}, Bytes(length)});
+    std::erase(rest, at);
+    if (!seen.IsNew(kernel)) continue;
+    sum += length;
     if (length > 0) together.segments.push_back(segment);
   }
-  if (report.total_bytes && report.division == "disjoint" && report.kernels.size() <= kMostDrawn) {
+  double others = 0;
+  for (const size_t at : rest) {
+    if (seen.IsNew(report.kernels[at])) others += static_cast<double>(bytes(at));
+  }
+  if (others > 0) {
+    together.segments.push_back({others, layers.Of("others"), "others",
+                                 std::to_string(rest.size()) + " others: " + Bytes(others)});
+  }
+  sum += others;
+  together.end = Bytes(sum);
+  chart.title = "Workspace of each kernel; their sum is " + Bytes(sum);
+  if (report.total_bytes && report.division == "disjoint") {
     chart.bars.insert(chart.bars.begin(), std::move(together));
     chart.limit = static_cast<double>(*report.total_bytes);
     chart.limit_label = "budget " + FormatByteSize(*report.total_bytes);

@@ -52,6 +52,8 @@ ReportedKernel ReadRunKernel(const JsonPlace& place) {
 ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report) {
   ReportedKernel kernel = ReadKernel(place);
   kernel.limit_bytes = report.limit_bytes;
+  kernel.segment = place.Member("segment").WholeIfThere(kMostJsonBytes);
+  ReadUndivided(place.Member("undivided"), kernel);
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();
   kernel.workspace_bytes = chosen.Member("workspace_bytes").Bytes();
@@ -85,6 +87,7 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
   report.policy = root.Member("policy").TextIfThere();
   report.measured = root.Member("measured").WholeIfThere(kMostJsonBytes);
   report.limit_bytes = root.Member("limit_bytes").Limit();
+  report.undivided_limit_bytes = root.Member("undivided_limit_bytes").Limit();
   // A run's report has an object of its own for its budget.
   const JsonPlace budget = report.offline ? root : root.Member("total_workspace");
   if (!report.offline && !budget.absent()) budget.Object();
@@ -96,8 +99,8 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
 
 }  // namespace
 
-std::optional<double> ReportedKernel::BaselineMs() const {
-  if (undivided_ms) return undivided_ms;
+std::optional<double> ReportedKernel::BaselineMs(bool offline) const {
+  if (undivided_ms || offline) return undivided_ms;
   return plan.Pieces() == 1 ? plan_ms : std::nullopt;
 }
 

@@ -27,11 +27,12 @@ struct ReportedKernel {
   std::optional<double> undivided_ms;
   std::string reason;
   std::vector<Configuration> desirable_set;  // rising workspace, falling time; empty: not there
+  std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
 
   bool divided() const { return plan.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + library_bytes; }
-  // Of the undivided engine within the limit, which may be the plan itself.
-  std::optional<double> BaselineMs() const;
+  // Of the undivided engine within the limit, which in a run may be the plan itself.
+  std::optional<double> BaselineMs(bool offline) const;
 };
 
 struct ReportedFallback {
@@ -49,10 +50,11 @@ struct RunReport {
   std::string policy;               // of an offline plan
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
-  std::optional<size_t> total_bytes;     // one budget for all kernels
-  std::string division;                  // of that
-  std::string solver;                    // who divided it; empty: nobody said
-  std::optional<size_t> reserved_bytes;  // what the division takes
+  std::optional<size_t> total_bytes;            // one budget for all kernels
+  std::string division;                         // of that
+  std::string solver;                           // who divided it; empty: nobody said
+  std::optional<size_t> undivided_limit_bytes;  // offline, of each kernel that is not divided
+  std::optional<size_t> reserved_bytes;         // what the division takes
   std::vector<ReportedKernel> kernels;
   std::vector<ReportedFallback> fallbacks;
 };

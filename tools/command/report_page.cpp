@@ -80,7 +80,7 @@ struct Totals {
 Totals TotalsOf(const RunReport& report, bool by_calls) {
   Totals totals;
   for (const ReportedKernel& kernel : report.kernels) {
-    const std::optional<double> baseline = kernel.BaselineMs();
+    const std::optional<double> baseline = kernel.BaselineMs(report.offline);
     if (!baseline || !kernel.plan_ms || (by_calls && !kernel.calls)) continue;
     const double times = by_calls ? static_cast<double>(*kernel.calls) : 1;
     totals.undivided_ms += *baseline * times;
@@ -108,9 +108,8 @@ Element TotalsSection(const RunReport& report) {
   const Totals once = TotalsOf(report, false);
   section.Add(Paragraph(all + " kernels, " + std::to_string(divided) + " of them divided."));
   if (once.kernels == 0) {
-    return std::move(section.Add(
-        Paragraph(report.offline ? "An offline plan does not say what undivided engines take."
-                                 : "No kernel has both its own and an undivided engine's time.")));
+    return std::move(
+        section.Add(Paragraph("No kernel has both its own and an undivided engine's time.")));
   }
   Element list("dl");
   AddTotal("total-once", "one call of each kernel", once, list);
@@ -121,9 +120,16 @@ Element TotalsSection(const RunReport& report) {
                           " of the " + all +
                           " kernels, whose own or undivided engine's time is not known."));
   }
+  std::string within = "the workspace limit";
+  if (report.offline) {
+    within = report.undivided_limit_bytes
+                 ? FormatByteSize(*report.undivided_limit_bytes) + " of workspace"
+                 : "any workspace";
+  }
   section.Add(Paragraph(
       "Times are those of the measurements behind the plans, not of the calls themselves; "
-      "undivided is the fastest undivided engine within the workspace limit."));
+      "undivided is the fastest undivided engine within " +
+      within + "."));
   BarChart chart;
   chart.id = "totals-chart";
   chart.title = "One call of each kernel";
@@ -138,21 +144,19 @@ Element TotalsSection(const RunReport& report) {
 
 std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
   const ReportedKernel& kernel = report.kernels[at];
-  const std::optional<double> baseline = kernel.BaselineMs();
+  const std::optional<double> baseline = kernel.BaselineMs(report.offline);
   std::vector<Cell> row = {
       KernelLabel(report, at),
       {std::to_string(kernel.problem.n), static_cast<double>(kernel.problem.n)},
       kernel.api};
   if (!report.offline) {
     row.emplace_back(std::to_string(*kernel.calls), static_cast<double>(*kernel.calls));
-    row.push_back(TimeCell(baseline));
   }
+  row.push_back(TimeCell(baseline));
   row.push_back(TimeCell(kernel.plan_ms));
-  if (!report.offline) {
-    const bool known = baseline && kernel.plan_ms && *kernel.plan_ms > 0;
-    row.push_back(known ? Cell(RatioText(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms)
-                        : Cell(""));
-  }
+  const bool known = baseline && kernel.plan_ms && *kernel.plan_ms > 0;
+  row.push_back(known ? Cell(RatioText(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms)
+                      : Cell(""));
   row.push_back(BytesCell(kernel.all_workspace_bytes()));
   row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
   row.emplace_back(DivisionText(kernel.plan));
@@ -164,13 +168,15 @@ std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
 Element KernelsSection(const RunReport& report) {
   Element section = Section("kernels", "Kernels");
   if (report.kernels.empty()) return std::move(section.Add(Paragraph("There are none.")));
-  // An offline plan knows neither calls nor what undivided engines take.
   std::vector<Column> columns = {{"kernel"}, {"images", true}, {"api"}};
-  if (!report.offline) columns.insert(columns.end(), {{"calls", true}, {"undivided", true}});
-  columns.push_back({"planned", true});
-  if (!report.offline) columns.push_back({"gain", true});
-  columns.insert(columns.end(),
-                 {{"workspace", true}, {"limit", true}, {"micro-batches"}, {"engines"}});
+  if (!report.offline) columns.push_back({"calls", true});
+  columns.insert(columns.end(), {{"undivided", true},
+                                 {"planned", true},
+                                 {"gain", true},
+                                 {"workspace", true},
+                                 {"limit", true},
+                                 {"micro-batches"},
+                                 {"engines"}});
   if (!report.offline) columns.push_back({"why"});
   Table table("kernel-table", "A heading sorts by its column.", columns, true);
   for (size_t at = 0; at < report.kernels.size(); ++at) table.AddRow(KernelRow(report, at));

@@ -6,7 +6,7 @@ import unittest
 
 import browser
 from command import CommandTest
-from report_test import REPORT, Page
+from report_test import MIB, OFFLINE, REPORT, Page, offline_kernel, run
 
 # Leaves what it finds in the element that the test reads.
 TELL = """
@@ -62,7 +62,7 @@ class Pages(CommandTest):
             'document.querySelectorAll("#kernel-table thead th")[5].getAttribute("aria-sort")', press * 2))
 
     def test_nothing_of_a_figure_is_cut_off(self):
-        self.report_page()
+        self.budget_page()
         texts = """[...document.querySelectorAll("svg[role=img] text")].filter(text => {
             const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
             return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
@@ -71,6 +71,98 @@ class Pages(CommandTest):
         for network in ("alexnet", "inception-v3"):
             self.make("plan", network, "--machine", "k80x16", "--batch", "512", "--html")
             self.assertEqual([], self.told(texts))
+
+    ROWS = """c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device
+64,27,27,192,5,5,2,2,forward,legacy:0,64,100,0,1,16,91900,13000,Toy GPU
+64,27,27,192,5,5,2,2,forward,legacy:1,64,30,16777216,1,16,91900,13000,Toy GPU
+64,27,27,192,5,5,2,2,forward,legacy:1,32,17,8388608,1,16,91900,13000,Toy GPU
+64,27,27,192,5,5,2,2,forward,legacy:1,16,18.5,4194304,1,16,91900,13000,Toy GPU
+"""
+
+    def budget_page(self):
+        """A run within one budget, with the store that its desirable sets come from."""
+        with open(f"{self.folder}/rows.csv", "w", encoding="utf-8") as file:
+            file.write(self.ROWS)
+        self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", "m.db").returncode)
+        kernels = [kernel | {"workspace_bytes": 0, "library_bytes": kernel["workspace_bytes"], "layers": [name]}
+                   for kernel, name in zip(REPORT["kernels"], ("conv2", "conv2", "conv2", "conv9"))]
+        with open(f"{self.folder}/budget.json", "w", encoding="utf-8") as file:
+            json.dump(REPORT | {"kernels": kernels, "total_workspace": {
+                "total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjoint", "divided": True, "kernels": 4,
+                "total_workspace_bytes": 11 * MIB, "optimal": True}}, file)
+        self.make("report", "budget.json", "--db", "m.db")
+
+    # Of a chart of bars: each bar's label, the lengths of its parts in pixels and what they say of themselves; its lines.
+    BARS = """(id => { const svg = document.querySelector(`#${id} svg`), bars = [];
+        for (const text of svg.querySelectorAll("g > text.end:not(.mark)")) {
+            const parts = [];
+            for (let next = text.nextElementSibling; next && next.tagName === "g"; next = next.nextElementSibling) {
+                parts.push([Number(next.querySelector("rect").getAttribute("width")), next.querySelector("title").textContent]);
+            }
+            bars.push([text.textContent, parts]);
+        }
+        const start = Math.min(...[...svg.querySelectorAll("line.axis")].map(line => Number(line.getAttribute("x1"))));
+        return {bars, limits: [...svg.querySelectorAll("line.limit")].map(line => Number(line.getAttribute("x1")) - start)}; })"""
+
+    POINTS = """[...document.querySelectorAll("#desirable-1 svg > g")].map(group => ({
+        tip: group.querySelector("title").textContent, chosen: !!group.querySelector(".chosen"),
+        x: Number(group.querySelector("circle").getAttribute("cx")), y: Number(group.querySelector("circle").getAttribute("cy"))}))"""
+
+    def test_the_figures_of_a_budget_are_drawn_to_scale(self):
+        self.budget_page()
+        found = self.told(f'({{division: {self.BARS}("division-chart"), memory: {self.BARS}("memory-chart"), points: {self.POINTS}}})')
+        with self.subTest("workspace division"):
+            (name, parts), *kernels = found["division"]["bars"]
+            self.assertEqual(("all, side by side", ["1: conv2 forward: 4 MiB", "2: conv2 backward_filter: 7 MiB"]),
+                             (name, [tip for _, tip in parts]))
+            self.assertEqual(["1: conv2 forward", "2: conv2 backward_filter", "3: conv2 backward_data", "4: conv9 forward"],
+                             [label for label, _ in kernels])
+            a_mib = found["division"]["limits"][0] / 12
+            lengths = [length for length, _ in parts] + [bars[0][0] for _, bars in kernels]
+            for length, mib in zip(lengths, (4, 7, 4, 7, 0, 0), strict=True):
+                self.assertAlmostEqual(a_mib * mib, length, delta=0.1)
+        with self.subTest("memory of each layer"):
+            bars = found["memory"]["bars"]
+            self.assertEqual(["conv2, 64 images", "conv9, 64 images"], [label for label, _ in bars])
+            for (_, parts), channels, workspace in zip(bars, (64, 8), (7 * MIB, 0)):
+                data, parameters = 4 * 64 * (channels + 192) * 27 * 27, 4 * 192 * channels * 25
+                self.assertEqual(["data", "parameters", "workspace"], [tip.split(":")[0] for _, tip in parts])
+                scale = parts[0][0] / data
+                for (length, _), of in zip(parts, (data, parameters, workspace)):
+                    self.assertAlmostEqual(scale * of, length, delta=0.1)
+        with self.subTest("desirable set"):
+            points = found["points"]
+            self.assertEqual(["0 B, 100 ms: 64", "4 MiB, 74 ms: 4 x 16", "8 MiB, 34 ms: 2 x 32", "16 MiB, 30 ms: 64"],
+                             [point["tip"] for point in points])
+            self.assertEqual([False, True, False, False], [point["chosen"] for point in points])
+            first, last = points[0], points[-1]
+            for point, bytes_, ms in zip(points, (0, 4, 8, 16), (100, 74, 34, 30)):
+                self.assertAlmostEqual(bytes_ / 16, (point["x"] - first["x"]) / (last["x"] - first["x"]), delta=0.001)
+                self.assertAlmostEqual((100 - ms) / 70, (point["y"] - first["y"]) / (last["y"] - first["y"]), delta=0.001)
+
+    def test_an_offline_plan_stands_beside_its_undivided_calls(self):
+        with open(f"{self.folder}/offline.json", "w", encoding="utf-8") as file:
+            json.dump(OFFLINE, file)
+        self.make("report", "offline.json")
+        found = self.told(f'({{once: {{...document.querySelector("#total-once").dataset}}, timeline: {self.BARS}("timeline-chart")}})')
+        self.assertEqual({"undivided": "250", "planned": "168"}, found["once"])
+        bars = found["timeline"]["bars"]
+        self.assertEqual([("1: conv1 forward", 1), ("divided", 4), ("2: twin forward", 1), ("divided", 4)],
+                         [(label, len(parts)) for label, parts in bars])
+        for (_, whole), (_, pieces) in zip(bars[::2], bars[1::2]):
+            self.assertAlmostEqual(0.74, sum(length for length, _ in pieces) / whole[0][0], delta=0.001)
+
+    def test_what_is_not_drawn_of_a_budget_is_one_segment(self):
+        plan = [run("legacy:1", 16, 4, 4 * MIB, 18.5)]
+        with open(f"{self.folder}/many.json", "w", encoding="utf-8") as file:
+            json.dump(OFFLINE | {"total_bytes": 700 * MIB, "kernels": [offline_kernel(f"conv{i}", plan, segment=i)
+                                                                      for i in range(159)]}, file)
+        self.make("report", "many.json")
+        found = self.told(f'{self.BARS}("division-chart")')
+        self.assertEqual(61, len(found["bars"]))
+        together = found["bars"][0][1]
+        self.assertEqual((61, "99 others: 396 MiB"), (len(together), together[-1][1]))
+        self.assertAlmostEqual(636 / 700, sum(length for length, _ in together) / found["limits"][0], delta=0.001)
 
     def test_a_layout_is_drawn_as_it_is(self):
         words = ("plan", "alexnet", "--machine", "k80x16", "--batch", "512")

@@ -85,6 +85,25 @@ class Page(html.parser.HTMLParser):
         return " ".join(self.texts)
 
 
+def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
+    chosen = {"time_ms": sum(piece["time_ms"] * piece["count"] for piece in plan),
+              "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "plan": plan}
+    return {"name": name, "op": "forward", "problem": problem(), "api": "legacy", "undivided": undivided, "chosen": chosen,
+            "desirable_set": [*desirable_set, chosen]} | changes
+
+
+# Within one budget: divided, divided in the same segment, and whole in a faster engine than fits an equal share.
+WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
+OFFLINE = {
+    "format": "ucudnn-workspace", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
+    "total_bytes": 12 * MIB, "division": "disjoint", "solver": "exact", "optimal": True, "total_time_ms": 168,
+    "total_workspace_bytes": 11 * MIB, "undivided_limit_bytes": 6 * MIB,
+    "kernels": [
+        offline_kernel("conv1", [run("legacy:1", 16, 4, 4 * MIB, 18.5)], slow(100), [WHOLE], segment=0),
+        offline_kernel("twin", [run("legacy:1", 16, 4, 4 * MIB, 18.5)], slow(100), [WHOLE], segment=0),
+        offline_kernel("conv2", [run("legacy:6", 64, 1, 7 * MIB, 20)], slow(50, 2 * MIB), segment=1, problem=problem(c=8))]}
+
+
 class Report(CommandTest):
     def write(self, document, name="report.json"):
         with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
@@ -173,9 +192,26 @@ class Report(CommandTest):
         text = page.text()
         self.assertIn("One budget of 9 MiB for all kernels, division disjoint; reserved: 8 MiB. Solver: exact.", text)
         self.assertIn("1: conv1 forward", text)
-        self.assertIn("An offline plan does not say what undivided engines take.", text)
+        self.assertIn("No kernel has both its own and an undivided engine's time.", text)
         self.assertLessEqual({"desirable-1", "desirable-2"}, set(page.ids))
         self.assert_refused(["report", self.write(document), "--db", "m.db"], "--db: an offline plan holds")
+
+    def test_an_offline_plan_is_compared_with_undivided_engines(self):
+        """Within what they would have: kernels that stay whole are not their own baseline."""
+        page = self.page(OFFLINE)
+        text = page.text()
+        self.assertIn(f"250 ms undivided, 168 ms as planned: {250 / 168:.2f}x", text)
+        self.assertIn("undivided is the fastest undivided engine within 6 MiB of workspace.", text)
+        head, *rows = page.tables["kernel-table"]
+        rows = [dict(zip(head, row)) for row in rows]
+        self.assertEqual([("100 ms", "74 ms", "1.35x"), ("100 ms", "74 ms", "1.35x"), ("50 ms", "20 ms", "2.50x")],
+                         [tuple(row[column] for column in ("undivided", "planned", "gain")) for row in rows])
+        self.assertIn("their sum is 11 MiB", text)  # a segment that two layers share counts once
+        document = copy.deepcopy(OFFLINE)
+        document["kernels"][2]["undivided"] = None  # none fits
+        text = self.page(document).text()
+        self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x", text)
+        self.assertIn("Left out: 1 of the 3 kernels", text)
 
     def test_a_run_within_one_budget_shows_its_division_and_layer_names(self):
         document = copy.deepcopy(REPORT)
@@ -290,6 +326,17 @@ class Report(CommandTest):
         page = self.page(document)
         self.assertEqual(201, len(page.tables["kernel-table"]))
         self.assertIn("The 60 of 200 with the most time:", page.text())
+
+    def test_budgets_of_many_kernels_are_drawn_whole(self):
+        plan = [run("legacy:1", 16, 4, 4 * MIB, 18.5)]
+        document = OFFLINE | {"total_bytes": 700 * MIB, "total_workspace_bytes": 636 * MIB, "kernels": [
+            offline_kernel(f"conv{i}", plan, problem=problem(c=i + 1), segment=i) for i in range(159)]}
+        text = self.page(document).text()
+        self.assertIn("The 60 of 159 with the most workspace:", text)
+        self.assertIn("all, side by side", text)
+        self.assertIn("99 others: 396 MiB", text)
+        self.assertIn("their sum is 636 MiB", text)
+        self.assertIn("budget 700 MiB", text)
 
 
 if __name__ == "__main__":
