@@ -405,6 +405,76 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
                 CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, nullptr, nullptr, nullptr));
 }
 
+// What the report says of the budget at this moment.
+nlohmann::json Budget() {
+  size_t bytes = 0;
+  EXPECT_EQ(ucudnnGetReport(nullptr, &bytes), CUDNN_STATUS_SUCCESS);
+  std::string text(bytes, '?');
+  EXPECT_EQ(ucudnnGetReport(text.data(), &bytes), CUDNN_STATUS_SUCCESS);
+  return nlohmann::json::parse(text.c_str())["total_workspace"];
+}
+
+// One budget for all kernels, of a program with handles of its own.
+class Recording : public Protocol {};
+
+TEST_F(Recording, EndsWhenTheProgramSaysSo) {
+  UcudnnHandle_t handle = nullptr;
+  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_THAT(ucudnnGetLastError(), HasSubstr("no convolution ran yet"));
+  {
+    Convolution convolution(LayerProblem(Operation::kForward));
+    convolution.UseHandle(handle);
+    PiecesOf(DropIn(), convolution, 1, 0);
+    EXPECT_EQ(Budget()["divided"], false);
+    ASSERT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+    EXPECT_EQ(Budget()["divided"], true);
+    EXPECT_EQ(Budget()["kernels"], 1);
+    PiecesOf(Wrapped(), convolution, 1, 0);
+    EXPECT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << "again";
+    const size_t reserved = Budget()["total_workspace_bytes"];
+    EXPECT_GT(reserved, 0u);
+    EXPECT_LE(reserved, size_t{Budget()["total_bytes"]});
+  }
+  EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+}
+
+class Order : public Protocol {};
+
+TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
+  UcudnnHandle_t handles[3];
+  for (UcudnnHandle_t& handle : handles) ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  EXPECT_EQ(cudnnSetStream(handles[1], stream), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(ucudnnDeclareOrder(handles[0], handles[1]), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(ucudnnDeclareOrder(handles[1], handles[0]), CUDNN_STATUS_SUCCESS) << "again";
+  EXPECT_EQ(ucudnnDeclareOrder(handles[2], nullptr), CUDNN_STATUS_BAD_PARAM);
+  {
+    Convolution convolution(LayerProblem(Operation::kForward));
+    for (const UcudnnHandle_t& handle : {handles[0], handles[1]}) {
+      convolution.UseHandle(handle);
+      PiecesOf(Wrapped(), convolution, 1, 0);  // waits
+    }
+    EXPECT_EQ(ucudnnDeclareOrder(handles[2], handles[0]), CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_THAT(ucudnnGetLastError(), HasSubstr("ran on one of the handles before"));
+    ASSERT_EQ(ucudnnEndRecording(handles[1]), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+    const auto kernels = KernelsOf(ReadReport(), convolution.problem());
+    ASSERT_EQ(kernels.size(), 1u);
+    const size_t segment = kernels[0]["limit_bytes"];
+    EXPECT_GT(segment, 0u);
+    EXPECT_EQ(Budget()["total_workspace_bytes"], segment) << "one for both";
+    for (const UcudnnHandle_t& handle : {handles[0], handles[1]}) {
+      convolution.UseHandle(handle);
+      PiecesOf(DropIn(), convolution, 1, 0);
+    }
+  }
+  for (const UcudnnHandle_t& handle : handles) {
+    EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+  }
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 // Options that a program sets before its first cuDNN call.
 class Early : public testing::Test {};
 
@@ -459,6 +529,8 @@ TEST_F(SwitchedOff, EverythingIsTheGenuineLibrarys) {
 int main(int argc, char** argv) {
   return ucudnn::test::RunSuites(argc, argv,
                                  {{"Wrapper", {{"UCUDNN_TUNE", "off"}}},
+                                  {"Recording", {{"UCUDNN_TOTAL_WORKSPACE", "64MiB"}}},
+                                  {"Order", {{"UCUDNN_TOTAL_WORKSPACE", "64MiB"}}},
                                   {"Early", {{"UCUDNN_WORKSPACE_LIMIT", "0"}}},
                                   {"SwitchedOff", {}}});
 }
