@@ -23,9 +23,9 @@ struct GraphTemplate {
   bool callers_beta = false;
 };
 
-// Whether an engine rounds no worse than another, and is deterministic if that one is: of what the
-// other does not do, it converts nothing down, reduces nothing in lower precision and transforms
-// nothing. Arithmetic in tensor cores as such is no loss.
+// Whether an engine rounds no worse than another, and is deterministic and hands on NaNs if that
+// one is and does: of what the other does not do, it converts nothing down, reduces nothing in
+// lower precision and transforms nothing. Arithmetic in tensor cores as such is no loss.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
 // Reads a finalized plan, whose JSON is `json`; an error says why it is left alone.

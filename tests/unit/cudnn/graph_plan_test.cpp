@@ -193,6 +193,15 @@ TEST(GraphPlan, AnEngineOfHigherPrecisionMayTakeThePlaceOfALower) {
   EXPECT_FALSE(IsExactAs(winograd, tf32));
   EXPECT_FALSE(IsExactAs(random, tf32));
   EXPECT_TRUE(IsExactAs(none, random));
+  const EngineNotes strict = {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, {}};
+  const EngineNotes strict_tf32 = {
+      {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+       CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP},
+      {}};
+  EXPECT_TRUE(IsExactAs(strict, none));
+  EXPECT_FALSE(IsExactAs(none, strict));
+  EXPECT_TRUE(IsExactAs(strict, strict_tf32));
+  EXPECT_FALSE(IsExactAs(tf32, strict_tf32));
 }
 
 TEST(GraphPlan, PaddingOfOneSideIsLeftAlone) {
