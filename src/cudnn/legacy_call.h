@@ -31,6 +31,8 @@ struct BiasActivation {
   cudnnTensorDescriptor_t bias_descriptor = nullptr;
   const void* bias = nullptr;
   cudnnActivationDescriptor_t activation = nullptr;
+  // Of bias that are read: more than one element a channel where it has strides, or another type.
+  size_t bias_bytes = 0;  // 0: one element of the output's type a channel
 };
 
 struct LegacyCall {

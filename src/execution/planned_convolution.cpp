@@ -94,9 +94,9 @@ bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
   if (call.bias != nullptr) {
     const bool reads_z = cudnn::ScaleOf(call.bias->alpha2, problem_.type) != 0;
     if (reads_z && Overlap(call.bias->z, y_bytes, call.y, y_bytes)) return false;
-    if (Overlap(call.bias->bias, problem_.k * ElementBytes(problem_.type), call.y, y_bytes)) {
-      return false;
-    }
+    const size_t bias_bytes = call.bias->bias_bytes > 0 ? call.bias->bias_bytes
+                                                        : problem_.k * ElementBytes(problem_.type);
+    if (Overlap(call.bias->bias, bias_bytes, call.y, y_bytes)) return false;
   } else if (cudnn::ScaleOf(call.beta, problem_.type) != 0) {
     return false;
   }

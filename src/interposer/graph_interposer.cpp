@@ -226,6 +226,7 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
                         : static_cast<const void*>(reads ? &kOne : &kZero);
     if (graph.residual_uid) fused.z = operands->Find(*graph.residual_uid);
     if (graph.bias_uid) fused.bias = operands->Find(*graph.bias_uid);
+    fused.bias_bytes = graph.bias_bytes;
     call.bias = &fused;
   }
   // What the genuine library would refuse, it shall refuse itself.

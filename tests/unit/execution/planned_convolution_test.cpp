@@ -82,9 +82,9 @@ class Harness {
     call.alpha = wide ? static_cast<const void*>(&scales_[0]) : &narrow_scales_[0];
     call.beta = wide ? static_cast<const void*>(&scales_[1]) : &narrow_scales_[1];
   }
-  void SetBias(float alpha2, void* z) {
+  void SetBias(float alpha2, void* z, void* bias = Pointer(0x60000000), size_t bias_bytes = 0) {
     alpha2_ = alpha2;
-    bias_ = {&alpha2_, call.descriptors.y, z, nullptr, Pointer(0x60000000), nullptr};
+    bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr, bias_bytes};
     call.bias = &bias_;
   }
 
@@ -421,6 +421,24 @@ TEST(PlannedConvolution, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
       EXPECT_EQ(Harness::calls().back().z, harness.call.y);
     } else {
       ExpectFailedAt(1, harness, status);
+    }
+  }
+}
+
+// A graph's bias may be wider than the tensors, or have strides.
+TEST(PlannedConvolution, ABiasThatReachesIntoTheOutputForbidsARerun) {
+  const ConvolutionProblem problem = Problem(Operation::kForward, DataType::kHalf);
+  const size_t narrow = problem.k * ElementBytes(problem.type);
+  for (const size_t bias_bytes : {size_t{0}, narrow, narrow + 1, 2 * narrow}) {
+    Harness harness(problem);
+    harness.SetBias(0, nullptr, Pointer(Address(harness.call.y) - narrow), bias_bytes);
+    ThisRecording().fail_at = 1;
+    SCOPED_TRACE(bias_bytes);
+    const cudnnStatus_t status = harness.Run();
+    if (bias_bytes > narrow) {
+      ExpectFailedAt(1, harness, status);
+    } else {
+      ExpectUndividedAfter(1, harness, status);
     }
   }
 }
