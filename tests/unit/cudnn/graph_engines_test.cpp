@@ -97,6 +97,39 @@ TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
   }
 }
 
+// 2^34 elements and more, in pieces beyond 2^31, too.
+TEST(GraphEngines, TensorsBeyondTwoToThe31AreBuiltAtAnyBatch) {
+  ConvolutionProblem problem = Problem(Operation::kForward);
+  problem.n = 100000;
+  problem.x = {1, 56, 56};
+  SetPackedStrides(problem);
+  ASSERT_GT(int64_t{problem.n} * problem.x_strides[0], int64_t{1} << 34);
+  const Graph graph(problem);
+  int built = 0;
+  for (int engine = 0; engine < graph.EngineCount(); ++engine) {
+    const auto whole = graph.Plan(engine);
+    if (!whole) continue;
+    const auto original = ReadTemplate(RealCudnn(), whole->get());
+    ASSERT_TRUE(original.ok()) << original.message();
+    for (const int images : {50000, 1000}) {
+      ConvolutionProblem part = problem;
+      part.n = images;
+      const auto native = Graph(part).Plan(engine);
+      const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *original, images, 1, 0);
+      ASSERT_EQ(rebatched.ok(), native.has_value()) << original->plan.engine << " at " << images;
+      if (!native) continue;
+      EXPECT_EQ(*PlanWorkspace(RealCudnn(), rebatched->get()),
+                *PlanWorkspace(RealCudnn(), native->get()));
+      const auto read = ReadTemplate(RealCudnn(), rebatched->get());
+      ASSERT_TRUE(read.ok()) << read.message();
+      EXPECT_EQ(read->plan.problem.n, images);
+      EXPECT_EQ(read->plan.problem.x_strides, original->plan.problem.x_strides);
+      ++built;
+    }
+  }
+  EXPECT_GT(built, 0);
+}
+
 TEST(GraphEngines, APlanNeedsADevice) {
   const Graph graph(Problem(Operation::kForward));
   const GraphTemplate plan = Template(graph, 38);
