@@ -325,12 +325,14 @@ class Reader {
 
 }  // namespace
 
+bool HoldsConvolution(std::string_view json) {
+  return json.find("\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") != std::string_view::npos;
+}
+
 const char* UnfamiliarAtAGlance(std::string_view json) {
   static const std::string schema = "\"schemaVersion\":" + std::to_string(kSchema) + ",";
   if (json.find(schema) == std::string_view::npos) return "its JSON is of an unknown schema";
-  if (json.find("\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") == std::string_view::npos) {
-    return "there is no convolution in it";
-  }
+  if (!HoldsConvolution(json)) return "there is no convolution in it";
   return nullptr;
 }
 

@@ -42,6 +42,9 @@ struct GraphPlan {
 // read.
 const char* UnfamiliarAtAGlance(std::string_view json);
 
+// Whether `json`, of whatever schema, speaks of a convolution.
+bool HoldsConvolution(std::string_view json);
+
 // Every member, name and value must be known: whatever is unfamiliar is an error that says what.
 Result<GraphPlan> ReadGraphPlan(std::string_view json);
 

@@ -11,6 +11,10 @@ bool IsConvolution(cudnnBackendDescriptorType_t type) {
          type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
 }
 
+bool IsConvolution(GraphKind kind) {
+  return kind == GraphKind::kConvolution || kind == GraphKind::kUndividable;
+}
+
 template <typename Value>
 Value First(const void* values) {
   return *static_cast<const Value*>(values);
@@ -36,6 +40,7 @@ void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t f
   const DescriptorShadow* const other = At(from);
   to.kind = other != nullptr ? other->kind : GraphKind::kUnknown;
   to.first = other != nullptr && other->first;
+  to.list = other != nullptr ? other->list : nullptr;
   if (to.handle == nullptr && other != nullptr) to.handle = other->handle;
 }
 
@@ -49,11 +54,11 @@ void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
       return;
     }
     if (!IsConvolution(operation->type)) continue;
-    graph.kind = operation->batch == 1 ? GraphKind::kUndividable : GraphKind::kConvolution;
-    if (operation->ragged) {
-      graph.kind = GraphKind::kOther;
+    if (operation->ragged || graph.dynamic) {
+      graph.kind = GraphKind::kUnfamiliar;
       return;
     }
+    graph.kind = operation->batch == 1 ? GraphKind::kUndividable : GraphKind::kConvolution;
   }
 }
 
@@ -86,15 +91,12 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
       }
       break;
     case CUDNN_ATTR_OPERATIONGRAPH_OPS:
-      // Dynamic shapes stay said, whatever is said first.
-      if (shadow->ragged) break;
       TakeOperations(*shadow, count, static_cast<const cudnnBackendDescriptor_t*>(values));
       break;
     case CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED:
-      if (First<bool>(values)) {
-        shadow->ragged = true;
-        shadow->kind = GraphKind::kOther;
-      }
+      // Whichever is said first, the operations or this.
+      shadow->dynamic = First<bool>(values);
+      if (shadow->dynamic && IsConvolution(shadow->kind)) shadow->kind = GraphKind::kUnfamiliar;
       break;
     case CUDNN_ATTR_OPERATIONGRAPH_HANDLE:
     case CUDNN_ATTR_EXECUTION_PLAN_HANDLE:
@@ -125,11 +127,23 @@ void DescriptorShadows::OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
   if (values == nullptr) return;
   const auto* const parts = static_cast<const cudnnBackendDescriptor_t*>(values);
   std::lock_guard lock(mutex_);
+  const bool listed = name == CUDNN_ATTR_ENGINEHEUR_RESULTS;
+  std::shared_ptr<ListedConfigurations> list;
+  try {
+    if (listed) list = std::make_shared<ListedConfigurations>();
+    if (listed) list->reserve(static_cast<size_t>(count));
+  } catch (...) {
+    list = nullptr;  // out of memory: as if they were of none
+  }
   for (int64_t i = 0; i < count; ++i) {
     DescriptorShadow* const part = At(parts[i]);
     if (part == nullptr) continue;
     Inherit(*part, descriptor);
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) part->first = i == 0;
+    if (listed) part->first = i == 0;
+    if (list != nullptr) {
+      part->list = list;
+      list->emplace_back(parts[i], part->number);
+    }
     if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
       const DescriptorShadow* const configuration = At(descriptor);
       part->configuration = descriptor;
@@ -146,6 +160,16 @@ std::optional<DescriptorShadow> DescriptorShadows::OnDestroy(cudnnBackendDescrip
   const DescriptorShadow shadow = entry->second;
   shadows_.erase(entry);
   return shadow;
+}
+
+std::vector<cudnnBackendDescriptor_t> DescriptorShadows::Alive(const ListedConfigurations& list) {
+  std::lock_guard lock(mutex_);
+  std::vector<cudnnBackendDescriptor_t> alive;
+  for (const auto& [configuration, number] : list) {
+    const DescriptorShadow* const shadow = At(configuration);
+    if (shadow != nullptr && shadow->number == number) alive.push_back(configuration);
+  }
+  return alive;
 }
 
 bool DescriptorShadows::AnswerNative(cudnnBackendDescriptor_t engine, bool keeps) {

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "cudnn/functions.h"
 
@@ -18,17 +21,24 @@ enum class GraphKind : uint8_t {
   kUnknown,      // made in a way that was not seen, or from JSON
   kConvolution,  // a convolution among its operations
   kUndividable,  // one of a single image
-  kOther,        // no convolution, or one of dynamic or ragged shapes
+  kUnfamiliar,   // one of dynamic or ragged shapes
+  kOther,        // no convolution
 };
+
+// Configurations of the heuristics as they were listed, best first, each with its number: one that
+// was destroyed since has another, or none.
+using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
 
 struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
-  bool first = false;              // the first of a list of the heuristics, or made from it
+  bool first = false;  // the first of a list of the heuristics, or made from it
+  std::shared_ptr<const ListedConfigurations> list;  // that it is of; null: of none
   cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
   // Of a tensor, and of a convolution's image.
   int64_t batch = 0;
   bool ragged = false;
+  bool dynamic = false;  // of an operation graph
   // Of an engine: the configuration it was read from, null where there is none any more; and what
   // was answered about its plans as CUDA graphs, which stays.
   cudnnBackendDescriptor_t configuration = nullptr;
@@ -51,6 +61,9 @@ class DescriptorShadows {
   std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
+
+  // Those of a list that are still there.
+  std::vector<cudnnBackendDescriptor_t> Alive(const ListedConfigurations& list);
 
   // DescriptorShadow::keeps_native of a descriptor that is known: the first answer given.
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);

@@ -2,6 +2,7 @@
 // kept.
 #include <algorithm>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "interposer/graph_interposer.h"
@@ -92,7 +93,7 @@ Status GraphInterposer::MakePieces(const Met& met, const Promise& promise, const
 
 void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& record) {
   const ConvolutionProblem& problem = met.problem();
-  const size_t user_limit = i_.UserLimit(*met.session);
+  const size_t user_limit = met.limit_bytes;
   const size_t limit = std::min(user_limit, met.need_bytes);
   Network* const network = met.session->network();
   // What a plan file gives workspace of one budget is told only when it runs.
@@ -116,8 +117,10 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
     LeaveAlone(met, kOverLimit, record.reason);
   };
   if (FollowFile(met, decision, record)) return;
-  if (problem.n == 1 && network == nullptr)
-    return stays("cannot be divided: runs as the caller asked");
+  if (problem.n == 1 && !must_shrink) {
+    record.reason = "cannot be divided: runs as the caller asked";
+    return;
+  }
   std::optional<EnginePromise> promised = met.promised;
   const EnginePromise asked = {problem, i_.DeviceOf(*met.session).platform, met.own->plan.engine,
                                user_limit};
@@ -173,7 +176,9 @@ void GraphInterposer::Plan(Met& met, GraphDecision& decision, KernelRecord& reco
       if (const Status made = MakePieces(met, *promise, others, decision); !made.ok()) {
         LeaveAlone(met, "a plan could not be prepared", made.message());
         met.compared = false;
-        if (!must_shrink) return stays("the plan could not be prepared: " + made.message());
+        if (!must_shrink || !(any_engine || promised || network != nullptr)) {
+          return stays("the plan could not be prepared: " + made.message());
+        }
         promise = planning::Whole(*promise);
       }
     }
@@ -222,6 +227,7 @@ std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& rec
   decision->context = met.session->context();
   decision->need_bytes = decision->promised_bytes = met.need_bytes;
   decision->leads = met.first;
+  decision->limit_bytes = met.limit_bytes;
   decision->wide_alpha = met.own->plan.alpha;
   decision->wide_beta = met.own->plan.beta;
   decision->alpha = static_cast<float>(met.own->plan.alpha);
@@ -268,6 +274,7 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     }
     met.own = decision.own;
     met.need_bytes = decision.need_bytes;
+    met.limit_bytes = decision.limit_bytes;
     met.promised = decision.promise;
     met.first = decision.leads;
     met.again = true;
@@ -310,24 +317,50 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
   }
 }
 
+GraphDecision* GraphInterposer::Alone(const Met& met, cudnnBackendDescriptor_t plan,
+                                      const std::string& why) {
+  LeaveAlone(met, "left alone", why);
+  if (i_.options_.mode != Mode::kOn) return nullptr;
+  if (i_.options_.deterministic) {
+    const auto notes = cudnn::ReadNotes(i_.functions_, plan);
+    if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
+      LeaveAlone(met, "refused", "not deterministic");
+      return &refused_;
+    }
+  }
+  const auto need = cudnn::PlanWorkspace(i_.functions_, plan);
+  if (!need.ok() || *need <= met.limit_bytes) return nullptr;
+  LeaveAlone(met, kOverLimit, FormatByteSize(*need) + " of a plan that is left alone");
+  return i_.options_.strict_limit ? &refused_ : nullptr;
+}
+
 GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
                                        const DescriptorShadow& shadow) {
   Met met;
   met.handle = shadow.handle;
   met.first = shadow.first;
+  met.list = shadow.list;
   met.session = i_.SessionOf(shadow.handle);
   if (met.session == nullptr) return nullptr;
+  met.limit_bytes = i_.UserLimit(*met.session);
   // Another thread may capture, in a mode that forbids us to build plans.
   const cuda::RelaxedCaptureScope relaxed(*i_.driver_);
-  if (shadow.kind == GraphKind::kUndividable) {
+  if (shadow.kind == GraphKind::kUnfamiliar) {
+    return Alone(met, plan, "a convolution of dynamic or ragged shapes");
+  }
+  const bool undividable = shadow.kind == GraphKind::kUndividable;
+  if (undividable && !i_.options_.deterministic && !i_.TellsAll()) {
     // Nothing is to be said of it where no limit bites.
     const auto bytes = cudnn::PlanWorkspace(i_.functions_, plan);
-    if (!bytes.ok() || *bytes <= i_.UserLimit(*met.session)) return nullptr;
+    if (!bytes.ok() || *bytes <= met.limit_bytes) return nullptr;
   }
   auto json = cudnn::PlanJson(i_.functions_, plan);
-  if (!json.ok()) return nullptr;
-  // Equal plans get equal promises, whatever their place in a list.
-  std::pair<CUcontext, std::string> key{met.session->context(), std::move(*json)};
+  if (!json.ok()) {
+    return shadow.kind == GraphKind::kUnknown ? nullptr : Alone(met, plan, json.message());
+  }
+  // Equal plans get equal promises under one limit, whatever their place in a list.
+  Key key{met.session->context(), met.limit_bytes, std::move(*json)};
+  const std::string& text = std::get<std::string>(key);
   {
     std::lock_guard lock(mutex_);
     const auto known = decisions_.find(key);
@@ -339,11 +372,14 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
       return nullptr;
     }
   }
-  const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(key.second);
+  const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(text);
   auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
-                                    : cudnn::ReadTemplate(i_.functions_, plan, key.second);
+                                    : cudnn::ReadTemplate(i_.functions_, plan, text);
   if (!read.ok()) {
-    if (shadow.kind != GraphKind::kUnknown) LeaveAlone(met, "left alone", read.message());
+    // What came as JSON may compute anything.
+    const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
+    GraphDecision* const refused = convolution ? Alone(met, plan, read.message()) : nullptr;
+    if (refused != nullptr) return refused;
     std::lock_guard lock(mutex_);
     decisions_.try_emplace(std::move(key), nullptr);
     return nullptr;
@@ -355,7 +391,9 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
   met.may_measure = i_.MeasuresBeforePromising(*met.session);
   KernelRecord record;
   std::unique_ptr<GraphDecision> decision = Make(met, record);
-  decision->due_at = NextLook(met, 0);
+  // What was told its whole need over the limit stays told that.
+  const bool may_improve = decision->smaller() || met.need_bytes <= met.limit_bytes;
+  decision->due_at = may_improve ? NextLook(met, 0) : GraphDecision::kFinal;
   bool fresh = false;
   decision->record = i_.report_.Record(std::move(record), nullptr, fresh);
   GraphDecision* kept = nullptr;

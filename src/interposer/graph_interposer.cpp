@@ -102,9 +102,9 @@ Result<cudnn::BackendDescriptor> GraphInterposer::PlanOf(cudnnBackendDescriptor_
 
 std::optional<size_t> GraphInterposer::PromiseOf(cudnnBackendDescriptor_t configuration) {
   const std::optional<DescriptorShadow> shadow = shadows_.Find(configuration);
-  if (!shadow || shadow->kind != GraphKind::kConvolution || shadow->handle == nullptr) {
-    return std::nullopt;
-  }
+  const bool convolution = shadow && (shadow->kind == GraphKind::kConvolution ||
+                                      shadow->kind == GraphKind::kUndividable);
+  if (!convolution || shadow->handle == nullptr) return std::nullopt;
   try {
     // Without a limit a plan reports what it needs.
     Session* const session = i_.SessionOf(shadow->handle);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -43,8 +44,9 @@ struct NativePieces {
 };
 
 // What was decided for an execution plan, and for all that are equal to it: the same JSON in the
-// same context. Never changed after it was made, but for what is atomic; where more is known later,
-// a better one takes its place, while other threads may still run this one.
+// same context, under the same limit. Never changed after it was made, but for what is atomic;
+// where more is known later, a better one takes its place, while other threads may still run this
+// one.
 struct GraphDecision {
   std::shared_ptr<const cudnn::GraphTemplate> own;
   CUcontext context = nullptr;
@@ -55,6 +57,7 @@ struct GraphDecision {
   std::vector<NativePieces> native;  // by run; made with the first graph
   size_t need_bytes = 0;             // of the plan as it is
   bool leads = false;                // the first of a heuristics list
+  size_t limit_bytes = 0;            // the user's
   // The workspace that is reported, and all that is ever used.
   size_t promised_bytes = 0;
   std::optional<planning::EnginePromise> promise;  // where that is less than it needs
@@ -70,7 +73,7 @@ struct GraphDecision {
   CountedKernel* record = nullptr;
   // The coarsest arithmetic of the pieces and what may take their place.
   planning::NumericClass numeric = planning::NumericClass::kDirect;
-  bool refused = false;  // over a strict limit
+  bool refused = false;  // over a strict limit, or not deterministic where it has to be
   bool barred = false;   // the pieces were never compared: undivided instead
   // A piece failed, or was found wrong: undivided for ever. One for all that take its place.
   std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
@@ -100,7 +103,9 @@ class GraphInterposer {
  public:
   // `store`, where promises are kept, may be null.
   GraphInterposer(Interposer& interposer, planning::MeasurementStore* store)
-      : i_(interposer), promises_(store) {}
+      : i_(interposer), promises_(store) {
+    refused_.refused = true;
+  }
   GraphInterposer(const GraphInterposer&) = delete;
   GraphInterposer& operator=(const GraphInterposer&) = delete;
   ~GraphInterposer() { delete plans_.load(); }
@@ -167,6 +172,8 @@ class GraphInterposer {
   // graph_decisions.cpp: what is decided when a plan is finalized; null when it is left alone.
   GraphDecision* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   struct Met;  // a plan while it is decided about
+  // Of a convolution that is left alone because of `why`: null, or that it is refused.
+  GraphDecision* Alone(const Met& met, cudnnBackendDescriptor_t plan, const std::string& why);
   std::unique_ptr<GraphDecision> Make(Met& met, KernelRecord& record);
   // Whether the promise's pieces, of the plan's own engine and `others`, compute what the undivided
   // ones do.
@@ -190,10 +197,20 @@ class GraphInterposer {
   std::optional<planning::Promise> PromiseWithin(Met& met, const planning::EnginePromise* promised,
                                                  size_t limit_bytes, Template& other,
                                                  std::string& why);
-  // Another engine, as exact and deterministic, that runs undivided within `limit_bytes`: the one
-  // promised, one that was measured before, else the first there is; the plan itself where it fits.
+  // Those that may take the plan's place, as exact and deterministic, and run undivided within
+  // `limit_bytes`: the plan itself where it fits; the one promised alone; else the first few of the
+  // heuristics' list, best first, and the fastest measured one; else any there is. Empty: none.
+  Templates FindOthers(const Met& met, const planning::EnginePromise* promised, size_t limit_bytes);
+  // The first of them; null: there is none.
   Template FindOther(const Met& met, const planning::EnginePromise* promised, size_t limit_bytes);
-  // The engine of that name, as exact and deterministic as the plan's own; null: there is none.
+  // The best of them, as far as they may be measured.
+  Template FindBestOther(Met& met, const planning::EnginePromise* promised,
+                         const planning::PromiseRequest& request);
+  // Engines by rising time, of those measured on the whole mini-batch within `limit_bytes`.
+  std::vector<std::string> MeasuredWhole(const Met& met, size_t limit_bytes) const;
+  // `other`, or the engine of that name, where it computes what the plan does, as exactly and
+  // deterministically; else null.
+  Template Serving(const Met& met, Result<cudnn::GraphTemplate> other) const;
   Template Serving(const Met& met, std::string_view engine) const;
   // `other` on the whole mini-batch, in what the library says that it needs; `otherwise` where it
   // does not say.
@@ -239,14 +256,18 @@ class GraphInterposer {
   // Of no workspace, in what the network has for it.
   planning::Promise PromiseInLibrary(Met& met, const Template& other);
 
+  // The context, the limit and the plan's JSON.
+  using Key = std::tuple<CUcontext, size_t, std::string>;
+
   Interposer& i_;
   KeptPromises promises_;
+  GraphDecision refused_;  // of plans that are left alone, but for what the user forbids
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // made with the first
   std::mutex native_mutex_;              // of GraphDecision::native
   std::mutex mutex_;                     // of what follows; decisions keep their address
   // Null: left alone.
-  std::map<std::pair<CUcontext, std::string>, std::unique_ptr<GraphDecision>> decisions_;
+  std::map<Key, std::unique_ptr<GraphDecision>> decisions_;
   std::vector<std::unique_ptr<GraphDecision>> improved_;
   // Engines that took a plan's place, by the problem's hash: where to look first.
   std::unordered_map<uint64_t, std::vector<int>> others_;

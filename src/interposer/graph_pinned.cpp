@@ -26,8 +26,7 @@ size_t GraphInterposer::PinnedLimit(const Met& met) const {
     return std::min(met.share_bytes, i_.LibraryLimit(*network));
   }
   const planning::PinnedPlan* const file = i_.pinned_.For(i_.DeviceOf(*met.session).platform);
-  return std::min(
-      {i_.UserLimit(*met.session), file->limit_bytes.value_or(kNoLimit), met.need_bytes});
+  return std::min({met.limit_bytes, file->limit_bytes.value_or(kNoLimit), met.need_bytes});
 }
 
 GraphInterposer::Templates GraphInterposer::EnginesOfFile(const Met& met,
@@ -184,7 +183,7 @@ bool GraphInterposer::FollowFile(Met& met, GraphDecision& decision, KernelRecord
     decision.promise = {problem,
                         i_.DeviceOf(*met.session).platform,
                         met.own->plan.engine,
-                        i_.UserLimit(*met.session),
+                        met.limit_bytes,
                         promise.workspace_bytes,
                         promise.undivided.engine,
                         met.first};

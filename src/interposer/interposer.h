@@ -232,6 +232,8 @@ class Interposer {
   bool Compares(const Session& session, const Measurements& measured);
   // Before something is promised: true when the caller may be kept waiting for measurements.
   bool MeasuresBeforePromising(const Session& session);
+  // Somebody wants to read of every kernel, also of those that nothing can be done about.
+  bool TellsAll() const { return options_.mode == Mode::kObserve || !options_.report.empty(); }
   // The workspace ceiling of the user's for every kernel; kNoLimit: none.
   size_t UserLimit(const Session& session);
   // Where that limit comes from free memory: it falls, at most to half of what a caller was told

@@ -15,8 +15,10 @@ struct GraphInterposer::Met {
   cudnnHandle_t handle = nullptr;
   Session* session = nullptr;
   Template own;
-  size_t need_bytes = 0;  // of the plan as it is
-  bool first = false;     // of a list of the heuristics
+  size_t need_bytes = 0;                             // of the plan as it is
+  size_t limit_bytes = 0;                            // the user's, when it was finalized
+  bool first = false;                                // of a list of the heuristics
+  std::shared_ptr<const ListedConfigurations> list;  // that it is of; null: of none
   bool may_measure = false;
   bool again = false;  // decided before: the store may hold more by now
   // Set where less was promised before: what is decided now stays inside.

@@ -204,11 +204,10 @@ bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
   if (!need.ok() || (*need <= limit && !pinned)) return true;
   auto own = cudnn::ReadTemplate(i_.functions_, plan->get());
   if (!own.ok()) return true;
-  if (own->plan.problem.n == 1 && met.session->network() == nullptr) return true;
   const GraphDecision* decision = nullptr;
   {
     std::lock_guard lock(mutex_);
-    const auto known = decisions_.find({met.session->context(), own->json});
+    const auto known = decisions_.find({met.session->context(), limit, own->json});
     if (known != decisions_.end()) {
       if (known->second == nullptr) return true;
       decision = known->second->Latest();
@@ -221,6 +220,8 @@ bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
   }
   met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*own));
   met.need_bytes = *need;
+  met.limit_bytes = limit;
+  met.list = engine.list;
   const planning::PinnedKernel* const kernel = PinnedKernelOf(met);
   if (kernel != nullptr && met.session->network() == nullptr) {
     const auto found = FindPinned(met, *kernel);
@@ -229,9 +230,11 @@ bool GraphInterposer::KeepsNativeSupport(const DescriptorShadow& engine) {
   if (*need <= limit) return true;
   const std::optional<planning::EnginePromise> promised = promises_.Find(
       {met.problem(), i_.DeviceOf(*met.session).platform, met.own->plan.engine, limit});
-  const Template other =
-      FindOther(met, promised ? &*promised : nullptr, promised ? promised->workspace_bytes : limit);
-  return other == nullptr || BecomesNative(other->notes);
+  // Which of them it will be may have to be measured.
+  const Templates others = FindOthers(met, promised ? &*promised : nullptr,
+                                      promised ? promised->workspace_bytes : limit);
+  return std::all_of(others.begin(), others.end(),
+                     [](const Template& other) { return BecomesNative(other->notes); });
 }
 
 cudnnStatus_t GraphInterposer::BehaviorNotes(cudnnBackendDescriptor_t engine,

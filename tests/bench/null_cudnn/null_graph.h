@@ -8,10 +8,12 @@
 extern "C" {
 #endif
 
-// The engines that say that their plans become CUDA graphs, as bits: none until it is called.
-void nullGraphSetNative(uint64_t engines);
 /* The engines that say that their plans become CUDA graphs, as bits: none before it is called. */
 void nullGraphSetNative(uint64_t engines);
+
+/* What heuristics list from now on: the plans of `count` JSON texts, which stay where they are.
+ * Before it is called, and with none, they fill what they are given with nothing. */
+void nullGraphSetListed(const char* const* jsons, int64_t count);
 
 long nullGraphExecutions(void);
 /* Of a finalized plan. */

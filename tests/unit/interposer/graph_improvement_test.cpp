@@ -44,7 +44,7 @@ TEST(GraphImprovement, WhatOthersMeasuredIsUsedLater) {
 TEST(GraphImprovement, ItStaysInsideThePromise) {
   // What was promised while nothing was known is what another engine needs undivided: nothing.
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
-  const auto plan = setting.Plan();
+  const auto plan = setting.PlanOfRank(0);
   ASSERT_EQ(setting.Workspace(plan), 0u);
   Measure(setting);
   for (int call = 0; call < 5; ++call) {

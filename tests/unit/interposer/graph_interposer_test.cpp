@@ -52,6 +52,23 @@ TEST(GraphInterposer, ReportsWhatWasDecided) {
   EXPECT_THAT(report, HasSubstr("\"limit_bytes\": 4096"));
 }
 
+TEST(GraphInterposer, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {
+  GraphSetting::With with;
+  with.x_step = 3'000'000'000;
+  with.y_step = 5'000'000'000;
+  with.fused = true;
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  ASSERT_EQ(setting.Execute(setting.Plan()), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(Executions().calls, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    const RecordedExecution& piece = Executions().calls[i];
+    EXPECT_EQ(Address(piece.x), 0x10000000 + i * 4 * 3'000'000'000 * sizeof(float));
+    EXPECT_EQ(Address(piece.y), 0x30000000 + i * 4 * 5'000'000'000 * sizeof(float));
+    EXPECT_EQ(Address(piece.residual), 0x50000000 + i * 4 * 5'000'000'000 * sizeof(float));
+    EXPECT_EQ(Address(piece.w), 0x20000000u);
+  }
+}
+
 TEST(GraphInterposer, BackwardFilterAddsUp) {
   GraphSetting::With with;
   with.operation = Operation::kBackwardFilter;
@@ -233,14 +250,37 @@ TEST(GraphInterposer, ADestroyedPlanIsForgotten) {
   EXPECT_EQ(Executions().calls[0].engine, 28);
 }
 
-TEST(GraphInterposer, WhereNothingIsKnownTheLimitIsKeptUndivided) {
+TEST(GraphInterposer, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
   GraphSetting::With with;
   with.measured = with.other = false;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
-  const auto plan = setting.Plan();
+  const auto plan = setting.PlanOfRank(0);
   EXPECT_EQ(setting.Workspace(plan), 0u);
   setting.Execute(plan);
   ExpectSubstitute();
+}
+
+// Plans that are timed against each other would all be the one engine that fits; and what is
+// promised once leaves no room for pieces in the next process.
+TEST(GraphInterposer, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
+  GraphSetting::With with;
+  with.measured = with.other = false;
+  for (const bool strict : {false, true}) {
+    Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
+    options.strict_limit = strict;
+    GraphSetting setting(options, with);
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    const auto plan = setting.PlanOfRank(1, {}, &finalized);
+    EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
+    EXPECT_THAT(setting.interposer.report().Json("on", 0),
+                HasSubstr("cannot be brought under the workspace limit"));
+    EXPECT_THAT(setting.store.promises, SizeIs(0));
+    if (strict) continue;
+    EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+    setting.Execute(plan);
+    ASSERT_THAT(Executions().calls, SizeIs(1));
+    EXPECT_EQ(Executions().calls[0].engine, 38);
+  }
 }
 
 TEST(GraphInterposer, WhatCannotFitReportsItsNeed) {
@@ -272,9 +312,7 @@ TEST(GraphInterposer, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
     GraphSetting setting(options, with);
     setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
     setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes / 2);
-    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
-    const auto plan = setting.Plan(&finalized);
-    EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+    const auto plan = setting.PlanOfRank(0);
     EXPECT_LE(setting.Workspace(plan), GraphSetting::kPartBytes);
     ASSERT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
     ExpectSubstitute();
@@ -299,17 +337,6 @@ TEST(GraphInterposer, OnlyTheFirstOfAListMayChangeItsEngine) {
       EXPECT_THAT(Executions().calls, SizeIs(4));
     }
   }
-}
-
-TEST(GraphInterposer, UnfamiliarPlansAreForwarded) {
-  GraphSetting setting;
-  std::string json = setting.Json();
-  json.replace(json.find("\"schemaVersion\":4"), 17, "\"schemaVersion\":9");
-  const auto plan = setting.Plan(nullptr, json);
-  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
-  setting.Execute(plan);
-  ASSERT_THAT(Executions().calls, SizeIs(1));
-  EXPECT_EQ(Executions().calls[0].engine, 38);
 }
 
 TEST(GraphInterposer, ObservingChangesNothing) {

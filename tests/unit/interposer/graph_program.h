@@ -209,8 +209,9 @@ class Program {
     return operands.Output();
   }
   // The store says that `images` of an engine's plan take so long.
-  void Measured(const cudnn::test::Graph& graph_of_images, int engine, double time_ms) {
-    const auto plan = graph_of_images.Plan(engine);
+  void Measured(const cudnn::test::Graph& graph_of_images, int engine, double time_ms,
+                const cudnn::test::Graph::Knobs& knobs = {}) {
+    const auto plan = graph_of_images.Plan(engine, knobs);
     ASSERT_TRUE(plan);
     const auto read = cudnn::ReadTemplate(genuine, plan->get());
     ASSERT_TRUE(read.ok()) << read.message();

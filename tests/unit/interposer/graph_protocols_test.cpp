@@ -186,10 +186,13 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     const cudnn::PlanDevice device{program.handle};
     const Graph whole(problem_, {}, program.genuine, device);
     const Graph part(pair, {}, program.genuine, device);
-    for (int engine = 0; engine < kMostEngines; ++engine) {
-      if (!whole.Plan(engine) || !part.Plan(engine)) continue;
-      program.Measured(whole, engine, 100);
-      program.Measured(part, engine, 1);
+    for (BackendDescriptor& configuration :
+         Configurations(program.genuine, whole, CUDNN_HEUR_MODE_A)) {
+      const auto plan = Build(program.genuine, program.handle, configuration.get());
+      ASSERT_TRUE(plan);
+      const Serialised listed = Serialise(program.genuine, plan->get());
+      program.Measured(whole, listed.engine, 100, listed.knobs);
+      program.Measured(part, listed.engine, 1, listed.knobs);
     }
     const Graph graph(problem_, {}, program.hooked, device);
     for (BackendDescriptor& configuration :
@@ -201,8 +204,8 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     }
     // More is known by now: larger pieces are faster still.
     const Graph larger(four, {}, program.genuine, device);
-    for (int engine = 0; engine < kMostEngines; ++engine) {
-      if (whole.Plan(engine) && larger.Plan(engine)) program.Measured(larger, engine, 0.1);
+    for (const Serialised& serialised : kept) {
+      program.Measured(larger, serialised.engine, 0.1, serialised.knobs);
     }
   }
   ASSERT_FALSE(store.promises.empty());

@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct RecordedExecution {
 struct GraphRecording {
   std::vector<RecordedExecution> calls;
   int fail_at = -1;
+  int nondeterministic = -1;  // an engine that says so
 };
 inline GraphRecording& Executions() {
   thread_local GraphRecording recording;
@@ -61,6 +63,18 @@ inline cudnn::Functions RecordingGraphs() {
     return status;
   };
   functions.cudnnBackendUpdateCudaGraph = functions.cudnnBackendPopulateCudaGraph;
+  functions.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t const from, auto name, auto type,
+                                          int64_t requested, int64_t* count, void* values) {
+    if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE &&
+        nullGraphEngine(from) == Executions().nondeterministic) {
+      *count = 1;
+      if (values != nullptr && requested > 0) {
+        *static_cast<cudnnBackendNumericalNote_t*>(values) = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+      }
+      return CUDNN_STATUS_SUCCESS;
+    }
+    return NullFunctions().cudnnBackendGetAttribute(from, name, type, requested, count, values);
+  };
   // What a newer library has; the shapes of a pack may be others, so it is no plan's own number.
   functions.cudnnGetExecutionPlanWorkspaceSize = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                                     cudnnBackendDescriptor_t, size_t* bytes) {
@@ -75,7 +89,9 @@ struct GraphSetting {
   static constexpr size_t kNeed = 1024 * kImages, kPartBytes = 1024 * kPart;
   struct With {
     Operation operation = Operation::kForward;
-    bool fused = false;  // a residual, a bias and an activation
+    int images = kImages;
+    int64_t x_step = 256, y_step = 512;  // elements from one image to the next
+    bool fused = false;                  // a residual, a bias and an activation
     double whole_ms = 100, part_ms = 1, other_ms = 50;
     bool other = true;  // engine 0 is measured, too
     bool measured = true;
@@ -96,10 +112,10 @@ struct GraphSetting {
     Executions() = {};
     PlannedSetting::MakeContextCurrent();
     if (with.measured) {
-      Measured("graph:38", kImages, with.whole_ms, kNeed);
-      Measured("graph:38", kPart, with.part_ms, kPartBytes);
+      Measured("graph:38", with.images, with.whole_ms, 1024 * static_cast<size_t>(with.images));
+      if (with.images > kPart) Measured("graph:38", kPart, with.part_ms, kPartBytes);
     }
-    if (with.other) Measured("graph:0", kImages, with.other_ms, 0);
+    if (with.other) Measured("graph:0", with.images, with.other_ms, 0);
     EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
   }
   GraphSetting() : GraphSetting(Limited(kPartBytes), With()) {}
@@ -118,6 +134,9 @@ struct GraphSetting {
   ConvolutionProblem Problem() const {
     ConvolutionProblem problem = PlannedSetting::Problem();
     problem.operation = with.operation;
+    problem.n = with.images;
+    problem.x_strides[0] = with.x_step;
+    problem.y_strides[0] = with.y_step;
     return problem;
   }
 
@@ -136,8 +155,10 @@ struct GraphSetting {
            "}";
   }
   // The plan of Problem() as cuDNN 9.19 writes it.
-  std::string Json(int engine = 38) const {
-    const std::string y = "16,8,8,8";
+  std::string Json(int engine = 38, const std::string& knobs = "") const {
+    const std::string n = std::to_string(with.images), y = n + ",8,8,8";
+    const std::string x_strides = std::to_string(with.x_step) + ",64,8,1";
+    const std::string y_strides = std::to_string(with.y_step) + ",64,8,1";
     struct Names {
       const char *operation, *mode, *x, *w, *y;
     };
@@ -146,8 +167,8 @@ struct GraphSetting {
                                 {"BACKWARD_FILTER", "CONV_BWD_FILTER", "X", "dW", "dY"}};
     const Names& names = kNames[static_cast<int>(with.operation)];
     std::string tensors = TensorJson(kW, "8,4,3,3", "36,9,3,1") + "," +
-                          TensorJson(kX, "16,4,8,8", "256,64,8,1") + "," +
-                          TensorJson(kY, y, "512,64,8,1");
+                          TensorJson(kX, n + ",4,8,8", x_strides) + "," +
+                          TensorJson(kY, y, y_strides);
     std::string nodes = std::string("{\"operation\":\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") +
                         names.operation +
                         "_DESCRIPTOR\",\"mode\":\"CUDNN_CROSS_CORRELATION\",\"mathPrec\":"
@@ -156,10 +177,10 @@ struct GraphSetting {
                         names.x + "\":\"120\",\"" + names.w + "\":\"119\",\"" + names.y + "\":\"" +
                         (with.fused ? "200" : "121") + "\"}";
     if (with.fused) {
-      tensors += "," + TensorJson(kResidual, y, "512,64,8,1") + "," +
-                 TensorJson(kBias, "1,8,1,1", "8,1,1,1");
+      tensors +=
+          "," + TensorJson(kResidual, y, y_strides) + "," + TensorJson(kBias, "1,8,1,1", "8,1,1,1");
       for (const int64_t uid : {200, 201, 202}) {
-        tensors += "," + TensorJson(uid, y, "512,64,8,1", true);
+        tensors += "," + TensorJson(uid, y, y_strides, true);
       }
       nodes += PointwiseJson("ADD", "\"X\":\"200\",\"Y\":\"201\",\"B\":\"122\"") +
                PointwiseJson("ADD", "\"X\":\"201\",\"Y\":\"202\",\"B\":\"98\"") +
@@ -171,7 +192,7 @@ struct GraphSetting {
            (with.fused ? "CONV_ADD_BIAS_ACT" : names.mode) + "\",\"tensors\":[" + tensors +
            "],\"nodes\":[" + nodes +
            "]},\"GPUProfile\":{},\"engine\":{\"engineId\":" + std::to_string(engine) +
-           ",\"smVersion\":900,\"knobChoices\":{}}}";
+           ",\"smVersion\":900,\"knobChoices\":{" + knobs + "}}}";
   }
 
   // What an application does, through the interposer.
@@ -189,25 +210,35 @@ struct GraphSetting {
     if (finalized != nullptr) *finalized = status;
     return plan;
   }
-  // The plan with a configuration of the heuristics' list at `rank`.
-  cudnnBackendDescriptor_t PlanOfRank(int rank) {
+  // The plan with a configuration of the heuristics' list at `rank`: of `listed`, the JSON of its
+  // plans, or else of one that says nothing but how long it is.
+  cudnnBackendDescriptor_t PlanOfRank(int rank, const std::vector<std::string>& listed = {},
+                                      cudnnStatus_t* finalized = nullptr) {
     interposer::GraphInterposer& graph = interposer.graph();
     cudnnBackendDescriptor_t heuristics = nullptr, plan = nullptr;
-    std::vector<cudnnBackendDescriptor_t> results(rank + 1);
+    std::vector<cudnnBackendDescriptor_t> results(std::max<size_t>(rank + 1, listed.size()));
+    std::vector<const char*> texts;
+    for (const std::string& json : listed) texts.push_back(json.c_str());
+    nullGraphSetListed(texts.data(), static_cast<int64_t>(texts.size()));
     graph.Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
     for (auto& result : results) graph.Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &result);
     int64_t count = 0;
-    // The null library fills nothing, and the application's configurations stay what they are.
-    graph.Get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, rank + 1,
-              &count, results.data());
-    const std::string json = Json();
+    graph.Get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+              static_cast<int64_t>(results.size()), &count, results.data());
+    nullGraphSetListed(nullptr, 0);
+    const std::string json = listed.empty() ? Json() : listed[rank];
     graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
     graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-              &results.back());
+              &results[rank]);
     graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
               static_cast<int64_t>(json.size()), json.data());
-    EXPECT_EQ(graph.Finalize(plan), CUDNN_STATUS_SUCCESS);
+    const cudnnStatus_t status = graph.Finalize(plan);
+    if (finalized != nullptr) {
+      *finalized = status;
+    } else {
+      EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
+    }
     return plan;
   }
   size_t Workspace(cudnnBackendDescriptor_t plan) {

@@ -180,13 +180,44 @@ TEST_F(Shadows, WhatCannotBeDividedIsSeenAtOnce) {
 
 TEST_F(Shadows, OtherGraphsAreSeenAtOnce) {
   EXPECT_EQ(PlanOf(Graph(Make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR))).kind, GraphKind::kOther);
-  const auto ragged = Tensor(32);
-  Set(ragged, CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, Tensor(33));
-  EXPECT_EQ(PlanOf(Graph(Forward(ragged))).kind, GraphKind::kOther);
-  const auto dynamic = Graph(Forward(Tensor(32)));
-  Set(dynamic, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, true);
-  EXPECT_EQ(PlanOf(dynamic).kind, GraphKind::kOther);
   EXPECT_EQ(PlanOf(Graph(At(8))).kind, GraphKind::kUnknown);
+}
+
+TEST_F(Shadows, ConvolutionsOfRaggedOrDynamicShapesAreUnfamiliar) {
+  for (const int64_t images : {1, 32}) {
+    const auto ragged = Tensor(images);
+    Set(ragged, CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, Tensor(33));
+    EXPECT_EQ(PlanOf(Graph(Forward(ragged))).kind, GraphKind::kUnfamiliar);
+    const auto dynamic = Graph(Forward(Tensor(images)));
+    Set(dynamic, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, true);
+    EXPECT_EQ(PlanOf(dynamic).kind, GraphKind::kUnfamiliar);
+    // Whichever is said first.
+    const auto before = Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    Set(before, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, true);
+    Set(before, CUDNN_ATTR_OPERATIONGRAPH_OPS, Forward(Tensor(images)));
+    EXPECT_EQ(PlanOf(before).kind, GraphKind::kUnfamiliar);
+  }
+  const auto matmul = Graph(Make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR));
+  Set(matmul, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, true);
+  EXPECT_EQ(PlanOf(matmul).kind, GraphKind::kOther);
+}
+
+TEST_F(Shadows, AListKnowsWhichOfItsConfigurationsAreLeft) {
+  const auto heuristics = Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  const auto first = Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  const auto second = Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  const cudnnBackendDescriptor_t results[] = {first, second};
+  shadows_.OnGet(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, 2, results);
+  const auto plan = Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, second);
+  const auto list = shadows_.Find(plan)->list;
+  ASSERT_NE(list, nullptr);
+  EXPECT_EQ(shadows_.Alive(*list), (std::vector{first, second}));
+  shadows_.OnDestroy(first);
+  EXPECT_EQ(shadows_.Alive(*list), std::vector{second});
+  // Another descriptor at its address is not of the list.
+  shadows_.OnCreate(first, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  EXPECT_EQ(shadows_.Alive(*list), std::vector{second});
 }
 
 TEST_F(Shadows, WhatIsDestroyedIsForgotten) {

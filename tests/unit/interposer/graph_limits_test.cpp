@@ -1,0 +1,338 @@
+// What the user demands of every plan, its workspace and its determinism, and which engine takes
+// the place of one that needs more than the limit.
+#include <gmock/gmock.h>
+
+#include "graph_setting.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using test::Executions;
+using test::GraphSetting;
+using test::MemoryStore;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr size_t kFive = 64 * GraphSetting::kImages;  // what engine 5 needs
+
+// Without measurements of anything.
+GraphSetting::With Unmeasured() {
+  GraphSetting::With with;
+  with.measured = with.other = false;
+  return with;
+}
+
+// As the heuristics rank them: what needs too much, one with a knob that fits, one that needs
+// nothing.
+std::vector<std::string> Listed(const GraphSetting& setting) {
+  return {setting.Json(38), setting.Json(67), setting.Json(5, "\"CUDNN_KNOB_TYPE_TILE_SIZE\":1"),
+          setting.Json(0)};
+}
+
+std::string Report(GraphSetting& setting) { return setting.interposer.report().Json("on", 0); }
+
+// The only execution's engine.
+int64_t EngineRun(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
+  Executions().calls.clear();
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(Executions().calls, SizeIs(1));
+  return Executions().calls.empty() ? -1 : Executions().calls[0].engine;
+}
+
+TEST(GraphLimits, ASingleImageIsKeptUnderTheLimitByAnotherEngine) {
+  GraphSetting::With with = Unmeasured();
+  with.images = 1;
+  for (const bool strict : {false, true}) {
+    Options options = GraphSetting::Limited(512);
+    options.strict_limit = strict;
+    GraphSetting setting(options, with);
+    const auto plan = setting.PlanOfRank(0);
+    EXPECT_EQ(setting.Workspace(plan), 0u);
+    EXPECT_EQ(EngineRun(setting, plan), 0);
+    EXPECT_THAT(Report(setting), HasSubstr("\"fallbacks\": []"));
+    EXPECT_THAT(Report(setting), HasSubstr("\"limit_bytes\": 512"));
+  }
+}
+
+TEST(GraphLimits, ASingleImageThatNothingBringsUnderTheLimitSaysSo) {
+  GraphSetting::With with = Unmeasured();
+  with.images = 1;
+  for (const bool strict : {false, true}) {
+    Options options = GraphSetting::Limited(512);
+    options.strict_limit = strict;
+    GraphSetting setting(options, with);
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    const auto plan = setting.Plan(&finalized);  // not the first of a list
+    EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
+    EXPECT_THAT(Report(setting), HasSubstr("cannot be brought under the workspace limit"));
+    if (!strict) {
+      EXPECT_EQ(setting.Workspace(plan), 1024u);
+    }
+  }
+}
+
+TEST(GraphLimits, WhatTheHeuristicsListNextTakesThePlace) {
+  GraphSetting setting(GraphSetting::Limited(kFive), Unmeasured());
+  const auto plan = setting.PlanOfRank(0, Listed(setting));
+  EXPECT_EQ(setting.Workspace(plan), kFive);
+  EXPECT_EQ(EngineRun(setting, plan), 5);
+  EXPECT_THAT(Report(setting), HasSubstr("graph:5[k2=1]"));
+}
+
+TEST(GraphLimits, WhatTheListHasAndDoesNotFitIsPassedOver) {
+  GraphSetting setting(GraphSetting::Limited(kFive - 1), Unmeasured());
+  const auto plan = setting.PlanOfRank(0, Listed(setting));
+  EXPECT_EQ(setting.Workspace(plan), 0u);
+  EXPECT_EQ(EngineRun(setting, plan), 0);
+}
+
+// With its knobs, for a plan that is rebuilt without any list.
+TEST(GraphLimits, TheEngineOfAPromiseIsBuiltAgainInTheNextProcess) {
+  MemoryStore store;
+  {
+    GraphSetting first(GraphSetting::Limited(kFive), Unmeasured(), &store);
+    first.PlanOfRank(0, Listed(first));
+    ASSERT_THAT(store.promises, SizeIs(1));
+    EXPECT_EQ(store.promises[0].undivided, "graph:5[k2=1]");
+  }
+  GraphSetting next(GraphSetting::Limited(kFive), Unmeasured(), &store);
+  const auto plan = next.Plan();
+  EXPECT_EQ(next.Workspace(plan), kFive);
+  EXPECT_EQ(EngineRun(next, plan), 5);
+  EXPECT_THAT(Report(next), HasSubstr("\"fallbacks\": []"));
+}
+
+TEST(GraphLimits, OfTheListTheFastestMeasuredTakesThePlace) {
+  for (const double five_ms : {10.0, 90.0}) {
+    GraphSetting::With with = Unmeasured();
+    with.other = true;  // 50 ms
+    GraphSetting setting(GraphSetting::Limited(kFive), with);
+    setting.Measured("graph:5[k2=1]", GraphSetting::kImages, five_ms, kFive);
+    const auto plan = setting.PlanOfRank(0, Listed(setting));
+    EXPECT_EQ(EngineRun(setting, plan), five_ms < 50 ? 5 : 0);
+  }
+}
+
+// That the other was timed says nothing about the one that the heuristics hold to be faster.
+TEST(GraphLimits, WhatIsListedFirstIsTakenWhereItWasNotMeasured) {
+  GraphSetting::With with = Unmeasured();
+  with.other = true;
+  GraphSetting setting(GraphSetting::Limited(kFive), with);
+  EXPECT_EQ(EngineRun(setting, setting.PlanOfRank(0, Listed(setting))), 5);
+}
+
+TEST(GraphLimits, OfStoredEnginesTheFastestTakesThePlace) {
+  GraphSetting::With with = Unmeasured();
+  with.other = true;
+  GraphSetting setting(GraphSetting::Limited(kFive), with);
+  setting.Measured("graph:28", GraphSetting::kImages, 10, 0);
+  setting.Measured("graph:5", GraphSetting::kImages, 20, kFive);
+  setting.Measured("graph:67", GraphSetting::kImages, 1, 2 * GraphSetting::kNeed);
+  EXPECT_EQ(EngineRun(setting, setting.PlanOfRank(0)), 28);
+}
+
+TEST(GraphLimits, AnotherLimitHoldsForPlansMadeFromThenOn) {
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), {});
+  const auto before = setting.Plan();
+  ASSERT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
+  setting.interposer.SetWorkspaceLimit(kNoLimit);
+  const auto free = setting.Plan();
+  EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
+  EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
+  setting.interposer.SetWorkspaceLimit(0);
+  EXPECT_EQ(setting.Workspace(setting.PlanOfRank(0)), 0u);
+  EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
+  EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
+  // What was promised under a limit is promised under it again.
+  setting.interposer.SetWorkspaceLimit(GraphSetting::kPartBytes);
+  EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
+}
+
+std::string OfAnotherSchema(const GraphSetting& setting) {
+  std::string json = setting.Json();
+  return json.replace(json.find("\"schemaVersion\":4"), 17, "\"schemaVersion\":9");
+}
+
+TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
+  for (const bool nondeterministic : {false, true}) {
+    const cudnnStatus_t expected =
+        nondeterministic ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+    for (const int images : {GraphSetting::kImages, 1}) {
+      for (const bool unfamiliar : {false, true}) {
+        SCOPED_TRACE(std::to_string(images) + (unfamiliar ? " unfamiliar" : ""));
+        Options options = test::PlannedSetting::NotMeasuring();
+        options.deterministic = true;
+        GraphSetting::With with;
+        with.images = images;
+        GraphSetting setting(options, with);
+        Executions().nondeterministic = nondeterministic ? 38 : -1;
+        cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+        // An equal plan gets an equal answer.
+        for (int i = 0; i < 2; ++i) {
+          setting.Plan(&finalized, unfamiliar ? OfAnotherSchema(setting) : "");
+          EXPECT_EQ(finalized, expected);
+        }
+        EXPECT_EQ(Report(setting).find("not deterministic") != std::string::npos, nondeterministic);
+      }
+    }
+  }
+}
+
+TEST(GraphLimits, WithoutThatDemandEveryPlanIsMade) {
+  GraphSetting setting(test::PlannedSetting::NotMeasuring(), {});
+  Executions().nondeterministic = 38;
+  cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+  setting.Plan(&finalized);
+  EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+  setting.Plan(&finalized, OfAnotherSchema(setting));
+  EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+}
+
+// What takes a deterministic plan's place is deterministic.
+TEST(GraphLimits, ADeterministicPlanIsReplacedByNoOther) {
+  GraphSetting setting(GraphSetting::Limited(kFive), Unmeasured());
+  Executions().nondeterministic = 5;
+  EXPECT_EQ(EngineRun(setting, setting.PlanOfRank(0, Listed(setting))), 0);
+}
+
+TEST(GraphLimits, UnfamiliarPlansAreForwardedAndReported) {
+  for (const bool limited : {false, true}) {
+    for (const bool strict : {false, true}) {
+      SCOPED_TRACE(std::string(limited ? "limited" : "") + (strict ? " strict" : ""));
+      Options options = test::PlannedSetting::NotMeasuring();
+      if (limited) options.workspace_limit = GraphSetting::kPartBytes;
+      options.strict_limit = strict;
+      GraphSetting setting(options, {});
+      cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+      const auto plan = setting.Plan(&finalized, OfAnotherSchema(setting));
+      EXPECT_EQ(finalized, limited && strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
+      EXPECT_THAT(Report(setting), HasSubstr("left alone: its JSON is of an unknown schema"));
+      EXPECT_EQ(Report(setting).find("cannot be brought under") != std::string::npos, limited);
+      if (limited && strict) continue;
+      EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+      EXPECT_EQ(EngineRun(setting, plan), 38);
+    }
+  }
+}
+
+// A forward convolution's operation graph, and the plan of its engine 38, as an application makes
+// them.
+struct Shapes {
+  int64_t images = GraphSetting::kImages;
+  bool dynamic = false, ragged = false;
+};
+cudnnBackendDescriptor_t PlanOf(GraphSetting& setting, const Shapes& shapes,
+                                cudnnStatus_t& finalized) {
+  GraphInterposer& graph = setting.interposer.graph();
+  const auto make = [&](cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t made = nullptr;
+    EXPECT_EQ(graph.Create(type, &made), CUDNN_STATUS_SUCCESS);
+    return made;
+  };
+  const auto set = [&](cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+                       cudnnBackendDescriptor_t part) {
+    graph.Set(to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
+  };
+  const auto x = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  const int64_t dims[] = {shapes.images, 4, 8, 8};
+  graph.Set(x, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+  if (shapes.ragged) set(x, CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, x);
+  const auto convolution = make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  set(convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+  const auto operations = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  set(operations, CUDNN_ATTR_OPERATIONGRAPH_OPS, convolution);
+  if (shapes.dynamic) {
+    graph.Set(operations, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1,
+              &shapes.dynamic);
+  }
+  graph.Set(operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &setting.handle);
+  const auto engine = make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, operations);
+  const auto configuration = make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  const auto plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  const std::string json = setting.Json();
+  graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+            static_cast<int64_t>(json.size()), json.data());
+  finalized = graph.Finalize(plan);
+  return plan;
+}
+
+TEST(GraphLimits, DynamicAndRaggedShapesAreForwardedAndReported) {
+  for (const Shapes& shapes :
+       {Shapes{GraphSetting::kImages, true, false}, Shapes{GraphSetting::kImages, false, true}}) {
+    for (const bool strict : {false, true}) {
+      Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
+      options.strict_limit = strict;
+      GraphSetting setting(options, {});
+      cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+      const auto plan = PlanOf(setting, shapes, finalized);
+      EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
+      EXPECT_THAT(Report(setting), HasSubstr("left alone: a convolution of dynamic or ragged"));
+      EXPECT_THAT(Report(setting), HasSubstr("cannot be brought under the workspace limit"));
+      if (strict) continue;
+      EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+      EXPECT_EQ(EngineRun(setting, plan), 38);
+    }
+    Options options = test::PlannedSetting::NotMeasuring();
+    options.deterministic = true;
+    GraphSetting setting(options, {});
+    Executions().nondeterministic = 38;
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    PlanOf(setting, shapes, finalized);
+    EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED);
+  }
+}
+
+TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
+  GraphSetting::With with;
+  with.images = 1;
+  const Shapes shapes{1, false, false};
+  for (const char* const how : {"", "observed", "reported"}) {
+    SCOPED_TRACE(how);
+    Options options = test::PlannedSetting::NotMeasuring();
+    if (*how == 'o') options.mode = Mode::kObserve;
+    if (*how == 'r') options.report = ::testing::TempDir() + "graph_limits_report.json";
+    GraphSetting setting(options, with);
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    const auto plan = PlanOf(setting, shapes, finalized);
+    EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting.Workspace(plan), 1024u);
+    EXPECT_EQ(EngineRun(setting, plan), 38);
+    EXPECT_EQ(Report(setting).find("\"calls\": 1") != std::string::npos, *how != '\0');
+    EXPECT_THAT(Report(setting), HasSubstr("\"fallbacks\": []"));
+  }
+}
+
+TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
+  GraphSetting::With with;
+  with.images = 1;
+  Options options = test::PlannedSetting::NotMeasuring();
+  options.deterministic = true;
+  GraphSetting setting(options, with);
+  Executions().nondeterministic = 38;
+  cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+  PlanOf(setting, {1, false, false}, finalized);
+  EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED);
+}
+
+// Attention and the like are no convolution that was left alone.
+TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
+  Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
+  options.strict_limit = options.deterministic = true;
+  GraphSetting setting(options, {});
+  std::string json = setting.Json();
+  const std::string convolution = "OPERATION_CONVOLUTION_FORWARD";
+  json.replace(json.find(convolution), convolution.size(), "OPERATION_MATMUL");
+  cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+  const auto plan = setting.Plan(&finalized, json);
+  EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
+  EXPECT_THAT(Report(setting), HasSubstr("\"fallbacks\": []"));
+  EXPECT_THAT(Report(setting), Not(HasSubstr("\"api\": \"graph\"")));
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
