@@ -18,11 +18,11 @@ ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS":
 RESULTS = 7  # the first fused plan runs once more from its serialized form
 
 
-def steps(number, kind, axes, *options, **variables):
+def steps(number, kind, axes, *options, batch=BATCH, **variables):
     """Of each step: every result's name, with its checksum and the workspace that its plan asked for. The program fails
     where a result is not what plain loops compute."""
     result = subprocess.run(
-        [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(BATCH), str(number)],
+        [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(batch), str(number)],
         capture_output=True, text=True, env=ENVIRONMENT | variables)
     assert result.returncode == 0, result.stdout + result.stderr
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -42,9 +42,10 @@ def fused(engine):
 
 
 class Frontend(unittest.TestCase):
-    def primed(self, folder, kind, axes, *options):
-        """A store in which the micro-batches SIZES are by far the fastest, of every kernel and with its own engine."""
-        step(kind, axes, "--policy", "undivided", "--db", f"{folder}/measured.db", *options)
+    def primed(self, folder, kind, axes, *options, sums=False):
+        """A store in which the micro-batches SIZES are by far the fastest, of every kernel and with its own engine; with
+        `sums`, summing the partials of 16-bit gradients takes no time."""
+        step(kind, axes, "--policy", "all" if sums else "undivided", "--db", f"{folder}/measured.db", *options)
         subprocess.run([COMMAND, "cache", "export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db"], check=True,
                        stdout=subprocess.DEVNULL)
         with open(f"{folder}/measured.csv") as file:
@@ -53,23 +54,27 @@ class Frontend(unittest.TestCase):
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
             for row in rows:
+                if row["engine"] == "sum":
+                    writer.writerow(row | {"time_ms": 0})
+                    continue
                 for size in (BATCH, *SIZES):
                     time_ms = size if size == BATCH else 0.01 * (1 + size)
-                    writer.writerow(row | {"micro_batch": size, "time_ms": time_ms})
+                    # Beside the sum a piece has to need less than the whole, so there it says what it needs.
+                    if not sums or size == int(row["micro_batch"]):
+                        writer.writerow(row | {"micro_batch": size, "time_ms": time_ms})
         subprocess.run([COMMAND, "cache", "import", f"{folder}/primed.csv", "--db", f"{folder}/primed.db"], check=True,
                        stdout=subprocess.DEVNULL)
         return f"{folder}/primed.db"
 
     def test_divided_graphs_compute_the_same(self):
         for kind in ("fp32", "fp16", "bf16"):
-            kernels = {("forward", ""), ("forward", "bias+relu"), ("forward", "residual+bias+relu"), ("backward_data", "")}
-            if kind == "fp32":  # those of 16-bit types may stay whole
-                kernels.add(("backward_filter", ""))
+            kernels = {("forward", ""), ("forward", "bias+relu"), ("forward", "residual+bias+relu"), ("backward_data", ""),
+                       ("backward_filter", "")}
             for axes in ("2", "3"):
                 with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
                     undivided = step(kind, axes, "--off")
-                    divided = step(kind, axes, "--policy", "all", "--db", self.primed(folder, kind, axes), "--report",
-                                   f"{folder}/report.json", UCUDNN_TUNE="off")
+                    divided = step(kind, axes, "--policy", "all", "--db", self.primed(folder, kind, axes, sums=kind != "fp32"),
+                                   "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
                     self.assertEqual(undivided, divided)
                     with open(f"{folder}/report.json") as file:
                         report = json.load(file)
@@ -123,6 +128,27 @@ class Frontend(unittest.TestCase):
                             in_pieces.add(kernel["op"])
                     self.assertIn("forward", in_pieces)
                     self.assertIn("backward_data", in_pieces)
+
+    def test_a_single_image_is_kept_under_the_limit(self):
+        """No micro-batch helps, but an engine that fits does, also for the plan that is rebuilt from its serialized form."""
+        limit = 1024
+        for kind, axes in (("fp32", "2"), ("fp16", "2"), ("fp32", "3")):
+            with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
+                undivided = steps(1, kind, axes, "--off", batch=1)[0]
+                self.assertLess(limit, max(size for _, size in undivided.values()))
+                for strict in ("0", "1"):
+                    report = f"{folder}/report.json"
+                    ran = steps(1, kind, axes, "--workspace-limit", str(limit), "--db", f"{folder}/{strict}.db", "--report",
+                                report, batch=1, UCUDNN_STRICT_LIMIT=strict)[0]
+                    self.assertEqual({name: checksum for name, (checksum, _) in undivided.items()},
+                                     {name: checksum for name, (checksum, _) in ran.items()})
+                    self.assertGreaterEqual(limit, max(size for _, size in ran.values()), ran)
+                    with open(report) as file:
+                        told = json.load(file)
+                    self.assertEqual([], told["fallbacks"])
+                    self.assertTrue(all(kernel["workspace_bytes"] <= limit for kernel in told["kernels"]))
+                    self.assertLessEqual({"forward", "backward_data", "backward_filter"},
+                                         {kernel["op"] for kernel in told["kernels"]})
 
     def test_one_budget_holds_for_all_graphs(self):
         budget = 64 << 20
