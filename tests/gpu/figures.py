@@ -194,7 +194,7 @@ def benches(seconds):
     environment = machine.environment()
     environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [environment["LD_LIBRARY_PATH"], str(binaries)]))
     figures, failures = {}, []
-    for name in ("forward_bench", "planned_bench", "wr_bench"):
+    for name in ("forward_bench", "planned_bench", "graph_bench", "wr_bench"):
         if name != "wr_bench" and built_in != str(machine.BUILD.resolve()):
             figures[name] = "not run: built in another folder, whose path it holds"
             continue

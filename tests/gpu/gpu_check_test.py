@@ -73,7 +73,7 @@ class GpuCheck(unittest.TestCase):
                 self.assertLessEqual(planned["total_workspace_bytes"], 5 * mib << 20)
             self.assertLessEqual(stages["table alexnet"][f"{mib} MiB"]["all"]["total_ms"],
                                  stages["table alexnet"][f"{mib} MiB"]["undivided"]["total_ms"])
-        self.assertEqual({"forward_bench", "planned_bench", "wr_bench"}, set(stages["benches"]))
+        self.assertEqual({"forward_bench", "planned_bench", "graph_bench", "wr_bench"}, set(stages["benches"]))
         self.assertEqual(5, stages["cliff"]["kernels"])
         for policy in ("auto", "all"):
             self.assertGreater(stages["L2-sized micro-batches"][policy]["measured"], 0)
