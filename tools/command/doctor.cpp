@@ -101,8 +101,7 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
                   legacy_alone
                       ? "UCUDNN_ENGINES=legacy leaves convolutions of the graph API alone "
                         "(cudnnBackend*; current PyTorch, JAX and ONNX Runtime call it)"
-                      : "it ran none, or single images alone, or plans of the graph API that are "
-                        "left alone as they are",
+                      : "it ran none, or plans of the graph API that are left alone as they are",
                   legacy_alone ? "leave UCUDNN_ENGINES at both" : "");
   }
   return {};

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import subprocess
 import unittest
 
@@ -121,7 +122,7 @@ class Bench(CommandTest):
         for devices in ("0", "0,1"):
             done = subprocess.run([self.command, "bench", "--layers", self.layers, "--host", "--db", "none", "--devices", devices,
                                    "--policy", "undivided"], env=environment, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60)
-            seen = os.read(controller, 65536).decode()
+            seen = self.read_terminal(controller, "\r\x1b[K")
             self.assertEqual(0, done.returncode, seen)
             several = " on 2 devices" if devices == "0,1" else ""
             self.assertRegex(seen, rf"\r\x1b\[Kmeasuring 1/6{several}: (small|strided) \w+\r")
@@ -129,6 +130,13 @@ class Bench(CommandTest):
             self.assertTrue(seen.endswith("\r\x1b[K"), seen)
         os.close(controller)
         os.close(terminal)
+
+    def read_terminal(self, controller, end):
+        """What a program wrote, up to `end`, which it wrote last: a terminal hands it on after the program is done."""
+        seen = b""
+        while not seen.endswith(end.encode()) and select.select([controller], [], [], 20)[0]:
+            seen += os.read(controller, 65536)
+        return seen.decode()
 
     def rows_in_store(self):
         """What was measured, without the times."""

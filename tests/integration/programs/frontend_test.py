@@ -104,8 +104,7 @@ class Frontend(unittest.TestCase):
                     self.assertEqual({"graph"}, {kernel["api"] for kernel in planned["kernels"]})
                     for kernel in planned["kernels"]:
                         sizes = sorted(part["micro_batch"] for part in kernel["plan"])
-                        narrow = kernel["op"] == "backward_filter" and kind != "fp32"  # what sums its partials is not measured
-                        self.assertEqual([BATCH] if narrow else sorted(SIZES), sizes, kernel)
+                        self.assertEqual(sorted(SIZES), sizes, kernel)
                     ran = steps(2, kind, axes, "--plan", file, "--db", store, "--report", f"{folder}/followed.json")
                     for one in ran:
                         self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
