@@ -11,7 +11,7 @@ if(NOT "$ENV{UCUDNN_IGNORE_TOOLKIT}" STREQUAL "1")
   list(PREPEND _cudnn_roots $ENV{CUDNN_HOME} $ENV{CUDNN_PATH} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda /usr)
 endif()
 
-# The first of `roots` with `header`, its `macro` matching `version`, and `library` beside it.
+# The first of `roots` with `header`, its `macro` matching `version`, the headers it includes (ARGN), and `library` beside it.
 function(_ucudnn_search include_variable library_variable roots header macro version library)
   foreach(root IN LISTS ${roots})
     unset(_include)
@@ -22,6 +22,11 @@ function(_ucudnn_search include_variable library_variable roots header macro ver
       PATH_SUFFIXES lib lib64 lib/x86_64-linux-gnu targets/x86_64-linux/lib)
     if(_include AND _library)
       file(STRINGS ${_include}/${header} _line REGEX "^#define +${macro} +${version}")
+      foreach(_other IN LISTS ARGN)
+        if(NOT EXISTS ${_include}/${_other})
+          set(_line "")
+        endif()
+      endforeach()
       if(_line)
         set(${include_variable} ${_include} CACHE PATH "Folder of ${header}")
         set(${library_variable} ${_library} CACHE FILEPATH "The genuine ${library}")
@@ -38,7 +43,8 @@ foreach(_variable UCUDNN_CUDA_INCLUDE UCUDNN_REAL_CUDART UCUDNN_CUDNN_INCLUDE UC
   endif()
 endforeach()
 if(NOT UCUDNN_CUDA_INCLUDE OR NOT UCUDNN_REAL_CUDART)
-  _ucudnn_search(UCUDNN_CUDA_INCLUDE UCUDNN_REAL_CUDART _cuda_roots cuda.h CUDA_VERSION "13[0-9][0-9][0-9]" libcudart.so.13)
+  _ucudnn_search(UCUDNN_CUDA_INCLUDE UCUDNN_REAL_CUDART _cuda_roots cuda.h CUDA_VERSION "13[0-9][0-9][0-9]" libcudart.so.13
+    nv/target)
 endif()
 if(NOT UCUDNN_CUDNN_INCLUDE OR NOT UCUDNN_REAL_CUDNN_LIBRARY)
   _ucudnn_search(UCUDNN_CUDNN_INCLUDE UCUDNN_REAL_CUDNN_LIBRARY _cudnn_roots cudnn_version.h CUDNN_MAJOR 9 libcudnn.so.9)
