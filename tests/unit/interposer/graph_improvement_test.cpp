@@ -12,12 +12,8 @@ namespace {
 
 using test::Executions;
 using test::GraphSetting;
+using test::Unmeasured;
 
-GraphSetting::With Unmeasured() {
-  GraphSetting::With with;
-  with.measured = with.other = false;
-  return with;
-}
 void Measure(GraphSetting& setting) {
   setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
   setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes);

@@ -10,18 +10,12 @@ namespace {
 using test::Executions;
 using test::GraphSetting;
 using test::MemoryStore;
+using test::Unmeasured;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr size_t kFive = 64 * GraphSetting::kImages;  // what engine 5 needs
-
-// Without measurements of anything.
-GraphSetting::With Unmeasured() {
-  GraphSetting::With with;
-  with.measured = with.other = false;
-  return with;
-}
 
 // As the heuristics rank them: what needs too much, one with a knob that fits, one that needs
 // nothing.
@@ -30,7 +24,7 @@ std::vector<std::string> Listed(const GraphSetting& setting) {
           setting.Json(0)};
 }
 
-std::string Report(GraphSetting& setting) { return setting.interposer.report().Json("on", 0); }
+std::string ReportOf(GraphSetting& setting) { return setting.interposer.report().Json("on", 0); }
 
 // The only execution's engine.
 int64_t EngineRun(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
@@ -50,8 +44,8 @@ TEST(GraphLimits, ASingleImageIsKeptUnderTheLimitByAnotherEngine) {
     const auto plan = setting.PlanOfRank(0);
     EXPECT_EQ(setting.Workspace(plan), 0u);
     EXPECT_EQ(EngineRun(setting, plan), 0);
-    EXPECT_THAT(Report(setting), HasSubstr("\"fallbacks\": []"));
-    EXPECT_THAT(Report(setting), HasSubstr("\"limit_bytes\": 512"));
+    EXPECT_THAT(ReportOf(setting), HasSubstr("\"fallbacks\": []"));
+    EXPECT_THAT(ReportOf(setting), HasSubstr("\"limit_bytes\": 512"));
   }
 }
 
@@ -65,7 +59,7 @@ TEST(GraphLimits, ASingleImageThatNothingBringsUnderTheLimitSaysSo) {
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     const auto plan = setting.Plan(&finalized);  // not the first of a list
     EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-    EXPECT_THAT(Report(setting), HasSubstr("cannot be brought under the workspace limit"));
+    EXPECT_THAT(ReportOf(setting), HasSubstr("cannot be brought under the workspace limit"));
     if (!strict) {
       EXPECT_EQ(setting.Workspace(plan), 1024u);
     }
@@ -77,7 +71,7 @@ TEST(GraphLimits, WhatTheHeuristicsListNextTakesThePlace) {
   const auto plan = setting.PlanOfRank(0, Listed(setting));
   EXPECT_EQ(setting.Workspace(plan), kFive);
   EXPECT_EQ(EngineRun(setting, plan), 5);
-  EXPECT_THAT(Report(setting), HasSubstr("graph:5[k2=1]"));
+  EXPECT_THAT(ReportOf(setting), HasSubstr("graph:5[k2=1]"));
 }
 
 TEST(GraphLimits, WhatTheListHasAndDoesNotFitIsPassedOver) {
@@ -100,7 +94,7 @@ TEST(GraphLimits, TheEngineOfAPromiseIsBuiltAgainInTheNextProcess) {
   const auto plan = next.Plan();
   EXPECT_EQ(next.Workspace(plan), kFive);
   EXPECT_EQ(EngineRun(next, plan), 5);
-  EXPECT_THAT(Report(next), HasSubstr("\"fallbacks\": []"));
+  EXPECT_THAT(ReportOf(next), HasSubstr("\"fallbacks\": []"));
 }
 
 TEST(GraphLimits, OfTheListTheFastestMeasuredTakesThePlace) {
@@ -173,7 +167,8 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
           setting.Plan(&finalized, unfamiliar ? OfAnotherSchema(setting) : "");
           EXPECT_EQ(finalized, expected);
         }
-        EXPECT_EQ(Report(setting).find("not deterministic") != std::string::npos, nondeterministic);
+        EXPECT_EQ(ReportOf(setting).find("not deterministic") != std::string::npos,
+                  nondeterministic);
       }
     }
   }
@@ -207,8 +202,8 @@ TEST(GraphLimits, UnfamiliarPlansAreForwardedAndReported) {
       cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
       const auto plan = setting.Plan(&finalized, OfAnotherSchema(setting));
       EXPECT_EQ(finalized, limited && strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-      EXPECT_THAT(Report(setting), HasSubstr("left alone: its JSON is of an unknown schema"));
-      EXPECT_EQ(Report(setting).find("cannot be brought under") != std::string::npos, limited);
+      EXPECT_THAT(ReportOf(setting), HasSubstr("left alone: its JSON is of an unknown schema"));
+      EXPECT_EQ(ReportOf(setting).find("cannot be brought under") != std::string::npos, limited);
       if (limited && strict) continue;
       EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
       EXPECT_EQ(EngineRun(setting, plan), 38);
@@ -270,8 +265,8 @@ TEST(GraphLimits, DynamicAndRaggedShapesAreForwardedAndReported) {
       cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
       const auto plan = PlanOf(setting, shapes, finalized);
       EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-      EXPECT_THAT(Report(setting), HasSubstr("left alone: a convolution of dynamic or ragged"));
-      EXPECT_THAT(Report(setting), HasSubstr("cannot be brought under the workspace limit"));
+      EXPECT_THAT(ReportOf(setting), HasSubstr("left alone: a convolution of dynamic or ragged"));
+      EXPECT_THAT(ReportOf(setting), HasSubstr("cannot be brought under the workspace limit"));
       if (strict) continue;
       EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
       EXPECT_EQ(EngineRun(setting, plan), 38);
@@ -301,8 +296,8 @@ TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
     EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(setting.Workspace(plan), 1024u);
     EXPECT_EQ(EngineRun(setting, plan), 38);
-    EXPECT_EQ(Report(setting).find("\"calls\": 1") != std::string::npos, *how != '\0');
-    EXPECT_THAT(Report(setting), HasSubstr("\"fallbacks\": []"));
+    EXPECT_EQ(ReportOf(setting).find("\"calls\": 1") != std::string::npos, *how != '\0');
+    EXPECT_THAT(ReportOf(setting), HasSubstr("\"fallbacks\": []"));
   }
 }
 
@@ -330,8 +325,8 @@ TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
   const auto plan = setting.Plan(&finalized, json);
   EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
-  EXPECT_THAT(Report(setting), HasSubstr("\"fallbacks\": []"));
-  EXPECT_THAT(Report(setting), Not(HasSubstr("\"api\": \"graph\"")));
+  EXPECT_THAT(ReportOf(setting), HasSubstr("\"fallbacks\": []"));
+  EXPECT_THAT(ReportOf(setting), Not(HasSubstr("\"api\": \"graph\"")));
 }
 
 }  // namespace

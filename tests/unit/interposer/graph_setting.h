@@ -282,6 +282,13 @@ struct GraphSetting {
   cudnnHandle_t handle = nullptr;
 };
 
+// Without measurements of anything.
+inline GraphSetting::With Unmeasured() {
+  GraphSetting::With with;
+  with.measured = with.other = false;
+  return with;
+}
+
 // One execution by engine 0, which needs no workspace, of all images.
 inline void ExpectSubstitute() {
   ASSERT_EQ(Executions().calls.size(), 1u);
