@@ -27,6 +27,7 @@ Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_by
       division_(pinned != nullptr ? pinned->division : division),
       pinned_(pinned),
       arena_(driver, context, budget_bytes),
+      by_kernel_(division == WorkspaceDivision::kDisjoint),
       solver_(solver, "glpk") {
   if (pinned_ == nullptr) return;
   // The first kernels have the file's numbers.

@@ -170,6 +170,7 @@ class Network {
   std::atomic<bool> waiting_ = false;  // for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
+  std::atomic<bool> by_kernel_;  // slots are one kernel's each, not all of a lane's
   std::atomic<int> epoch_ = 0;
   mutable std::mutex mutex_;  // of all that follows
   planning::PreferredSolver solver_;

@@ -32,6 +32,7 @@ Status Network::Settle() {
           divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
     }
     solved_ = true;
+    by_kernel_.store(divided_.by_kernel, std::memory_order_release);
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
       if (lanes_[slot.lane].handle == nullptr) continue;
@@ -109,7 +110,7 @@ const planning::PinnedSegment* Network::PinnedSegmentOf(int kernel) const {
 
 execution::ArenaOwner Network::SlotOwner(execution::ArenaOwner owner, int kernel) const {
   if (pinned_ == nullptr) {
-    owner.kernel = division_ == WorkspaceDivision::kDisjoint ? kernel : -1;
+    owner.kernel = by_kernel_.load(std::memory_order_acquire) ? kernel : -1;
     return owner;
   }
   const planning::PinnedSegment* const segment = PinnedSegmentOf(kernel);

@@ -1,7 +1,8 @@
 #include "planning/network_division.h"
 
 #include <algorithm>
-#include <set>
+#include <unordered_map>
+#include <utility>
 
 namespace ucudnn::planning {
 namespace {
@@ -9,26 +10,52 @@ namespace {
 // Kernels that one size is chosen for, on all their lanes.
 struct Group {
   std::vector<size_t> kernels;
-  std::set<int> lanes;
+  std::vector<int> lanes;  // each once
 };
 
-std::vector<Group> GroupsOf(std::span<const NetworkKernel> kernels, bool one_each) {
+std::vector<Group> OneEach(std::span<const NetworkKernel> kernels) {
   std::vector<Group> groups;
   for (size_t kernel = 0; kernel < kernels.size(); ++kernel) {
-    Group own = {{kernel}, {kernels[kernel].lanes.begin(), kernels[kernel].lanes.end()}};
-    const auto meets = [&](const Group& other) {
-      return !one_each && std::any_of(other.lanes.begin(), other.lanes.end(),
-                                      [&](int lane) { return own.lanes.contains(lane); });
-    };
-    for (Group& other : groups) {
-      if (!meets(other)) continue;
-      own.kernels.insert(own.kernels.begin(), other.kernels.begin(), other.kernels.end());
-      own.lanes.merge(other.lanes);
-      other.kernels.clear();
-      other.lanes.clear();
-    }
-    std::erase_if(groups, [](const Group& group) { return group.kernels.empty(); });
-    groups.push_back(std::move(own));
+    groups.push_back({{kernel}, kernels[kernel].lanes});
+  }
+  return groups;
+}
+
+// Lanes by what they have in common: one representative of all that a chain of kernels joins.
+class JoinedLanes {
+ public:
+  int Find(int lane) {
+    int& next = next_.try_emplace(lane, lane).first->second;
+    if (next == lane) return lane;
+    const int found = Find(next);
+    next_[lane] = found;
+    return found;
+  }
+  void Join(int one, int other) { next_[Find(one)] = Find(other); }
+
+ private:
+  std::unordered_map<int, int> next_;
+};
+
+// Kernels of one lane, with those of all lanes that have a kernel in common.
+std::vector<Group> ByLanes(std::span<const NetworkKernel> kernels) {
+  JoinedLanes joined;
+  for (const NetworkKernel& kernel : kernels) {
+    for (const int lane : kernel.lanes) joined.Join(lane, kernel.lanes[0]);
+  }
+  std::vector<Group> groups;
+  std::unordered_map<int, size_t> positions;
+  for (size_t kernel = 0; kernel < kernels.size(); ++kernel) {
+    const std::vector<int>& lanes = kernels[kernel].lanes;
+    const auto [entry, fresh] = positions.try_emplace(joined.Find(lanes[0]), groups.size());
+    if (fresh) groups.emplace_back();
+    Group& group = groups[entry->second];
+    group.kernels.push_back(kernel);
+    group.lanes.insert(group.lanes.end(), lanes.begin(), lanes.end());
+  }
+  for (Group& group : groups) {
+    std::sort(group.lanes.begin(), group.lanes.end());
+    group.lanes.erase(std::unique(group.lanes.begin(), group.lanes.end()), group.lanes.end());
   }
   return groups;
 }
@@ -41,18 +68,61 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// Every size that makes one of its kernels faster, by rising size, as far as the budget goes.
-std::vector<size_t> SizesOf(const Group& group, std::span<const NetworkKernel> kernels,
-                            size_t budget_bytes) {
-  std::set<size_t> sizes = {0};
-  for (const size_t kernel : group.kernels) {
-    for (const Configuration& choice : kernels[kernel].choices) {
-      if (choice.WorkspaceBytes() <= budget_bytes / group.lanes.size()) {
-        sizes.insert(choice.WorkspaceBytes());
-      }
+// Every size that makes one of its kernels faster, by rising size, as far as the budget goes: of
+// all lanes together, with the time of all kernels.
+Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
+  double time_ms = 0;
+  std::vector<std::pair<size_t, double>> savings;  // from which size on, of one lane
+  for (const size_t number : group.kernels) {
+    const NetworkKernel& kernel = kernels[number];
+    double slower_ms = kernel.choices[0].TimeMs();
+    time_ms += slower_ms * kernel.calls;
+    for (size_t i = 1; i < kernel.choices.size(); ++i) {
+      const size_t bytes = kernel.choices[i].WorkspaceBytes();
+      if (bytes > budget_bytes / group.lanes.size()) break;
+      const double choice_ms = kernel.choices[i].TimeMs();
+      savings.emplace_back(bytes, (slower_ms - choice_ms) * kernel.calls);
+      slower_ms = choice_ms;
     }
   }
-  return {sizes.begin(), sizes.end()};
+  std::sort(savings.begin(), savings.end());
+  Choices choices = {{0, time_ms}};
+  for (const auto& [bytes, saved_ms] : savings) {
+    // What is left of all savings may round to less than nothing.
+    time_ms = std::max(0.0, time_ms - saved_ms);
+    const size_t all_lanes = bytes * group.lanes.size();
+    if (choices.back().workspace_bytes < all_lanes) choices.push_back({all_lanes, time_ms});
+    choices.back().time_ms = time_ms;
+  }
+  return choices;
+}
+
+Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
+                              const std::vector<Group>& groups, bool by_kernel, size_t budget_bytes,
+                              DivisionSolver& solver) {
+  std::vector<Choices> choices;
+  for (const Group& group : groups) choices.push_back(ChoicesOf(group, kernels, budget_bytes));
+  UCUDNN_ASSIGN_OR_RETURN(const Selection selection, solver.Solve(choices, budget_bytes));
+  DividedNetwork divided;
+  divided.by_kernel = by_kernel;
+  divided.optimal = selection.optimal;
+  divided.share_bytes.resize(kernels.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const size_t all_lanes = choices[i][selection.chosen[i]].workspace_bytes;
+    const size_t bytes = all_lanes / groups[i].lanes.size();
+    divided.total_bytes += all_lanes;
+    for (const size_t kernel : groups[i].kernels) {
+      divided.share_bytes[kernel] = bytes;
+      divided.total_time_ms += TimeWithin(kernels[kernel], bytes);
+    }
+    const int of = by_kernel ? static_cast<int>(groups[i].kernels[0]) : Slot::kEveryKernel;
+    if (bytes == 0) continue;
+    for (const int lane : groups[i].lanes) divided.slots.push_back({of, lane, bytes});
+  }
+  if (divided.total_bytes > budget_bytes) {
+    return Status::Error(std::string("solver ") + solver.Name() + " exceeds the budget");
+  }
+  return divided;
 }
 
 }  // namespace
@@ -64,36 +134,25 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
       return Status::Error("a kernel cannot run without workspace");
     }
   }
-  const std::vector<Group> groups = GroupsOf(kernels, division == WorkspaceDivision::kDisjoint);
-  std::vector<std::vector<size_t>> sizes;
-  std::vector<Choices> choices;
-  for (const Group& group : groups) {
-    sizes.push_back(SizesOf(group, kernels, budget_bytes));
-    Choices& own = choices.emplace_back();
-    for (const size_t bytes : sizes.back()) {
-      double time_ms = 0;
-      for (const size_t kernel : group.kernels) time_ms += TimeWithin(kernels[kernel], bytes);
-      own.push_back({bytes * group.lanes.size(), time_ms});
-    }
+  if (division == WorkspaceDivision::kDisjoint) {
+    return Divide(kernels, OneEach(kernels), true, budget_bytes, solver);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Selection selection, solver.Solve(choices, budget_bytes));
-  DividedNetwork divided;
-  divided.optimal = selection.optimal;
-  divided.share_bytes.resize(kernels.size());
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const size_t bytes = sizes[i][selection.chosen[i]];
-    divided.total_bytes += choices[i][selection.chosen[i]].workspace_bytes;
-    divided.total_time_ms += choices[i][selection.chosen[i]].time_ms;
-    for (const size_t kernel : groups[i].kernels) divided.share_bytes[kernel] = bytes;
-    const int of = division == WorkspaceDivision::kDisjoint ? static_cast<int>(groups[i].kernels[0])
-                                                            : Slot::kEveryKernel;
-    if (bytes == 0) continue;
-    for (const int lane : groups[i].lanes) divided.slots.push_back({of, lane, bytes});
+  const std::vector<Group> groups = ByLanes(kernels);
+  UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
+                          Divide(kernels, groups, false, budget_bytes, solver));
+  // A lane on its own never needs more than its kernels' slots together. Of several of one size,
+  // some may get more than their kernels can use, for the sake of another's.
+  if (std::all_of(groups.begin(), groups.end(),
+                  [](const Group& group) { return group.lanes.size() == 1; })) {
+    return of_lanes;
   }
-  if (divided.total_bytes > budget_bytes) {
-    return Status::Error(std::string("solver ") + solver.Name() + " exceeds the budget");
-  }
-  return divided;
+  UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_kernels,
+                          Divide(kernels, OneEach(kernels), true, budget_bytes, solver));
+  const bool proven = of_lanes.optimal && of_kernels.optimal;
+  DividedNetwork& faster =
+      of_kernels.total_time_ms < of_lanes.total_time_ms ? of_kernels : of_lanes;
+  faster.optimal = proven;
+  return std::move(faster);
 }
 
 }  // namespace ucudnn::planning

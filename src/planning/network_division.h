@@ -33,14 +33,16 @@ struct Slot {
 struct DividedNetwork {
   std::vector<size_t> share_bytes;  // of every kernel: it may use as much, wherever it runs
   std::vector<Slot> slots;          // without empty ones
+  bool by_kernel = false;           // each of them is one kernel's
   size_t total_bytes = 0;           // of all slots: any of them may be in use at once
   double total_time_ms = 0;         // of one iteration
-  bool optimal = true;              // proven
+  bool optimal = true;              // proven, among what the division allows
 };
 
 // The least time of an iteration with slots inside the budget. disjoint: a slot for every kernel on
 // every lane it runs on. shared, concurrent: one for every lane, large enough for each of its
-// kernels; lanes that have a kernel in common get slots of one size.
+// kernels, where lanes that have a kernel in common get slots of one size; or, where that is
+// faster, as disjoint. In time that grows as all choices together do, but for the solver's.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 
