@@ -1,6 +1,6 @@
 /* Workspace Division posed to GLPK as the 0-1 program of mu-cuDNN (equations 1 to 4). GLPK is under
  * the GPLv3, so this is a library of its own that nothing of ours is linked to. In C: GLPK is left
- * by longjmp where it would end the process. Calls must not overlap. */
+ * by longjmp where it would end the process, and all calls share what follows. */
 #include <glpk.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -15,7 +15,6 @@
  * optimal that are not; with finer units than its tolerances, ones that exceed the budget. */
 static const size_t kUnitBytes = 1024;
 static const double kUnitsPerMiB = 1024;
-static const int kMostMilliseconds = 60000;
 
 struct Problem {
   size_t kernels;
@@ -23,6 +22,7 @@ struct Problem {
   const size_t* workspace_bytes;
   const double* time_ms;
   size_t budget_bytes;
+  int most_milliseconds;
 };
 
 struct Memory {
@@ -97,25 +97,32 @@ static const char* Build(const struct Problem* problem, struct Memory* memory) {
   return NULL;
 }
 
-static const char* Optimize(glp_prob* program, double* gap_ms) {
+static const char* Optimize(glp_prob* program, int most_milliseconds, double* gap_ms) {
+  const double start = glp_time();
   glp_smcp relaxed;
   glp_init_smcp(&relaxed);
   relaxed.msg_lev = GLP_MSG_OFF;
-  relaxed.tm_lim = kMostMilliseconds;
-  if (glp_simplex(program, &relaxed) != 0 || glp_get_status(program) != GLP_OPT) {
+  relaxed.tm_lim = most_milliseconds;
+  const int relaxation = glp_simplex(program, &relaxed);
+  if (relaxation == GLP_ETMLIM) return "GLPK finds no division in time";
+  if (relaxation != 0 || glp_get_status(program) != GLP_OPT) {
     return "GLPK finds no division in whole KiB";
   }
   const double bound_ms = glp_get_obj_val(program);
   glp_iocp whole;
   glp_init_iocp(&whole);
   whole.msg_lev = GLP_MSG_OFF;
-  whole.tm_lim = kMostMilliseconds;
+  const double taken = glp_difftime(glp_time(), start) * 1e3;
+  whole.tm_lim = taken < most_milliseconds ? most_milliseconds - (int)taken : 0;
   const int outcome = glp_intopt(program, &whole);
   if (outcome == 0 && glp_mip_status(program) == GLP_OPT) {
     *gap_ms = 0;
     return NULL;
   }
-  if (outcome != GLP_ETMLIM || glp_mip_status(program) != GLP_FEAS) {
+  if (outcome == GLP_ETMLIM && glp_mip_status(program) != GLP_FEAS) {
+    return "GLPK finds no division in time";
+  }
+  if (outcome != GLP_ETMLIM) {
     return "GLPK finds no division in whole KiB";
   }
   *gap_ms = glp_mip_obj_val(program) - bound_ms;
@@ -148,15 +155,17 @@ static const char* Solve(const struct Problem* problem, struct Memory* memory, s
   glp_error_hook(Fail, NULL);
   glp_term_hook(KeepLine, NULL);
   const char* error = Build(problem, memory);
-  if (error == NULL) error = Optimize(memory->program, gap_ms);
+  if (error == NULL) error = Optimize(memory->program, problem->most_milliseconds, gap_ms);
   if (error == NULL) ReadChosen(memory, chosen);
   return error;
 }
 
 __attribute__((visibility("default"))) int ucudnnSolveDivision(
     size_t kernels, const size_t* first, const size_t* workspace_bytes, const double* time_ms,
-    size_t budget_bytes, size_t* chosen, double* gap_ms, char* message, size_t message_bytes) {
-  const struct Problem problem = {kernels, first, workspace_bytes, time_ms, budget_bytes};
+    size_t budget_bytes, int most_milliseconds, size_t* chosen, double* gap_ms, char* message,
+    size_t message_bytes) {
+  const struct Problem problem = {kernels, first,        workspace_bytes,
+                                  time_ms, budget_bytes, most_milliseconds};
   struct Memory memory = {NULL, NULL, NULL, NULL, NULL};
   for (size_t kernel = 0; kernel < kernels; ++kernel) chosen[kernel] = SIZE_MAX;
   const char* const error = kernels == 0 ? NULL : Solve(&problem, &memory, chosen, gap_ms);

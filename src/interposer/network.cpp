@@ -28,7 +28,7 @@ Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_by
       pinned_(pinned),
       arena_(driver, context, budget_bytes),
       by_kernel_(division == WorkspaceDivision::kDisjoint),
-      solver_(solver, "glpk") {
+      solver_(solver, "glpk", planning::PreferredSolver::kInsideCall) {
   if (pinned_ == nullptr) return;
   // The first kernels have the file's numbers.
   for (const planning::PinnedKernel& kernel : pinned_->kernels) {

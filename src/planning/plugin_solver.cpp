@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <mutex>
 #include <vector>
 
 #include "base/shared_library.h"
@@ -10,9 +11,13 @@
 namespace ucudnn::planning {
 namespace {
 
+// Of whichever plug-in: two may share the library beneath them.
+std::mutex solving;
+
 class PluginSolver : public DivisionSolver {
  public:
-  PluginSolver(const char* name, ucudnnSolveDivision_t solve) : name_(name), solve_(solve) {}
+  PluginSolver(const char* name, ucudnnSolveDivision_t solve, std::chrono::milliseconds most_time)
+      : name_(name), solve_(solve), most_time_(most_time) {}
 
   const char* Name() const override { return name_; }
 
@@ -33,11 +38,14 @@ class PluginSolver : public DivisionSolver {
     Selection selection;
     selection.chosen.resize(kernels.size());
     std::array<char, 256> message = {};
+    std::unique_lock lock(solving);
     if (solve_(kernels.size(), first.data(), workspace_bytes.data(), time_ms.data(), budget_bytes,
-               selection.chosen.data(), &selection.gap_ms, message.data(), message.size()) != 0) {
+               static_cast<int>(most_time_.count()), selection.chosen.data(), &selection.gap_ms,
+               message.data(), message.size()) != 0) {
       message.back() = '\0';
       return Status::Error(message.data());
     }
+    lock.unlock();
     size_t left = budget_bytes;
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (selection.chosen[i] >= kernels[i].size()) return Status::Error("it chose nothing");
@@ -52,17 +60,18 @@ class PluginSolver : public DivisionSolver {
  private:
   const char* const name_;
   const ucudnnSolveDivision_t solve_;
+  const std::chrono::milliseconds most_time_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<DivisionSolver>> OpenPluginSolver(const std::string& path,
-                                                         const char* name) {
+Result<std::unique_ptr<DivisionSolver>> OpenPluginSolver(const std::string& path, const char* name,
+                                                         std::chrono::milliseconds most_time) {
   UCUDNN_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open(path));
   void* const solve = library.Symbol(UCUDNN_SOLVE_DIVISION);
   if (solve == nullptr) return Status::Error(path + ": no " UCUDNN_SOLVE_DIVISION);
   return std::unique_ptr<DivisionSolver>(
-      new PluginSolver(name, reinterpret_cast<ucudnnSolveDivision_t>(solve)));
+      new PluginSolver(name, reinterpret_cast<ucudnnSolveDivision_t>(solve), most_time));
 }
 
 }  // namespace ucudnn::planning

@@ -6,9 +6,10 @@
 
 namespace ucudnn::planning {
 
-PreferredSolver::PreferredSolver(const std::string& plugin, const char* name) {
+PreferredSolver::PreferredSolver(const std::string& plugin, const char* name,
+                                 std::chrono::milliseconds most_time) {
   if (plugin.empty()) return;
-  auto opened = OpenPluginSolver(plugin, name);
+  auto opened = OpenPluginSolver(plugin, name, most_time);
   if (opened.ok()) {
     plugin_ = std::move(*opened);
   } else {

@@ -2,6 +2,7 @@
 // fails. Thread-compatible.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -12,8 +13,12 @@ namespace ucudnn::planning {
 
 class PreferredSolver : public DivisionSolver {
  public:
+  // What a plug-in may take: of a program that is not held up by it, and of one whose call waits.
+  static constexpr std::chrono::milliseconds kOffline{60000};
+  static constexpr std::chrono::milliseconds kInsideCall{1000};
+
   // `plugin`: the path of a plug-in called `name`; empty: the exact solver.
-  explicit PreferredSolver(const std::string& plugin = {}, const char* name = "");
+  PreferredSolver(const std::string& plugin, const char* name, std::chrono::milliseconds most_time);
 
   // Of who solved last; where nothing had to be solved, the exact solver's.
   const char* Name() const override;

@@ -13,6 +13,7 @@
 #include "planning/knapsack_solver.h"
 #include "planning/network_division.h"
 #include "planning/plugin_solver.h"
+#include "planning/preferred_solver.h"
 #include "tests/bench/statistics.h"
 #include "tests/unit/planning/random_choices.h"
 
@@ -133,7 +134,7 @@ BENCHMARK(DivideRunning)
 void OverGlpk(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
   const auto budget = static_cast<size_t>(state.range(2) * kMiB);
-  auto glpk = OpenPluginSolver(GLPK_PLUGIN, "glpk");
+  auto glpk = OpenPluginSolver(GLPK_PLUGIN, "glpk", PreferredSolver::kOffline);
   if (!glpk.ok()) return state.SkipWithError(glpk.message().c_str());
   KnapsackSolver exact;
   double logarithms = 0;

@@ -89,7 +89,8 @@ Result<planning::DividedWorkspace> Divide(
     const CLI::App& app, const std::vector<planning::DesirableConfigurations>& sets,
     const std::vector<size_t>& layers, const Options& options, std::string& name) {
   planning::PreferredSolver solver(
-      options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk");
+      options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk",
+      planning::PreferredSolver::kOffline);
   Result<planning::DividedWorkspace> divided =
       planning::DivideWorkspace(sets, *options.total_workspace, options.division, solver, layers);
   if (!solver.why().empty()) {

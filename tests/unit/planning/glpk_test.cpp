@@ -1,14 +1,17 @@
 // The built-in solver against GLPK, and the plug-in that GLPK is in.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "measured.h"
 #include "planning/knapsack_solver.h"
 #include "planning/plugin_solver.h"
+#include "planning/preferred_solver.h"
 #include "random_choices.h"
 
 namespace ucudnn::planning {
@@ -17,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::unique_ptr<DivisionSolver> Glpk() {
-  auto solver = OpenPluginSolver(GLPK_PLUGIN, "glpk");
+  auto solver = OpenPluginSolver(GLPK_PLUGIN, "glpk", PreferredSolver::kOffline);
   EXPECT_TRUE(solver.ok()) << solver.message();
   return std::move(*solver);
 }
@@ -115,10 +118,44 @@ TEST(Glpk, WhatItRefusesIsAnErrorAndNoEnd) {
   EXPECT_EQ(selection->chosen[0], 1u);
 }
 
+TEST(Glpk, WhatIsNotFoundInTimeIsAnError) {
+  std::mt19937 random(7);
+  const auto network = RandomNetwork(random, 60, 6, kMiB, 10);
+  auto hurried = OpenPluginSolver(GLPK_PLUGIN, "glpk", std::chrono::milliseconds(0));
+  ASSERT_TRUE(hurried.ok()) << hurried.message();
+  EXPECT_THAT((*hurried)->Solve(network, 64 * kMiB).message(), HasSubstr("in time"));
+}
+
+// Two devices of a process divide on their own, each with a solver of its own.
+TEST(Glpk, TwoThreadsSolveAtOnce) {
+  std::mt19937 random(3);
+  std::vector<std::vector<Choices>> networks;
+  std::vector<double> exact_ms;
+  constexpr size_t kBudget = 64 * kMiB;
+  for (int i = 0; i < 200; ++i) {
+    CoarsenTimes(networks.emplace_back(RandomNetwork(random, 12, 4, kMiB, 10)));
+    exact_ms.push_back(
+        TimeMs(networks.back(), KnapsackSolver().Solve(networks.back(), kBudget)->chosen));
+  }
+  const auto solve_all = [&] {
+    const auto glpk = Glpk();
+    for (size_t i = 0; i < networks.size(); ++i) {
+      const Result<Selection> selection = glpk->Solve(networks[i], kBudget);
+      ASSERT_TRUE(selection.ok()) << selection.message();
+      EXPECT_EQ(TimeMs(networks[i], selection->chosen), exact_ms[i]);
+    }
+  };
+  std::thread other(solve_all);
+  solve_all();
+  other.join();
+}
+
 TEST(Glpk, PluginThatIsMissingOrForeignIsAnError) {
-  EXPECT_THAT(OpenPluginSolver("/nowhere/libucudnn_glpk.so", "glpk").message(),
-              HasSubstr("/nowhere/libucudnn_glpk.so"));
-  EXPECT_THAT(OpenPluginSolver("libm.so.6", "glpk").message(), HasSubstr("ucudnnSolveDivision"));
+  EXPECT_THAT(
+      OpenPluginSolver("/nowhere/libucudnn_glpk.so", "glpk", PreferredSolver::kOffline).message(),
+      HasSubstr("/nowhere/libucudnn_glpk.so"));
+  EXPECT_THAT(OpenPluginSolver("libm.so.6", "glpk", PreferredSolver::kOffline).message(),
+              HasSubstr("ucudnnSolveDivision"));
 }
 
 }  // namespace
