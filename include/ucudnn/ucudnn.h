@@ -76,9 +76,10 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
 /* All convolutions of one iteration have run: the budget of the handle's device is divided among
- * those that ran so far (which may measure them), not only when they have run once again. No effect
- * where it was divided before. CUDNN_STATUS_NOT_SUPPORTED where none ran yet, or the handle's
- * stream is captured. */
+ * those that ran so far (which may measure them), not only when they have run once again. Where
+ * none ran yet, it is divided among those that were asked about, and again once they have run. No
+ * effect where it was divided before. CUDNN_STATUS_NOT_SUPPORTED where nothing ran or was asked
+ * about, or the handle's stream is captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
 /* --- Reading back ---------------------------------------------------------------------------- */

@@ -320,6 +320,15 @@ size_t Arena::bytes() const {
   return bytes_;
 }
 
+size_t Arena::capture_bytes() const {
+  std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const Block& block : blocks_) {
+    if (block.use != Use::kStream) bytes += block.segment.bytes;
+  }
+  return bytes;
+}
+
 size_t Arena::left() const {
   std::lock_guard lock(mutex_);
   return Left();

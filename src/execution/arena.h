@@ -106,6 +106,8 @@ class Arena {
   // An allocation failed: then it is not tried again.
   bool short_of_memory();
   size_t bytes() const;
+  // Of those, what captures have, or are to have.
+  size_t capture_bytes() const;
   // Of the limit, what was neither allocated nor is kept.
   size_t left() const;
   // Of `bytes`, what nobody can tell when it will be free.

@@ -371,16 +371,19 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   return status;
 }
 
+void Interposer::NoteBudgets() {
+  std::lock_guard lock(networks_mutex_);
+  for (const auto& [device, network] : networks_) NoteBudget(*network);
+}
+
 std::string Interposer::ReportText() {
+  NoteBudgets();
   return report_.Json(ModeName(options_.mode), kernels_.measured());
 }
 
 void Interposer::WriteReport() {
   if (options_.report.empty() || report_.empty()) return;
-  {
-    std::lock_guard lock(networks_mutex_);
-    for (const auto& [device, network] : networks_) NoteBudget(*network);
-  }
+  NoteBudgets();
   std::lock_guard lock(report_mutex_);
   const Status status =
       report_.Write(options_.report, ModeName(options_.mode), kernels_.measured());

@@ -178,6 +178,7 @@ class Interposer {
   std::vector<Configuration> LibraryChoices(const MetKernel& met, Session& session,
                                             cudnnHandle_t handle);
   void NoteBudget(const Network& network);
+  void NoteBudgets();
   // The program was told of `algorithm`.
   void NoteAsked(const Kernel& kernel, int algorithm, cudnnMathType_t math);
   // The plan in the library's workspace; none where there is no budget, or no engine as exact and

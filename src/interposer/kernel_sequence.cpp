@@ -59,14 +59,14 @@ void KernelSequence::Record(Lane& lane, const KernelRun& run) {
   lane.known_at = lane.ran_at;
 }
 
-KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool one_lane) {
+KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool asked_counts) {
   if (complete_) return Known::kNotYet;
   const bool first = lanes_.empty();
   if (first) first_lane_ = lane;
   Lane& own = lanes_[lane];
   Record(own, run);
   surprised_ |= !expected_.empty() && (!expected_.contains(run.kernel) || lane != first_lane_);
-  if (first && one_lane && asked_.size() > 1 && asked_.contains(run.kernel)) {
+  if (first && asked_counts && asked_.size() > 1 && asked_.contains(run.kernel)) {
     for (const auto& [asked, times] : asked_) expected_.insert(asked);
     return Known::kAsked;
   }

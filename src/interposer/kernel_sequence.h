@@ -53,10 +53,10 @@ class KernelSequence {
   // The program asks what `kernel` needs.
   void Ask(int kernel);
 
-  // The program runs a kernel on `lane`. `one_lane`: it has no other, so that a network asked about
-  // beforehand is known without running it. What becomes known is told once: kAsked at the first
-  // call only, kRepeated at the end.
-  Known Run(const KernelRun& run, int lane, bool one_lane);
+  // The program runs a kernel on `lane`. `asked_counts`: a network that was asked about beforehand
+  // is known without running it. What becomes known is told once: kAsked at the first call only,
+  // kRepeated at the end.
+  Known Run(const KernelRun& run, int lane, bool asked_counts);
 
   // `lane` runs nothing any more: it has no part in the network unless it runs again.
   void Leave(int lane);

@@ -121,8 +121,8 @@ void Interposer::NoteBudget(const Network& network) {
   const Network::Summary summary = network.summary();
   report_.SetBudget({options_.total_workspace.value_or(network.budget_bytes()),
                      summary.budget_bytes, WorkspaceDivisionName(network.division()),
-                     summary.divided, summary.kernels, summary.total_bytes, summary.solver,
-                     summary.optimal});
+                     summary.divided, summary.kernels, summary.held_bytes, summary.capture_bytes,
+                     summary.solver, summary.optimal});
 }
 
 size_t Interposer::LibraryLimit(const Network& network) const {
@@ -231,9 +231,9 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
   if (!summary.divided) return;
   Log(LogLevel::kInfo, FormatByteSize(summary.budget_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +
-                           WorkspaceDivisionName(options_.division) +
-                           "): " + FormatByteSize(summary.total_bytes) + " reserved");
-  if (summary.total_bytes == 0) {
+                           WorkspaceDivisionName(options_.division) + "): they may use " +
+                           FormatByteSize(summary.shares_bytes));
+  if (!summary.asked_only && summary.shares_bytes == 0) {
     WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.budget_bytes) +
                            " makes no kernel faster: all run without");
   }

@@ -42,12 +42,15 @@ Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_by
 
 void Network::Open(const void* handle) {
   std::lock_guard lock(mutex_);
+  if (handles_.empty()) held_bytes_ = held_capture_bytes_ = 0;
   handles_.insert(handle);
 }
 
 uint64_t Network::Close(const void* handle) {
   std::lock_guard lock(mutex_);
   if (handles_.erase(handle) == 0) return 0;
+  held_bytes_ = std::max(held_bytes_, arena_.bytes());
+  held_capture_bytes_ = std::max(held_capture_bytes_, arena_.capture_bytes());
   Leave(handle);
   uint64_t leave = arena_.Leave(handle);
   ordered_.remove_if([&](std::set<const void*>& lane) {
@@ -111,8 +114,10 @@ KernelSequence::Known Network::Run(const MetKernel& kernel, const execution::Are
   lanes_[lane] = owner;
   const auto problem = problems_.emplace(Key(kernel.problem, nullptr), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  const KernelSequence::Known known =
-      sequence_.Run(run, static_cast<int>(lane), handles_.size() <= 1);
+  // Of several handles it is not known which runs what. Of plans that were made to choose from,
+  // most never run: what one lane's kernels share they may, but not have a share of their own each.
+  const bool asked_counts = handles_.size() <= 1 || !HasPlans();
+  const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
 }
 
@@ -130,7 +135,10 @@ size_t Network::LaneOf(const execution::ArenaOwner& owner) const {
 Result<KernelSequence::Known> Network::EndLearning() {
   std::lock_guard lock(mutex_);
   if (!learning()) return KernelSequence::Known::kNotYet;
-  if (lanes_.empty()) return Status::Error("no convolution ran yet");
+  if (lanes_.empty() && sequence_.Uses().empty()) {
+    return Status::Error("no convolution ran yet, and none was asked about");
+  }
+  if (lanes_.empty()) return KernelSequence::Known::kAsked;
   sequence_.End();
   return Learned();
 }
@@ -158,7 +166,7 @@ Result<Network::Lane> Network::DeclareOrder(const void* first, const void* secon
 KernelSequence::Known Network::Learned() {
   constexpr auto known = KernelSequence::Known::kRepeated;
   learning_.store(false, std::memory_order_release);
-  if (planned_.empty() || sequence_.surprised() || HasPlans()) return known;
+  if (planned_.empty() || asked_only_ || sequence_.surprised() || HasPlans()) return known;
   // What was planned when all was asked about holds.
   Fix();
   return KernelSequence::Known::kNotYet;
@@ -203,6 +211,7 @@ Status Network::Divide(const std::vector<MetKernel>& kernels,
     planned_kernels_.push_back({std::move(choices[i]), kernels[i].use.calls, kernels[i].use.lanes});
   }
   planned_budget_ = budget_bytes_;
+  asked_only_ = known == KernelSequence::Known::kAsked && (handles_.size() > 1 || lanes_.empty());
   solved_ = false;
   const Status status = Settle();
   if (!solver_.why().empty()) {
@@ -217,7 +226,10 @@ Network::Share Network::ShareOf(const MetKernel& kernel, const execution::ArenaO
   std::lock_guard lock(mutex_);
   ran_.insert(owner.handle);
   const int number = NumberOf(kernel);
-  if (const auto* const segment = PinnedSegmentOf(number)) return {number, segment->bytes};
+  if (const auto* const segment = PinnedSegmentOf(number)) {
+    met_.insert(number);
+    return {number, segment->bytes};
+  }
   if (pinned_ != nullptr && number >= 0) {
     const execution::ArenaOwner slot = SlotOwner(owner, number);
     return {number, arena_.Available(slot)};
@@ -242,12 +254,19 @@ int Network::PlannedAt(int kernel) const {
 Network::Summary Network::summary() const {
   std::lock_guard lock(mutex_);
   Summary summary;
+  summary.held_bytes = handles_.empty() ? held_bytes_ : arena_.bytes();
+  summary.capture_bytes = handles_.empty() ? held_capture_bytes_ : arena_.capture_bytes();
+  summary.asked_only = asked_only_;
   if (pinned_ != nullptr) {
-    return {budget_bytes_, pinned_->reserved_bytes, pinned_->kernels.size(), true, false};
+    summary.budget_bytes = budget_bytes_;
+    summary.shares_bytes = pinned_->reserved_bytes;
+    summary.kernels = met_.size();
+    summary.divided = !met_.empty();
+    return summary;
   }
   summary.divided = !planned_.empty();
   summary.budget_bytes = summary.divided ? planned_budget_ : budget_bytes_;
-  summary.total_bytes = divided_.total_bytes;
+  summary.shares_bytes = divided_.total_bytes;
   summary.kernels = planned_.size();
   summary.optimal = divided_.optimal;
   if (summary.divided) summary.solver = solver_.Name();

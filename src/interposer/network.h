@@ -11,6 +11,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -68,8 +69,9 @@ class Network {
   // to: it divides.
   void Ask(const MetKernel& kernel);
   KernelSequence::Known Run(const MetKernel& kernel, const execution::ArenaOwner& owner);
-  // Ends learning as Run does: what is known then, kNotYet where that was said before. An error
-  // where nothing ran.
+  // Ends learning as Run does: what is known then, kNotYet where that was said before. Where
+  // kernels were asked about and none ran, that is kAsked, and learning goes on. An error where
+  // there is nothing at all.
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
@@ -124,12 +126,15 @@ class Network {
 
   // Of the report.
   struct Summary {
-    size_t budget_bytes = 0;  // what was divided: less than the user's where memory was short
-    size_t total_bytes = 0;   // reserved
-    size_t kernels = 0;       // among which
+    size_t budget_bytes = 0;   // what was divided: less than the user's where memory was short
+    size_t shares_bytes = 0;   // of it, what the division gives out
+    size_t held_bytes = 0;     // on the device: now, or before the handles were destroyed
+    size_t capture_bytes = 0;  // of those, what captures have or are to have
+    size_t kernels = 0;        // that have a share; of a plan file, that were met
     bool divided = false;
-    bool optimal = true;
-    const char* solver = "";  // who divided it; empty: nobody, or a plan file
+    bool asked_only = false;      // among what was asked about, until it ran
+    std::optional<bool> optimal;  // proven or not; none: a plan file divided
+    const char* solver = "";      // who divided it; empty: nobody, or a plan file
   };
   Summary summary() const;
   // Of the library's memory on the device, now.
@@ -195,16 +200,22 @@ class Network {
   std::set<const void*> ran_;  // owners' handles
   std::list<std::set<const void*>>
       ordered_;  // handles that are one lane, which their address names
+  // On the device, before handles were destroyed: the most.
+  size_t held_bytes_ = 0, held_capture_bytes_ = 0;
   // Of the latest division.
   std::vector<int> planned_;  // numbers
   std::vector<planning::NetworkKernel> planned_kernels_;
   size_t planned_budget_ = 0;
   planning::DividedNetwork divided_;
-  bool solved_ = false;         // divided_ is of that budget
+  bool solved_ = false;  // divided_ is of that budget
+  // It is of what was asked about, and who runs that is not known: each has a share that it may
+  // use wherever it runs.
+  bool asked_only_ = false;
   size_t capture_bytes_ = 0;    // what it leaves for a capture
   bool capture_ready_ = false;  // that was reserved, where there was room
-  // Of the plan file: segments that somebody has. The others are kept for whoever comes.
-  std::set<int> taken_;
+  // Of the plan file.
+  std::set<int> met_;    // its kernels that were met
+  std::set<int> taken_;  // segments that somebody has; the others are kept for whoever comes
 };
 
 }  // namespace ucudnn::interposer

@@ -28,11 +28,14 @@ Status Network::Settle() {
       epoch_.fetch_add(1, std::memory_order_acq_rel);
     }
     if (!solved_) {
+      const auto division = asked_only_ ? WorkspaceDivision::kDisjoint : division_;
       UCUDNN_ASSIGN_OR_RETURN(
-          divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division_, solver_));
+          divided_, planning::DivideNetwork(planned_kernels_, planned_budget_, division, solver_));
     }
     solved_ = true;
     by_kernel_.store(divided_.by_kernel, std::memory_order_release);
+    // Whoever runs them borrows it.
+    if (asked_only_) break;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
       if (lanes_[slot.lane].handle == nullptr) continue;
@@ -61,6 +64,7 @@ void Network::Fix() {
   // What is left may serve one capture: all of its kernels, or those that fit.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
+    if (asked_only_) break;  // on lanes that are not known
     const execution::ArenaOwner& lane = lanes_[slot.lane];
     if (lane.capturable && lane.handle != nullptr) largest = std::max(largest, slot.bytes);
   }

@@ -119,8 +119,9 @@ std::string BudgetText(const BudgetRecord& budget, int depth) {
                  {"divided", Scalar(budget.divided)},
                  {"kernels", Scalar(budget.kernels)},
                  {"total_workspace_bytes", Scalar(budget.total_workspace_bytes)},
+                 {"capture_bytes", Scalar(budget.capture_bytes)},
                  {"solver", *budget.solver != '\0' ? Scalar(budget.solver) : "null"},
-                 {"optimal", Scalar(budget.optimal)}},
+                 {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}},
                 depth);
 }
 

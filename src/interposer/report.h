@@ -56,9 +56,10 @@ struct BudgetRecord {
   const char* division = "";         // static text
   bool divided = false;              // false: the network is not known yet
   size_t kernels = 0;                // among which it was divided
-  size_t total_workspace_bytes = 0;  // reserved for them
-  const char* solver = "";           // that chose them, static text; empty: nobody did
-  bool optimal = true;               // proven, by it
+  size_t total_workspace_bytes = 0;  // that the library holds on the device
+  size_t capture_bytes = 0;          // of those: for graphs that are captured
+  const char* solver = "";           // that chose their shares, static text; empty: nobody did
+  std::optional<bool> optimal;       // proven by it, or not; none: a plan file says their shares
 };
 
 class Report {
@@ -82,7 +83,7 @@ class Report {
   Totals Count();
 
   void SetPlatform(const planning::Platform& platform);
-  // Of the device that was divided last.
+  // Of one device.
   void SetBudget(const BudgetRecord& budget);
 
   // Everything as JSON text. `measured` counts measurements made by this process.

@@ -23,16 +23,17 @@ class Budget(unittest.TestCase):
         cls.plain, _ = cls.steps("64", "find", "--off")
 
     @classmethod
-    def steps(cls, workspace_mib, asking, *options):
-        """What three steps of batch 4 print of their outputs, and the errors."""
-        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "3", workspace_mib, asking],
+    def steps(cls, workspace_mib, asking, *options, steps=3):
+        """What some steps of batch 4 print of their outputs, and the errors."""
+        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", str(steps), workspace_mib,
+                                 asking],
                                 check=True, capture_output=True, text=True, env=ENVIRONMENT)
         return result.stdout.splitlines(), result.stderr
 
-    def run_within(self, budget, division, asking, *options):
+    def run_within(self, budget, division, asking, *options, steps=3):
         report = f"{self.folder}/report.json"
         lines, errors = self.steps("0", asking, "--total-workspace", budget, "--division", division, "--policy",
-                                   "powerOfTwo", "--db", f"{self.folder}/measurements.db", "--report", report, *options)
+                                   "powerOfTwo", "--db", f"{self.folder}/measurements.db", "--report", report, *options, steps=steps)
         self.assertEqual(self.plain[:5], lines[:5])
         self.assertIn("workspace 0.0 MiB", lines[5])
         with open(report) as file:
@@ -58,6 +59,13 @@ class Budget(unittest.TestCase):
                     self.assertLessEqual(sum(own) if division == "disjoint" else max(own),
                                          total["total_workspace_bytes"])
                     self.assertEqual([], report["fallbacks"])
+
+    def test_what_was_asked_about_is_divided_at_the_first_convolution(self):
+        report, errors = self.run_within("8MiB", "concurrent", "find", steps=1)
+        self.assertEqual("", errors)
+        total = report["total_workspace"]
+        self.assertEqual((True, 15), (total["divided"], total["kernels"]))
+        self.assertTrue(0 < total["total_workspace_bytes"] <= 8 * MIB, total)
 
     @unittest.skipUnless(os.environ.get("UCUDNN_TEST_GLPK"), "built without GLPK")
     def test_glpk_divides_as_well(self):

@@ -135,6 +135,20 @@ class Caffe(unittest.TestCase):
                 self.check_budget(report, lines, expected, budget)
                 self.assertEqual(division, report["total_workspace"]["division"])
 
+    def test_one_budget_is_divided_at_the_first_convolution_among_what_was_asked_about(self):
+        """Three handles for each group and layer, and one step: no kernel comes again."""
+        steps, budget = 1, 9 * LIMIT
+        expected = checksums(direct(CUDNN, 0, steps=steps))
+        for division in ("disjoint", "shared", "concurrent"):
+            with self.subTest(division=division):
+                lines = direct(OWN, budget, "total", steps, UCUDNN_DIVISION=division,
+                               UCUDNN_REPORT=f"{self.folder}/asked.json", **self.variables)
+                report = self.report("asked")
+                self.check_budget(report, lines, expected, budget)
+                self.assertEqual(len(GROUPS) * len(OPERATIONS), report["total_workspace"]["kernels"])
+                called = [kernel for kernel in report["kernels"] if kernel["calls"] > 0]
+                self.assertLessEqual(sum(kernel["limit_bytes"] for kernel in called), budget, "a share for each")
+
     def test_one_budget_is_divided_as_a_plan_file_says(self):
         direct(OWN, LIMIT, UCUDNN_REPORT=f"{self.folder}/trace.json", **self.variables)
         budget = 9 * LIMIT

@@ -203,6 +203,7 @@ TEST(TotalWorkspace, IsGivenBackWithTheLastHandle) {
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(program.TheNetwork().bytes(), 0u);
+  EXPECT_EQ(program.Total()["total_workspace_bytes"], program.need) << "before";
   ASSERT_EQ(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
   EXPECT_EQ(after, before);
   program.Ran();
@@ -236,6 +237,24 @@ TEST(TotalWorkspace, OfACaptureIsItsOwn) {
   EXPECT_THAT(captured(1), SizeIs(1)) << "never another capture's";
   EXPECT_EQ(program.Ran(), outside);
   EXPECT_LE(program.TheNetwork().bytes(), kAmple);
+}
+
+TEST(TotalWorkspace, ThatIsHeldIsStatedWithThePartOfCaptures) {
+  Shared program(Operation::kForward);
+  OtherStream stream(program);
+  program.Ran();
+  EXPECT_EQ(program.Total()["total_workspace_bytes"], program.need) << "lent";
+  EXPECT_EQ(program.Total()["capture_bytes"], 0);
+  program.Learn();
+  EXPECT_EQ(program.Total()["total_workspace_bytes"], 2 * program.need);
+  EXPECT_EQ(program.Total()["capture_bytes"], program.need);
+  {
+    OtherStream another(program);
+    program.Ran();
+    EXPECT_EQ(program.Total()["total_workspace_bytes"], 3 * program.need);
+    EXPECT_EQ(program.Total()["total_workspace_bytes"], program.TheNetwork().bytes());
+  }
+  EXPECT_EQ(program.Total()["capture_bytes"], program.need);
 }
 
 TEST(TotalWorkspace, WithoutMemoryTheUndividedRuns) {
@@ -363,6 +382,20 @@ TEST(TotalWorkspace, IsDividedWhenTheProgramEndsTheRecording) {
   program.Ran();
   EXPECT_TRUE(program.interposer.EndRecording(program.handle()).ok()) << "again";
   EXPECT_EQ(program.TheNetwork().bytes(), program.need);
+}
+
+TEST(TotalWorkspace, IsDividedAmongWhatWasAskedAboutWhereNothingRan) {
+  Shared program(Operation::kForward);
+  ASSERT_TRUE(program.interposer.FindAlgorithms(Operation::kForward, program.handle(),
+                                                program.descriptors(), {}));
+  ASSERT_TRUE(program.interposer.EndRecording(program.handle()).ok());
+  EXPECT_EQ(program.Total()["divided"], true);
+  EXPECT_EQ(program.Total()["kernels"], 1);
+  EXPECT_EQ(program.Total()["total_workspace_bytes"], 0) << "who runs it is not known";
+  EXPECT_TRUE(program.TheNetwork().learning()) << "what it runs on is still to be learned";
+  program.Learn();
+  EXPECT_FALSE(program.TheNetwork().learning());
+  EXPECT_EQ(program.Total()["total_workspace_bytes"], program.need);
 }
 
 TEST(TotalWorkspace, IsDividedByTheExactSolverWhereGlpkIsMissing) {

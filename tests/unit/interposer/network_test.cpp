@@ -229,7 +229,7 @@ TEST_F(NetworkTest, ALaneWhoseHandleIsGoneHasNoPartOfTheDivision) {
     } else {
       const Network::Segment lent = Take(both[0], 500);
       Learn(both, bytes);
-      EXPECT_EQ(network->summary().total_bytes, 3000u);
+      EXPECT_EQ(network->summary().shares_bytes, 3000u);
       Destroy(1);
       network->GiveBack(lent.memory, streams[0]);
       ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);

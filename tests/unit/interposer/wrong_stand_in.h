@@ -258,7 +258,7 @@ class Program {
     }
     return seen;
   }
-  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.report().Json("on", 0)); }
+  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.ReportText()); }
   std::string Fallbacks() { return ReportJson()["fallbacks"].dump(); }
   cudnnHandle_t handle() const { return handle_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
