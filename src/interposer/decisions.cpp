@@ -105,9 +105,10 @@ std::optional<Promise> Interposer::PlanUnasked(const cudnn::LegacyCall& call, co
     std::erase_if(candidates, [&](const Candidate& other) { return other.micro.engine != engine; });
   }
   if (candidates.empty()) {
-    record.reason = settled ? "not measured: runs as the caller asked"
-                            : "not measured yet: runs as the caller asked";
-    if (!settled && Tunes(*kernel.session)) return std::nullopt;
+    const bool may_come = !settled && Tunes(*kernel.session, problem);
+    record.reason = may_come ? "not measured yet: runs as the caller asked"
+                             : "not measured: runs as the caller asked";
+    if (may_come) return std::nullopt;
     if (need > record.limit_bytes) {
       Fallback(problem, "not measured, so it cannot be brought under the workspace limit");
     } else if (options_.deterministic) {
@@ -265,7 +266,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
   record.limit_bytes = std::min<size_t>(user_limit, key.workspace_bytes);
   const long calls = decision->page->calls.load(std::memory_order_relaxed);
   // Whether a strict limit can be kept is known only after measuring.
-  const bool may_measure = Tunes(*kernel.session) && !capturing &&
+  const bool may_measure = Tunes(*kernel.session, problem) && !capturing &&
                            (options_.strict_limit || calls >= options_.tuning.after_calls);
   const bool failed = decision->page->failed;
   bool settled = true, trusted = true, promised = false;
@@ -410,7 +411,7 @@ Decision* Interposer::Decide(const cudnn::LegacyCall& call, const Kernel& met, c
       pinned_.Find(DeviceOf(*kernel.session).platform, kernel.session->platform(), problem, nullptr)
           .unanswered;
   const bool more_may_come =
-      postponed || unanswered || (!settled && (Tunes(*kernel.session) || !trusted));
+      postponed || unanswered || (!settled && (Tunes(*kernel.session, problem) || !trusted));
   if (more_may_come && !stays_whole()) {
     // What a capture kept from being known may be known at the first call after it.
     decision->due_at = capturing ? calls : NextLook(calls);

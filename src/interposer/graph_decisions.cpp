@@ -243,7 +243,7 @@ std::unique_ptr<GraphDecision> GraphInterposer::Make(Met& met, KernelRecord& rec
 }
 
 long GraphInterposer::NextLook(const Met& met, long calls) const {
-  const bool on = i_.Tunes(*met.session);
+  const bool on = i_.Tunes(*met.session, met.problem(), false);
   // Where this process measures nothing, another one may have.
   const bool more_may_come =
       !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
@@ -278,7 +278,8 @@ GraphDecision* GraphInterposer::Improve(cudnnHandle_t handle, GraphDecision& dec
     met.promised = decision.promise;
     met.first = decision.leads;
     met.again = true;
-    met.may_measure = i_.Tunes(*met.session) && calls >= i_.options_.tuning.after_calls;
+    met.may_measure =
+        i_.Tunes(*met.session, met.problem(), false) && calls >= i_.options_.tuning.after_calls;
     met.library.epoch = epoch;
     if (decision.network != nullptr) FindShare(met, decision);
     KernelRecord record;
@@ -388,7 +389,7 @@ GraphDecision* GraphInterposer::Decide(cudnnBackendDescriptor_t plan,
   if (!need.ok()) return nullptr;
   met.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   met.need_bytes = *need;
-  met.may_measure = i_.MeasuresBeforePromising(*met.session);
+  met.may_measure = i_.MeasuresBeforePromising(*met.session, met.problem(), false);
   KernelRecord record;
   std::unique_ptr<GraphDecision> decision = Make(met, record);
   // What was told its whole need over the limit stays told that.

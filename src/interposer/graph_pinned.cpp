@@ -16,6 +16,7 @@ using planning::Promise;
 
 const PinnedKernel* GraphInterposer::PinnedKernelOf(const Met& met) const {
   if (i_.options_.plan.empty() || i_.options_.mode != Mode::kOn) return nullptr;
+  i_.NoteUnpinned(*met.session, met.problem(), false);
   const planning::PinnedPlan* const file = i_.pinned_.For(i_.DeviceOf(*met.session).platform);
   const int position = file == nullptr ? -1 : file->Find(met.problem(), false);
   return position < 0 ? nullptr : &file->kernels[position];

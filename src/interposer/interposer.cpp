@@ -74,9 +74,9 @@ tuning::Device Interposer::DeviceOf(const Session& session) {
   return {driver_, &functions_, session.context(), *platforms_[session.platform()]};
 }
 
-bool Interposer::Tunes(const Session& session) {
+bool Interposer::Tunes(const Session& session, const ConvolutionProblem& problem, bool legacy) {
   if (!options_.tuning.on) return false;
-  return options_.plan.empty() || !pinned_.Follows(DeviceOf(session).platform);
+  return options_.plan.empty() || !pinned_.Has(DeviceOf(session).platform, problem, legacy);
 }
 
 void Interposer::OpenSession(cudnnHandle_t handle, Session& session) {

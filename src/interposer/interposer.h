@@ -211,8 +211,10 @@ class Interposer {
   // Enters such a promise into the book for callers of `algorithm`. False when it cannot be kept.
   bool PromisePinned(const Kernel& kernel, int algorithm, planning::Promise& promise);
   const PinnedKernels::Pinned* FindPinned(const Kernel& kernel);
-  // Whether kernels of the session's device may be measured.
-  bool Tunes(const Session& session);
+  // Tells once of a kernel that the file which is followed does not have.
+  void NoteUnpinned(const Session& session, const ConvolutionProblem& problem, bool legacy = true);
+  // Whether a kernel on the session's device may be measured: not what a plan file has.
+  bool Tunes(const Session& session, const ConvolutionProblem& problem, bool legacy = true);
 
   // measured_engines.cpp: measurements of the kernel at its policy's micro-batches, for what
   // `request` asks; none when the undivided kernel is not among them.
@@ -230,9 +232,10 @@ class Interposer {
   std::optional<Kernel> Meet(Operation operation, cudnnHandle_t handle,
                              const cudnn::Descriptors& descriptors);
   // True when `measured` tells which engine is the fastest, or will never tell more than it does.
-  bool Compares(const Session& session, const Measurements& measured);
+  bool Compares(const Kernel& kernel, const Measurements& measured);
   // Before something is promised: true when the caller may be kept waiting for measurements.
-  bool MeasuresBeforePromising(const Session& session);
+  bool MeasuresBeforePromising(const Session& session, const ConvolutionProblem& problem,
+                               bool legacy = true);
   // Somebody wants to read of every kernel, also of those that nothing can be done about.
   bool TellsAll() const { return options_.mode == Mode::kObserve || !options_.report.empty(); }
   // The workspace ceiling of the user's for every kernel; kNoLimit: none.

@@ -163,7 +163,8 @@ std::vector<Configuration> Interposer::LibraryChoices(const MetKernel& met, Sess
                                                       cudnnHandle_t handle) {
   const Kernel kernel{met.problem, &session, handle};
   const size_t limit = LibraryLimit(*session.network());
-  const Measurements measured = Measured(kernel, RequestFor(met.problem, limit), Tunes(session));
+  const Measurements measured =
+      Measured(kernel, RequestFor(met.problem, limit), Tunes(session, met.problem));
   const std::vector<Candidate> candidates = OwnCandidates(met.problem, measured);
   return planning::LibraryChoices(candidates,
                                   LibraryRequest(met.problem, candidates, met.algorithm, limit));
@@ -211,7 +212,7 @@ void Interposer::Divide(Network& network, Session& session, cudnnHandle_t handle
   for (const MetKernel& met : kernels) {
     // Of plans that were made to choose from, most never run: they are not worth measuring.
     const bool may_run = met.plan == nullptr || known == KernelSequence::Known::kRepeated;
-    const bool may_measure = Tunes(session) && may_run;
+    const bool may_measure = Tunes(session, met.problem, met.plan == nullptr) && may_run;
     choices.push_back(met.plan == nullptr
                           ? LibraryChoices(met, session, handle)
                           : graph_.LibraryChoices(*met.plan, session, handle, may_measure));

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
+#include "interposer/promise_book.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -47,6 +48,27 @@ PinnedKernels::PinnedKernels(const Options& options, const cudnn::Functions& fun
 
 bool PinnedKernels::Follows(const planning::Platform& platform) const {
   return file_ && file_->device == platform.device && file_->cudnn == platform.cudnn;
+}
+
+bool PinnedKernels::Has(const planning::Platform& platform, const ConvolutionProblem& problem,
+                        bool legacy) const {
+  return Follows(platform) && file_->Find(problem, legacy) >= 0;
+}
+
+std::optional<std::string> PinnedKernels::Misses(const planning::Platform& platform,
+                                                 const ConvolutionProblem& problem, bool legacy) {
+  if (!Follows(platform) || file_->Find(problem, legacy) >= 0) return std::nullopt;
+  {
+    std::lock_guard lock(mutex_);
+    if (missed_.size() >= kMostKernels || !missed_.insert(problem).second) return std::nullopt;
+  }
+  const std::vector<int> batches = file_->BatchesOf(problem, legacy);
+  if (batches.empty()) return std::string();
+  std::string words = "it has it for ";
+  for (const int images : batches) {
+    words += (images == batches.front() ? "" : ", ") + std::to_string(images);
+  }
+  return words + " images, not for " + std::to_string(problem.n);
 }
 
 const planning::PinnedPlan* PinnedKernels::For(const planning::Platform& platform) {

@@ -7,7 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/options.h"
@@ -25,8 +27,15 @@ class PinnedKernels {
 
   // The file; null where there is none, or, with one warning, it is for another device or cuDNN.
   const planning::PinnedPlan* For(const planning::Platform& platform);
-  // Whether it is for this one: then nothing is measured there.
+  // Whether it is for this one.
   bool Follows(const planning::Platform& platform) const;
+  // Whether it is, and has such a kernel: what it has is not measured.
+  bool Has(const planning::Platform& platform, const ConvolutionProblem& problem,
+           bool legacy) const;
+  // The first time for each kernel that the file should have and has not: what it has instead, in
+  // words, which may be none.
+  std::optional<std::string> Misses(const planning::Platform& platform,
+                                    const ConvolutionProblem& problem, bool legacy);
 
   // A plan that the file pins, with the sizes the library says, and beside its pieces every
   // undivided engine; their times are only an order.
@@ -62,6 +71,7 @@ class PinnedKernels {
   std::condition_variable answered_;
   std::map<int, std::unordered_map<ConvolutionProblem, Entry, planning::PinnedPlan::Hash>>
       confirmed_;  // by platform; entries keep their address
+  std::unordered_set<ConvolutionProblem, planning::PinnedPlan::Hash> missed_;
 };
 
 }  // namespace ucudnn::interposer

@@ -21,8 +21,15 @@ void ForgetOrder(const Configuration& plan, MicroConfiguration& micro) {
 
 }  // namespace
 
+void Interposer::NoteUnpinned(const Session& session, const ConvolutionProblem& problem,
+                              bool legacy) {
+  const auto instead = pinned_.Misses(DeviceOf(session).platform, problem, legacy);
+  if (instead) Fallback(problem, "the plan file does not have it", *instead);
+}
+
 const PinnedKernels::Pinned* Interposer::FindPinned(const Kernel& kernel) {
   if (options_.plan.empty()) return nullptr;
+  NoteUnpinned(*kernel.session, kernel.problem);
   // The library is asked outside captures only.
   const cudnnHandle_t handle = Capturing(*kernel.session) ? nullptr : kernel.handle;
   const PinnedKernels::Found found = pinned_.Find(

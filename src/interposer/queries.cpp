@@ -149,12 +149,14 @@ std::optional<Interposer::Kernel> Interposer::Meet(Operation operation, cudnnHan
   return kernel;
 }
 
-bool Interposer::Compares(const Session& session, const Measurements& measured) {
-  return !measured.rows.empty() && (measured.whole_tried || !Tunes(session));
+bool Interposer::Compares(const Kernel& kernel, const Measurements& measured) {
+  return !measured.rows.empty() &&
+         (measured.whole_tried || !Tunes(*kernel.session, kernel.problem));
 }
 
-bool Interposer::MeasuresBeforePromising(const Session& session) {
-  return Tunes(session) && options_.tuning.before_promising && !Capturing(session);
+bool Interposer::MeasuresBeforePromising(const Session& session, const ConvolutionProblem& problem,
+                                         bool legacy) {
+  return options_.tuning.before_promising && Tunes(session, problem, legacy) && !Capturing(session);
 }
 
 planning::PromiseRequest Interposer::RequestFor(const ConvolutionProblem& problem,
@@ -231,7 +233,7 @@ std::optional<Interposer::Answer> Interposer::AnswerUnmeasured(
   }
   AlgorithmPerformance& best = ranking[0];
   NoteAsked(kernel, best.algorithm, best.math);
-  if (Tunes(*kernel.session) && best.workspace_bytes < wanted) {
+  if (Tunes(*kernel.session, kernel.problem) && best.workspace_bytes < wanted) {
     // Room for the better plan that comes when the kernel is measured, never more than the genuine
     // library's own first choice takes.
     ConvolutionProblem problem = kernel.problem;
@@ -259,9 +261,8 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::FindAlgorithms(
   if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
   const Measurements measured =
       Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)),
-               MeasuresBeforePromising(*kernel->session));
-  if (!Compares(*kernel->session, measured))
-    return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+               MeasuresBeforePromising(*kernel->session, kernel->problem));
+  if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
   // What was left out of measuring may be the fastest; without a limit of the user's the genuine
   // library may still find it.
   const bool all = kernels_.HasAllEngines(DeviceOf(*kernel->session), kernel->problem);
@@ -288,15 +289,14 @@ std::optional<std::vector<AlgorithmPerformance>> Interposer::GetAlgorithms(
     std::optional<size_t> caller_bytes) {
   const std::optional<Kernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
-  const bool may_measure = MeasuresBeforePromising(*kernel->session);
+  const bool may_measure = MeasuresBeforePromising(*kernel->session, kernel->problem);
   const size_t ours = UserLimit(*kernel->session);
   const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
   if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
   if (limit != kNoLimit) {
     const Measurements measured =
         Measured(*kernel, RequestFor(kernel->problem, MeasuredLimit(*kernel, limit)), may_measure);
-    if (!Compares(*kernel->session, measured))
-      return AnswerUnmeasured(*kernel, handle, descriptors, limit);
+    if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, handle, descriptors, limit);
     Answer answer = AnswerWithin(*kernel, measured, limit);
     if (!answer.empty()) return answer;
     // Where the caller's own limit is too low, that is for the genuine library to say.
@@ -340,7 +340,8 @@ std::optional<Promise> Interposer::PromiseFor(const Kernel& kernel, cudnnHandle_
   const ConvolutionProblem& problem = kernel.problem;
   planning::PromiseRequest request = RequestFor(problem, limit_bytes);
   request.chosen = cudnn::LegacyNumericClass(problem.operation, algorithm);
-  const Measurements measured = Measured(kernel, request, MeasuresBeforePromising(*kernel.session));
+  const Measurements measured =
+      Measured(kernel, request, MeasuresBeforePromising(*kernel.session, problem));
   std::vector<Candidate> candidates = OwnCandidates(problem, measured);
   const bool ranked_only = candidates.empty();
   if (ranked_only) {
@@ -384,7 +385,7 @@ std::optional<Promise> Interposer::PromiseFor(const Kernel& kernel, cudnnHandle_
     }
   }
   // Room for the better plan that comes when all is measured.
-  if (promise->provisional && Tunes(*kernel.session)) {
+  if (promise->provisional && Tunes(*kernel.session, kernel.problem)) {
     promise->workspace_bytes = std::min(limit_bytes, need_bytes);
   }
   return promise;

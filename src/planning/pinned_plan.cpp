@@ -147,6 +147,17 @@ int PinnedPlan::Find(const ConvolutionProblem& problem, bool legacy) const {
   return found == legacy_positions.end() ? -1 : found->second;
 }
 
+std::vector<int> PinnedPlan::BatchesOf(const ConvolutionProblem& problem, bool legacy) const {
+  std::set<int> batches;
+  ConvolutionProblem other = KeyOf(problem);
+  for (const PinnedKernel& kernel : kernels) {
+    other.n = kernel.problem.n;
+    const bool followed = kernel.legacy || !legacy;
+    if (followed && KeyOf(kernel.problem) == other) batches.insert(other.n);
+  }
+  return {batches.begin(), batches.end()};
+}
+
 Result<PinnedPlan> ParsePinnedPlan(std::string_view json) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
   Status fault;

@@ -51,6 +51,9 @@ struct PinnedPlan {
   // alignment; -1: none. Plans of the graph API follow the legacy API's kernel where there is none
   // of their own.
   int Find(const ConvolutionProblem& problem, bool legacy) const;
+  // The mini-batches, rising, that calls of this API have a kernel to follow for, whatever the
+  // problem's own.
+  std::vector<int> BatchesOf(const ConvolutionProblem& problem, bool legacy) const;
 
   struct Hash {
     size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }

@@ -31,14 +31,15 @@ class Pinned(unittest.TestCase):
         cls.folder = folder.name
         cls.store = f"{cls.folder}/measurements.db"
         cls.plain, _ = cls.steps("64", "--off")
+        cls.plain_pairs, _ = cls.steps("64", "--off", batch=2)
         cls.steps("64", "--workspace-limit", "2MiB", "--policy", "powerOfTwo", "--db", cls.store, "--report",
                   f"{cls.folder}/trace.json")
 
     @classmethod
-    def steps(cls, workspace_mib, *options):
-        """What two steps of batch 4 print, and the errors."""
-        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "2", workspace_mib, "find"],
-                                check=True, capture_output=True, text=True, env=ENVIRONMENT)
+    def steps(cls, workspace_mib, *options, batch=4, **variables):
+        """What two steps print, and the errors."""
+        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, str(batch), "2", workspace_mib,
+                                 "find"], check=True, capture_output=True, text=True, env=ENVIRONMENT | variables)
         return result.stdout.splitlines(), result.stderr
 
     def plan(self, *options):
@@ -48,10 +49,11 @@ class Pinned(unittest.TestCase):
         with open(path) as file:
             return path, json.load(file)
 
-    def run_pinned(self, path, workspace_mib, *options):
+    def run_pinned(self, path, workspace_mib, *options, batch=4, **variables):
         report = f"{self.folder}/report.json"
-        lines, errors = self.steps(workspace_mib, "--plan", path, "--db", "none", "--report", report, *options)
-        self.assertEqual(self.plain[:5], lines[:5])
+        lines, errors = self.steps(workspace_mib, "--plan", path, "--db", "none", "--report", report, *options, batch=batch,
+                                   **variables)
+        self.assertEqual((self.plain if batch == 4 else self.plain_pairs)[:5], lines[:5])
         with open(report) as file:
             return json.load(file), errors
 
@@ -83,6 +85,39 @@ class Pinned(unittest.TestCase):
                                         if kernel["calls"] > 0})
                 reserved = sum(need.values()) if division == "disjoint" else max(need.values())
                 self.assertEqual(reserved, total["total_workspace_bytes"])
+
+    def check_missed(self, report, errors, instead):
+        """Each kernel is said to be missing, one aloud; none is counted as the file's."""
+        self.assertEqual(1, len(errors.splitlines()), errors)
+        self.assertIn(f": the plan file does not have it{instead}\n", errors)
+        self.assertEqual({f"the plan file does not have it{instead}"}, {entry["cause"] for entry in report["fallbacks"]})
+        self.assertEqual(15, len({entry["kernel"] for entry in report["fallbacks"]}), report["fallbacks"])
+        total = report.get("total_workspace")
+        if total is not None:
+            self.assertEqual((False, 0, None), (total["divided"], total["kernels"], total["optimal"]))
+            held = max(kernel["library_bytes"] for kernel in report["kernels"])
+            self.assertTrue(held <= total["total_workspace_bytes"] <= total["total_bytes"], total)
+
+    def test_kernels_that_the_file_does_not_have_are_said_and_planned_as_without(self):
+        for options in (("--workspace-limit", "2MiB"), ("--total-workspace", "8MiB")):
+            path, file = self.plan(*options)
+            other = f"{self.folder}/other.json"
+            with open(other, "w") as out:
+                for kernel in file["kernels"]:
+                    kernel["problem"]["h"] += 1
+                json.dump(file, out)
+            with self.subTest(options=options, other="batch"):
+                report, errors = self.run_pinned(path, "64", "--policy", "powerOfTwo", batch=2)
+                self.check_missed(report, errors, ": it has it for 4 images, not for 2")
+                self.assertGreater(report["measured"], 0)
+                for kernel in report["kernels"]:
+                    self.assertNotIn("not measured", kernel["reason"])
+            with self.subTest(options=options, other="network"):
+                report, errors = self.run_pinned(other, "64", UCUDNN_TUNE="off")
+                self.check_missed(report, errors, "")
+                self.assertEqual(0, report["measured"])
+                for kernel in report["kernels"]:
+                    self.assertNotIn("not measured yet", kernel["reason"])
 
     def test_layers_of_one_shape_reserve_what_was_planned_for_them(self):
         with open(f"{self.folder}/trace.json") as file:

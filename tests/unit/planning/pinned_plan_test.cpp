@@ -80,6 +80,21 @@ TEST(PinnedPlan, GraphsFollowTheirOwnKernelElseTheLegacyOne) {
   EXPECT_EQ(other->Find(problem, true), -1);
 }
 
+TEST(PinnedPlan, SaysForWhichOtherBatchesItHasAKernel) {
+  std::string of_four = Kernel(3, Piece(4, 1, 60), "null"), other = Kernel(5, kPieces, "null");
+  of_four.replace(of_four.find("\"n\":8"), 5, "\"n\":4");
+  const auto plan = ParsePinnedPlan(
+      File(R"("limit_bytes":null)", Kernel(3, kPieces, "null") + "," + other + "," + of_four));
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  ConvolutionProblem problem = plan->kernels[0].problem;
+  problem.n = 2;
+  problem.alignment = 64;
+  EXPECT_THAT(plan->BatchesOf(problem, true), ElementsAre(4, 8));
+  EXPECT_THAT(plan->BatchesOf(problem, false), ElementsAre(4, 8)) << "graphs follow it, too";
+  problem.c = 7;
+  EXPECT_TRUE(plan->BatchesOf(problem, true).empty());
+}
+
 TEST(PinnedPlan, OfLayersOfOneShapeTheFirstCounts) {
   const auto plan = ParsePinnedPlan(File(
       R"("total_bytes":1000)", Kernel(3, kPieces, "0") + "," + Kernel(3, Piece(8, 1, 999), "1") +
