@@ -14,6 +14,5 @@
  * `message_bytes`) then says which. Calls come from any thread, never two at once in a process. */
 typedef int (*ucudnnSolveDivision_t)(size_t kernels, const size_t* first,
                                      const size_t* workspace_bytes, const double* time_ms,
-                                     size_t budget_bytes, int most_milliseconds,
-                                     size_t* chosen, double* gap_ms, char* message,
-                                     size_t message_bytes);
+                                     size_t budget_bytes, int most_milliseconds, size_t* chosen,
+                                     double* gap_ms, char* message, size_t message_bytes);
