@@ -206,19 +206,22 @@ TEST_F(NetworkTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse) {
       calls.push_back({any(0, kHandles - 1), any(0, kStreams - 1), any(0, kernels - 1)});
     }
     std::vector<Taken> kept;
-    for (const bool busy : {true, true, false, false, false}) {
-      // Work that never ends: what an owner gives up is nobody else's.
-      held = busy;
+    for (const bool earlier_is_over : {false, false, true, true, true, true, true, true}) {
+      if (earlier_is_over) {
+        held = false;
+        ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+      }
+      // The work of these calls: what an owner gives up among them is nobody else's yet.
+      held = true;
       for (const CUstream stream : streams) {
         ASSERT_EQ(cuLaunchHostFunc(stream, wait, &held), CUDA_SUCCESS);
-      }
-      if (!busy) {
-        ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       }
       kept.clear();
       for (const Call& call : calls) kept.push_back(taken_by(call));
       check(kept);
     }
+    held = false;
+    ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     for (const Taken& one : kept) {
       EXPECT_FALSE(one.segment.lent);
       for (const Taken& other : kept) {
