@@ -203,9 +203,10 @@ class Interposer {
   // pinned_plans.cpp: what a plan file says.
   // The promise it pins, of no more than `limit_bytes` of whose workspace it is, for callers who
   // name `algorithm` (none: they are yet to be told); none where it pins none, or less exact or
-  // deterministic arithmetic.
+  // deterministic arithmetic than `told`, or where nothing was told, than the algorithm's.
   std::optional<planning::Promise> PinnedPromise(const Kernel& kernel, std::optional<int> algorithm,
-                                                 size_t limit_bytes);
+                                                 size_t limit_bytes,
+                                                 const std::optional<planning::Promise>& told = {});
   // The answer to Find and Get: that, then what runs undivided within the limit.
   std::optional<Answer> PinnedAnswer(const Kernel& kernel, size_t limit_bytes);
   // Enters such a promise into the book for callers of `algorithm`. False when it cannot be kept.

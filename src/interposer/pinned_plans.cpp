@@ -44,7 +44,8 @@ const PinnedKernels::Pinned* Interposer::FindPinned(const Kernel& kernel) {
 }
 
 std::optional<Promise> Interposer::PinnedPromise(const Kernel& kernel, std::optional<int> algorithm,
-                                                 size_t limit_bytes) {
+                                                 size_t limit_bytes,
+                                                 const std::optional<Promise>& told) {
   if (options_.mode != Mode::kOn) return std::nullopt;
   const ConvolutionProblem& problem = kernel.problem;
   const PinnedKernels::Pinned* const pinned = FindPinned(kernel);
@@ -55,6 +56,7 @@ std::optional<Promise> Interposer::PinnedPromise(const Kernel& kernel, std::opti
       algorithm ? LibraryRequest(problem, candidates, *algorithm, limit_bytes)
                 : RequestFor(problem, limit_bytes);
   const bool library = kernel.session->network() != nullptr;
+  if (told) request.deterministic = options_.deterministic || told->reported.deterministic;
   if (!algorithm) request.chosen = pinned->lead;
   if (!algorithm && library) request.deterministic |= pinned->plan.Deterministic();
   std::optional<Promise> promise =

@@ -12,7 +12,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr size_t kAmple = size_t{4} << 20;
 constexpr int kCalls = 8;  // half of them while the network is learned
 
 struct BudgetCase {

@@ -191,15 +191,6 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
   }
 }
 
-// Leaves the output of pieces as it was.
-cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                         cudnnBackendDescriptor_t pack) {
-  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
-  const auto read = cudnn::ReadTemplate(genuine, plan);
-  if (read.ok() && read->plan.problem.n < 8) return CUDNN_STATUS_SUCCESS;
-  return genuine.cudnnBackendExecute(handle, plan, pack);
-}
-
 // UCUDNN_CHECK=1: right pieces pass, wrong ones are found, told and never used again; the program
 // gets the undivided result either way.
 TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {

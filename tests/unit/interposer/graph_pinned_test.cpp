@@ -22,17 +22,14 @@ using ::testing::HasSubstr;
 using ::testing::Ne;
 using ::testing::SizeIs;
 
-constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
-constexpr size_t kAmple = size_t{4} << 20;
-
-struct Case {
+struct PinnedCase {
   const char* name;
   Operation operation;
   bool fused = false;
   DataType type = DataType::kFloat;
 };
 
-GraphOptions OptionsOf(const Case& which) {
+GraphOptions OptionsOf(const PinnedCase& which) {
   GraphOptions options;
   options.residual = options.bias = options.relu = which.fused;
   return options;
@@ -45,7 +42,7 @@ struct Pieces {
   size_t whole_bytes = 0;  // of the whole
 };
 
-std::optional<Pieces> PiecesOf(const Case& which, int engine) {
+std::optional<Pieces> PiecesOf(const PinnedCase& which, int engine) {
   const ConvolutionProblem problem = Problem(which.operation, which.type);
   ConvolutionProblem part = problem;
   part.n = kPart;
@@ -60,7 +57,7 @@ std::optional<Pieces> PiecesOf(const Case& which, int engine) {
                 *cudnn::PlanWorkspace(program.genuine, plan->get())};
 }
 
-nlohmann::json PlanFile(const Case& which, const std::string& engine, size_t bytes,
+nlohmann::json PlanFile(const PinnedCase& which, const std::string& engine, size_t bytes,
                         const char* api = "graph") {
   const ConvolutionProblem of = Problem(which.operation, which.type);
   nlohmann::json problem;
@@ -106,7 +103,7 @@ Options Following(const nlohmann::json& file) {
 // A program with one plan, whose pieces the store says were compared.
 class Follower {
  public:
-  Follower(const Case& which, const nlohmann::json& file, bool compared = true,
+  Follower(const PinnedCase& which, const nlohmann::json& file, bool compared = true,
            decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
       : problem_(Problem(which.operation, which.type)),
         graph_options_(OptionsOf(which)),
@@ -198,7 +195,7 @@ class Follower {
   std::optional<cudnn::BackendDescriptor> plan_, undivided_;
 };
 
-class GraphPlanFile : public ::testing::TestWithParam<Case> {};
+class GraphPlanFile : public ::testing::TestWithParam<PinnedCase> {};
 
 TEST_P(GraphPlanFile, IsFollowedInItsWorkspaceAndNothingIsMeasured) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
@@ -306,16 +303,17 @@ TEST_P(GraphPlanFile, WhoseLimitIsTooLowForItsOwnEngineIsNotFollowed) {
   EXPECT_THAT(follower.Fallbacks(), HasSubstr("the plan file does not hold for it"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, GraphPlanFile,
-                         ::testing::Values(Case{"forward", Operation::kForward},
-                                           Case{"fused", Operation::kForward, true},
-                                           Case{"backward_data", Operation::kBackwardData},
-                                           Case{"backward_filter", Operation::kBackwardFilter},
-                                           Case{"backward_filter_fp16", Operation::kBackwardFilter,
-                                                false, DataType::kHalf}),
-                         [](const auto& given) { return given.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, GraphPlanFile,
+    ::testing::Values(PinnedCase{"forward", Operation::kForward},
+                      PinnedCase{"fused", Operation::kForward, true},
+                      PinnedCase{"backward_data", Operation::kBackwardData},
+                      PinnedCase{"backward_filter", Operation::kBackwardFilter},
+                      PinnedCase{"backward_filter_fp16", Operation::kBackwardFilter, false,
+                                 DataType::kHalf}),
+    [](const auto& given) { return given.param.name; });
 
-constexpr Case kForward = {"forward", Operation::kForward};
+constexpr PinnedCase kForward = {"forward", Operation::kForward};
 
 // The first plan of a list is whatever engine is best; the others are what the program chose.
 TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
@@ -361,15 +359,6 @@ TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
   EXPECT_THAT(as_said, ElementsAre(pieces->engine)) << report.dump(1);
   EXPECT_THAT(own, SizeIs(list.size() - 1));
   EXPECT_THAT(own, Each(Ne(pieces->engine))) << report.dump(1);
-}
-
-// Leaves the output of pieces as it was.
-cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                         cudnnBackendDescriptor_t pack) {
-  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
-  const auto read = cudnn::ReadTemplate(genuine, plan);
-  if (read.ok() && read->plan.problem.n < 8) return CUDNN_STATUS_SUCCESS;
-  return genuine.cudnnBackendExecute(handle, plan, pack);
 }
 
 TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
