@@ -23,17 +23,17 @@ constexpr int kMostRecorded = 32;  // images: what is undivided has a time up to
 constexpr WorkspaceDivision kDivisions[] = {
     WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent};
 
-struct Network {
+struct RecordedNetwork {
   const char* table;
   size_t kernels;
   int batch;
 };
 
-void PrintTo(const Network& network, std::ostream* out) {
+void PrintTo(const RecordedNetwork& network, std::ostream* out) {
   *out << network.table << " of " << network.batch;
 }
 
-class OneBudget : public ::testing::TestWithParam<Network> {
+class OneBudget : public ::testing::TestWithParam<RecordedNetwork> {
  protected:
   void SetUp() override {
     Result<std::vector<KernelTable>> read =
@@ -120,10 +120,10 @@ TEST_P(OneBudget, InARunIsNeverSlowerThanALimitForEach) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, OneBudget,
-                         ::testing::Values(Network{"alexnet-32", 15, 256},
-                                           Network{"alexnet-32", 15, 32},
-                                           Network{"resnet18-32", 33, 32},
-                                           Network{"vgg16-32", 27, 32}));
+                         ::testing::Values(RecordedNetwork{"alexnet-32", 15, 256},
+                                           RecordedNetwork{"alexnet-32", 15, 32},
+                                           RecordedNetwork{"resnet18-32", 33, 32},
+                                           RecordedNetwork{"vgg16-32", 27, 32}));
 
 }  // namespace
 }  // namespace ucudnn::planning
