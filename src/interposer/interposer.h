@@ -203,7 +203,7 @@ class Interposer {
   // pinned_plans.cpp: what a plan file says.
   // The promise it pins, of no more than `limit_bytes` of whose workspace it is, for callers who
   // name `algorithm` (none: they are yet to be told); none where it pins none, or less exact or
-  // deterministic arithmetic than `told`, or where nothing was told, than the algorithm's.
+  // deterministic arithmetic than the algorithm's, or than `told` where that told of less.
   std::optional<planning::Promise> PinnedPromise(const Kernel& kernel, std::optional<int> algorithm,
                                                  size_t limit_bytes,
                                                  const std::optional<planning::Promise>& told = {});

@@ -253,7 +253,10 @@ std::optional<Promise> Interposer::PlanInLibrary(const cudnn::LegacyCall& call,
   const Network::Share share = network->ShareOf({kernel.problem}, *owner);
   decision.library.kernel = share.kernel;
   const size_t limit = std::min(share.bytes, LibraryLimit(*network));
-  if (auto pinned = PinnedPromise(kernel, call.algorithm, limit, told)) return pinned;
+  if (auto pinned = PinnedPromise(kernel, call.algorithm, limit, told);
+      pinned && (pinned->plan.Deterministic() || !told || !told->reported.deterministic)) {
+    return pinned;
+  }
   const Measurements measured =
       Measured(kernel, RequestFor(kernel.problem, LibraryLimit(*network)), may_measure);
   settled = measured.settled;

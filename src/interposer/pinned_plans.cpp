@@ -56,7 +56,8 @@ std::optional<Promise> Interposer::PinnedPromise(const Kernel& kernel, std::opti
       algorithm ? LibraryRequest(problem, candidates, *algorithm, limit_bytes)
                 : RequestFor(problem, limit_bytes);
   const bool library = kernel.session->network() != nullptr;
-  if (told) request.deterministic = options_.deterministic || told->reported.deterministic;
+  // An algorithm that was told to be less deterministic than it is may run pieces that are.
+  if (told && !told->reported.deterministic) request.deterministic = options_.deterministic;
   if (!algorithm) request.chosen = pinned->lead;
   if (!algorithm && library) request.deterministic |= pinned->plan.Deterministic();
   std::optional<Promise> promise =

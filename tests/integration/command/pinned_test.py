@@ -141,6 +141,31 @@ class Pinned(unittest.TestCase):
                 self.assertEqual(15 + 6, len(planned["kernels"]))
                 self.assertEqual(planned["total_workspace_bytes"], report["total_workspace"]["total_workspace_bytes"])
 
+    def test_pieces_of_unlike_determinism_are_followed(self):
+        """Of gradients, algorithm 0 is not deterministic and 1 is."""
+        _, file = self.plan("--total-workspace", "8MiB", "--division", "shared")
+        shown = subprocess.run([COMMAND, "cache", "show", "--json", "--db", self.store], check=True, capture_output=True, text=True)
+        needs = {(row["op"], row["c"]): row["workspace_bytes"] for row in json.loads(shown.stdout)["measurements"]
+                 if (row["engine"], row["micro_batch"]) == ("legacy:1", 2)}
+        segment_bytes = max(part["workspace_bytes"] for kernel in file["kernels"] for part in kernel["plan"])
+        mixed = 0
+        for kernel in file["kernels"]:
+            need = needs.get(key(kernel), 0)
+            if kernel["op"] == "forward" or not 0 < need <= segment_bytes:
+                continue
+            mixed += 1
+            kernel["segment"] = 0
+            kernel["plan"] = [
+                {"engine": "legacy:1", "workspace_bytes": need, "time_ms": 1, "micro_batch": 2, "count": 1},
+                {"engine": "legacy:0", "workspace_bytes": 0, "time_ms": 1, "micro_batch": 1, "count": 2}]
+        self.assertGreater(mixed, 0)
+        path = f"{self.folder}/mixed.json"
+        with open(path, "w") as text:
+            json.dump(file, text)
+        report, errors = self.run_pinned(path, "0")
+        self.assertEqual("", errors)
+        self.check_followed(report, file)
+
     def test_the_three_commands_of_the_readme(self):
         net = ("--net", "alexnet", "--batch", "4", "--db", f"{self.folder}/net.db")
         subprocess.run([COMMAND, "bench", "--host", *net, "--policy", "all"], check=True, capture_output=True, env=ENVIRONMENT)
