@@ -19,7 +19,7 @@ if(UCUDNN_SANITIZE)
     get_filename_component(_name ${_part} NAME)
     file(CREATE_LINK ${_part} ${CMAKE_BINARY_DIR}/genuine-parts/${_name} SYMBOLIC)
   endforeach()
-  list(APPEND UCUDNN_SANITIZER_ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/genuine-parts)
+  set(UCUDNN_GENUINE_PARTS LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/genuine-parts)
 endif()
 
 # Seconds after which a test hangs.
@@ -86,6 +86,9 @@ function(ucudnn_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main Threads::Threads ucudnn_compiler)
   if(TARGET ucudnn_test_headers)
     target_precompile_headers(${name} REUSE_FROM ucudnn_test_headers)
+  endif()
+  if(NOT "${ARG_ENVIRONMENT}" MATCHES LD_LIBRARY_PATH)
+    list(APPEND ARG_ENVIRONMENT ${UCUDNN_GENUINE_PARTS})
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UCUDNN_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
