@@ -132,8 +132,9 @@ cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics) {
     const cudnnStatus_t status = CheckSize("ucudnnGetStatistics", *statistics);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     const interposer::Totals totals = interposer.report().Count();
-    *statistics = {sizeof *statistics,   totals.kernels,       totals.divided_kernels, totals.calls,
-                   totals.divided_calls, interposer.measured(),  totals.fallbacks};
+    *statistics = {sizeof *statistics, totals.kernels,       totals.divided_kernels,
+                   totals.calls,       totals.divided_calls, interposer.measured(),
+                   totals.fallbacks};
     return CUDNN_STATUS_SUCCESS;
   });
 }

@@ -17,9 +17,7 @@ PreferredSolver::PreferredSolver(const std::string& plugin, const char* name,
   }
 }
 
-const char* PreferredSolver::Name() const {
-  return by_plugin_ ? plugin_->Name() : exact_.Name();
-}
+const char* PreferredSolver::Name() const { return by_plugin_ ? plugin_->Name() : exact_.Name(); }
 
 Result<Selection> PreferredSolver::Solve(std::span<const Choices> kernels, size_t budget_bytes) {
   if (plugin_ != nullptr) {

@@ -28,7 +28,7 @@ class PreferredSolver : public DivisionSolver {
 
  private:
   std::unique_ptr<DivisionSolver> plugin_;  // null: not to be used
-  bool by_plugin_ = false;  // the last one was solved
+  bool by_plugin_ = false;                  // the last one was solved
   KnapsackSolver exact_;
   std::string why_;
 };
