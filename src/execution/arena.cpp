@@ -237,14 +237,22 @@ void Arena::Fix() {
 Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream stream) {
   std::lock_guard lock(mutex_);
   if (!fixed_) return {};
+  const auto in_vain = std::find_if(in_vain_.begin(), in_vain_.end(),
+                                    [&](const Need& need) { return need.owner == owner; });
+  if (in_vain != in_vain_.end()) {
+    if (!short_ && in_vain->bytes <= Left() + Soon(owner)) bytes = std::max(bytes, in_vain->bytes);
+    in_vain_.erase(in_vain);
+  }
   Block* block = Find(owner, bytes);
   if (block == nullptr) {
     MakeRoom(bytes, [](const Block&) { return false; });
     block = Allocate(bytes, Use::kStream);
   }
   if (block == nullptr) {
-    // A later call may have the place of what is given up now, too.
-    if (!short_ && bytes <= Left() + Soon(owner)) GiveUp(owner, nullptr, stream);
+    if (!short_ && bytes <= Left() + Soon(owner)) {
+      GiveUp(owner, nullptr, stream);
+      in_vain_.push_back({owner, bytes});
+    }
     return {};
   }
   block->owner = owner;
@@ -290,6 +298,7 @@ uint64_t Arena::Leave(const void* handle) {
     block.left = leaves_;
   }
   std::erase(handles_, handle);
+  std::erase_if(in_vain_, [&](const Need& need) { return need.owner.handle == handle; });
   return leaves_;
 }
 

@@ -84,7 +84,9 @@ class Arena {
 
   // At least `bytes` that stay `owner`'s, which is about to enqueue on `stream`; none where the
   // limit or the memory is out. What the owner took before is too small, and given up: others get
-  // it once the work that `stream` has by now is over. May allocate.
+  // it once the work that `stream` has by now is over. Where only that is waited for, the owner's
+  // later calls wait, too, and take as much: else smaller ones would take the room again for ever.
+  // May allocate.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Rises when an owner gives up what it may remember.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -159,6 +161,7 @@ class Arena {
   std::optional<cuda::MemoryPool> pool_;
   std::vector<Block> blocks_;
   std::vector<const void*> handles_;  // that were given segments
+  std::vector<Need> in_vain_;         // what owners gave up their segments for; one each
   size_t bytes_ = 0, kept_ = 0;
   uint64_t leaves_ = 0;
   bool fixed_ = false;

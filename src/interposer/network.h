@@ -146,6 +146,8 @@ class Network {
   bool HasPlans() const;
   // Under the mutex: divides and makes the memory ready, or learns that it is still in use.
   Status Settle();
+  // Under the mutex: from now on so much is divided.
+  void Lower(size_t budget_bytes);
   // Under the mutex: all is known. What is left to be done.
   KernelSequence::Known Learned();
   // Under the mutex: the division is final.

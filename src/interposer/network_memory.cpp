@@ -22,11 +22,7 @@ Status Network::Settle() {
   std::vector<execution::Arena::Need> needs;
   for (;;) {
     const size_t usable = budget_bytes_ - std::min(budget_bytes_, arena_.lost_bytes());
-    if (planned_budget_ > usable) {
-      planned_budget_ = usable;
-      solved_ = false;
-      epoch_.fetch_add(1, std::memory_order_acq_rel);
-    }
+    if (planned_budget_ > usable) Lower(usable);
     if (!solved_) {
       const auto division = asked_only_ ? WorkspaceDivision::kDisjoint : division_;
       UCUDNN_ASSIGN_OR_RETURN(
@@ -48,15 +44,18 @@ Status Network::Settle() {
       return Status::Ok();
     }
     if (readiness == execution::Arena::Readiness::kReady) break;
-    const size_t smaller = std::min(planned_budget_, divided_.total_bytes) / 2;
     WarnShort(divided_.total_bytes);
-    planned_budget_ = smaller;
-    solved_ = false;
-    epoch_.fetch_add(1, std::memory_order_acq_rel);
+    Lower(std::min(planned_budget_, divided_.total_bytes) / 2);
   }
   waiting_ = false;
   if (last) Fix();
   return Status::Ok();
+}
+
+void Network::Lower(size_t budget_bytes) {
+  planned_budget_ = budget_bytes;
+  solved_ = false;
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void Network::Fix() {

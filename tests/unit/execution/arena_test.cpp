@@ -311,6 +311,34 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   EXPECT_NE(arena.Take(owner, 3000, nullptr).data, nullptr) << "what can never be is no reason";
 }
 
+// Calls of unlike sizes in turn, as a network's are, far ahead of the device.
+TEST_F(ArenaTest, TheLargestOfSizesInTurnHasItsSegment) {
+  HeldStream stream;
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  arena.Fix();
+  const ArenaOwner owner = Owner(0, 1);
+  ASSERT_NE(arena.Take(owner, 1000, stream.get()).data, nullptr);
+  EXPECT_EQ(arena.Take(owner, 2500, stream.get()).data, nullptr) << "no room yet";
+  EXPECT_EQ(arena.Take(owner, 1000, stream.get()).data, nullptr) << "it would be in the way again";
+  EXPECT_EQ(arena.bytes(), 1000u);
+  stream.LetGo();
+  void* const segment = arena.Take(owner, 1000, nullptr).data;
+  EXPECT_NE(segment, nullptr);
+  EXPECT_EQ(arena.Take(owner, 2500, nullptr).data, segment);
+  EXPECT_EQ(arena.bytes(), 2500u);
+}
+
+TEST_F(ArenaTest, WhatAnotherTookMeanwhileIsNotWaitedFor) {
+  Arena arena(*cuda::GetDriver(), context, 3000);
+  arena.Fix();
+  const ArenaOwner owner = Owner(0, 1), other = Owner(1, 2);
+  ASSERT_NE(arena.Take(owner, 1000, nullptr).data, nullptr);
+  EXPECT_EQ(arena.Take(owner, 2500, nullptr).data, nullptr);
+  ASSERT_NE(arena.Take(other, 2000, nullptr).data, nullptr);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(arena.Take(owner, 1000, nullptr).bytes, 1000u);
+}
+
 TEST_F(ArenaTest, WhatWasPreparedIsNotGivenUpForARoomierSegment) {
   Arena arena(*cuda::GetDriver(), context, 3000);
   const Arena::Need need = {Owner(0, 1), 1000};

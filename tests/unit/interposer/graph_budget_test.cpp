@@ -32,87 +32,38 @@ Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kCo
 
 // A program whose store says that pieces of two images are fast, and what goes without workspace is
 // slow.
-class Shared {
+class Shared : public OnePlan {
  public:
   Shared(const BudgetCase& which, const Options& options)
-      : problem_(Problem(which.operation, which.type)),
-        graph_options_(OptionsOf(which)),
-        program_(options),
-        whole_(problem_, graph_options_, program_.genuine, {program_.handle}),
-        hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {
+      : OnePlan(Problem(which.operation, which.type), which.fused, options) {
     ConvolutionProblem part = problem_;
     part.n = kPart;
     const cudnn::test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
     program_.Measured(whole_, kEngine, 100);
-    program_.Measured(parts, kEngine, 1);
+    PartsMeasured(kEngine, 1);
+    SumMeasured(kEngine, 0.1);
     const auto piece = parts.Plan(kEngine);
     need_ = *cudnn::PlanWorkspace(program_.genuine, piece->get());
     EXPECT_GT(need_, 0u);
-    if (SumsPartials(problem_)) StoreSum();
+    if (SumsPartials(problem_)) need_ += PartialSumBytes(problem_);
     for (int engine = 0; engine < 8; ++engine) {
       const auto plan = whole_.Plan(engine);
       if (plan && *cudnn::PlanWorkspace(program_.genuine, plan->get()) == 0) {
         program_.Measured(whole_, engine, 50);
       }
     }
-    plan_ = hooked_.Plan(kEngine);
-    EXPECT_TRUE(plan_);
-    undivided_ = whole_.Plan(kEngine);
+    MakePlans();
   }
 
-  Program& program() { return program_; }
-  // Of a piece.
+  // Of a piece, with what sums partials.
   size_t need() const { return need_; }
   void EndRecording() {
     const Status status = program_.interposer.EndRecording(program_.handle);
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  Network& TheNetwork() {
-    CUcontext context = nullptr;
-    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *program_.interposer.NetworkOf(context);
-  }
-  // Memory of exactly the workspace that is asked for.
-  std::unique_ptr<Operands> Memory() {
-    return std::make_unique<Operands>(problem_, graph_options_,
-                                      *cudnn::PlanWorkspace(program_.hooked, plan_->get()));
-  }
-  void Run(const Operands& operands, cudnnHandle_t handle) {
-    EXPECT_EQ(operands.Execute(program_.hooked, handle, plan_->get()), CUDNN_STATUS_SUCCESS);
-  }
-  Values Undivided(int seed) {
-    Operands operands(problem_, graph_options_,
-                      *cudnn::PlanWorkspace(program_.genuine, undivided_->get()));
-    operands.Fill(seed);
-    EXPECT_EQ(operands.Execute(program_.genuine, program_.handle, undivided_->get()),
-              CUDNN_STATUS_SUCCESS);
-    return operands.Output();
-  }
 
  private:
-  static GraphOptions OptionsOf(const BudgetCase& which) {
-    GraphOptions options;
-    options.residual = options.bias = options.relu = which.fused;
-    return options;
-  }
-  void StoreSum() {
-    const auto read = cudnn::ReadTemplate(program_.genuine, whole_.Plan(kEngine)->get());
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.genuine);
-    ASSERT_TRUE(read.ok() && platform.ok());
-    const size_t bytes = PartialSumBytes(problem_);
-    EXPECT_TRUE(program_.store
-                    .Write(read->plan.problem, *platform,
-                           {{{kPartialSum, kPartialSumBatch, 0.1, bytes, true}, 5, true}}, {})
-                    .ok());
-    need_ += bytes;
-  }
-
-  const ConvolutionProblem problem_;
-  const GraphOptions graph_options_;
-  Program program_;
-  const cudnn::test::Graph whole_, hooked_;
   size_t need_ = 0;
-  std::optional<cudnn::BackendDescriptor> plan_, undivided_;
 };
 
 class GraphBudget : public ::testing::TestWithParam<BudgetCase> {};
@@ -122,7 +73,7 @@ TEST_P(GraphBudget, PiecesInTheLibrarysMemoryComputeWhatTheWholeDoes) {
   const auto operands = shared.Memory();
   for (int call = 0; call < kCalls; ++call) {
     operands->Fill(call);
-    shared.Run(*operands, shared.program().handle);
+    shared.Run(*operands);
     EXPECT_EQ(operands->Output(), shared.Undivided(call)) << "call " << call;
     EXPECT_TRUE(operands->GuardsAreIntact());
     EXPECT_LE(shared.TheNetwork().bytes(), kAmple);
@@ -140,39 +91,14 @@ TEST_P(GraphBudget, PiecesInTheLibrarysMemoryComputeWhatTheWholeDoes) {
 
 TEST_P(GraphBudget, WhatACaptureHoldsReplaysBesideOtherCalls) {
   Shared shared(GetParam(), Budget(kAmple));
-  Program& program = shared.program();
-  const auto captured = shared.Memory(), beside = shared.Memory();
-  CUstream stream = nullptr, other = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  program.interposer.SetStream(program.handle, stream);
+  CaptureSetting setting(shared);
+  const auto operands = shared.Memory();
   for (int call = 0; call < kCalls; ++call) {
-    shared.Run(*beside, program.handle);
+    shared.Run(*operands);
     if (call == kCalls / 2) shared.EndRecording();
   }
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  shared.Run(*captured, program.handle);
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  size_t nodes = 0;
-  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
-  EXPECT_GE(nodes, size_t{8 / kPart});
-  ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
-  for (int seed = 1; seed <= 4; ++seed) {
-    captured->Fill(seed);
-    beside->Fill(seed + 10);
-    EXPECT_EQ(cuGraphLaunch(exec, other), CUDA_SUCCESS);
-    shared.Run(*beside, program.handle);
-    EXPECT_EQ(captured->Output(), shared.Undivided(seed));
-    EXPECT_EQ(beside->Output(), shared.Undivided(seed + 10));
-  }
+  setting.ExpectReplaysBesideCalls();
   EXPECT_LE(shared.TheNetwork().bytes(), kAmple);
-  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-  program.interposer.SetStream(program.handle, nullptr);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
 }
 
 TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {

@@ -281,16 +281,20 @@ TEST(GraphLimits, DynamicAndRaggedShapesAreForwardedAndReported) {
   }
 }
 
-TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
+GraphSetting::With OneImage() {
   GraphSetting::With with;
   with.images = 1;
+  return with;
+}
+
+TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
   const Shapes shapes{1, false, false};
   for (const char* const how : {"", "observed", "reported"}) {
     SCOPED_TRACE(how);
     Options options = test::PlannedSetting::NotMeasuring();
     if (*how == 'o') options.mode = Mode::kObserve;
     if (*how == 'r') options.report = ::testing::TempDir() + "graph_limits_report.json";
-    GraphSetting setting(options, with);
+    GraphSetting setting(options, OneImage());
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     const auto plan = PlanOf(setting, shapes, finalized);
     EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
@@ -302,11 +306,9 @@ TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
 }
 
 TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
-  GraphSetting::With with;
-  with.images = 1;
   Options options = test::PlannedSetting::NotMeasuring();
   options.deterministic = true;
-  GraphSetting setting(options, with);
+  GraphSetting setting(options, OneImage());
   Executions().nondeterministic = 38;
   cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
   PlanOf(setting, {1, false, false}, finalized);

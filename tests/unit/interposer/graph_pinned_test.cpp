@@ -29,12 +29,6 @@ struct PinnedCase {
   DataType type = DataType::kFloat;
 };
 
-GraphOptions OptionsOf(const PinnedCase& which) {
-  GraphOptions options;
-  options.residual = options.bias = options.relu = which.fused;
-  return options;
-}
-
 // What cuDNN says of engines at kPart images.
 struct Pieces {
   std::string engine;
@@ -47,8 +41,8 @@ std::optional<Pieces> PiecesOf(const PinnedCase& which, int engine) {
   ConvolutionProblem part = problem;
   part.n = kPart;
   Program program{Options()};
-  const cudnn::test::Graph whole(problem, OptionsOf(which), program.genuine, {program.handle});
-  const cudnn::test::Graph piece(part, OptionsOf(which), program.genuine, {program.handle});
+  const cudnn::test::Graph whole(problem, Fused(which.fused), program.genuine, {program.handle});
+  const cudnn::test::Graph piece(part, Fused(which.fused), program.genuine, {program.handle});
   const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
   if (!plan || !of_piece) return std::nullopt;
   return Pieces{cudnn::ReadTemplate(program.genuine, plan->get())->plan.engine,
@@ -101,62 +95,20 @@ Options Following(const nlohmann::json& file) {
 }
 
 // A program with one plan, whose pieces the store says were compared.
-class Follower {
+class Follower : public OnePlan {
  public:
   Follower(const PinnedCase& which, const nlohmann::json& file, bool compared = true,
            decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
-      : problem_(Problem(which.operation, which.type)),
-        graph_options_(OptionsOf(which)),
-        program_(Following(file), execute),
-        whole_(problem_, graph_options_, program_.genuine, {program_.handle}),
-        hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {
+      : OnePlan(Problem(which.operation, which.type), which.fused, Following(file), execute) {
     if (compared) Compared(kEngine);
-    undivided_ = whole_.Plan(kEngine);
-    plan_ = hooked_.Plan(kEngine);
-    EXPECT_TRUE(plan_ && undivided_);
+    MakePlans();
   }
 
   void Compared(int engine) {
-    ConvolutionProblem part = problem_;
-    part.n = kPart;
-    const cudnn::test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
-    program_.Measured(parts, engine, 1000);  // so slow that only the file divides
-    if (!SumsPartials(problem_)) return;
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.genuine);
-    const auto read = cudnn::ReadTemplate(program_.genuine, whole_.Plan(engine)->get());
-    ASSERT_TRUE(read.ok() && platform.ok());
-    const size_t bytes = PartialSumBytes(problem_);
-    EXPECT_TRUE(program_.store
-                    .Write(read->plan.problem, *platform,
-                           {{{kPartialSum, kPartialSumBatch, 1, bytes, true}, 5, true}}, {})
-                    .ok());
+    PartsMeasured(engine, 1000);  // so slow that only the file divides
+    SumMeasured(engine, 1);
   }
 
-  Program& program() { return program_; }
-  const cudnn::test::Graph& hooked() const { return hooked_; }
-  cudnnBackendDescriptor_t plan() const { return plan_->get(); }
-  size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
-  Network& TheNetwork() {
-    CUcontext context = nullptr;
-    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *program_.interposer.NetworkOf(context);
-  }
-  // Memory of exactly the workspace that is asked for.
-  std::unique_ptr<Operands> Memory() {
-    return std::make_unique<Operands>(problem_, graph_options_, Told());
-  }
-  void Run(const Operands& operands) {
-    EXPECT_EQ(operands.Execute(program_.hooked, program_.handle, plan_->get()),
-              CUDNN_STATUS_SUCCESS);
-  }
-  Values Undivided(int seed) {
-    Operands operands(problem_, graph_options_,
-                      *cudnn::PlanWorkspace(program_.genuine, undivided_->get()));
-    operands.Fill(seed);
-    EXPECT_EQ(operands.Execute(program_.genuine, program_.handle, undivided_->get()),
-              CUDNN_STATUS_SUCCESS);
-    return operands.Output();
-  }
   void ExpectRight(int calls = 2) {
     const auto operands = Memory();
     for (int call = 0; call < calls; ++call) {
@@ -186,13 +138,6 @@ class Follower {
     EXPECT_EQ(program_.interposer.measured(), 0);
     EXPECT_EQ(Fallbacks(), "[]");
   }
-
- private:
-  const ConvolutionProblem problem_;
-  const GraphOptions graph_options_;
-  Program program_;
-  const cudnn::test::Graph whole_, hooked_;
-  std::optional<cudnn::BackendDescriptor> plan_, undivided_;
 };
 
 class GraphPlanFile : public ::testing::TestWithParam<PinnedCase> {};
@@ -250,36 +195,11 @@ TEST_P(GraphPlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(),
                     Totalled(PlanFile(GetParam(), pieces.engine, pieces.bytes), kAmple));
-  Program& program = follower.program();
-  const auto captured = follower.Memory(), beside = follower.Memory();
-  CUstream stream = nullptr, other = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  program.interposer.SetStream(program.handle, stream);
-  follower.Run(*beside);
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  follower.Run(*captured);
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  size_t nodes = 0;
-  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
-  EXPECT_GE(nodes, size_t{8 / kPart});
-  ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
-  for (int seed = 1; seed <= 4; ++seed) {
-    captured->Fill(seed);
-    beside->Fill(seed + 10);
-    EXPECT_EQ(cuGraphLaunch(exec, other), CUDA_SUCCESS);
-    follower.Run(*beside);
-    EXPECT_EQ(captured->Output(), follower.Undivided(seed));
-    EXPECT_EQ(beside->Output(), follower.Undivided(seed + 10));
-  }
+  CaptureSetting setting(follower);
+  const auto operands = follower.Memory();
+  follower.Run(*operands);
+  setting.ExpectReplaysBesideCalls();
   EXPECT_EQ(follower.TheNetwork().bytes(), 2 * pieces.bytes) << "the file's and the capture's";
-  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-  program.interposer.SetStream(program.handle, nullptr);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
 }
 
 TEST_P(GraphPlanFile, ThatTheLibraryContradictsIsNotFollowed) {

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -262,5 +264,132 @@ inline ConvolutionProblem Problem(Operation operation, DataType type = DataType:
   SetPackedStrides(problem);
   return problem;
 }
+
+// What is added to a forward convolution.
+inline GraphOptions Fused(bool fused) {
+  GraphOptions options;
+  options.residual = options.bias = options.relu = fused;
+  return options;
+}
+
+// A program with one plan, of kEngine.
+class OnePlan {
+ public:
+  OnePlan(const ConvolutionProblem& problem, bool fused, const Options& options,
+          decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+      : problem_(problem),
+        graph_options_(Fused(fused)),
+        program_(options, execute),
+        whole_(problem_, graph_options_, program_.genuine, {program_.handle}),
+        hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {}
+
+  Program& program() { return program_; }
+  const cudnn::test::Graph& hooked() const { return hooked_; }
+  cudnnBackendDescriptor_t plan() const { return plan_->get(); }
+  // The workspace that the program is asked for.
+  size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
+  Network& TheNetwork() {
+    CUcontext context = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return *program_.interposer.NetworkOf(context);
+  }
+  // Memory of exactly the workspace that is asked for.
+  std::unique_ptr<Operands> Memory() {
+    return std::make_unique<Operands>(problem_, graph_options_, Told());
+  }
+  void Run(const Operands& operands, cudnnHandle_t handle) {
+    EXPECT_EQ(operands.Execute(program_.hooked, handle, plan_->get()), CUDNN_STATUS_SUCCESS);
+  }
+  void Run(const Operands& operands) { Run(operands, program_.handle); }
+  Values Undivided(int seed) {
+    Operands operands(problem_, graph_options_,
+                      *cudnn::PlanWorkspace(program_.genuine, undivided_->get()));
+    operands.Fill(seed);
+    EXPECT_EQ(operands.Execute(program_.genuine, program_.handle, undivided_->get()),
+              CUDNN_STATUS_SUCCESS);
+    return operands.Output();
+  }
+
+ protected:
+  // Once the store says what it is to.
+  void MakePlans() {
+    undivided_ = whole_.Plan(kEngine);
+    plan_ = hooked_.Plan(kEngine);
+    EXPECT_TRUE(plan_ && undivided_);
+  }
+  // The store says that pieces of kPart images of `engine` take so long.
+  void PartsMeasured(int engine, double time_ms) {
+    ConvolutionProblem part = problem_;
+    part.n = kPart;
+    const cudnn::test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
+    program_.Measured(parts, engine, time_ms);
+  }
+  // The same of summing partials, where they are summed.
+  void SumMeasured(int engine, double time_ms) {
+    if (!SumsPartials(problem_)) return;
+    const auto read = cudnn::ReadTemplate(program_.genuine, whole_.Plan(engine)->get());
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.genuine);
+    ASSERT_TRUE(read.ok() && platform.ok());
+    EXPECT_TRUE(
+        program_.store
+            .Write(read->plan.problem, *platform,
+                   {{{kPartialSum, kPartialSumBatch, time_ms, PartialSumBytes(problem_), true},
+                     5,
+                     true}},
+                   {})
+            .ok());
+  }
+
+  const ConvolutionProblem problem_;
+  const GraphOptions graph_options_;
+  Program program_;
+  const cudnn::test::Graph whole_, hooked_;
+  std::optional<cudnn::BackendDescriptor> plan_, undivided_;
+};
+
+// A stream that the program's handle is on, and one to launch graphs on.
+class CaptureSetting {
+ public:
+  explicit CaptureSetting(OnePlan& subject) : subject_(subject) {
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamCreate(&other_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    subject_.program().interposer.SetStream(subject_.program().handle, stream_);
+  }
+  ~CaptureSetting() {
+    subject_.program().interposer.SetStream(subject_.program().handle, nullptr);
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(other_), CUDA_SUCCESS);
+  }
+  CaptureSetting(const CaptureSetting&) = delete;
+  CaptureSetting& operator=(const CaptureSetting&) = delete;
+
+  // Captures a call in pieces and replays it while calls run: each has its own results.
+  void ExpectReplaysBesideCalls() {
+    const auto captured = subject_.Memory(), beside = subject_.Memory();
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    subject_.Run(*captured);
+    ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+    size_t nodes = 0;
+    EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
+    EXPECT_GE(nodes, size_t{8 / kPart});
+    ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+    for (int seed = 1; seed <= 4; ++seed) {
+      captured->Fill(seed);
+      beside->Fill(seed + 10);
+      EXPECT_EQ(cuGraphLaunch(exec, other_), CUDA_SUCCESS);
+      subject_.Run(*beside);
+      EXPECT_EQ(captured->Output(), subject_.Undivided(seed));
+      EXPECT_EQ(beside->Output(), subject_.Undivided(seed + 10));
+    }
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  }
+
+ private:
+  OnePlan& subject_;
+  CUstream stream_ = nullptr, other_ = nullptr;
+};
 
 }  // namespace ucudnn::interposer

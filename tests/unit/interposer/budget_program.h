@@ -1,0 +1,59 @@
+// A program whose kernel divides when the library brings the workspace, under one budget.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include "wrong_stand_in.h"
+
+namespace ucudnn::interposer {
+
+// Calls after which the only problem of a network is known to be that.
+constexpr int kLearning = KernelSequence::kOfOneProblem;
+
+constexpr size_t kAmple = size_t{1} << 20;
+
+inline Options Budget(size_t bytes) {
+  Options options = Planned();
+  options.total_workspace = bytes;
+  return options;
+}
+
+// Algorithm 0 needs no workspace, and pairs of images of algorithm 1 are faster.
+struct Shared : Program {
+  explicit Shared(Operation of, size_t budget = kAmple) : Program(of, Budget(budget)) {
+    need = Need(1, 2);
+    EXPECT_GT(need, 0u);
+    StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
+    StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+  }
+
+  const void* CallersWorkspace() const { return Call().workspace; }
+  // Where the pieces of one call had their workspace.
+  const void* Ran(size_t bytes = 0) {
+    ExpectRight(0, bytes);
+    EXPECT_THAT(TheCalls(), ::testing::SizeIs(kImages / 2));
+    const void* const workspace = TheCalls()[0].workspace;
+    EXPECT_THAT(TheCalls(), ::testing::Each(::testing::Field(&Seen::workspace, workspace)));
+    EXPECT_THAT(TheCalls(), ::testing::Each(::testing::Field(&Seen::algorithm, 1)));
+    return workspace;
+  }
+  void Learn() {
+    for (int call = 0; call <= kLearning; ++call) Ran();
+  }
+  void ExpectUndivided() {
+    ExpectRight(0, 0);
+    ASSERT_THAT(TheCalls(), ::testing::SizeIs(1));
+    EXPECT_EQ(TheCalls()[0].algorithm, 0);
+    EXPECT_EQ(TheCalls()[0].workspace, nullptr);
+  }
+  Network& TheNetwork() {
+    CUcontext context = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return *interposer.NetworkOf(context);
+  }
+  nlohmann::json Total() { return ReportJson()["total_workspace"]; }
+
+  size_t need = 0;
+};
+
+}  // namespace ucudnn::interposer
