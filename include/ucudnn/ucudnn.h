@@ -36,7 +36,7 @@ const char* ucudnnGetLastError(void);
 
 /* --- Options --------------------------------------------------------------------------------- */
 
-/* What the README's environment variables say, said by the program, and in their words: `variable`
+/* What the variables of docs/environment.md say, said by the program, and in their words: `variable`
  * is such a name, "UCUDNN_BATCH_SIZE_POLICY", `value` what it takes, "powerOfTwo". Wins over the
  * environment. To be called before the process's first cuDNN call that reaches ucudnn, later
  * CUDNN_STATUS_NOT_SUPPORTED; only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be changed
