@@ -131,7 +131,7 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
       return Judge({}, diagnosis);
     }
   }
-  const Result<Reach> reach = ReachOf(options.launch, *program);
+  const Result<Reach> reach = ReachOf(options.launch, *program, words);
   if (!reach.ok()) {
     diagnosis.Add(Severity::kFault, reach.message());
     return Judge({}, diagnosis);

@@ -45,14 +45,19 @@ std::string Environment(const char* name) {
 void AddDlsym(CLI::App& app, Launch& launch) {
   app.add_option("--dlsym", launch.dlsym,
                  "also answer look-ups in a cuDNN that was opened by its path: auto (where the "
-                 "program is seen to do that; default), on, off")
+                 "command is seen to do that; default), on, off")
       ->type_name("WHEN");
 }
 
-Result<Reach> ReachOf(const Launch& launch, const std::string& program) {
+Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words) {
   UCUDNN_ASSIGN_OR_RETURN(const DlsymHook wanted, ParseDlsymHook(launch.dlsym));
-  return ChooseReach(wanted, program, Environment("LD_LIBRARY_PATH"), Environment("PYTHONPATH"),
-                     PythonUserBase(), Environment("XLA_GPU_LIBRARY_PATH"));
+  ReachEnvironment environment;
+  environment.path = Environment("PATH");
+  environment.library_path = Environment("LD_LIBRARY_PATH");
+  environment.module_path = Environment("PYTHONPATH");
+  environment.user_base = PythonUserBase();
+  environment.xla_path = Environment("XLA_GPU_LIBRARY_PATH");
+  return ChooseReach(wanted, program, {words.begin() + 1, words.end()}, environment);
 }
 
 Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,

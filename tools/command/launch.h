@@ -26,8 +26,9 @@ struct Launch {
 // Adds --dlsym.
 void AddDlsym(CLI::App& app, Launch& launch);
 
-// How `program` will be reached. The error names what `launch.dlsym` may be.
-Result<Reach> ReachOf(const Launch& launch, const std::string& program);
+// How `program`, the file that the first of `words` means, and what it starts will be reached. The
+// error names what `launch.dlsym` may be.
+Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words);
 
 // Sets this process's environment for the program it is about to become or to start. The error
 // names what is missing or has no form.

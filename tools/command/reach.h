@@ -1,10 +1,12 @@
 // How a program can be reached: nearly all by preloading the drop-in; those that open cuDNN by its
-// path, and look its functions up on that handle, with the dlsym hook besides. Known from the
-// program's file and what belongs to it, before it runs; reads files, starts nothing.
-// Thread-compatible.
+// path, and look its functions up on that handle, with the dlsym hook besides. Seen beforehand in
+// the files and words of the command: the program, the programs and scripts that its arguments name
+// (as behind env, timeout or mpirun), what those scripts name in turn, the modules of each Python
+// among them. Reads files, starts nothing. Thread-compatible.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -20,11 +22,17 @@ struct Reach {
   std::string reason;  // why the hook is there, or why it is not
 };
 
-// `program` is a file (FindProgram's). `library_path` is LD_LIBRARY_PATH's value, `module_path`
-// PYTHONPATH's, `user_base` the folder of packages that its user installed alone (empty: none),
-// `xla_path` XLA_GPU_LIBRARY_PATH's value: folders XLA opens libraries in by path.
-Reach ChooseReach(DlsymHook wanted, const std::string& program, const std::string& library_path,
-                  const std::string& module_path, const std::string& user_base,
-                  const std::string& xla_path);
+// The variables that decide what a program will load.
+struct ReachEnvironment {
+  std::string path;          // PATH
+  std::string library_path;  // LD_LIBRARY_PATH
+  std::string module_path;   // PYTHONPATH
+  std::string user_base;     // the folder of packages that the user installed alone; empty: none
+  std::string xla_path;      // XLA_GPU_LIBRARY_PATH: folders XLA opens libraries in by path
+};
+
+// `program` is a file (FindProgram's), `arguments` the words behind it.
+Reach ChooseReach(DlsymHook wanted, const std::string& program,
+                  const std::vector<std::string>& arguments, const ReachEnvironment& environment);
 
 }  // namespace ucudnn::command

@@ -64,7 +64,7 @@ Status Run(const RunOptions& options, const ProgramWords& words) {
     UCUDNN_RETURN_IF_ERROR(
         CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH")));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(options.launch, program));
+  UCUDNN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(options.launch, program, words));
   UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(options.launch, reach, options.variables));
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -169,7 +169,7 @@ class DoctorRun(unittest.TestCase):
         self.assertIn("loaded cuDNN, but called nothing of it", report["verdict"])
 
     def test_program_that_opens_cudnn_by_its_path_is_not_seen(self):
-        code, report, findings = self.doctor("--host", "--", self.opener, f"{HOST}/libcudnn.so.9", "call")
+        code, report, findings = self.doctor("--host", "--dlsym", "off", "--", self.opener, f"{HOST}/libcudnn.so.9", "call")
         self.assertEqual(1, code)
         self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.opener}", report["verdict"])
         self.assertIn("ucudnn run --dlsym on --", findings["fault"])
@@ -187,6 +187,27 @@ class DoctorRun(unittest.TestCase):
         _, report, _ = self.doctor("--host", "--", opener)
         self.assertIn(f"preload and dlsym hook ({opener} has a path to cuDNN among its texts)",
                       self.facts(report, "reached by"))
+
+    def script(self, name, text):
+        path = f"{self.folder}/{name}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+        return path
+
+    def test_program_that_is_told_a_path_to_cudnn_is_reached_behind_a_launcher(self):
+        script = self.script("told.sh", f"#!/bin/sh\n{self.opener} {HOST}/libcudnn.so.9 call\n")
+        for words in ["nice", self.opener, f"{HOST}/libcudnn.so.9", "call"], [script], ["sh", script]:
+            _, report, findings = self.doctor("--host", "--", *words)
+            self.assertIn("called cuDNN", report["verdict"], words)
+            self.assertIn("the dlsym hook redirects", findings["note"], words)
+
+    def test_path_that_could_not_be_seen_beforehand_is_told_afterwards(self):
+        script = self.script("unseen.sh", f"#!/bin/sh\n{self.opener} {HOST}/lib$(echo cudnn).so.9 call\n")
+        code, report, findings = self.doctor("--host", "--", script)
+        self.assertEqual(1, code)
+        self.assertIn(f"but {script} cannot be looked through", self.facts(report, "reached by"))
+        self.assertIn("ucudnn run --dlsym on --", findings["fault"])
 
     def test_program_whose_own_functions_pass_the_calls_on(self):
         """As TensorFlow's and XLA's stubs do: they look like a cuDNN linked in statically."""

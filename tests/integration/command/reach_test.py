@@ -1,6 +1,7 @@
-"""`ucudnn run` looks at a program and preloads what it takes to reach it: the drop-in, and the dlsym hook only where
-something of the program opens cuDNN by its path."""
+"""`ucudnn run` looks at a command and preloads what it takes to reach its programs: the drop-in, and the dlsym hook only
+where something of them opens cuDNN by its path."""
 
+import json
 import os
 import sys
 import unittest
@@ -15,6 +16,19 @@ class Reach(CommandTest):
     def both(self):
         return f"{self.drop_in}:{self.dlsym_hook}"
 
+    def reason(self, *words, **variables):
+        """What `ucudnn doctor` says of how the program is reached."""
+        report = json.loads(self.run_command("doctor", "--json", "--", *words, **variables).stdout)
+        return next(fact["text"] for fact in report["facts"] if fact["name"] == "reached by")
+
+    def script(self, name, text, mode=0o755):
+        path = f"{self.folder}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(path, mode)
+        return path
+
     def python(self, name, *modules):
         """A Python environment that prints its variables whatever it is asked; with these packages."""
         prefix = f"{self.folder}/{name}"
@@ -23,7 +37,8 @@ class Reach(CommandTest):
             open(f"{prefix}/lib/python3.11/site-packages/{module}", "w").close()
         os.makedirs(f"{prefix}/bin", exist_ok=True)
         os.link(self.program, f"{prefix}/bin/python3.11")
-        os.symlink("python3.11", f"{prefix}/bin/python3")
+        for link in "python", "python3":
+            os.symlink("python3.11", f"{prefix}/bin/{link}")
         return f"{prefix}/bin/python3"
 
     COMPILED = "cudnn/_compiled_module.cpython-311-x86_64-linux-gnu.so"
@@ -62,6 +77,112 @@ class Reach(CommandTest):
             os.chmod(script, 0o755)
             path = f"{os.path.dirname(python)}:{os.environ['PATH']}"
             self.assertEqual(self.both(), self.preloads("--", script, "argument", PATH=path), first)
+            # However many files it is given.
+            many = [self.script(f"given/{i}.py", "import torch\n") for i in range(100)]
+            self.assertEqual(self.both(), self.preloads("--", script, *many, PATH=path), first)
+
+    def launched(self, python, name):
+        """Commands that come to start `python` in the ways people do."""
+        script = self.script(f"{name}/start.sh", f"#!/bin/sh\n# begins\nexec {python} \"$@\"\n")
+        in_path = f"{os.path.dirname(python)}:{os.environ['PATH']}"
+        activate = self.script(f"{name}/bin/activate", "PATH=unknown", 0o644)
+        yield ["env", "A=b", python], {}
+        yield ["nice", python], {}
+        yield ["timeout", "20", python], {}
+        yield ["env", "nice", "-n", "1", "timeout", "20", "python3"], {"PATH": in_path}
+        yield ["bash", "-c", "exec python3 a b"], {"PATH": in_path}
+        yield ["nice", "sh", "-c", f"cd /;{python}"], {}
+        yield [script], {}
+        yield ["nice", script, "a", "b"], {}
+        yield ["sh", self.script(f"{name}/unmarked", f"A='{python}'; exec $A\n", 0o644)], {}
+        yield [self.script(f"{name}/outer.sh", f"#!/usr/bin/env bash\n. {script}\n")], {}
+        yield [self.script(f"{name}/venv.sh", f"#!/bin/sh\n: . {activate}\nexec {self.program}\n")], {}
+
+    def test_python_behind_launchers_and_shell_scripts_is_found(self):
+        with_package = self.python("behind", self.COMPILED)
+        without = self.python("behind_without", "torch/__init__.py")
+        for words, variables in self.launched(with_package, "behind"):
+            self.assertEqual(self.both(), self.preloads("--", *words, **variables), words)
+        for words, variables in self.launched(without, "behind_without"):
+            self.assertEqual(self.drop_in, self.preloads("--", *words, **variables), words)
+
+    def test_python_that_is_a_version_managers_script_is_looked_for(self):
+        self.python("manager/versions/3.11.7", self.COMPILED)
+        self.python("other/versions/3.11.7", "torch/__init__.py")
+        for manager, expected in ("manager", self.both()), ("other", self.drop_in):
+            shims = os.path.dirname(self.script(f"{manager}/shims/python3", f"#!/bin/sh\nexec {self.program} a b\n"))
+            self.assertEqual(expected, self.preloads("--", "python3", PATH=f"{shims}:{os.environ['PATH']}"), manager)
+        # Whichever it starts has what PYTHONPATH names.
+        modules = f"{self.folder}/manager/versions/3.11.7/lib/python3.11/site-packages"
+        self.assertEqual(self.both(), self.preloads("--", f"{self.folder}/other/shims/python3", PYTHONPATH=modules))
+
+    def test_script_that_names_cudnn_gets_the_hook(self):
+        python = self.python("reader", "torch/__init__.py")
+        opens = "import ctypes, os\nctypes.CDLL(os.path.join('/opt', 'libcudnn.so.9'))\n"
+        for words in (
+                [python, self.script("names/opens.py", opens, 0o644), "a"],
+                [python, "-u", self.script("names/opens", opens, 0o644)],
+                ["nice", python, "names/opens.py", "a"],
+                [self.script("names/marked", f"#!{python}\n{opens}"), "a"],
+                [self.script("names/run.sh", f"#!/bin/sh\ncd .\nexec {python} names/opens.py a\n")],
+                [python, "-c", opens],
+                ["sh", "-c", f"exec {python} -c \"{opens}\""],
+                [self.script("names/xla.sh", f"#!/bin/sh\nexport XLA_GPU_LIBRARY_PATH=/opt\nexec {self.program}\n")]):
+            self.assertEqual(self.both(), self.preloads("--", *words), words)
+        for words in (
+                [python, self.script("names/plain.py", "import torch\n# not libcudnn.so.9\n"), "a"],
+                [python, "names/plain.py", self.script("names/run.log", "loaded /opt/libcudnn.so.9\n", 0o644)]):
+            self.assertEqual(self.drop_in, self.preloads("--", *words), words)
+
+    def test_word_with_a_path_to_cudnn_gets_the_hook(self):
+        for word in "/opt/libcudnn.so.9", "--cudnn=/opt/libcudnn.so", "lib/libcudnn.so.9.19.0":
+            self.assertEqual(self.both(), self.preloads("--", self.program, word, "b"), word)
+            self.assertEqual(self.both(), self.preloads("--", "nice", self.program, "a", word), word)
+        self.assertEqual(self.both(), self.preloads("--", "env", "XLA_GPU_LIBRARY_PATH=/opt", self.program))
+        self.assertEqual(self.drop_in, self.preloads("--", self.program, "libcudnn.so.9", "b"))
+
+    def test_program_with_a_path_to_cudnn_is_found_behind_others(self):
+        source = "#include <stdio.h>\nextern char** environ;\n__attribute__((used)) static const char path[] =" \
+            '"/opt/libcudnn.so.9"; int main(void) { for (char** e = environ; *e; ++e) puts(*e); return 0; }'
+        program = self.build(source, f"{self.folder}/behind_others")
+        script = self.script("start_others.sh", "#!/bin/sh\nexec ./behind_others\n")
+        for words in ["nice", program], ["sh", "-c", "./behind_others"], [script]:
+            self.assertEqual(self.both(), self.preloads("--", *words), words)
+
+    def test_files_that_are_no_scripts_do_no_harm(self):
+        folder = f"{self.folder}/odd"
+        self.script("odd/a", f"#!{folder}/b\n")
+        self.script("odd/b", f"#!{folder}/a\n")
+        self.script("odd/self", f"#!{folder}/self\n")
+        self.script("odd/nothing", "#!")
+        self.script("odd/empty", "")
+        self.script("odd/env", "#!/usr/bin/env -S A=b\n")
+        self.script("odd/binary", b"#!/bin/sh\nexit\n" + bytes(range(256)) * 64 + b"/opt/libcudnn.so.9")
+        self.script("odd/huge.py", b"a = 1\n" * (1 << 20) + b"'/opt/libcudnn.so.9'")
+        self.script("odd/words.sh", " ".join(f"w{i}" for i in range(9000)))
+        self.script("odd/damaged", b"\x7fELF" + b"\xff" * 60)
+        self.script("odd/unreadable.sh", "#!/bin/sh\n", 0o111)
+        os.mkfifo(f"{folder}/fifo", 0o777)
+        os.mkdir(f"{folder}/folder.py")
+        os.symlink("loop", f"{folder}/loop")
+        os.symlink("nowhere", f"{folder}/dangling.py")
+        words = sorted(f"odd/{name}" for name in os.listdir(folder))
+        self.assertEqual(self.drop_in, self.preloads("--", self.program, "", *words))
+        self.assertEqual(self.drop_in, self.preloads("--", "sh", "-c", f"exec {self.program}", *words, "\xff" * 9000))
+
+    def test_doctor_says_what_it_cannot_look_through(self):
+        plain = self.reason(self.program, "a", "b")
+        self.assertEqual("preload, no dlsym hook (nothing seen opens cuDNN by its path)", plain)
+        script = self.script("unseen.sh", f"#!/bin/sh\nexec {self.program}\n")
+        for words, unseen in ([script], script), (["nice", "sh", "-c", self.program], "sh"), (["nice", script], script):
+            self.assertEqual("preload, no dlsym hook (nothing seen opens cuDNN by its path, but "
+                             f"{unseen} cannot be looked through: --dlsym on if what it starts does)", self.reason(*words))
+        opens = self.script("seen.py", "name = 'libcudnn.so.9'\n")
+        python = self.python("seen", "torch/__init__.py")
+        self.assertEqual(f"preload and dlsym hook ({opens} names libcudnn)", self.reason("nice", python, opens))
+        package = os.path.dirname(f"{self.folder}/told/lib/python3.11/site-packages/{self.COMPILED}")
+        python = self.python("told", self.COMPILED)
+        self.assertEqual(f"preload and dlsym hook ({package} opens cuDNN by its path)", self.reason("nice", python))
 
     def test_modules_of_the_environment_count(self):
         self.python("modules", self.COMPILED)
