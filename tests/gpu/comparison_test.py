@@ -3,7 +3,9 @@
 import copy
 import unittest
 
+import convolutions_test
 import frameworks
+import program
 import torch_iterations
 import torch_training_test
 
@@ -33,7 +35,8 @@ class Report(unittest.TestCase):
         self.assertTrue(self.accepted(report(KERNEL, fallbacks=["cannot be brought under the workspace limit"])))
 
     def test_nothing_divided_is_noticed(self):
-        for told in (None, report(), report(WHOLE), report(KERNEL | {"calls": 0}), report(KERNEL | {"api": "legacy"}, WHOLE)):
+        for told in (None, report(), report(WHOLE), report(KERNEL | {"calls": 0}), report(KERNEL | {"undivided_calls": 3}),
+                     report(KERNEL | {"api": "legacy"}, WHOLE)):
             self.assertFalse(self.accepted(told), told)
 
     def test_more_than_the_limit_is_noticed(self):
@@ -49,6 +52,86 @@ class Report(unittest.TestCase):
     def test_an_unexpected_fallback_is_noticed(self):
         for cause in ("a divided plan is wrong and never used", "a piece failed; this kernel runs undivided from now on"):
             self.assertFalse(self.accepted(report(KERNEL, fallbacks=[cause])), cause)
+
+
+class Cases(unittest.TestCase):
+    GOOD, OTHER = "0123456789abcdef", "fedcba9876543210"
+
+    def outcome(self, plain, divided):
+        test = unittest.TestCase()
+        try:
+            frameworks.assert_equal_case(test, plain, divided)
+        except unittest.SkipTest as reason:
+            return f"skipped: {reason}"
+        except AssertionError:
+            return "failed"
+        return "passed"
+
+    def test_other_values_are_noticed(self):
+        self.assertEqual("passed", self.outcome(self.GOOD, self.GOOD))
+        self.assertEqual("failed", self.outcome(self.GOOD, self.OTHER))
+        self.assertEqual("failed", self.outcome("off by 0.5", "off by 0.5"))
+
+    def test_what_fails_without_ucudnn_too_is_skipped(self):
+        self.assertEqual("skipped: without ucudnn, too: failed: Error: no kernel at 0x7f01",
+                         self.outcome("failed: Error: no kernel at 0x7f01", "failed: Error: no kernel at 0x9a"))
+        self.assertTrue(self.outcome("failed: Error: out of memory", self.GOOD).startswith("skipped: without ucudnn: "))
+
+    def test_what_fails_under_ucudnn_alone_is_noticed(self):
+        self.assertEqual("failed", self.outcome(self.GOOD, "failed: Error: no kernel"))
+        self.assertEqual("failed", self.outcome("failed: Error: no kernel", "failed: Error: bad parameter"))
+
+    def test_a_program_in_which_most_fails_is_noticed(self):
+        plain = {"a": self.GOOD, "b": "failed: Error", "c": "failed: Error"}
+        with self.assertRaises(AssertionError):
+            frameworks.assert_equal_cases(unittest.TestCase(), plain, plain)
+        with self.assertRaises(AssertionError):
+            frameworks.assert_equal_cases(unittest.TestCase(), {"a": self.GOOD}, {})
+
+
+class Programs(unittest.TestCase):
+    def test_a_case_that_fails_does_not_lose_the_others(self):
+        def work(value):
+            if value:
+                raise RuntimeError("\nno kernel\nfor this device")
+            return "ok"
+
+        self.assertEqual(["ok", "failed: RuntimeError: no kernel"], [program.outcome(work, value) for value in (0, 1)])
+        self.assertEqual("MemoryError: ", program.told(MemoryError()))
+
+    def test_libraries_of_this_process_are_named(self):
+        self.assertEqual([], program.cudnn_files())
+
+
+class Frameworks(unittest.TestCase):
+    def outcome_without_a_report(self, framework, **plain):
+        case = type("Case", (framework,), {"plain": plain, "report": None})("test_divided_within_the_limit")
+        try:
+            case.test_divided_within_the_limit()
+        except unittest.SkipTest:
+            return "skipped"
+        except AssertionError:
+            return "failed"
+        return "passed"
+
+    def test_a_cudnn_that_was_called_past_ucudnn_is_noticed(self):
+        for framework in (convolutions_test.TensorFlow, convolutions_test.OnnxRuntime):
+            self.assertEqual("failed", self.outcome_without_a_report(framework))
+        # JAX may have kernels of its own: the compiled program or what the process loaded says which it was.
+        for calls, files, expected in ((0, [], "skipped"), (0, ["libcudnn.so.9", "libcudnn_graph.so.9"], "skipped"),
+                                       (3, [], "failed"), (0, ["libcudnn_engines_precompiled.so.9"], "failed")):
+            got = self.outcome_without_a_report(convolutions_test.Jax, cudnn_calls=calls, cudnn_files=files)
+            self.assertEqual(expected, got, (calls, files))
+
+    def test_a_device_that_is_no_gpu_is_noticed(self):
+        for case, good, bad in ((convolutions_test.Jax, ["gpu"], ["cpu", ""]),
+                                (convolutions_test.TensorFlow, ["GPU", "CPU GPU"], ["CPU", ""]),
+                                (convolutions_test.OnnxRuntime, ["CUDAExecutionProvider"],
+                                 ["CPUExecutionProvider", "CPUExecutionProvider CUDAExecutionProvider"])):
+            for told in good:
+                self.assertEqual(case.device, case.device_of(told))
+            for told in bad:
+                self.assertNotEqual(case.device, case.device_of(told))
 
 
 class Training(unittest.TestCase):

@@ -1,5 +1,5 @@
 """JAX, TensorFlow and ONNX Runtime, unchanged, under ucudnn: convolutions and their gradients on whole numbers are equal,
-and divided within a small limit where the framework took cuDNN for any."""
+and divided within a small limit. The framework ran on the GPU, and where it took cuDNN, ucudnn has seen it."""
 
 import unittest
 
@@ -13,6 +13,7 @@ class Convolutions:
     """What holds for each framework. Subclasses are the test cases."""
 
     framework = None
+    device = None  # as its program tells it
 
     @classmethod
     def setUpClass(cls):
@@ -20,33 +21,57 @@ class Convolutions:
         if reason:
             raise unittest.SkipTest(reason)
         options = ["--workspace-limit", str(LIMIT), "--policy", "powerOfTwo"]
-        cls.plain, cls.divided, cls.report = frameworks.both(cls.framework, f"{cls.framework}_steps.py", (), options, 280)
-        machine.record(cls.framework, {key: cls.plain[key] for key in ("version", "device")} | {
+        cls.plain, cls.divided, cls.report = frameworks.both(cls.framework, f"{cls.framework}_steps.py", (), options)
+        machine.record(cls.framework, {key: cls.plain[key] for key in ("version", "device", "cudnn_files")} | {
             "convolutions": len(cls.plain["convolutions"]), "report": frameworks.summary(cls.report)})
 
     def test_convolutions_on_whole_numbers_are_equal(self):
-        self.assertEqual(self.plain.keys(), self.divided.keys())
-        for name, result in self.plain["convolutions"].items():
-            with self.subTest(name=name):
-                self.assertEqual(result, self.divided["convolutions"][name])
-                self.assertRegex(result, "^[0-9a-f]{16}$")
+        frameworks.assert_equal_cases(self, self.plain["convolutions"], self.divided["convolutions"])
+
+    def test_it_ran_on_the_gpu(self):
+        for run, told in (("plain", self.plain), ("under ucudnn", self.divided)):
+            with self.subTest(run=run):
+                self.assertEqual("cpu" if machine.HOST else self.device, self.device_of(told["device"]))
+
+    @staticmethod
+    def device_of(told):
+        return told.lower()
+
+    def took_cudnn(self):
+        """Whether it must have called cuDNN: these frameworks have no other convolutions for a GPU."""
+        return True
 
     def test_divided_within_the_limit(self):
-        if not machine.HOST and self.report is None:
+        if not machine.HOST and self.report is None and not self.took_cudnn():
             self.skipTest(f"this {self.framework} took cuDNN for no convolution")
         frameworks.assert_divided_within(self, self.report, LIMIT, "graph")
 
 
 class Jax(Convolutions, unittest.TestCase):
-    framework = "jax"
+    framework, device = "jax", "gpu"
+
+    def took_cudnn(self):
+        """What XLA compiled says so; should it name the calls otherwise, what cuDNN loaded to run them does."""
+        engines = [name for name in self.plain["cudnn_files"] if name.startswith("libcudnn_engines")]
+        return self.plain["cudnn_calls"] > 0 or len(engines) > 0
 
 
 class TensorFlow(Convolutions, unittest.TestCase):
-    framework = "tensorflow"
+    framework, device = "tensorflow", "gpu"
+
+    @staticmethod
+    def device_of(told):
+        """It places on the CPU what it has no GPU kernel for: one type, say, but not all."""
+        return "gpu" if "GPU" in told.split() else told.lower()
 
 
 class OnnxRuntime(Convolutions, unittest.TestCase):
-    framework = "onnxruntime"
+    framework, device = "onnxruntime", "cuda"
+
+    @staticmethod
+    def device_of(told):
+        """Of the first provider of every session."""
+        return told.replace("ExecutionProvider", "").lower()
 
     def test_no_sample_of_onnx_fails_that_passed_without_ucudnn(self):
         self.assertIn("ok", self.plain["samples"].values())

@@ -6,17 +6,20 @@ what compares them."""
 import functools
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 import machine
 
-# Each ends well where the framework can be tried. On a GPU that asks for its CUDA build.
+# Each ends well where the framework can be tried: on a GPU, where it was built with CUDA. That such a build then does not use
+# the GPU is no reason to leave it out, but a failure: see `device` in what the programs print.
 PROBES = {
-    "torch": ("PyTorch", "import torch", "assert torch.cuda.is_available() and torch.backends.cudnn.is_available()"),
-    "jax": ("JAX", "import jax; jax.devices()", "assert jax.devices()[0].platform in ('gpu', 'cuda')"),
-    "tensorflow": ("TensorFlow", "import tensorflow", "assert tensorflow.config.list_physical_devices('GPU')"),
+    "torch": ("PyTorch", "import torch", "assert torch.version.cuda and torch.backends.cudnn.is_available()"),
+    "jax": ("JAX", "import jax", "import importlib.metadata\n"
+            "assert any('cuda' in each.name for each in importlib.metadata.entry_points(group='jax_plugins'))"),
+    "tensorflow": ("TensorFlow", "import tensorflow", "assert tensorflow.test.is_built_with_cuda()"),
     "onnxruntime": ("ONNX Runtime with the package onnx", "import onnxruntime, onnx",
                     "assert 'CUDAExecutionProvider' in onnxruntime.get_available_providers()"),
 }
@@ -29,8 +32,9 @@ VARIABLES = {
 if machine.HOST:
     for variables in VARIABLES.values():
         variables["OMP_NUM_THREADS"] = "1"  # a CPU that others use, too
-# For measuring, by ucudnn: a kernel, the process. Kernels beyond it run undivided, which is told in `fallbacks`.
-TUNE = {"UCUDNN_TUNE_SECONDS": "1:100"}
+# For measuring, by ucudnn: a kernel, the process. Kernels beyond it run undivided, which is told in `fallbacks`. A test has
+# many kernels, of which most shall be divided; what it may take (tools/gpu-check) allows for the whole of it.
+TUNE = {"UCUDNN_TUNE_SECONDS": "0.5:60"}
 # What may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.
 EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
                       "not measured, so it cannot be brought under the workspace limit")
@@ -53,10 +57,13 @@ def missing(framework):
     return None
 
 
-def start(framework, program, words=(), options=None, timeout=300, **variables):
+def start(framework, program, words=(), options=None, **variables):
     """What `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run, and
-    where the program called no cuDNN convolution."""
-    environment = machine.python_environment(**VARIABLES[framework], **TUNE, **variables)
+    where ucudnn saw no cuDNN convolution."""
+    # ONNX Runtime alone does not find the libraries of NVIDIA's wheels by itself, in releases without preload_dlls().
+    environment = (machine.environment if framework == "onnxruntime" else machine.python_environment)(
+        **VARIABLES[framework] | TUNE | variables)
+    timeout = machine.seconds_left()
     words = [sys.executable, "-B", machine.FOLDER / program, *words, *(["--device", "cpu"] if machine.HOST else [])]
     report = None
     if options is None or machine.HOST:
@@ -66,12 +73,12 @@ def start(framework, program, words=(), options=None, timeout=300, **variables):
     return json.loads(output.splitlines()[-1]), report
 
 
-def both(framework, program, words=(), options=(), timeout=300, **variables):
+def both(framework, program, words=(), options=(), **variables):
     """The program without ucudnn, then under it with a store of its own: two results and the report."""
-    plain, _ = start(framework, program, words, None, timeout, **variables)
+    plain, _ = start(framework, program, words, None, **variables)
     with tempfile.TemporaryDirectory() as folder:
         options = ["--db", pathlib.Path(folder, "measurements.db"), *options]
-        divided, report = start(framework, program, words, options, timeout, **variables)
+        divided, report = start(framework, program, words, options, **variables)
     return plain, divided, report
 
 
@@ -81,9 +88,35 @@ def new_failures(plain, divided):
             if outcome == "ok" and divided.get(name) != "ok"}
 
 
+FAILED = "failed: "  # as program.outcome() says it
+
+
+def assert_equal_case(test, plain, divided):
+    """Checksums of a case, or why there is none: equal, and such as whole numbers give. What fails in the same way without
+    ucudnn is skipped; call it in a subtest."""
+    if plain.startswith(FAILED):
+        alike = lambda text: re.sub(r"0x[0-9a-f]+|[0-9]+", "N", text)
+        if divided.startswith(FAILED):
+            test.assertEqual(alike(plain), alike(divided))
+        test.skipTest(f"without ucudnn, too: {plain}" if divided.startswith(FAILED) else f"without ucudnn: {plain}")
+    test.assertEqual(plain, divided)
+    test.assertRegex(plain, "^[0-9a-f]{16}$")
+
+
+def assert_equal_cases(test, plain, divided):
+    """All cases, most of which must have a result, each in a subtest."""
+    test.assertEqual(plain.keys(), divided.keys())
+    failed = [result for result in plain.values() if result.startswith(FAILED)]
+    test.assertLess(2 * len(failed), len(plain), failed)
+    for name, result in plain.items():
+        with test.subTest(name=name):
+            assert_equal_case(test, result, divided[name])
+
+
 def divided(report):
-    """The kernels that ran in pieces."""
-    return [kernel for kernel in report["kernels"] if machine.pieces(kernel) > 1 and kernel["calls"] > 0]
+    """The kernels that ran in pieces: calls that ran whole all the same count by themselves."""
+    return [kernel for kernel in report["kernels"]
+            if machine.pieces(kernel) > 1 and kernel["calls"] > kernel.get("undivided_calls", 0)]
 
 
 def summary(report):

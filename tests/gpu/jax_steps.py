@@ -1,6 +1,6 @@
 """A JAX program that knows nothing of ucudnn: convolutions of one to three dimensions on whole numbers, forward and
-gradients, grouped, strided, dilated and transposed. Prints JSON that two runs can be compared by. `--device cpu` tries it
-out."""
+gradients, grouped, strided, dilated and transposed. Prints JSON that two runs can be compared by, and how many cuDNN calls
+XLA compiled them to. `--device cpu` tries it out."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy
+from program import cudnn_files, outcome
 from whole_numbers import checksum, whole
 
 ON_CPU = sys.argv[1:] == ["--device", "cpu"]
@@ -26,6 +27,8 @@ SHAPES = {
     "3d strided": (3, 16, 32, 64, 16, 3, {"window_strides": 2}),
 }
 LAST = ("2d", "large", "3d")  # in channels-last memory, too
+cudnn_calls = []  # of each case
+devices = set()
 
 
 def convolution(shape, dtype, last):
@@ -51,9 +54,14 @@ def convolution(shape, dtype, last):
 
     x, w = (jnp.asarray(whole(*tensor), dtype) for tensor in ((x_shape, 8, 0), (w_shape, 16, 1)))
     dy = jnp.asarray(whole(jax.eval_shape(convolve, x, w).shape, 16, 2), dtype)
-    return checksum(*(numpy.asarray(array.astype(jnp.float32)) for array in step(x, w, dy)))
+    compiled = step.lower(x, w, dy).compile()
+    results = compiled(x, w, dy)
+    cudnn_calls.append(compiled.as_text().count('"__cudnn$'))
+    devices.update(device.platform for array in results for device in array.devices())
+    return checksum(*(numpy.asarray(array.astype(jnp.float32)) for array in results))
 
 
-results = {f"{name} {dtype.__name__} {'last' if last else 'first'}": convolution(shape, dtype, last)
+results = {f"{name} {dtype.__name__} {'last' if last else 'first'}": outcome(convolution, shape, dtype, last)
            for name, shape in SHAPES.items() for dtype in TYPES for last in (False, True) if not last or name in LAST}
-print(json.dumps({"version": jax.__version__, "device": jax.devices()[0].platform, "convolutions": results}))
+print(json.dumps({"version": jax.__version__, "device": " ".join(sorted(devices)), "cudnn_calls": sum(cudnn_calls),
+                  "cudnn_files": cudnn_files(), "convolutions": results}))

@@ -10,6 +10,7 @@ import numpy
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from program import cudnn_files, outcome, told
 from whole_numbers import checksum, whole
 
 ON_CPU = sys.argv[1:] == ["--device", "cpu"]
@@ -26,6 +27,7 @@ SHAPES = {
     "transposed": (2, 32, 64, 64, 14, 3, {"strides": 2}),
     "3d": (3, 16, 32, 32, 16, 3, {}),
 }
+providers = set()  # the first of each session: those that cannot be loaded are left out of it
 
 
 def model(name, shape, dtype):
@@ -56,8 +58,11 @@ def model(name, shape, dtype):
 
 def session_of(described, search):
     cuda = ("CUDAExecutionProvider", {"cudnn_conv_algo_search": search, "use_tf32": "0"})
-    return onnxruntime.InferenceSession(described.SerializeToString(),
-                                        providers=["CPUExecutionProvider"] if ON_CPU else [cuda, "CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        described.SerializeToString(), providers=["CPUExecutionProvider"] if ON_CPU else [cuda, "CPUExecutionProvider"])
+    session.disable_fallback()
+    providers.add(session.get_providers()[0])
+    return session
 
 
 def samples():
@@ -78,7 +83,7 @@ def samples():
                 numpy.testing.assert_allclose(got[0], expected[0], rtol=1e-3, atol=1e-3)
             results[case.name] = "ok"
         except Exception as error:  # ONNX Runtime's own have no base: an operator version that it lacks
-            results[case.name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            results[case.name] = told(error)
     return results
 
 
@@ -88,20 +93,22 @@ def run(name, shape, dtype, search):
     onnx.checker.check_model(described)
     session = session_of(described, search)
     first, second = (session.run(None, feeds)[0] for _ in range(2))
-    return checksum(first.astype(numpy.float32)), checksum(second.astype(numpy.float32)), session.get_providers()[0]
+    first, second = (checksum(each.astype(numpy.float32)) for each in (first, second))
+    return first if first == second else f"{first}, then {second}"
 
 
 def main():
     onnxruntime.set_default_logger_severity(3)
-    results, providers = {}, set()
+    if hasattr(onnxruntime, "preload_dlls") and not ON_CPU:
+        onnxruntime.preload_dlls()  # those of NVIDIA's wheels, too
+    results = {}
     for search in SEARCHES:
         for name, shape in SHAPES.items():
             for dtype in (numpy.float32, numpy.float16):
-                first, second, provider = run(name, shape, dtype, search)
-                results[f"{name} {dtype.__name__} {search}"] = first if first == second else f"{first}, then {second}"
-                providers.add(provider)
-    print(json.dumps({"version": onnxruntime.__version__, "device": " ".join(sorted(providers)), "convolutions": results,
-                      "samples": samples()}))
+                results[f"{name} {dtype.__name__} {search}"] = outcome(run, name, shape, dtype, search)
+    checked = samples()
+    print(json.dumps({"version": onnxruntime.__version__, "device": " ".join(sorted(providers)), "cudnn_files": cudnn_files(),
+                      "convolutions": results, "samples": checked}))
 
 
 main()

@@ -6,6 +6,7 @@ import json
 import sys
 
 import tensorflow as tf
+from program import cudnn_files, outcome
 from whole_numbers import checksum, whole
 
 ON_CPU = sys.argv[1:] == ["--device", "cpu"]
@@ -19,6 +20,7 @@ SHAPES = {
     "grouped": (2, 32, 64, 64, 20, 3, 1, 1, 4),
     "3d": (3, 16, 32, 32, 16, 3, 1, 1, 1),
 }
+devices = set()
 
 
 def convolution(shape, dtype, last):
@@ -40,6 +42,7 @@ def convolution(shape, dtype, last):
 
     y = function(x, w, spread(stride), "SAME", layout, spread(dilation))
     results = step(x, w, tf.constant(whole(tuple(y.shape), 16, 2), dtype))
+    devices.update(tf.DeviceSpec.from_string(tensor.device).device_type for tensor in results)
     return checksum(*(tf.cast(tensor, tf.float32).numpy() for tensor in results))
 
 
@@ -49,11 +52,11 @@ def main():
     for name, shape in SHAPES.items():
         for dtype in (tf.float32, tf.float16, tf.bfloat16):
             for last in (True,) if ON_CPU else (True, False):
-                if ON_CPU and (dtype != tf.float32 or shape[-1] > 1 or shape[-2] > 1):
-                    continue  # a CPU has these for fp32 alone, and neither groups nor dilated gradients
-                results[f"{name} {dtype.name} {'last' if last else 'first'}"] = convolution(shape, dtype, last)
-    device = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
-    print(json.dumps({"version": tf.__version__, "device": device, "convolutions": results}))
+                if ON_CPU and dtype != tf.float32:
+                    continue
+                results[f"{name} {dtype.name} {'last' if last else 'first'}"] = outcome(convolution, shape, dtype, last)
+    print(json.dumps({"version": tf.__version__, "device": " ".join(sorted(devices)), "cudnn_files": cudnn_files(),
+                      "convolutions": results}))
 
 
 main()

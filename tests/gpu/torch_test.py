@@ -19,7 +19,7 @@ class Path:
     @classmethod
     def setUpClass(cls):
         options = ["--workspace-limit", str(LIMIT), "--policy", "powerOfTwo"]
-        cls.plain, cls.divided, cls.report = frameworks.both("torch", "torch_steps.py", (), options, 280, **cls.variables)
+        cls.plain, cls.divided, cls.report = frameworks.both("torch", "torch_steps.py", (), options, **cls.variables)
         machine.record(f"torch {cls.api}", {"torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"],
                                             "report": frameworks.summary(cls.report)})
 

@@ -24,7 +24,6 @@ MISSING = frameworks.missing("torch")
 PROGRAM = "torch_training.py"
 # The dry run's, deterministic on a CPU.
 FEW = ("fp32 first", "fp32 first deterministic", "fp32 first captured") if machine.HOST else ()
-SECONDS = 280
 
 
 def too_far(name, plain, divided):
@@ -65,7 +64,7 @@ class Training:
 
     @classmethod
     def setUpClass(cls):
-        cls.plain, cls.divided, cls.report = frameworks.both("torch", PROGRAM, cls.words(), OPTIONS, SECONDS, **cls.path)
+        cls.plain, cls.divided, cls.report = frameworks.both("torch", PROGRAM, cls.words(), OPTIONS, **cls.path)
         machine.record(f"{cls.__name__}", {
             "torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"], "report": frameworks.summary(cls.report),
             "cases": {name: {"mini_batch": plain["mini_batch"], **{
