@@ -138,6 +138,22 @@ class Training(unittest.TestCase):
     def found(self, **changes):
         return torch_training_test.too_far("fp32 first", PLAIN, copy.deepcopy(PLAIN) | changes)
 
+    def outcome(self, plain, divided):
+        try:
+            torch_training_test.results(self, "fp32 first", plain={"fp32 first": plain}, divided={"fp32 first": divided})
+        except unittest.SkipTest as reason:
+            return f"skipped: {reason}"
+        except AssertionError:
+            return "failed"
+        return "passed"
+
+    def test_a_case_that_failed_is_noticed(self):
+        failed, lacking = {"error": "Error: bad"}, {"error": "Error: cannot compile", "lacks": "C compiler"}
+        self.assertEqual("passed", self.outcome(PLAIN, PLAIN))
+        for pair in ((PLAIN, failed), (failed, PLAIN), (failed, failed), (PLAIN, lacking), (lacking, failed)):
+            self.assertEqual("failed", self.outcome(*pair), pair)
+        self.assertEqual("skipped: no C compiler: Error: cannot compile", self.outcome(lacking, lacking))
+
     def test_as_near_is_accepted(self):
         self.assertEqual([], self.found())
         self.assertEqual([], self.found(gradient_error=1.9e-5, gradient_errors={"a": 7e-5, "b": 3e-5}))

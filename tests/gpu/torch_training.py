@@ -1,19 +1,23 @@
 """A PyTorch program that knows nothing of ucudnn: training steps of one network in every precision, layout and mode, each
 compared with the same steps in float64, which take no cuDNN. Prints JSON that two runs can be compared by: how far outputs
-and gradients are from float64, and a digest of all of them.
+and gradients are from float64, and a digest of all of them; or why a case could not be run.
 
-    torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--leave-out]
+    torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
 
---leave-out spoils the first filter's gradient as if one image of the mini-batch had been left out of it."""
+--digests takes no steps in float64. --leave-out spoils the first filter's gradient as if one image of the mini-batch had
+been left out of it."""
 
 import argparse
 import copy
 import hashlib
 import json
+import os
+import shutil
 import time
 
 import torch
 import torch_models
+from program import told
 
 STEPS, RATE, LOSS_SCALE = 3, 0.01, 1024
 PRECISIONS = {"fp32": None, "tf32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -112,13 +116,67 @@ def digest(outputs, losses, gradients):
     return result.hexdigest()[:16]
 
 
-def compared(run, reference):
-    outputs, losses, gradients = run
+def distances(run, reference):
+    outputs, _, gradients = run
     total = sum(gradient.norm().item() ** 2 for gradient in reference[2].values()) ** 0.5
     errors = {name: distance(gradients[name], gradient, 1e-4 * total) for name, gradient in reference[2].items()}
     whole = sum((gradients[name].double() - gradient).norm().item() ** 2 for name, gradient in reference[2].items())
-    return {"losses": losses, "output_errors": [distance(*pair) for pair in zip(outputs, reference[0], strict=True)],
-            "gradient_error": whole ** 0.5 / total, "gradient_errors": errors, "digest": digest(*run)}
+    return {"output_errors": [distance(*pair) for pair in zip(outputs, reference[0], strict=True)],
+            "gradient_error": whole ** 0.5 / total, "gradient_errors": errors}
+
+
+def c_compiler():
+    """Which Triton needs for the host's side of its kernels."""
+    return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+class Cases:
+    """The cases of one network. What they have in common is made once: the start, and each mini-batch's float64."""
+
+    def __init__(self, network, batches, arguments):
+        self.network, self.batches, self.arguments = network, batches, arguments
+        torch.manual_seed(0)
+        self.start = network.make()
+        self.references = {}
+
+    def reference(self, batch):
+        n = len(batch[0])
+        if n not in self.references:
+            with torch.backends.cudnn.flags(enabled=False):
+                twin = copy.deepcopy(self.start).double(), (batch[0].double(), batch[1])
+                self.references[n] = Training(self.network, *twin, "fp64", False, self.arguments.device).run()
+        return self.references[n]
+
+    def run(self, precision, last, mode):
+        begin = time.perf_counter()
+        device = self.arguments.device
+        n = self.batches.get(mode, self.batches[""]) // (4 if device == "cpu" else 1)
+        batch = self.network.batch(n)
+        reference = None if self.arguments.digests else self.reference(batch)
+        deterministic = mode == "deterministic"
+        torch.use_deterministic_algorithms(deterministic, warn_only=True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        with torch.backends.cudnn.flags(True, mode == "benchmark", deterministic=deterministic,
+                                        allow_tf32=precision == "tf32"):
+            runs = [Training(self.network, self.start, batch, precision, last, device, mode, self.arguments.leave_out).run()
+                    for _ in range(2 if deterministic else 1)]
+        result = {"losses": runs[0][1], "digest": digest(*runs[0]), "mini_batch": n}
+        if reference:
+            result |= distances(runs[0], reference)
+        if deterministic:
+            result["repeats"] = result["digest"] == digest(*runs[1])
+        return result | {"seconds": time.perf_counter() - begin}
+
+
+def outcome(cases, precision, last, mode):
+    """A case's figures, or why there are none: the others have their turn."""
+    try:
+        return cases.run(precision, last, mode)
+    except Exception as error:
+        failure = {"error": told(error)}
+        if mode == "compiled" and not c_compiler():
+            failure["lacks"] = "C compiler"
+        return failure
 
 
 def main():
@@ -126,33 +184,16 @@ def main():
     parser.add_argument("network", choices=BATCHES)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--only")
+    parser.add_argument("--without", metavar="MODE")
+    parser.add_argument("--digests", action="store_true")
     parser.add_argument("--leave-out", action="store_true")
     arguments = parser.parse_args()
-    small, device = arguments.device == "cpu", arguments.device
-    network = torch_models.networks(small)[arguments.network]
-    torch.manual_seed(0)
-    start = network.make()
-    batches, references, results = BATCHES[arguments.network], {}, {}
-    for name, (precision, last, mode) in cases(arguments.network).items():
-        if arguments.only and name not in arguments.only.split(","):
-            continue
-        begin = time.perf_counter()
-        n = batches.get(mode, batches[""]) // (4 if small else 1)
-        batch = network.batch(n)
-        if n not in references:
-            with torch.backends.cudnn.flags(enabled=False):
-                twin = copy.deepcopy(start).double(), (batch[0].double(), batch[1])
-                references[n] = Training(network, *twin, "fp64", False, device).run()
-        deterministic = mode == "deterministic"
-        torch.use_deterministic_algorithms(deterministic, warn_only=True)
-        torch.backends.cuda.matmul.allow_tf32 = False
-        with torch.backends.cudnn.flags(True, mode == "benchmark", deterministic=deterministic,
-                                        allow_tf32=precision == "tf32"):
-            runs = [Training(network, start, batch, precision, last, device, mode, arguments.leave_out).run()
-                    for _ in range(2 if deterministic else 1)]
-        results[name] = compared(runs[0], references[n]) | {"mini_batch": n, "seconds": time.perf_counter() - begin}
-        if deterministic:
-            results[name]["repeats"] = digest(*runs[0]) == digest(*runs[1])
+    network = torch_models.networks(arguments.device == "cpu")[arguments.network]
+    every = Cases(network, BATCHES[arguments.network], arguments)
+    results = {}
+    for name, case in cases(arguments.network).items():
+        if case[-1] != arguments.without and (not arguments.only or name in arguments.only.split(",")):
+            results[name] = outcome(every, *case)
     print(json.dumps({"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "cases": results}))
 
 

@@ -24,6 +24,7 @@ MISSING = frameworks.missing("torch")
 PROGRAM = "torch_training.py"
 # The dry run's, deterministic on a CPU.
 FEW = ("fp32 first", "fp32 first deterministic", "fp32 first captured") if machine.HOST else ()
+COMPILED = {"resnet50": "bf16 last compiled", "unet3d": "fp32 first compiled"}
 
 
 def too_far(name, plain, divided):
@@ -48,44 +49,57 @@ def too_far(name, plain, divided):
     return found
 
 
+def results(test, name, **runs):
+    """Those of one case, by `runs`: fails where one has none, and skips where it is this machine that lacks something."""
+    found = [run[name] for run in runs.values()]
+    lacking = {told.get("lacks") for told in found}
+    if None not in lacking:
+        test.skipTest(f"no {' and '.join(lacking)}: {found[0]['error']}")
+    for run, told in zip(runs, found):
+        test.assertNotIn("error", told, f"{name}, {run}")
+    return found
+
+
 class Training:
     """What each network is held to on a path. Subclasses are the test cases."""
 
     network, path, api = None, {}, "graph"
+    cases = FEW  # or all that nothing else has
 
     @classmethod
     def words(cls):
-        chosen = FEW or cls.chosen()
-        return [cls.network, *(["--only", ",".join(chosen)] if chosen else [])]
-
-    @classmethod
-    def chosen(cls):
-        return ()
+        return [cls.network, *(["--only", ",".join(cls.cases)] if cls.cases else ["--without", "compiled"])]
 
     @classmethod
     def setUpClass(cls):
         cls.plain, cls.divided, cls.report = frameworks.both("torch", PROGRAM, cls.words(), OPTIONS, **cls.path)
         machine.record(f"{cls.__name__}", {
             "torch": cls.plain["torch"], "cudnn": cls.plain["cudnn"], "report": frameworks.summary(cls.report),
-            "cases": {name: {"mini_batch": plain["mini_batch"], **{
-                key: [plain[key], cls.divided["cases"][name][key]] for key in ("losses", "gradient_error", "seconds")}}
+            "cases": {name: {"mini_batch": plain.get("mini_batch"), **{
+                key: [plain.get(key), cls.divided["cases"][name].get(key)]
+                for key in ("losses", "gradient_error", "seconds", "error")}}
                 for name, plain in cls.plain["cases"].items()}})
 
     def test_losses_and_gradients_are_as_near_to_float64(self):
         self.assertEqual(self.plain["cases"].keys(), self.divided["cases"].keys())
         self.assertGreater(len(self.plain["cases"]), 0)
-        for name, plain in self.plain["cases"].items():
+        for name in self.plain["cases"]:
             with self.subTest(case=name):
-                self.assertEqual([], too_far(name, plain, self.divided["cases"][name]))
+                self.assertEqual([], too_far(name, *self.both(name)))
+
+    def both(self, name):
+        return results(self, name, plain=self.plain["cases"], divided=self.divided["cases"])
 
     def test_divided_within_the_limit(self):
         frameworks.assert_divided_within(self, self.report, LIMIT, self.api)
 
     def test_what_repeats_without_ucudnn_repeats_with_it(self):
-        told = {name: case for name, case in self.plain["cases"].items() if case.get("repeats")}
-        for name in told:
+        repeating = [name for name, plain in self.plain["cases"].items() if plain.get("repeats")]
+        if not repeating:
+            self.skipTest("no case of these repeats")
+        for name in repeating:
             with self.subTest(case=name):
-                self.assertTrue(self.divided["cases"][name]["repeats"])
+                self.assertTrue(self.both(name)[1]["repeats"])
 
 
 @unittest.skipIf(MISSING, MISSING)
@@ -100,20 +114,39 @@ class UNet3d(Training, unittest.TestCase):
     def test_an_image_left_out_is_noticed(self):
         case = FEW[0] if FEW else "fp32 first"
         spoilt, _ = frameworks.start("torch", PROGRAM, [self.network, "--only", case, "--leave-out"])
-        found = too_far(case, self.plain["cases"][case], spoilt["cases"][case])
+        found = too_far(case, *results(self, case, plain=self.plain["cases"], spoilt=spoilt["cases"]))
         for what in ("all gradients", "gradient of top.0.weight"):
             self.assertTrue([told for told in found if f": {what} is" in told], found)
+
+
+class Compiled(Training):
+    """Inductor takes longer than all the rest."""
+
+    @classmethod
+    def words(cls):
+        return [cls.network, "--only", COMPILED[cls.network]]
+
+    def test_divided_within_the_limit(self):
+        self.both(COMPILED[self.network])  # or nothing ran
+        super().test_divided_within_the_limit()
+
+
+@unittest.skipIf(MISSING, MISSING)
+class ResNet50Compiled(Compiled, unittest.TestCase):
+    network = "resnet50"
+
+
+@unittest.skipIf(MISSING, MISSING)
+class UNet3dCompiled(Compiled, unittest.TestCase):
+    network = "unet3d"
 
 
 class Legacy:
     """TORCH_CUDNN_V8_API_DISABLED=1: the API before cuDNN 8, of which compiled and captured steps use nothing else."""
 
     path, api = {"TORCH_CUDNN_V8_API_DISABLED": "1"}, "legacy"
-
-    @classmethod
-    def chosen(cls):
-        return ("fp32 first", "tf32 last", "fp16 first", "bf16 first", "bf16 last", "fp32 first benchmark",
-                "fp32 first captured")
+    cases = FEW or ("fp32 first", "tf32 last", "fp16 first", "bf16 first", "bf16 last", "fp32 first benchmark",
+                    "fp32 first captured")
 
 
 NO_PATHS = MISSING or ("a CPU has one path" if machine.HOST else None)
@@ -139,25 +172,31 @@ class Deterministic(unittest.TestCase):
     def setUpClass(cls):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
-        store = pathlib.Path(holder.name, "measurements.db")
-        words = ["unet3d", "--only", ",".join(cls.CASES)]
-        plain, _ = frameworks.start("torch", PROGRAM, words)
-        cls.plain = {name: case for name, case in plain["cases"].items() if case["repeats"]}
-        undivided = ["--policy", "undivided", "--db", store]
-        cls.undivided = frameworks.start("torch", PROGRAM, words, undivided)[0]["cases"]
-        # The first fills the store, and may begin undivided.
-        cls.divided = [frameworks.start("torch", PROGRAM, words, [*OPTIONS, "--db", store])[0]["cases"] for _ in range(3)][1:]
+        cls.store = pathlib.Path(holder.name, "measurements.db")
+        cls.plain = cls.start(None)
+        cls.repeating = [name for name, case in cls.plain.items() if case.get("repeats")]
+
+    @classmethod
+    def start(cls, options, **variables):
+        """The cases' results; digests need no float64."""
+        if options is not None:
+            options = [*options, "--db", cls.store]
+        words = ["unet3d", "--digests", "--only", ",".join(cls.CASES)]
+        return frameworks.start("torch", PROGRAM, words, options, **variables)[0]["cases"]
+
+    def assert_equal_bits(self, **runs):
+        self.assertGreater(len(self.repeating), 0, self.plain)
+        for name in self.repeating:
+            with self.subTest(case=name):
+                self.assertEqual(1, len({case["digest"] for case in results(self, name, **runs)}))
 
     def test_undivided_without_a_limit_is_equal_bit_by_bit(self):
-        self.assertGreater(len(self.plain), 0)
-        for name, case in self.plain.items():
-            with self.subTest(case=name):
-                self.assertEqual(case["digest"], self.undivided[name]["digest"])
+        self.assert_equal_bits(plain=self.plain, undivided=self.start(["--policy", "undivided"]))
 
     def test_divided_runs_of_one_store_are_equal_bit_by_bit(self):
-        for name in self.plain:
-            with self.subTest(case=name):
-                self.assertEqual(*(run[name]["digest"] for run in self.divided))
+        self.start(OPTIONS)  # fills the store, and may begin undivided
+        first, second = (self.start(OPTIONS, UCUDNN_TUNE="off") for _ in range(2))
+        self.assert_equal_bits(first=first, second=second)
 
 
 if __name__ == "__main__":
