@@ -98,6 +98,7 @@ class Programs(unittest.TestCase):
 
         self.assertEqual(["ok", "failed: RuntimeError: no kernel"], [program.outcome(work, value) for value in (0, 1)])
         self.assertEqual("MemoryError: ", program.told(MemoryError()))
+        self.assertEqual("ValueError: a compiler says: no", program.told(ValueError("a compiler says:\nno\nand more")))
 
     def test_libraries_of_this_process_are_named(self):
         self.assertEqual([], program.cudnn_files())

@@ -4,8 +4,9 @@ import pathlib
 
 
 def told(error):
-    """In one line."""
-    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
+    """In one line: the first, and the next where that only announces it."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {' '.join(lines[:2] if lines and lines[0].endswith(':') else lines[:1])}"
 
 
 def outcome(work, *arguments):

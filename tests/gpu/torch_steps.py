@@ -6,6 +6,8 @@ import json
 import sys
 
 import torch
+from graph_kernels import launches
+from program import outcome
 from torch.nn import functional
 from whole_numbers import checksum
 
@@ -64,37 +66,42 @@ def convolutions(n, names):
         for last in (False, True):
             for name in names:
                 if not (last and LAST[SHAPES[name][0]] is None):
-                    results[f"{name} {str(dtype)[6:]} {'last' if last else 'first'}"] = convolution(n, name, dtype, last)
+                    results[f"{name} {str(dtype)[6:]} {'last' if last else 'first'}"] = outcome(
+                        convolution, n, name, dtype, last)
     side = 56 // SHARE
-    results["large"] = gradients(lambda x, w: functional.conv2d(x, w, padding=1), (4 * n, channels, side, side),
-                                 (2 * channels, channels, 3, 3), torch.float32)
+    results["large"] = outcome(gradients, lambda x, w: functional.conv2d(x, w, padding=1), (4 * n, channels, side, side),
+                               (2 * channels, channels, 3, 3), torch.float32)
     return results
 
 
 def fused(n):
     """What serving takes: convolution, bias and activation in one call, and a residual added, too."""
+    def run(dtype, layout):
+        x = whole((n, 64, 28, 28), 8, dtype, 1).to(memory_format=layout)
+        w = whole((64, 64, 3, 3), 16, dtype, 2).to(memory_format=layout)
+        z = whole((n, 64, 28, 28), 2, dtype, 4).to(memory_format=layout)
+        bias, rest = whole((64,), 2, dtype, 5), ((1, 1), (1, 1), (1, 1), 1)
+        outputs = [torch.cudnn_convolution_relu(x, w, bias, *rest),
+                   torch.cudnn_convolution_add_relu(x, w, z, 1, bias, *rest)]
+        return checksum(*(y.float().cpu().numpy() for y in outputs))
+
     if DEVICE == "cpu":
         return {}
-    results = {}
-    for dtype in (torch.float32, torch.float16):
-        for layout in (torch.contiguous_format, torch.channels_last):
-            x = whole((n, 64, 28, 28), 8, dtype, 1).to(memory_format=layout)
-            w = whole((64, 64, 3, 3), 16, dtype, 2).to(memory_format=layout)
-            z = whole((n, 64, 28, 28), 2, dtype, 4).to(memory_format=layout)
-            bias, rest = whole((64,), 2, dtype, 5), ((1, 1), (1, 1), (1, 1), 1)
-            try:
-                outputs = [torch.cudnn_convolution_relu(x, w, bias, *rest),
-                           torch.cudnn_convolution_add_relu(x, w, z, 1, bias, *rest)]
-                result = checksum(*(y.float().cpu().numpy() for y in outputs))
-            except RuntimeError as error:  # not on every path
-                result = f"refused: {str(error).splitlines()[0]}"
-            results[f"{str(dtype)[6:]} {str(layout)[6:]}"] = result
-    return results
+    return {f"{str(dtype)[6:]} {str(layout)[6:]}": outcome(run, dtype, layout)  # not on every path
+            for dtype in (torch.float32, torch.float16) for layout in (torch.contiguous_format, torch.channels_last)}
+
+
+def new_graph():
+    """One that can be looked into, where this PyTorch has such."""
+    try:
+        return torch.cuda.CUDAGraph(keep_graph=True)
+    except TypeError:
+        return torch.cuda.CUDAGraph()
 
 
 def captured(n, warm):
-    """Whether a captured and replayed convolution, forward and backward, gives what the eager one gives. Without `warm` the
-    shape is new to the process when it is captured."""
+    """Whether a captured and replayed convolution, forward and backward, gives what the eager one gives; and which kernels
+    the graph holds, where PyTorch shows it. Without `warm` the shape is new to the process when it is captured."""
     channels, side = 64 // SHARE, 56 // SHARE
     x = whole((n, channels, side, side), 8, torch.float32, 1).requires_grad_()
     w = whole((2 * channels, channels, 3, 3), 16, torch.float32, 2).requires_grad_()
@@ -106,7 +113,7 @@ def captured(n, warm):
 
     values = lambda tensors: checksum(*(tensor.cpu().numpy() for tensor in tensors))
     if DEVICE == "cpu":
-        return {"eager": values(step()), "replayed": values(step())}
+        return {"eager": values(step()), "replayed": values(step()), "kernels": None}
     if warm:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -114,7 +121,7 @@ def captured(n, warm):
             for _ in range(3):
                 step()
         torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
+    graph = new_graph()
     try:
         with torch.cuda.graph(graph):
             outputs = step()
@@ -122,13 +129,14 @@ def captured(n, warm):
         if warm:
             raise
         return {"refused": type(error).__name__}  # where PyTorch itself cannot
+    kernels = launches(graph.raw_cuda_graph()) if hasattr(graph, "raw_cuda_graph") else None
     for tensor in outputs:
         tensor.zero_()
     graph.replay()
     torch.cuda.synchronize()
     replayed = values(outputs)
     # After the replay: before it, eager calls would have made a plan for what is captured.
-    return {"replayed": replayed, "eager": values(step()) if warm else None}
+    return {"replayed": replayed, "eager": values(step()) if warm else None, "kernels": kernels}
 
 
 def main():
@@ -140,8 +148,8 @@ def main():
         n //= SHARE
         result["modes"][mode] = {"convolutions": convolutions(n, SHAPES if mode == "heuristic" else FEW), "fused": fused(n)}
     torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
-    result["captured"] = captured(CAPTURED // SHARE, True)
-    result["captured first"] = captured(CAPTURED_FIRST // SHARE, False)
+    result["captured"] = outcome(captured, CAPTURED // SHARE, True)
+    result["captured first"] = outcome(captured, CAPTURED_FIRST // SHARE, False)
     print(json.dumps(result))
 
 
