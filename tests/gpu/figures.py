@@ -204,6 +204,8 @@ def benches(seconds):
             rows = json.loads(output[output.index("{"):])["benchmarks"]
             figures[name] = {row["name"]: {key: value for key, value in row.items() if isinstance(value, float)}
                              for row in rows}
+        except machine.TimedOut as failure:
+            raise machine.TimedOut(str(failure), figures) from None
         except (machine.Failed, OSError, ValueError) as failure:
             failures.append(f"{name}: {failure}")
     if failures:
