@@ -266,6 +266,9 @@ cudnnStatus_t BackendCreate(cudnnBackendDescriptorType_t type,
 cudnnStatus_t BackendDestroy(cudnnBackendDescriptor_t descriptor) {
   return Ucudnn().graph().Destroy(descriptor);
 }
+cudnnStatus_t BackendInitialize(cudnnBackendDescriptor_t descriptor) {
+  return Ucudnn().graph().Initialize(descriptor);
+}
 cudnnStatus_t BackendSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t count, const void* values) {
   return Ucudnn().graph().Set(descriptor, name, type, count, values);
@@ -342,11 +345,12 @@ std::span<const Hook> Hooks() {
       UCUDNN_HOOK(cudnnBackendFinalize, BackendFinalize),
       UCUDNN_HOOK(cudnnBackendExecute, BackendExecute),
       // Only asked for where the genuine library has them.
+      UCUDNN_HOOK(cudnnBackendInitialize, BackendInitialize),
       UCUDNN_HOOK(cudnnBackendPopulateCudaGraph, BackendPopulate),
       UCUDNN_HOOK(cudnnBackendUpdateCudaGraph, BackendUpdate),
       UCUDNN_HOOK(cudnnGetExecutionPlanWorkspaceSize, PlanWorkspace),
   };
-  constexpr size_t kGraphHooks = 9;
+  constexpr size_t kGraphHooks = 10;
   const bool graphs = Genuine().HasGraphApi() && FixedOptions().engines != EngineSet::kLegacy;
   return graphs ? std::span<const Hook>(hooks)
                 : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);

@@ -70,8 +70,9 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
-// Of the graph API, in newer releases only; null elsewhere.
+// Of the graph API, not in every release; null elsewhere.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
+  F(cudnnBackendInitialize)             \
   F(cudnnBackendPopulateCudaGraph)      \
   F(cudnnBackendUpdateCudaGraph)        \
   F(cudnnGetExecutionPlanWorkspaceSize)

@@ -23,7 +23,7 @@ constexpr int kMaxTensors = 64;  // bits of GraphPlan::batched
 
 class Reader {
  public:
-  explicit Reader(const JsonValue& root) : root_(root) {}
+  Reader(const JsonValue& root, const GraphPlan* like) : root_(root), like_(like) {}
 
   Result<GraphPlan> Read() {
     UCUDNN_RETURN_IF_ERROR(
@@ -240,7 +240,9 @@ class Reader {
     for (int i = 0; i < problem.spatial_rank; ++i) {
       whole[2 + i] = output[kMaxSpatial - problem.spatial_rank + i];
     }
-    if (addend.dims == channels && !plan_.bias_uid) {
+    const bool is_bias =
+        channels != whole || like_ == nullptr ? !plan_.bias_uid : like_->bias_uid == addend.uid;
+    if (addend.dims == channels && is_bias) {
       plan_.bias_uid = addend.uid;
       plan_.bias_bytes =
           static_cast<size_t>((problem.k - 1) * addend.strides[1] + 1) * ElementBytes(addend.type);
@@ -315,6 +317,7 @@ class Reader {
   }
 
   const JsonValue& root_;
+  const GraphPlan* const like_;
   GraphPlan plan_;
   std::vector<Tensor> tensors_;
   uint64_t used_ = 0;
@@ -336,9 +339,9 @@ const char* UnfamiliarAtAGlance(std::string_view json) {
   return nullptr;
 }
 
-Result<GraphPlan> ReadGraphPlan(std::string_view json) {
+Result<GraphPlan> ReadGraphPlan(std::string_view json, const GraphPlan* like) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
-  return Reader(root).Read();
+  return Reader(root, like).Read();
 }
 
 }  // namespace ucudnn::cudnn

@@ -46,6 +46,8 @@ const char* UnfamiliarAtAGlance(std::string_view json);
 bool HoldsConvolution(std::string_view json);
 
 // Every member, name and value must be known: whatever is unfamiliar is an error that says what.
-Result<GraphPlan> ReadGraphPlan(std::string_view json);
+// `like`: the same plan at another batch, which tells a bias from a residual where they look alike,
+// in single images of one element a channel; null: the first is the bias.
+Result<GraphPlan> ReadGraphPlan(std::string_view json, const GraphPlan* like = nullptr);
 
 }  // namespace ucudnn::cudnn

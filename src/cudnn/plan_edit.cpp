@@ -58,7 +58,7 @@ class Splice {
 };
 
 Status Check(std::string_view json, const GraphPlan& expected) {
-  UCUDNN_ASSIGN_OR_RETURN(const GraphPlan edited, ReadGraphPlan(json));
+  UCUDNN_ASSIGN_OR_RETURN(const GraphPlan edited, ReadGraphPlan(json, &expected));
   return edited == expected ? Status::Ok() : Unfamiliar("it does not say what was written");
 }
 

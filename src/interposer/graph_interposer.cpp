@@ -32,16 +32,34 @@ cudnnStatus_t GraphInterposer::Create(cudnnBackendDescriptorType_t type,
   return status;
 }
 
-cudnnStatus_t GraphInterposer::Destroy(cudnnBackendDescriptor_t descriptor) {
-  if (!CloseOwnPack(descriptor)) {
-    const std::optional<DescriptorShadow> shadow = shadows_.OnDestroy(descriptor);
-    if (!shadow) ClosePack(descriptor);
-    Plans* const plans = plans_.load(std::memory_order_acquire);
-    if (shadow && shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plans != nullptr) {
-      plans->Remove(descriptor);
-    }
+std::optional<DescriptorShadow> GraphInterposer::Forget(cudnnBackendDescriptor_t descriptor) {
+  std::optional<DescriptorShadow> shadow = shadows_.OnDestroy(descriptor);
+  Plans* const plans = plans_.load(std::memory_order_acquire);
+  if (shadow && shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plans != nullptr) {
+    plans->Remove(descriptor);
   }
+  return shadow;
+}
+
+cudnnStatus_t GraphInterposer::Destroy(cudnnBackendDescriptor_t descriptor) {
+  if (!CloseOwnPack(descriptor) && !Forget(descriptor)) ClosePack(descriptor);
   return i_.functions_.cudnnBackendDestroyDescriptor(descriptor);
+}
+
+cudnnStatus_t GraphInterposer::Initialize(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = i_.functions_.cudnnBackendInitialize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (VariantPack* pack = FindPack(descriptor)) {
+    pack->Clear();
+    return status;
+  }
+  try {
+    const std::optional<DescriptorShadow> shadow = Forget(descriptor);
+    if (shadow) shadows_.OnCreate(descriptor, shadow->type);
+  } catch (...) {
+    // Out of memory: what is made of it is left alone.
+  }
+  return status;
 }
 
 cudnnStatus_t GraphInterposer::Set(cudnnBackendDescriptor_t descriptor,
@@ -183,6 +201,7 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
   using execution::Outcome;
   // The whole batch by the genuine library, with the application's own pack.
   const auto undivided = [&] {
+    decision.CountUndivided();
     return i_.functions_.cudnnBackendExecute(
         handle, decision.smaller() ? decision.substitute.get() : plan, pack);
   };
@@ -249,7 +268,10 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
       *decision.failed = true;
       i_.Fallback(problem, kPieceFailed);
     }
-    if (checked.done) return CUDNN_STATUS_SUCCESS;
+    if (checked.done) {
+      if (verdict != tuning::Verdict::kEqual) decision.CountUndivided();
+      return CUDNN_STATUS_SUCCESS;
+    }
     if (*decision.failed) return undivided();
   }
   Outcome outcome;
@@ -259,6 +281,7 @@ cudnnStatus_t GraphInterposer::RunPieces(cudnnHandle_t handle, cudnnBackendDescr
     if (!capturing) decision.ran.store(true, std::memory_order_relaxed);
     return status;
   }
+  if (outcome == Outcome::kUndivided) decision.CountUndivided();
   *decision.failed = true;
   i_.Fallback(problem, kPieceFailed);
   return status;

@@ -91,6 +91,10 @@ struct GraphDecision {
 
   bool may_divide() const { return plan != nullptr && !barred && !*failed; }
   bool smaller() const { return substitute.get() != nullptr; }
+  // A call runs, or becomes a native graph, undivided although `record` says pieces.
+  void CountUndivided() const {
+    if (pieces.Pieces() > 1) record->undivided_calls.fetch_add(1, std::memory_order_relaxed);
+  }
   bool redivided() const { return network != nullptr && looked_at != network->epoch(); }
   GraphDecision* Latest() {
     GraphDecision* latest = this;
@@ -112,6 +116,8 @@ class GraphInterposer {
 
   cudnnStatus_t Create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor);
   cudnnStatus_t Destroy(cudnnBackendDescriptor_t descriptor);
+  // Deprecated: makes a descriptor new, of the same type.
+  cudnnStatus_t Initialize(cudnnBackendDescriptor_t descriptor);
   cudnnStatus_t Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                     cudnnBackendAttributeType_t type, int64_t count, const void* values);
   cudnnStatus_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
@@ -145,6 +151,8 @@ class GraphInterposer {
   using Templates = std::vector<Template>;
   using Plans = PlanTable<GraphDecision>;
 
+  // What was known of a descriptor; none of a pack.
+  std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);
   GraphDecision* FindPlan(cudnnBackendDescriptor_t plan) const;
   // What to give the genuine library in place of `plan`.
   cudnnBackendDescriptor_t Substitute(cudnnBackendDescriptor_t plan) const;

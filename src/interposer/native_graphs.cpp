@@ -143,12 +143,14 @@ cudnnStatus_t GraphInterposer::PopulateCudaGraph(cudnnHandle_t handle,
                                                  cudnnBackendDescriptor_t plan,
                                                  cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
   GraphDecision* const decision = FindPlan(plan);
-  try {
-    if (decision != nullptr && PopulatePieces(handle, *decision, pack, graph)) {
-      return CUDNN_STATUS_SUCCESS;
+  if (decision != nullptr) {
+    decision->record->calls.fetch_add(1, std::memory_order_relaxed);
+    try {
+      if (PopulatePieces(handle, *decision, pack, graph)) return CUDNN_STATUS_SUCCESS;
+    } catch (...) {
+      // Out of memory before the graph was touched.
     }
-  } catch (...) {
-    // Out of memory before the graph was touched.
+    decision->CountUndivided();
   }
   return i_.functions_.cudnnBackendPopulateCudaGraph(handle, Substitute(plan), pack, graph);
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_size_limit.h"
 #include "base/version.h"
 #include "convolution/columns.h"
 
@@ -98,6 +99,7 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                    {"problem", ProblemText(record.problem, depth + 1)},
                    {"api", Scalar(record.api)},
                    {"calls", Scalar(kernel.calls.load())},
+                   {"undivided_calls", Scalar(kernel.undivided_calls.load())},
                    {"limit_bytes", Scalar(record.limit_bytes)},
                    {"workspace_bytes", Scalar(record.workspace_bytes)},
                    {"library_bytes", Scalar(record.library_bytes)},
@@ -112,17 +114,34 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
   return Object(fields, depth);
 }
 
-std::string BudgetText(const BudgetRecord& budget, int depth) {
-  return Object({{"total_bytes", Scalar(budget.total_bytes)},
-                 {"planned_bytes", Scalar(budget.planned_bytes)},
-                 {"division", Scalar(budget.division)},
-                 {"divided", Scalar(budget.divided)},
-                 {"kernels", Scalar(budget.kernels)},
-                 {"total_workspace_bytes", Scalar(budget.total_workspace_bytes)},
-                 {"capture_bytes", Scalar(budget.capture_bytes)},
-                 {"solver", *budget.solver != '\0' ? Scalar(budget.solver) : "null"},
-                 {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}},
-                depth);
+Fields BudgetFields(const BudgetRecord& budget) {
+  return {{"total_bytes", Scalar(budget.total_bytes)},
+          {"planned_bytes", Scalar(budget.planned_bytes)},
+          {"division", Scalar(budget.division)},
+          {"divided", Scalar(budget.divided)},
+          {"kernels", Scalar(budget.kernels)},
+          {"total_workspace_bytes", Scalar(budget.total_workspace_bytes)},
+          {"capture_bytes", Scalar(budget.capture_bytes)},
+          {"solver", *budget.solver != '\0' ? Scalar(budget.solver) : "null"},
+          {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}};
+}
+
+// Of the device that has most to tell; of the others that have, behind it.
+std::string BudgetsText(const std::vector<std::pair<const void*, BudgetRecord>>& budgets) {
+  const auto rank = [](const auto& a, const auto& b) {
+    return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
+           std::pair(b.second.kernels, b.second.total_workspace_bytes);
+  };
+  const auto first = std::max_element(budgets.begin(), budgets.end(), rank);
+  Fields fields = BudgetFields(first->second);
+  std::vector<std::string> others;
+  for (auto other = budgets.begin(); other != budgets.end(); ++other) {
+    const BudgetRecord& budget = other->second;
+    if (other == first || (budget.kernels == 0 && budget.total_workspace_bytes == 0)) continue;
+    others.push_back(Object(BudgetFields(budget), 3));
+  }
+  if (!others.empty()) fields.emplace_back("other_devices", Array(others, 2));
+  return Object(fields, 1);
 }
 
 std::string ExpandPid(std::string path) {
@@ -167,6 +186,7 @@ CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool&
   kernel->replaced = false;
   if (earlier != nullptr && earlier != kernel) {
     kernel->calls += earlier->calls.exchange(0);
+    kernel->undivided_calls += earlier->undivided_calls.exchange(0);
     earlier->replaced = true;
   }
   return kernel;
@@ -209,7 +229,7 @@ Totals Report::Count() {
     ++totals.kernels;
     totals.calls += calls;
     if (divided) ++totals.divided_kernels;
-    if (divided) totals.divided_calls += calls;
+    if (divided) totals.divided_calls += std::max(0L, calls - kernel.undivided_calls);
   }
   for (const auto& [what, count] : fallbacks_) totals.fallbacks += count;
   return totals;
@@ -220,9 +240,14 @@ void Report::SetPlatform(const planning::Platform& platform) {
   platform_ = platform;
 }
 
-void Report::SetBudget(const BudgetRecord& budget) {
+void Report::SetBudget(const void* device, const BudgetRecord& budget) {
   std::lock_guard lock(mutex_);
-  budget_ = budget;
+  for (auto& [known, record] : budgets_) {
+    if (known != device) continue;
+    record = budget;
+    return;
+  }
+  budgets_.emplace_back(device, budget);
 }
 
 bool Report::empty() {
@@ -246,7 +271,7 @@ std::string Report::Json(const char* mode, long measured) {
                    {"ucudnn", Scalar(kVersion)},         {"cudnn", Scalar(platform_.cudnn)},
                    {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
                    {"measured", Scalar(measured)}};
-  if (budget_) fields.emplace_back("total_workspace", BudgetText(*budget_, 1));
+  if (!budgets_.empty()) fields.emplace_back("total_workspace", BudgetsText(budgets_));
   fields.emplace_back("kernels", Array(kernels, 1));
   fields.emplace_back("fallbacks", Array(fallbacks, 1));
   return Object(fields, 0) + "\n";
@@ -256,6 +281,7 @@ Status Report::Write(const std::string& path, const char* mode, long measured) {
   const std::string target = ExpandPid(path);
   std::string temporary = target + ".XXXXXX";
   const std::string text = Json(mode, measured);
+  const FileSizeLimitScope within_the_limit;
   const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) return Status::Error(target + ": " + std::strerror(errno));
   Status status = fchmod(descriptor, 0644) == 0 ? WriteAll(descriptor, text)

@@ -38,8 +38,9 @@ struct KernelRecord {
 // A record that calls are counted on.
 struct CountedKernel {
   KernelRecord record;
-  std::atomic<long> calls = 0;
-  bool replaced = false;  // by a later decision, which took over the calls
+  std::atomic<long> calls = 0;            // native CUDA graphs that were made count as one each
+  std::atomic<long> undivided_calls = 0;  // of those, that ran undivided although the plan divides
+  bool replaced = false;                  // by a later decision, which took over the calls
 };
 
 // What the records add up to.
@@ -83,8 +84,8 @@ class Report {
   Totals Count();
 
   void SetPlatform(const planning::Platform& platform);
-  // Of one device.
-  void SetBudget(const BudgetRecord& budget);
+  // `device`: names it.
+  void SetBudget(const void* device, const BudgetRecord& budget);
 
   // Everything as JSON text. `measured` counts measurements made by this process.
   std::string Json(const char* mode, long measured);
@@ -96,9 +97,9 @@ class Report {
  private:
   std::mutex mutex_;
   planning::Platform platform_;
-  std::optional<BudgetRecord> budget_;
-  std::deque<CountedKernel> kernels_;                        // keep their address
-  std::unordered_multimap<size_t, CountedKernel*> by_hash_;  // of problem and limit
+  std::vector<std::pair<const void*, BudgetRecord>> budgets_;  // by device, as they were met
+  std::deque<CountedKernel> kernels_;                          // keep their address
+  std::unordered_multimap<size_t, CountedKernel*> by_hash_;    // of problem and limit
   size_t unwritten_ = 0;  // new records since `fresh` was last true
   std::map<std::pair<std::string, std::string>, long> fallbacks_;
   LayerNames layers_;

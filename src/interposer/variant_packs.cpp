@@ -116,10 +116,7 @@ bool OpenPack(cudnnBackendDescriptor_t pack) noexcept {
     for (int i = 0; i < kSlots; ++i) {
       Slot& slot = block->slots[i];
       if (slot.key.load(std::memory_order_acquire) != nullptr) continue;
-      VariantPack& fresh = slot.pack;
-      fresh.pointer_count = fresh.uid_count = 0;
-      fresh.workspace = nullptr;
-      fresh.plain = true;
+      slot.pack.Clear();
       if (block->used.load(std::memory_order_relaxed) <= i) {
         block->used.store(i + 1, std::memory_order_release);
       }

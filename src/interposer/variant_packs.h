@@ -27,6 +27,12 @@ struct VariantPack {
     }
     return nullptr;
   }
+  // As a new one.
+  void Clear() {
+    pointer_count = uid_count = 0;
+    workspace = nullptr;
+    plain = true;
+  }
   // The genuine library took the attribute.
   void OnSet(cudnnBackendAttributeName_t name, int64_t count, const void* values);
 };

@@ -80,6 +80,10 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t cudnnBackendInitialize(cudnnBackendDescriptor_t descriptor) {
+  return descriptor == NULL ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
+}
+
 /* What a plan, its configuration and its engine say of each other. */
 static void CopyInto(struct Descriptor* to, const struct Descriptor* from) {
   if (from->json_bytes == 0) return;

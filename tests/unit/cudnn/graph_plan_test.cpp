@@ -303,6 +303,35 @@ TEST(PlanEdit, ChangesTheScales) {
   EXPECT_EQ(read->problem.n, 8);
 }
 
+// At one image of one element a channel, a residual's extents are a bias's.
+TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
+  ConvolutionProblem problem = Problem();
+  problem.type = DataType::kHalf;
+  problem.layout = Layout::kNhwc;
+  problem.x = problem.w = {1, 3, 3};
+  problem.pad = {};
+  SetPackedStrides(problem);
+  int read = 0;
+  for (const bool bias : {false, true}) {
+    GraphOptions options;
+    options.residual = options.relu = true;
+    options.bias = bias;
+    const std::string json = JsonOf(problem, options);
+    if (json.empty()) continue;  // the library has no plan for it
+    ++read;
+    const auto plan = ReadGraphPlan(json);
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    const auto edited = EditPlan(json, *plan, {1, plan->alpha, plan->beta});
+    ASSERT_TRUE(edited.ok()) << edited.message();
+    const auto again = ReadGraphPlan(*edited, &*plan);
+    ASSERT_TRUE(again.ok()) << again.message();
+    EXPECT_EQ(again->residual_uid, test::kUidResidual);
+    EXPECT_EQ(again->bias_uid.has_value(), bias);
+    EXPECT_EQ(again->problem.n, 1);
+  }
+  EXPECT_GT(read, 0);
+}
+
 TEST(PlanEdit, AnotherOrderOfMembersIsNotEdited) {
   const std::string json = JsonOf(Problem());
   const auto plan = ReadGraphPlan(json);

@@ -11,6 +11,7 @@ inline Functions StandIn() {
   UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(STAND_IN_MEMBER)
 #undef STAND_IN_MEMBER
+  functions.cudnnBackendInitialize = &::cudnnBackendInitialize;
   return functions;
 }
 

@@ -112,10 +112,14 @@ TEST_P(GraphCapture, WithoutAWarmUpItIsUndivided) {
     CUgraphExec exec = nullptr;
     EXPECT_EQ(step.Capture(mode, &exec), 1u);
     step.ExpectReplays(exec);
+    EXPECT_EQ(step.program().Report()["kernels"][0]["undivided_calls"], 1);
     // Outside, pieces run; the next capture has them.
     step.Run();
     EXPECT_EQ(step.Capture(mode, &exec), static_cast<size_t>(step.Pieces()));
     step.ExpectReplays(exec);
+    const auto kernel = step.program().Report()["kernels"][0];
+    EXPECT_EQ(kernel["calls"], 3);
+    EXPECT_EQ(kernel["undivided_calls"], 1);
   }
 }
 

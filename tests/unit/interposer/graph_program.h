@@ -77,6 +77,9 @@ inline cudnn::Functions Hooked() {
   functions.cudnnBackendDestroyDescriptor = [](auto descriptor) {
     return the_interposer->graph().Destroy(descriptor);
   };
+  functions.cudnnBackendInitialize = [](auto descriptor) {
+    return the_interposer->graph().Initialize(descriptor);
+  };
   functions.cudnnBackendSetAttribute = [](auto to, auto name, auto type, int64_t count,
                                           const void* values) {
     return the_interposer->graph().Set(to, name, type, count, values);

@@ -68,18 +68,19 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
     EXPECT_GT(count, 1);
     return results;
   }
+  static bool Complete(BackendDescriptor& plan, cudnnHandle_t handle,
+                       cudnnBackendDescriptor_t configuration) {
+    return plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle).ok() &&
+           plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                    &configuration)
+               .ok() &&
+           plan.Finalize().ok();
+  }
   static std::optional<BackendDescriptor> Build(const cudnn::Functions& functions,
                                                 cudnnHandle_t handle,
                                                 cudnnBackendDescriptor_t configuration) {
     auto plan = BackendDescriptor::Create(functions, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (!plan.ok() ||
-        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle).ok() ||
-        !plan->Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                   &configuration)
-             .ok() ||
-        !plan->Finalize().ok()) {
-      return std::nullopt;
-    }
+    if (!plan.ok() || !Complete(*plan, handle, configuration)) return std::nullopt;
     return std::move(*plan);
   }
 
@@ -231,6 +232,50 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     }
     EXPECT_LE(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;
   }
+}
+
+TEST_P(GraphProtocols, ADescriptorThatIsInitializedAgainIsAnotherPlan) {
+  Options options;
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  options.tuning.on = false;
+  Program program(options);
+  const cudnn::PlanDevice device{program.handle};
+  ConvolutionProblem pair = problem_, single = problem_;
+  pair.n = 2;
+  single.n = 1;
+  program.Measured(Graph(problem_, {}, program.genuine, device), kEngine, 100);
+  program.Measured(Graph(pair, {}, program.genuine, device), kEngine, 1);
+  const Graph graph(problem_, {}, program.hooked, device);
+  auto plan = graph.Plan(kEngine);
+  ASSERT_TRUE(plan);
+  ExpectKept(program, plan->get());
+  ASSERT_EQ(program.Report()["kernels"][0]["plan"][0]["count"], problem_.n / 2);
+
+  ASSERT_EQ(program.hooked.cudnnBackendInitialize(plan->get()), CUDNN_STATUS_SUCCESS);
+  const Graph of_one(single, {}, program.hooked, device);
+  const auto first = Configurations(program.hooked, of_one, CUDNN_HEUR_MODE_A);
+  ASSERT_TRUE(Complete(*plan, program.handle, first[0].get()));
+  EXPECT_EQ(*cudnn::PlanWorkspace(program.hooked, plan->get()),
+            *cudnn::PlanWorkspace(program.genuine, plan->get()));
+  EXPECT_EQ(program.Run(program.hooked, single, plan->get(), {}),
+            program.Run(program.genuine, single, plan->get(), {}));
+}
+
+TEST_P(GraphProtocols, APackThatIsInitializedAgainHoldsNothing) {
+  Program program{Options()};
+  auto pack = BackendDescriptor::Create(program.hooked, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  ASSERT_TRUE(pack.ok());
+  const int64_t uid = 7;
+  void* pointer = &program;
+  ASSERT_TRUE(pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 1, &uid).ok());
+  for (const auto name :
+       {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_ATTR_VARIANT_PACK_WORKSPACE}) {
+    ASSERT_TRUE(pack->Set(name, CUDNN_TYPE_VOID_PTR, 1, &pointer).ok());
+  }
+  EXPECT_EQ(FindPack(pack->get())->Find(uid), pointer);
+  ASSERT_EQ(program.hooked.cudnnBackendInitialize(pack->get()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(FindPack(pack->get())->Find(uid), nullptr);
+  EXPECT_EQ(FindPack(pack->get())->workspace, nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, GraphProtocols,

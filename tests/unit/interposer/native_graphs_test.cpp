@@ -13,6 +13,7 @@ using test::Executions;
 using test::ExpectSubstitute;
 using test::GraphSetting;
 using test::RecordedExecution;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // A CUDA graph of the application's.
@@ -92,6 +93,8 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   EXPECT_EQ(Executions().calls.back().images, GraphSetting::kImages);
   EXPECT_EQ(Executions().calls.back().graph, native.graph);
   EXPECT_EQ(native.Nodes(), 0u);  // the null library adds none
+  const std::string report = setting.interposer.report().Json("on", 0);
+  EXPECT_THAT(report, HasSubstr("\"calls\": 1,\n      \"undivided_calls\": 1,"));
   Executions() = {};
   EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, native.graph),
             CUDNN_STATUS_SUCCESS);

@@ -130,6 +130,23 @@ TEST(Report, AnUnknownUndividedEngineIsNull) {
   EXPECT_TRUE(json::parse(report.Json("on", 0))["kernels"][0]["undivided"].is_null());
 }
 
+TEST(Report, EveryDevicesBudgetIsTold) {
+  Report report;
+  const int devices[3] = {};
+  BudgetRecord idle, some, most;
+  some.kernels = 2;
+  most.kernels = 3;
+  report.SetBudget(&devices[0], idle);
+  report.SetBudget(&devices[1], some);
+  report.SetBudget(&devices[2], some);
+  report.SetBudget(&devices[2], most);
+  const auto total = nlohmann::json::parse(report.Json("on", 0))["total_workspace"];
+  EXPECT_EQ(total["kernels"], 3);
+  ASSERT_EQ(total["other_devices"].size(), 1u);
+  EXPECT_EQ(total["other_devices"][0]["kernels"], 2);
+  EXPECT_EQ(total["optimal"], nullptr);
+}
+
 TEST(Report, EqualDecisionsShareARecord) {
   Report report;
   EXPECT_TRUE(report.empty());
