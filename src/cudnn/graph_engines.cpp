@@ -109,6 +109,12 @@ class PreparedGraphs : public PreparedProblem {
     if (built == built_.end()) return Status::Error("'" + choice.engine + "' is not prepared");
     const BackendDescriptor& plan = buffers.accumulate ? built->adding : built->replacing;
     if (plan.get() == nullptr) return Status::Error("'" + choice.engine + "' does not accumulate");
+    // A pointer carries no size.
+    UCUDNN_ASSIGN_OR_RETURN(const size_t need, PlanWorkspace(functions_, plan.get()));
+    if (need > buffers.workspace_bytes) {
+      return Status::Error("'" + choice.engine + "' needs " + std::to_string(need) +
+                           " bytes of workspace, not " + std::to_string(buffers.workspace_bytes));
+    }
     const Operands operands(built->original->plan, buffers.x, buffers.w, buffers.y,
                             buffers.residual, buffers.bias);
     return CudnnStatus(functions_,

@@ -202,6 +202,31 @@ std::vector<planning::Candidate> OwnMathCandidates(
   return {};
 }
 
+std::optional<size_t> LegacyNeeds::Of(int images, const std::string& engine) {
+  const std::optional<LegacyEngine> named = ParseLegacyEngine(engine);
+  if (!named) return std::nullopt;
+  const MathType math = named->math.value_or(problem_.math);
+  if (!descriptors_ || problem_.n != images) {
+    problem_.n = images;
+    descriptors_.emplace(functions_);
+    if (!descriptors_->Create(problem_).ok()) {
+      descriptors_.reset();
+      return std::nullopt;
+    }
+  }
+  if (functions_.cudnnSetConvolutionMathType(descriptors_->get().convolution,
+                                             static_cast<cudnnMathType_t>(math)) !=
+      CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  size_t bytes = 0;
+  const cudnnStatus_t status = WorkspaceBytes(functions_, problem_.operation, handle_,
+                                              descriptors_->get(), named->algorithm, &bytes);
+  if (status == CUDNN_STATUS_SUCCESS) return bytes;
+  if (status == CUDNN_STATUS_NOT_SUPPORTED) return kNeverServes;
+  return std::nullopt;
+}
+
 Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(const ConvolutionProblem& problem) {
   OwnedDescriptors descriptors(functions_);
   UCUDNN_RETURN_IF_ERROR(descriptors.Create(problem));

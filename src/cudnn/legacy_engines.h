@@ -2,8 +2,11 @@
 // type, "legacy:1[math=1]" with math type 1 (cudnnMathType_t).
 #pragma once
 
+#include <limits>
 #include <optional>
+#include <string>
 
+#include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
 #include "cudnn/functions.h"
 #include "cudnn/legacy_call.h"
@@ -51,6 +54,26 @@ class LegacyEngines : public Engines {
  private:
   const Functions& functions_;
   cudnnHandle_t handle_;
+};
+
+// What cuDNN demands of legacy engines for `problem` at other mini-batches, as execution checks it.
+class LegacyNeeds {
+ public:
+  // `handle` stays the caller's, who needs no stream of it.
+  LegacyNeeds(const Functions& functions, cudnnHandle_t handle, const ConvolutionProblem& problem)
+      : functions_(functions), handle_(handle), problem_(problem) {}
+
+  // Bytes; kNeverServes where cuDNN says that the engine does not serve; none where it says
+  // nothing.
+  std::optional<size_t> Of(int images, const std::string& engine);
+
+  static constexpr size_t kNeverServes = std::numeric_limits<size_t>::max();
+
+ private:
+  const Functions& functions_;
+  const cudnnHandle_t handle_;
+  ConvolutionProblem problem_;
+  std::optional<OwnedDescriptors> descriptors_;  // of problem_
 };
 
 }  // namespace ucudnn::cudnn

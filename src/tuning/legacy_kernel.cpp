@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cuda/resources.h"
+#include "cudnn/legacy_engines.h"
 #include "cudnn/problem_graph.h"
 #include "tuning/tolerance.h"
 
@@ -56,6 +57,10 @@ LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::Prom
                                 bool may_measure) {
   Question question{kernel.problem, options_.policy, request, may_measure};
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
+  cudnn::LegacyNeeds needs(functions_, kernel.handle, kernel.problem);
+  if (kernel.handle != nullptr) {
+    question.need = [&](int images, const std::string& engine) { return needs.Of(images, engine); };
+  }
   const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
   const bool graph = kernel.graph && any_graph;
   if (any_graph && may_measure) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "convolution/partial_sums.h"
 #include "cuda/resources.h"
+#include "cudnn/legacy_engines.h"
 #include "cudnn/mixed_engines.h"
 #include "planning/auto_policy.h"
 #include "planning/micro_batch_sizes.h"
@@ -56,7 +57,9 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   for (const planning::Measurement& row : stored->rows) {
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
     if (!scope.Holds(row.micro.engine)) continue;
-    known.rows.insert_or_assign({row.micro.micro_batch, row.micro.engine}, row);
+    const std::pair<int, std::string> key{row.micro.micro_batch, row.micro.engine};
+    known.rows.insert_or_assign(key, row);
+    known.confirmed.erase(key);
     // Of one engine a row is all there is.
     if (!scope.legacy() && row.micro.engine == family.engine) {
       known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
@@ -220,6 +223,29 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
   return fresh.ok() ? fresh->failure : fresh.status();
 }
 
+void MeasuredKernels::Confirm(const Question& question, Known& known,
+                              const std::vector<int>& sizes) {
+  if (!question.need || question.scope != nullptr) return;
+  std::vector<std::pair<int, std::string>> keys;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, row] : known.rows) {
+      const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
+      if (wanted && key.second != kPartialSum && !known.confirmed.contains(key)) {
+        keys.push_back(key);
+      }
+    }
+  }
+  for (const auto& key : keys) {
+    const std::optional<size_t> need = question.need(key.first, key.second);
+    if (!need) continue;
+    std::lock_guard lock(mutex_);
+    size_t& bytes = known.rows.at(key).micro.workspace_bytes;
+    bytes = std::max(bytes, *need);
+    known.confirmed.insert(key);
+  }
+}
+
 std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem& problem,
                                                         const Known& known,
                                                         const std::vector<int>& sizes) {
@@ -231,6 +257,7 @@ std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem
   for (const auto& [key, row] : known.rows) {
     const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
     if (!wanted || key.second == kPartialSum || known.wrong.contains(key)) continue;
+    if (row.micro.workspace_bytes == cudnn::LegacyNeeds::kNeverServes) continue;
     if (!IsPartial(problem, key.first)) {
       rows.push_back(row.micro);
     } else if (may_sum) {
@@ -240,8 +267,9 @@ std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem
   return rows;
 }
 
-std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_bytes,
-                                            const Known& known, const std::vector<int>& asked) {
+std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_bytes, Known& known,
+                                            const std::vector<int>& asked) {
+  Confirm(question, known, asked);
   const planning::AutoRequest request = {question.request, l2_bytes};
   if (question.scope != nullptr) {
     std::vector<planning::Candidate> candidates;
@@ -291,6 +319,7 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
   }
   answer.settled = Missing(question.problem, known, asked).empty();
   answer.whole_tried = Missing(question.problem, known, {request.n}).empty();
+  Confirm(question, known, asked);
   answer.rows = RowsAt(question.problem, known, asked);
   const bool undivided =
       std::any_of(answer.rows.begin(), answer.rows.end(),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -37,6 +38,10 @@ struct Question {
   // Set: the engine may serve calls of a legacy kernel, and takes at most this share of the time
   // that the kernel has left.
   std::optional<double> legacy_share;
+  // Set: the bytes that cuDNN says now that a legacy engine needs for so many images, as
+  // cudnn::LegacyNeeds::Of. A store may be of other settings, or not true: rows count as what it
+  // says where that is more, and not at all where the engine does not serve.
+  std::function<std::optional<size_t>(int images, const std::string& engine)> need;
 };
 
 struct Answer {
@@ -126,6 +131,7 @@ class MeasuredKernels {
     std::map<int, SizeState> sizes;                                     // those measured or tried
     std::map<int, Clock::duration> spent, verifying;                    // by mini-batch
     std::set<std::pair<int, std::string>> trusted, wrong;               // by comparing outputs
+    std::set<std::pair<int, std::string>> confirmed;                    // Question::need was asked
     bool sum_tried = false;  // to measure what sums partials
     // With the legacy algorithms: graph engines that others measured, and their best time for an
     // image.
@@ -152,6 +158,8 @@ class MeasuredKernels {
   // Those of `sizes` that `problem` is to be measured at.
   std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
                            const std::vector<int>& sizes);
+  // Asks Question::need about the rows at `sizes` that it was not asked about.
+  void Confirm(const Question& question, Known& known, const std::vector<int>& sizes);
   // Every engine that is known at `sizes` of `problem`, but those found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
@@ -161,7 +169,7 @@ class MeasuredKernels {
                    const Configuration& plan, bool reread,
                    std::vector<MicroConfiguration>& untried);
   // What policy auto asks for next; rising, empty when it is done.
-  std::vector<int> NextSizes(const Question& question, size_t l2_bytes, const Known& known,
+  std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,
                              const std::vector<int>& asked);
 
   planning::MeasurementStore* const store_;

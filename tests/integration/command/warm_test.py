@@ -1,6 +1,7 @@
 """An ordinary cuDNN program under `ucudnn run`: what was measured before, by `ucudnn bench` or by an earlier run, is not
 measured again, and a tight workspace limit changes how its kernels run but not what they compute."""
 
+import csv
 import json
 import os
 import subprocess
@@ -48,6 +49,35 @@ class Warm(unittest.TestCase):
         result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "1", "64"], check=True,
                                 capture_output=True, text=True, env=ENVIRONMENT)
         return [line for line in result.stdout.splitlines() if line.startswith("conv")]
+
+    def test_rows_that_say_too_little_workspace_are_not_believed(self):
+        """As of a run with other settings, or of a file that is not true: half of what each engine needs."""
+        undivided = self.step("--off")
+        with tempfile.TemporaryDirectory() as folder:
+            store, table = f"{folder}/measurements.db", f"{folder}/rows.csv"
+            options = ["--policy", "powerOfTwo", "--workspace-limit", "2MiB", "--report", f"{folder}/report.json"]
+            self.step(*options, "--db", store)
+            subprocess.run([COMMAND, "cache", "export", table, "--db", store], check=True, capture_output=True)
+            with open(table) as file:
+                rows = list(csv.DictReader(file))
+            with open(table, "w") as file:
+                writer = csv.DictWriter(file, rows[0])
+                writer.writeheader()
+                writer.writerows(row | {"workspace_bytes": int(row["workspace_bytes"]) // 2} for row in rows)
+            subprocess.run([COMMAND, "cache", "import", table, "--db", f"{folder}/low.db"], check=True, capture_output=True)
+            self.assertEqual(undivided, self.step(*options, "--engines", "legacy", "--db", f"{folder}/low.db"))
+            with open(f"{folder}/report.json") as file:
+                report = json.load(file)
+            self.assertEqual([], report["fallbacks"])
+            self.assertEqual(0, report["measured"])
+            needs = {(row["op"], row["c"], row["engine"], row["micro_batch"]): int(row["workspace_bytes"]) for row in rows}
+            used = [(kernel["op"], str(kernel["problem"]["c"]), part["engine"], str(part["micro_batch"]), part["workspace_bytes"])
+                    for kernel in report["kernels"] for part in kernel["plan"]]
+            self.assertGreater(sum(bytes > 0 for *_, bytes in used), 0)
+            for *engine, bytes in used:
+                self.assertEqual(needs[tuple(engine)], bytes, engine)
+            # Graph engines of such rows are compared first, and found to need more.
+            self.assertEqual(undivided, self.step(*options, "--db", f"{folder}/low.db"))
 
     def test_devices_that_help_to_measure_change_nothing_else(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@
 #include <array>
 #include <thread>
 
+#include "cudnn/legacy_engines.h"
 #include "measured_kernels_setting.h"
 
 namespace ucudnn::tuning {
@@ -43,6 +44,39 @@ TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(warm.measured(), 0);
   EXPECT_EQ(*read, *measured);
+}
+
+// A store of other settings, or one that is not true.
+TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
+  MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
+  const Result<Rows> measured = Get(cold);
+  ASSERT_TRUE(measured.ok());
+  MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
+  int asked = 0;
+  Question question = Asking(Problem(), false);
+  question.need = [&](int images, const std::string& engine) -> std::optional<size_t> {
+    ++asked;
+    if (engine == "legacy:0") return std::nullopt;
+    if (images == 2) return cudnn::LegacyNeeds::kNeverServes;
+    return images == 8 ? 12345678 : 0;
+  };
+  const Answer answer = warm.Get(device_, question);
+  for (const MicroConfiguration& row : *measured) {
+    const auto known =
+        std::find_if(answer.rows.begin(), answer.rows.end(), [&](const MicroConfiguration& other) {
+          return other.engine == row.engine && other.micro_batch == row.micro_batch;
+        });
+    const bool told = row.engine != "legacy:0";
+    ASSERT_EQ(known != answer.rows.end(), !told || row.micro_batch != 2) << row.engine;
+    if (known == answer.rows.end()) continue;
+    EXPECT_EQ(known->workspace_bytes, told && row.micro_batch == 8
+                                          ? std::max<size_t>(row.workspace_bytes, 12345678)
+                                          : row.workspace_bytes);
+  }
+  EXPECT_EQ(asked, static_cast<int>(measured->size()));
+  warm.Get(device_, question);
+  EXPECT_LT(asked, 2 * static_cast<int>(measured->size())) << "what was told is not asked again";
+  EXPECT_EQ(warm.measured(), 0);
 }
 
 // Another process measures while this one does: its rows are there only after the first write.
