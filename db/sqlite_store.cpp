@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "base/file_size_limit.h"
 #include "base/log.h"
 #include "convolution/partial_sums.h"
 #include "db/known_rows.h"
@@ -39,6 +40,7 @@ Status SqliteStore::With(StoreFile& file, bool write,
                          const std::function<Status(Connection*)>& use) {
   try {
     std::lock_guard lock(StoreMutex());
+    const FileSizeLimitScope within_the_limit;
     try {
       for (;;) {
         const Result<Connection*> connection = write ? file.ForWriting() : file.ForReading();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -50,7 +51,11 @@ void Log(LogLevel level, const std::string& message) {
     std::string line = "ucudnn";
     if (state.rank >= 0) line += " rank " + std::to_string(state.rank);
     line += "[" + std::to_string(getpid()) + "] " + kLevelNames[static_cast<int>(level)] + ": " +
-            message + "\n";
+            message;
+    // One line of text, whatever a file's name or another library's message contains.
+    std::replace_if(
+        line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+    line += "\n";
     // A log line that cannot be written has nowhere to be reported.
     [[maybe_unused]] const ssize_t written = write(state.descriptor, line.data(), line.size());
   } catch (...) {

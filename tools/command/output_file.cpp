@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iostream>
 
+#include "base/file_size_limit.h"
+
 namespace ucudnn::command {
 
 int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path) {
@@ -14,6 +16,7 @@ int WriteOutput(const CLI::App& app, const std::string& text, const std::string&
     Refuse(app, std::string("cannot be printed: ") + std::strerror(errno));
     return 1;
   }
+  const FileSizeLimitScope within_the_limit;
   std::ofstream file(path, std::ios::binary);
   file << text << std::flush;
   if (file) return 0;

@@ -57,6 +57,12 @@ TEST(Log, LinesCarryRankAndProcess) {
               StartsWith("ucudnn["));
 }
 
+TEST(Log, ALineIsOneLineOfText) {
+  const std::string text =
+      Logged(LogLevel::kInfo, -1, [] { Log(LogLevel::kInfo, "a\nb\x1b[1mc\r\td"); });
+  EXPECT_THAT(text, HasSubstr("info: a b [1mc  d\n"));
+}
+
 TEST(Log, OneWarningPerCause) {
   const std::string text = Logged(LogLevel::kWarn, -1, [] {
     WarnOnce("store", "first");

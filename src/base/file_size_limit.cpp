@@ -1,0 +1,38 @@
+#include "base/file_size_limit.h"
+
+#include <pthread.h>
+
+#include <ctime>
+
+namespace ucudnn {
+namespace {
+
+sigset_t TheSignal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGXFSZ);
+  return signals;
+}
+
+}  // namespace
+
+FileSizeLimitScope::FileSizeLimitScope() {
+  const sigset_t signals = TheSignal();
+  sigset_t waiting;
+  // One that waits already is the program's own.
+  if (sigpending(&waiting) != 0 || sigismember(&waiting, SIGXFSZ) != 0) return;
+  if (pthread_sigmask(SIG_BLOCK, &signals, &before_) != 0) return;
+  changed_ = true;
+}
+
+FileSizeLimitScope::~FileSizeLimitScope() {
+  if (!changed_) return;
+  const sigset_t signals = TheSignal();
+  const timespec at_once = {};
+  // A write's signal is its thread's own: taken here, it never arrives.
+  while (sigtimedwait(&signals, nullptr, &at_once) == SIGXFSZ) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace ucudnn
