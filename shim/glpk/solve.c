@@ -11,10 +11,11 @@
 
 #include "planning/solver_plugin.h"
 
-/* Sizes count in KiB, written in MiB. Posed in bytes, GLPK's tolerances let it call selections
- * optimal that are not; with finer units than its tolerances, ones that exceed the budget. */
-static const size_t kUnitBytes = 1024;
-static const double kUnitsPerMiB = 1024;
+/* Sizes are written in MiB: in bytes, GLPK's tolerances let it call selections optimal that are
+ * not. Sizes that are no whole KiB are finer than those tolerances, so that what it selects may
+ * exceed the budget by some bytes; then sizes count in whole KiB, where it cannot. */
+static const size_t kExact = 1, kKib = 1024;
+static const double kMib = 1024 * 1024;
 
 struct Problem {
   size_t kernels;
@@ -51,10 +52,13 @@ static void Fail(void* info) {
   longjmp(failed, 1);
 }
 
-static size_t Units(size_t bytes) { return bytes / kUnitBytes + (bytes % kUnitBytes != 0); }
+/* A whole number of units that is no less. */
+static size_t RoundUp(size_t bytes, size_t unit) {
+  return (bytes / unit + (bytes % unit != 0)) * unit;
+}
 
 /* Null, or why the program cannot be built. */
-static const char* Build(const struct Problem* problem, struct Memory* memory) {
+static const char* Build(const struct Problem* problem, size_t unit, struct Memory* memory) {
   const size_t choices = problem->first[problem->kernels];
   if (problem->kernels >= INT_MAX || choices >= INT_MAX / 2) return "too many choices";
   memory->column_choice = calloc(choices + 1, sizeof(int));
@@ -68,17 +72,17 @@ static const char* Build(const struct Problem* problem, struct Memory* memory) {
   glp_prob* const program = memory->program = glp_create_prob();
   glp_set_obj_dir(program, GLP_MIN);
   const int budget_row = (int)problem->kernels + 1;
-  const size_t budget = problem->budget_bytes / kUnitBytes;
+  const size_t budget = problem->budget_bytes / unit * unit;
   glp_add_rows(program, budget_row);
-  glp_set_row_bnds(program, budget_row, GLP_UP, 0, (double)budget / kUnitsPerMiB);
+  glp_set_row_bnds(program, budget_row, GLP_UP, 0, (double)budget / kMib);
   int entries = 0;
   int column = 0;
   for (size_t kernel = 0; kernel < problem->kernels; ++kernel) {
     const int row = (int)kernel + 1;
     glp_set_row_bnds(program, row, GLP_FX, 1, 1);
     for (size_t i = problem->first[kernel]; i < problem->first[kernel + 1]; ++i) {
-      const size_t units = Units(problem->workspace_bytes[i]);
-      if (units > budget) continue;
+      const size_t bytes = RoundUp(problem->workspace_bytes[i], unit);
+      if (bytes > budget) continue;
       ++column;
       glp_add_cols(program, 1);
       glp_set_col_kind(program, column, GLP_BV);
@@ -87,10 +91,10 @@ static const char* Build(const struct Problem* problem, struct Memory* memory) {
       memory->rows[++entries] = row;
       memory->columns[entries] = column;
       memory->values[entries] = 1;
-      if (units == 0) continue;
+      if (bytes == 0) continue;
       memory->rows[++entries] = budget_row;
       memory->columns[entries] = column;
-      memory->values[entries] = (double)units / kUnitsPerMiB;
+      memory->values[entries] = (double)bytes / kMib;
     }
   }
   glp_load_matrix(program, entries, memory->rows, memory->columns, memory->values);
@@ -106,7 +110,7 @@ static const char* Optimize(glp_prob* program, int most_milliseconds, double* ga
   const int relaxation = glp_simplex(program, &relaxed);
   if (relaxation == GLP_ETMLIM) return "GLPK finds no division in time";
   if (relaxation != 0 || glp_get_status(program) != GLP_OPT) {
-    return "GLPK finds no division in whole KiB";
+    return "GLPK finds no division";
   }
   const double bound_ms = glp_get_obj_val(program);
   glp_iocp whole;
@@ -123,7 +127,7 @@ static const char* Optimize(glp_prob* program, int most_milliseconds, double* ga
     return "GLPK finds no division in time";
   }
   if (outcome != GLP_ETMLIM) {
-    return "GLPK finds no division in whole KiB";
+    return "GLPK finds no division";
   }
   *gap_ms = glp_mip_obj_val(program) - bound_ms;
   return NULL;
@@ -144,19 +148,53 @@ static void ReadChosen(const struct Memory* memory, size_t* chosen) {
   }
 }
 
+static int Fits(const struct Problem* problem, const size_t* chosen) {
+  size_t left = problem->budget_bytes;
+  for (size_t kernel = 0; kernel < problem->kernels; ++kernel) {
+    const size_t bytes = problem->workspace_bytes[problem->first[kernel] + chosen[kernel]];
+    if (bytes > left) return 0;
+    left -= bytes;
+  }
+  return 1;
+}
+
+static void Release(struct Memory* memory) {
+  if (memory->program != NULL) glp_delete_prob(memory->program);
+  free(memory->column_choice);
+  free(memory->rows);
+  free(memory->columns);
+  free(memory->values);
+  memset(memory, 0, sizeof *memory);
+}
+
+static const char* SolveIn(size_t unit, const struct Problem* problem, int most_milliseconds,
+                           struct Memory* memory, size_t* chosen, double* gap_ms) {
+  const char* error = Build(problem, unit, memory);
+  if (error == NULL) error = Optimize(memory->program, most_milliseconds, gap_ms);
+  if (error == NULL) ReadChosen(memory, chosen);
+  return error;
+}
+
 static const char* Solve(const struct Problem* problem, struct Memory* memory, size_t* chosen,
                          double* gap_ms) {
   if (is_broken) return "GLPK failed before";
   if (setjmp(failed) != 0) {
     is_broken = 1;
-    memory->program = NULL;
+    memory->program = NULL; /* lost with the rest of its state */
     return last_line[0] != '\0' ? last_line : "GLPK failed";
   }
   glp_error_hook(Fail, NULL);
   glp_term_hook(KeepLine, NULL);
-  const char* error = Build(problem, memory);
-  if (error == NULL) error = Optimize(memory->program, problem->most_milliseconds, gap_ms);
-  if (error == NULL) ReadChosen(memory, chosen);
+  const double start = glp_time();
+  const char* error = SolveIn(kExact, problem, problem->most_milliseconds, memory, chosen, gap_ms);
+  if (error != NULL || Fits(problem, chosen)) return error;
+  /* What it selected is no slower than any that fits. */
+  const double bound_ms = glp_mip_obj_val(memory->program) - *gap_ms;
+  const double taken = glp_difftime(glp_time(), start) * 1e3;
+  const int left = taken < problem->most_milliseconds ? problem->most_milliseconds - (int)taken : 0;
+  Release(memory);
+  error = SolveIn(kKib, problem, left, memory, chosen, gap_ms);
+  if (error == NULL) *gap_ms = glp_mip_obj_val(memory->program) - bound_ms;
   return error;
 }
 
@@ -171,14 +209,10 @@ __attribute__((visibility("default"))) int ucudnnSolveDivision(
   const char* const error = kernels == 0 ? NULL : Solve(&problem, &memory, chosen, gap_ms);
   if (kernels == 0) *gap_ms = 0;
   if (error != NULL) snprintf(message, message_bytes, "%s", error);
+  Release(&memory);
   if (!is_broken) {
-    if (memory.program != NULL) glp_delete_prob(memory.program);
     glp_error_hook(NULL, NULL);
     glp_term_hook(NULL, NULL);
   }
-  free(memory.column_choice);
-  free(memory.rows);
-  free(memory.columns);
-  free(memory.values);
   return error != NULL;
 }
