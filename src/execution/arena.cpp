@@ -39,14 +39,15 @@ bool Arena::HasPool() {
 }
 
 Arena::Block* Arena::Allocate(size_t bytes, Use use) {
-  if (short_ || bytes == 0 || bytes > Left()) return nullptr;
+  if (bytes == 0 || bytes > Left() || bytes >= short_from_) return nullptr;
   blocks_.reserve(blocks_.size() + 1);
   const cuda::ContextScope context(driver_, context_);
   const cuda::RelaxedCaptureScope relaxed(driver_);
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    short_ = true;
+    // Of what a capture may come to need, less is no loss.
+    if (use != Use::kReady) short_from_ = bytes;
     return nullptr;
   }
   // It is for other streams than the pool's, too.
@@ -71,7 +72,7 @@ void Arena::Free(Unwanted unwanted) {
   });
   if (freed == 0) return;
   pool_->GiveBack();
-  short_ = false;
+  short_from_ = kAll;
 }
 
 bool Arena::IsIdle(const Block& block) const {
@@ -151,7 +152,7 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   std::lock_guard lock(mutex_);
-  return std::max(Own(owner), Soon(owner) + (short_ ? 0 : Left()));
+  return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
 
 void Arena::Keep(size_t bytes) {
@@ -194,7 +195,7 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   // Owners may remember their segments.
   if (fixed_) return Readiness::kReady;
   std::vector<const Need*> missing;
-  short_ = false;
+  short_from_ = kAll;
   for (Block& block : blocks_) block.prepared = false;
   for (const Need& need : needs) {
     Block* const block = Find(need.owner, need.bytes);
@@ -222,7 +223,7 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
     MakeRoom(kAll, [&](const Block& other) {
       return std::find(fresh.begin(), fresh.end(), other.segment.data) == fresh.end();
     });
-    short_ = false;
+    short_from_ = kAll;
     return Readiness::kShort;
   }
   for (const Need& need : needs) Note(need.owner.handle);
@@ -240,7 +241,8 @@ Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream strea
   const auto in_vain = std::find_if(in_vain_.begin(), in_vain_.end(),
                                     [&](const Need& need) { return need.owner == owner; });
   if (in_vain != in_vain_.end()) {
-    if (!short_ && in_vain->bytes <= Left() + Soon(owner)) bytes = std::max(bytes, in_vain->bytes);
+    if (!IsShort() && in_vain->bytes <= Left() + Soon(owner))
+      bytes = std::max(bytes, in_vain->bytes);
     in_vain_.erase(in_vain);
   }
   Block* block = Find(owner, bytes);
@@ -249,7 +251,7 @@ Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream strea
     block = Allocate(bytes, Use::kStream);
   }
   if (block == nullptr) {
-    if (!short_ && bytes <= Left() + Soon(owner)) {
+    if (!IsShort() && bytes <= Left() + Soon(owner)) {
       GiveUp(owner, nullptr, stream);
       in_vain_.push_back({owner, bytes});
     }
@@ -321,7 +323,7 @@ bool Arena::Holds(int kernel) const {
 
 bool Arena::short_of_memory() {
   std::lock_guard lock(mutex_);
-  return short_;
+  return IsShort();
 }
 
 size_t Arena::bytes() const {

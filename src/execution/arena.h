@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -105,7 +106,8 @@ class Arena {
   // Whether a segment is `kernel`'s, whoever's.
   bool Holds(int kernel) const;
 
-  // An allocation failed: then it is not tried again.
+  // An allocation for calls failed: as much is not tried again, and nothing is Available that has
+  // yet to be allocated.
   bool short_of_memory();
   size_t bytes() const;
   // Of those, what captures have, or are to have.
@@ -150,6 +152,7 @@ class Arena {
   void Free(Unwanted unwanted);
   void Note(const void* handle);
   size_t Left() const { return limit_bytes_ - std::min(limit_bytes_, bytes_ + kept_); }
+  bool IsShort() const { return short_from_ != std::numeric_limits<size_t>::max(); }
 
   const cuda::Driver& driver_;
   const CUcontext context_;
@@ -165,7 +168,8 @@ class Arena {
   size_t bytes_ = 0, kept_ = 0;
   uint64_t leaves_ = 0;
   bool fixed_ = false;
-  bool short_ = false;
+  // What the device has no memory for, since something was freed last.
+  size_t short_from_ = std::numeric_limits<size_t>::max();
 };
 
 }  // namespace ucudnn::execution

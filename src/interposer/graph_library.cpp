@@ -14,11 +14,13 @@ using planning::Candidate;
 using planning::Promise;
 
 void GraphInterposer::Learn(cudnnHandle_t handle, const GraphDecision& decision) {
-  if (!decision.network->learning()) return;
+  const bool learning = decision.network->learning();
+  if (!learning && !decision.network->waiting()) return;
   try {
     Session* const session = i_.SessionOf(handle);
     if (session == nullptr || session->network() != decision.network) return;
-    i_.Learn({decision.own->plan.problem, 0, decision.first}, *session, handle);
+    if (decision.network->waiting()) i_.SettleNow(*session);
+    if (learning) i_.Learn({decision.own->plan.problem, 0, decision.first}, *session, handle);
   } catch (...) {
     // Out of memory where a handle is met for the first time.
   }

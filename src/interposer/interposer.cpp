@@ -257,10 +257,11 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
   key.flavour = *flavour;
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
-  const Network* const network = session->network();
+  Network* const network = session->network();
   if (network != nullptr && network->learning()) {
     Learn({key.problem, call.algorithm}, *session, call.handle);
   }
+  if (network != nullptr && network->waiting()) SettleNow(*session);
   Decision* decision = session->Find(key);
   const bool redivided =
       decision != nullptr && network != nullptr && decision->library.epoch != network->epoch();
@@ -323,6 +324,11 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
   // What never ran outside may break a capture.
   bool may_run = !decision.barred && !decision.page->failed && (!capturing || decision.ran);
   cudnn::LegacyCall call = asked;
+  const auto count_undivided = [&] {
+    if (plan.has_pieces()) {
+      decision.record->undivided_calls.fetch_add(1, std::memory_order_relaxed);
+    }
+  };
   const bool alone = !plan.has_undivided();
   const LibraryWorkspace library(*this, session, call.handle, decision.library, may_run || alone,
                                  capturing);
@@ -346,14 +352,20 @@ cudnnStatus_t Interposer::RunPlan(const cudnn::LegacyCall& asked, Session& sessi
       decision.page->failed = true;
       Fallback(key.problem, kPieceFailed);
     }
-    if (checked.done) return CUDNN_STATUS_SUCCESS;
+    if (checked.done) {
+      if (verdict != tuning::Verdict::kEqual) count_undivided();
+      return CUDNN_STATUS_SUCCESS;
+    }
   }
   if (!may_run && !alone) {
+    count_undivided();
     status = plan.RunUndivided(call, outcome);
   } else if (capturing && !decision.ran) {
+    count_undivided();
     return ConvolveUnplanned(asked, session, key);
   } else {
     status = plan.Run(call, outcome);
+    if (outcome != Outcome::kPlanned) count_undivided();
     if (!capturing) decision.ran.store(outcome == Outcome::kPlanned, std::memory_order_relaxed);
     const bool replaced = outcome == Outcome::kUndivided && status == CUDNN_STATUS_SUCCESS;
     if (plan.has_pieces() && (replaced || outcome == Outcome::kFailed)) {

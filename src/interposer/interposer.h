@@ -177,6 +177,8 @@ class Interposer {
   // What a kernel of the legacy API may be given.
   std::vector<Configuration> LibraryChoices(const MetKernel& met, Session& session,
                                             cudnnHandle_t handle);
+  // Network::SettleNow, but inside a capture.
+  void SettleNow(Session& session) noexcept;
   void NoteBudget(const Network& network);
   void NoteBudgets();
   // The program was told of `algorithm`.

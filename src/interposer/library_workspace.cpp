@@ -108,6 +108,15 @@ Network* Interposer::NetworkOf(CUcontext context) {
                              " are planned with");
       budget = device_bytes;
     }
+    if (pinned != nullptr && pinned->reserved_bytes > budget) {
+      pinned_.Ignore("its segments take " + FormatByteSize(pinned->reserved_bytes) +
+                     ", and the device has " + FormatByteSize(device_bytes));
+      pinned = nullptr;
+      if (!options_.total_workspace) {
+        networks_.erase(device);
+        return nullptr;
+      }
+    }
     network = std::make_unique<Network>(*driver_, context, budget, options_.division,
                                         SolverPath(options_), pinned);
     NoteBudget(*network);
@@ -119,10 +128,10 @@ Network* Interposer::NetworkOf(CUcontext context) {
 
 void Interposer::NoteBudget(const Network& network) {
   const Network::Summary summary = network.summary();
-  report_.SetBudget({options_.total_workspace.value_or(network.budget_bytes()),
-                     summary.budget_bytes, WorkspaceDivisionName(network.division()),
-                     summary.divided, summary.kernels, summary.held_bytes, summary.capture_bytes,
-                     summary.solver, summary.optimal});
+  report_.SetBudget(
+      &network, {options_.total_workspace.value_or(network.budget_bytes()), summary.budget_bytes,
+                 WorkspaceDivisionName(network.division()), summary.divided, summary.kernels,
+                 summary.held_bytes, summary.capture_bytes, summary.solver, summary.optimal});
 }
 
 size_t Interposer::LibraryLimit(const Network& network) const {
@@ -156,6 +165,16 @@ void Interposer::Learn(const MetKernel& kernel, Session& session, cudnnHandle_t 
   } catch (...) {
     WarnOnce("memory", "out of host memory: the total workspace is not divided");
     session.network()->Stop();
+  }
+}
+
+void Interposer::SettleNow(Session& session) noexcept {
+  try {
+    if (Capturing(session)) return;
+    const cuda::ContextScope scope(*driver_, session.context());
+    session.network()->SettleNow();
+  } catch (...) {
+    // Out of memory: a later call tries again.
   }
 }
 
@@ -250,6 +269,7 @@ std::optional<Promise> Interposer::PlanInLibrary(const cudnn::LegacyCall& call,
   const cuda::ContextScope scope(*driver_, kernel.session->context());
   const auto owner = OwnerOf(*driver_, *kernel.session, call.handle);
   if (!owner) return std::nullopt;
+  FindPinned(kernel);  // what does not hold has no share of the file's
   const Network::Share share = network->ShareOf({kernel.problem}, *owner);
   decision.library.kernel = share.kernel;
   const size_t limit = std::min(share.bytes, LibraryLimit(*network));

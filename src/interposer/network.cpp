@@ -34,6 +34,7 @@ Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_by
   for (const planning::PinnedKernel& kernel : pinned_->kernels) {
     kernels_.push_back({kernel.problem});
   }
+  dropped_ = std::make_unique<std::atomic<bool>[]>(kernels_.size());
   KeepUntaken();
   learning_ = false;
   arena_.Fix();
@@ -268,8 +269,10 @@ Network::Summary Network::summary() const {
   summary.budget_bytes = summary.divided ? planned_budget_ : budget_bytes_;
   summary.shares_bytes = divided_.total_bytes;
   summary.kernels = planned_.size();
-  summary.optimal = divided_.optimal;
-  if (summary.divided) summary.solver = solver_.Name();
+  if (summary.divided) {
+    summary.optimal = divided_.optimal;
+    summary.solver = solver_.Name();
+  }
   return summary;
 }
 

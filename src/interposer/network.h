@@ -103,6 +103,13 @@ class Network {
   };
   Share ShareOf(const MetKernel& kernel, const execution::ArenaOwner& owner);
 
+  // The division waits for memory that was still in use: whoever may allocate sees to it.
+  bool waiting() const { return waiting_.load(std::memory_order_acquire); }
+  void SettleNow();
+
+  // cuDNN contradicts what the plan file says of the legacy kernel: it is as if it were not there.
+  void Drop(const ConvolutionProblem& problem);
+
   // Memory for one call; none when others use it, none is left, or the part is of an earlier
   // division. `lent`: it must be given back.
   struct Segment {
@@ -216,7 +223,8 @@ class Network {
   size_t capture_bytes_ = 0;    // what it leaves for a capture
   bool capture_ready_ = false;  // that was reserved, where there was room
   // Of the plan file.
-  std::set<int> met_;    // its kernels that were met
+  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by kernel; read without the mutex
+  std::set<int> met_;                             // its kernels that were met
   std::set<int> taken_;  // segments that somebody has; the others are kept for whoever comes
 };
 

@@ -9,11 +9,13 @@
 namespace ucudnn::interposer {
 namespace {
 
-void WarnShort(size_t bytes) {
-  WarnOnce("short of memory for the total workspace",
-           "the device has no memory for " + FormatByteSize(bytes) +
-               " of workspace: a smaller budget is planned");
+void WarnShort(size_t bytes, const char* consequence) {
+  WarnOnce(
+      "short of memory for the total workspace",
+      "the device has no memory for " + FormatByteSize(bytes) + " of workspace: " + consequence);
 }
+
+constexpr const char* kWithout = "kernels run without";
 
 }  // namespace
 
@@ -44,7 +46,7 @@ Status Network::Settle() {
       return Status::Ok();
     }
     if (readiness == execution::Arena::Readiness::kReady) break;
-    WarnShort(divided_.total_bytes);
+    WarnShort(divided_.total_bytes, "a smaller budget is planned");
     Lower(std::min(planned_budget_, divided_.total_bytes) / 2);
   }
   waiting_ = false;
@@ -72,15 +74,17 @@ void Network::Fix() {
   fixed_.store(true, std::memory_order_release);
 }
 
+void Network::SettleNow() {
+  std::lock_guard lock(mutex_);
+  if (waiting_ && !Settle().ok()) {
+    waiting_ = false;
+    Fix();
+  }
+}
+
 Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPart& part,
                                CUstream stream) {
-  if (waiting_.load(std::memory_order_acquire)) {
-    std::lock_guard lock(mutex_);
-    if (waiting_ && !Settle().ok()) {
-      waiting_ = false;
-      Fix();
-    }
-  }
+  if (waiting()) SettleNow();
   if (pinned_ != nullptr) return TakePinned(of, part, stream);
   if (part.epoch != epoch() || waiting_.load(std::memory_order_acquire)) return {};
   const execution::ArenaOwner owner = SlotOwner(of, part.kernel);
@@ -88,7 +92,7 @@ Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPar
   const Segment segment = {lent ? arena_.Borrow(owner, part.bytes) : TakeShare(owner, part, stream),
                            lent};
   if (segment.memory.data == nullptr && arena_.short_of_memory() && !told_short_.exchange(true)) {
-    WarnShort(part.bytes);
+    WarnShort(part.bytes, kWithout);
   }
   return segment;
 }
@@ -107,6 +111,7 @@ execution::Arena::Segment Network::TakeShare(const execution::ArenaOwner& owner,
 
 const planning::PinnedSegment* Network::PinnedSegmentOf(int kernel) const {
   if (pinned_ == nullptr || kernel < 0 || kernel >= std::ssize(pinned_->kernels)) return nullptr;
+  if (dropped_[kernel].load(std::memory_order_acquire)) return nullptr;
   const int segment = pinned_->kernels[kernel].segment;
   return segment < 0 ? nullptr : &pinned_->segments[segment];
 }
@@ -139,7 +144,9 @@ Network::Segment Network::TakePinned(const execution::ArenaOwner& owner, const L
       taken_.erase(number);
       KeepUntaken();
     }
-    if (arena_.short_of_memory() && !told_short_.exchange(true)) WarnShort(bytes);
+    if (arena_.short_of_memory() && !told_short_.exchange(true)) {
+      WarnShort(bytes, kWithout);
+    }
     return segment;
   }
   if (owner.capturable && !capture_ready_) {
@@ -167,9 +174,22 @@ void Network::Closed(uint64_t leave) {
 }
 
 void Network::KeepUntaken() {
-  size_t bytes = pinned_->reserved_bytes;
-  for (const int segment : taken_) bytes -= pinned_->segments[segment].bytes;
+  std::set<int> wanted;
+  for (int kernel = 0; kernel < std::ssize(pinned_->kernels); ++kernel) {
+    if (PinnedSegmentOf(kernel) != nullptr) wanted.insert(pinned_->kernels[kernel].segment);
+  }
+  size_t bytes = 0;
+  for (const int segment : wanted) {
+    if (!taken_.contains(segment)) bytes += pinned_->segments[segment].bytes;
+  }
   arena_.Keep(bytes);
+}
+
+void Network::Drop(const ConvolutionProblem& problem) {
+  const int kernel = pinned_ == nullptr ? -1 : pinned_->Find(problem, true);
+  if (kernel < 0 || dropped_[kernel].exchange(true, std::memory_order_acq_rel)) return;
+  std::lock_guard lock(mutex_);
+  KeepUntaken();
 }
 
 }  // namespace ucudnn::interposer

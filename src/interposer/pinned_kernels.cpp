@@ -47,7 +47,7 @@ PinnedKernels::PinnedKernels(const Options& options, const cudnn::Functions& fun
 }
 
 bool PinnedKernels::Follows(const planning::Platform& platform) const {
-  return file_ && file_->device == platform.device && file_->cudnn == platform.cudnn;
+  return file_ && !ignored_ && file_->device == platform.device && file_->cudnn == platform.cudnn;
 }
 
 bool PinnedKernels::Has(const planning::Platform& platform, const ConvolutionProblem& problem,
@@ -71,8 +71,13 @@ std::optional<std::string> PinnedKernels::Misses(const planning::Platform& platf
   return words + " images, not for " + std::to_string(problem.n);
 }
 
+void PinnedKernels::Ignore(const std::string& why) {
+  ignored_ = true;
+  WarnIgnored(why);
+}
+
 const planning::PinnedPlan* PinnedKernels::For(const planning::Platform& platform) {
-  if (!file_) return nullptr;
+  if (!file_ || ignored_) return nullptr;
   if (!Follows(platform)) {
     const auto name = [](const std::string& device, int cudnn) {
       return "'" + device + "' with cuDNN " + std::to_string(cudnn);

@@ -2,6 +2,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -26,6 +27,8 @@ class PinnedKernels {
   PinnedKernels(const Options& options, const cudnn::Functions& functions);
 
   // The file; null where there is none, or, with one warning, it is for another device or cuDNN.
+  // From now on the file is not followed; said once.
+  void Ignore(const std::string& why);
   const planning::PinnedPlan* For(const planning::Platform& platform);
   // Whether it is for this one.
   bool Follows(const planning::Platform& platform) const;
@@ -67,6 +70,7 @@ class PinnedKernels {
 
   const cudnn::Functions& functions_;
   std::optional<planning::PinnedPlan> file_;
+  std::atomic<bool> ignored_ = false;
   std::mutex mutex_;  // of what follows
   std::condition_variable answered_;
   std::map<int, std::unordered_map<ConvolutionProblem, Entry, planning::PinnedPlan::Hash>>

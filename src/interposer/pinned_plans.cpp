@@ -39,6 +39,8 @@ const PinnedKernels::Pinned* Interposer::FindPinned(const Kernel& kernel) {
              found.unanswered ? "the plan file cannot be followed yet"
                               : "the plan file does not hold for it",
              *found.why);
+    Network* const network = kernel.session->network();
+    if (network != nullptr && !found.unanswered) network->Drop(kernel.problem);
   }
   return found.pinned;
 }

@@ -18,6 +18,7 @@ namespace {
 constexpr uintmax_t kLargestFile = uintmax_t{32} << 20;
 // Kinds of micro-batches in one plan: what composes plans finds fewer.
 constexpr size_t kMostRuns = 64;
+constexpr size_t kLongestEngine = 1000;  // knobs and what is fused make it long
 
 // Measurements may be of pieces that no alignment is demanded of.
 ConvolutionProblem KeyOf(ConvolutionProblem problem) {
@@ -44,6 +45,11 @@ PinnedKernel ReadKernel(const JsonPlace& place, const PinnedPlan& file, size_t k
   if (!kernel.legacy && api != "graph") place.Member("api").Refuse("\"legacy\" or \"graph\"");
   const JsonPlace plan = place.Member("plan");
   if (!ReadPlan(plan, kernel.problem.n, kernel.plan)) plan.Refuse("runs that all have a time");
+  for (const Run& run : kernel.plan.runs) {
+    if (run.micro.engine.size() > kLongestEngine) {
+      plan.Refuse("engines of at most " + std::to_string(kLongestEngine) + " characters");
+    }
+  }
   if (kernel.plan.runs.size() > kMostRuns) {
     plan.Refuse("at most " + std::to_string(kMostRuns) + " runs");
   }

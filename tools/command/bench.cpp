@@ -207,11 +207,13 @@ Command AddBench(CLI::App& ucudnn) {
                     "[--cliff] [OPTIONS]",
                     "measure convolutions and compare their divisions offline, for later runs");
   options->source.AddTo(*app);
-  app->add_flag("--host", options->host, "measure on the CPU stand-in: these are CPU times");
-  app->add_flag("--json", options->json, "print JSON instead of a table");
+  app->add_flag("--host", options->host, "measure on the CPU stand-in: these are CPU times")
+      ->disable_flag_override();
+  app->add_flag("--json", options->json, "print JSON instead of a table")->disable_flag_override();
   app->add_flag("--cliff", options->cliff,
                 "run each kernel in its best engine's workspace, and in one byte less: as cuDNN "
-                "would, and divided");
+                "would, and divided")
+      ->disable_flag_override();
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
                                   "UCUDNN_SOLVER", "UCUDNN_PLAN"});
   options->variables.AddAs(*app, "UCUDNN_BENCHMARK_DEVICES", "devices");

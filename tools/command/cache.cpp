@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/byte_size.h"
+#include "base/file_size_limit.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "command/command.h"
@@ -242,6 +243,7 @@ int Import(const CacheOptions& options, const std::vector<std::string>& paths) {
 int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
   const Result<db::StoredRows> rows = ReadAll(paths, options.device);
   if (!rows.ok()) return Fail(*options.export_, rows.message());
+  const FileSizeLimitScope within_the_limit;
   std::ofstream file(options.file, std::ios::binary);
   file << db::WriteMeasurementsCsv(*rows) << std::flush;
   if (!file) {
@@ -375,7 +377,7 @@ Command AddCache(CLI::App& ucudnn) {
   };
   options->show = AddSubcommand(*app, "show", "cache show [--device NAME] [--db PATH] [--json]",
                                 "print what the stores hold");
-  options->show->add_flag("--json", options->json, "every row, as JSON");
+  options->show->add_flag("--json", options->json, "every row, as JSON")->disable_flag_override();
   device(options->show, "rows of this device alone");
   options->import =
       AddSubcommand(*app, "import", "cache import FILE.csv [--device NAME] [--db PATH]",
@@ -404,7 +406,8 @@ Command AddCache(CLI::App& ucudnn) {
       "keep, of every device, the rows of its newest cuDNN and driver in the first store; rows of "
       "unknown versions stay");
   device(options->prune, "prune this device's rows alone");
-  options->prune->add_flag("--dry-run", options->dry_run, "tell what would go, and change nothing");
+  options->prune->add_flag("--dry-run", options->dry_run, "tell what would go, and change nothing")
+      ->disable_flag_override();
   for (CLI::App* child : {options->show, options->import, options->export_, options->merge,
                           options->verify, options->prune}) {
     options->variables.AddOnly(*child, "UCUDNN_DATABASE");

@@ -101,7 +101,7 @@ void VariableOptions::Add(CLI::App& app, const Variable& variable, const char* n
   const std::string& flag = given.flag;
   if (variable.is_switch) {
     given.text = "1";
-    given.option = app.add_flag(flag, variable.help);
+    given.option = app.add_flag(flag, variable.help)->disable_flag_override();
   } else {
     std::string help = std::string(variable.help) + " (" + given.accepted;
     if (by_default != nullptr) help += std::string("; default: ") + by_default;

@@ -268,8 +268,10 @@ Command AddDoctor(CLI::App& ucudnn) {
       ucudnn, "doctor", "doctor [--json] [--pid PID | [--host] [OPTIONS] -- PROGRAM [ARG...]]",
       "say what was found, what works, what does not and why");
   app->add_option("--pid", options->pid, "look at a running process")->type_name("PID");
-  app->add_flag("--json", options->json, "print JSON; the program's own output goes to stderr");
-  app->add_flag("--host", options->launch.host, "run the program on the CPU stand-in");
+  app->add_flag("--json", options->json, "print JSON; the program's own output goes to stderr")
+      ->disable_flag_override();
+  app->add_flag("--host", options->launch.host, "run the program on the CPU stand-in")
+      ->disable_flag_override();
   AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
   return {app,

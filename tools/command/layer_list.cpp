@@ -119,7 +119,8 @@ void LayerSource::AddTo(CLI::App& app) {
                      Networks())
       ->type_name("NAME|FILE");
   app.add_flag("--pass-through", pass_through,
-               "operators of --net FILE that are not known pass their input through");
+               "operators of --net FILE that are not known pass their input through")
+      ->disable_flag_override();
   app.add_option("--trace", trace, "kernels of a report that a run wrote with --report")
       ->type_name("FILE.json");
   app.add_option("--batch", batch,

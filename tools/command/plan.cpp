@@ -295,7 +295,8 @@ Command AddPlan(CLI::App& ucudnn) {
       ->type_name("FILE|NAME");
   app->add_option("--batch", options->batch, "images in a mini-batch")->required()->type_name("N");
   app->add_flag("--pass-through", options->pass_through,
-                "operators of a file that are not known pass their input through");
+                "operators of a file that are not known pass their input through")
+      ->disable_flag_override();
   app->add_option("--strategy", options->strategy,
                   "whose layout is shown: image, model, owt or deepa (deepa)")
       ->type_name("NAME");
@@ -305,23 +306,30 @@ Command AddPlan(CLI::App& ucudnn) {
       ->type_name("SIZE|device");
   app->add_option("--pin", options->pins, "a layer's degrees, as fc6=c4; may be repeated")
       ->type_name("LAYER=DEGREES");
-  app->add_flag("--uneven", options->uneven, "parts may differ by one element");
+  app->add_flag("--uneven", options->uneven, "parts may differ by one element")
+      ->disable_flag_override();
   app->add_flag("--placements", options->placements,
-                "layers on part of the devices may be on any aligned group of them");
+                "layers on part of the devices may be on any aligned group of them")
+      ->disable_flag_override();
   app->add_flag("--reduction", options->reduction,
                 "convolutions and fully connected layers may be divided along their input\n"
-                "channels, too (r), whose partial sums are added up");
+                "channels, too (r), whose partial sums are added up")
+      ->disable_flag_override();
   app->add_option("--what-if", options->what_if, "show one layer in all its configurations")
       ->type_name("LAYER");
   app->add_option("--best", options->best, "show the K best layouts, too")->type_name("K");
   app->add_option("--frontier", options->frontier,
                   "show layouts that take less memory, too: at up to POINTS limits")
       ->type_name("POINTS");
-  app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables");
+  app->add_flag("--json", options->json, "print JSON (ucudnn-layout) instead of tables")
+      ->disable_flag_override();
   app->add_flag("--boxes", options->boxes,
-                "in the JSON, which device has which part of which tensor, and what moves");
-  app->add_flag("--dot", options->dot, "print a graph for Graphviz instead of tables");
-  app->add_flag("--html", options->html, "print a page that draws the network instead of tables");
+                "in the JSON, which device has which part of which tensor, and what moves")
+      ->disable_flag_override();
+  app->add_flag("--dot", options->dot, "print a graph for Graphviz instead of tables")
+      ->disable_flag_override();
+  app->add_flag("--html", options->html, "print a page that draws the network instead of tables")
+      ->disable_flag_override();
   app->add_option("-o", options->output, "write what --json, --dot or --html print to a file")
       ->type_name("FILE");
   return {app, [app, options](const ProgramWords&) { return MakePlan(*app, *options); }};

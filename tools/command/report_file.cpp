@@ -40,6 +40,7 @@ ReportedKernel ReadKernel(const JsonPlace& place) {
 ReportedKernel ReadRunKernel(const JsonPlace& place) {
   ReportedKernel kernel = ReadKernel(place);
   kernel.calls = place.Member("calls").Whole(0, kMostJsonBytes);
+  kernel.undivided_calls = place.Member("undivided_calls").WholeIfThere(kMostJsonBytes).value_or(0);
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
   kernel.workspace_bytes = place.Member("workspace_bytes").Bytes();
   kernel.library_bytes = place.Member("library_bytes").BytesIfThere();

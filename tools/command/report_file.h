@@ -18,6 +18,7 @@ struct ReportedKernel {
   ConvolutionProblem problem;
   std::string api;               // legacy, graph, or empty
   std::optional<int64_t> calls;  // none offline
+  int64_t undivided_calls = 0;   // of them, that ran undivided although the plan divides
   std::optional<size_t> limit_bytes;
   size_t workspace_bytes = 0;     // the caller's
   size_t library_bytes = 0;       // the library's own

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -150,7 +151,11 @@ std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
       {std::to_string(kernel.problem.n), static_cast<double>(kernel.problem.n)},
       kernel.api};
   if (!report.offline) {
-    row.emplace_back(std::to_string(*kernel.calls), static_cast<double>(*kernel.calls));
+    std::string calls = std::to_string(*kernel.calls);
+    if (kernel.undivided_calls > 0) {
+      calls += ", " + std::to_string(kernel.undivided_calls) + " undivided";
+    }
+    row.emplace_back(calls, static_cast<double>(*kernel.calls));
   }
   row.push_back(TimeCell(baseline));
   row.push_back(TimeCell(kernel.plan_ms));
@@ -186,8 +191,18 @@ Element KernelsSection(const RunReport& report) {
 Element FallbacksSection(const RunReport& report) {
   Element section = Section("fallbacks", "Fallbacks");
   if (report.offline) return std::move(section.Add(Paragraph("An offline plan has none.")));
+  const int64_t undivided =
+      std::accumulate(report.kernels.begin(), report.kernels.end(), int64_t{0},
+                      [](int64_t sum, const auto& kernel) { return sum + kernel.undivided_calls; });
+  if (undivided > 0) {
+    section.Add(Paragraph(
+        std::to_string(undivided) + (undivided == 1 ? " call" : " calls") +
+        " of divided kernels ran undivided, within the workspace that was told: captured before "
+        "they had run once, or without room in the library's workspace."));
+  }
   if (report.fallbacks.empty()) {
-    return std::move(section.Add(Paragraph("None: everything ran as planned.")));
+    return std::move(section.Add(
+        Paragraph(undivided > 0 ? "Nothing failed." : "None: everything ran as planned.")));
   }
   Table table("fallback-table", "What ran otherwise than planned.",
               {{"kernel"}, {"cause"}, {"times", true}}, true);

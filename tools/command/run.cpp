@@ -80,17 +80,18 @@ Command AddRun(CLI::App& ucudnn) {
   CLI::App* app = AddSubcommand(ucudnn, "run", "run [OPTIONS] -- PROGRAM [ARG...]",
                                 "start a program with its convolutions micro-batched");
   app->add_flag(
-      "--host", options->launch.host,
-      "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
-      "and have no GPU kernels of their own");
+         "--host", options->launch.host,
+         "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
+         "and have no GPU kernels of their own")
+      ->disable_flag_override();
   options->devices_given =
       app->add_option("--devices", options->launch.devices, "the stand-in's number of devices (1)");
   options->device_memory_given = app->add_option("--device-memory", options->launch.device_memory,
                                                  "the stand-in's memory per device (4GiB)");
   options->devices_given->type_name("N");
   options->device_memory_given->type_name("SIZE");
-  app->add_flag("--off", options->launch.off,
-                "leave the program's cuDNN as it is, to compare with");
+  app->add_flag("--off", options->launch.off, "leave the program's cuDNN as it is, to compare with")
+      ->disable_flag_override();
   AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
   return {app,

@@ -213,8 +213,9 @@ Command AddWorkspace(CLI::App& ucudnn) {
                   "whose measurements, where the stores hold several devices'")
       ->type_name("NAME");
   app->add_flag("--desirable-set", options->desirable_set,
-                "show each kernel's choices, too: none is beaten in both time and workspace");
-  app->add_flag("--json", options->json, "print JSON instead of a table");
+                "show each kernel's choices, too: none is beaten in both time and workspace")
+      ->disable_flag_override();
+  app->add_flag("--json", options->json, "print JSON instead of a table")->disable_flag_override();
   app->add_option("-o", options->plan_file, "write the plan to a file")->type_name("plan.json");
   options->variables.Describe("UCUDNN_WORKSPACE_LIMIT",
                               "caller or a size: bytes, or with KiB, MiB, GiB",

@@ -155,6 +155,12 @@ class Report(CommandTest):
         text = self.page(REPORT).text()
         self.assertIn("a report of a run does not hold what was measured", text)
         self.assertIn("there is no budget for all", text)
+        without = REPORT | {"fallbacks": []}
+        self.assertIn("everything ran as planned", self.page(without).text())
+        kernels = [kernel | {"undivided_calls": 2} for kernel in REPORT["kernels"][:1]]
+        told = self.page(without | {"kernels": kernels}).text()
+        self.assertIn("2 calls of divided kernels ran undivided", told)
+        self.assertNotIn("everything ran as planned", told)
         empty = self.page(REPORT | {"kernels": [], "fallbacks": []})
         for sentence in ("0 kernels, 0 of them divided.", "There are none.", "No divided kernel to draw.", "There are no layers.",
                          "There are no kernels.", "None: everything ran as planned."):

@@ -71,6 +71,10 @@ class Usage(CommandTest):
         for memory in ("0", "4XB", "lots"):
             self.assert_refused(["run", "--host", "--device-memory", memory, "--", "true"], "--device-memory", memory)
 
+    def test_switches_take_no_value(self):
+        for words in (["run", "--deterministic=0", "--", "true"], ["run", "--off=no", "--", "true"], ["bench", "--json=0"]):
+            self.assert_refused(words, words[1].split("=")[0].strip("-"))
+
     def test_help_of_every_command(self):
         for words in ([], ["run"], ["bench"], ["plan"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],
                       ["workspace"], ["report"], ["doctor"]):

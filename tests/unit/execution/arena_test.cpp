@@ -133,6 +133,15 @@ TEST_F(ArenaTest, LacksWhatTheDeviceLacks) {
   EXPECT_EQ(arena.bytes(), 0u);
   EXPECT_TRUE(arena.short_of_memory());
   EXPECT_EQ(arena.Available(Owner(0, 1)), 0u) << "it is not tried again";
+  EXPECT_NE(arena.Borrow(Owner(0, 1), 1000).data, nullptr) << "but less is";
+}
+
+TEST_F(ArenaTest, WhatCapturesMayNotHaveOthersMay) {
+  Arena arena(*cuda::GetDriver(), context, size_t{1} << 60);
+  arena.Fix();
+  EXPECT_FALSE(arena.ReserveForCapture(size_t{1} << 50));
+  EXPECT_FALSE(arena.short_of_memory());
+  EXPECT_NE(arena.Take(Owner(0, 1), 1000, nullptr).data, nullptr);
 }
 
 TEST_F(ArenaTest, WhatWasLentIsGivenToOthersOnceItsWorkIsDone) {

@@ -301,6 +301,28 @@ TEST(PlanFile, AnEntryThatTheLibraryContradictsIsDropped) {
   }
 }
 
+TEST(PlanFile, AnEntryThatTheLibraryContradictsKeepsNothingFromItsKernel) {
+  const Operation operation = Operation::kForward;
+  const size_t need = NeedOfPairs(operation);
+  nlohmann::json file = Totalled(PlanFile(operation, need - 1), 1 << 20);
+  Follower program(operation, file, false);
+  program.StoreRow({{"legacy:1", 2, 0.0001, need, true}, 5, true});
+  EXPECT_EQ(program.Pieces(0), kPairs) << "planned as without the file, in what it leaves";
+  EXPECT_THAT(program.Fallbacks(), HasSubstr("the plan file does not hold for it"));
+  EXPECT_GT(program.ReportJson()["kernels"].back()["library_bytes"], need - 1);
+}
+
+TEST(PlanFile, OfMoreThanTheDeviceHasIsAsIfItWereNotThere) {
+  const Operation operation = Operation::kForward;
+  const size_t much = size_t{1} << 42;
+  nlohmann::json file = Totalled(PlanFile(operation, much), size_t{1} << 50);
+  Follower program(operation, file);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(program.Pieces(NeedOfPairs(operation)), 1u);
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(program.ReportJson().contains("total_workspace"));
+}
+
 TEST(PlanFile, MoreThanTheLibraryNeedsIsNotTaken) {
   const Operation operation = Operation::kForward;
   const size_t need = NeedOfPairs(operation);
