@@ -102,13 +102,7 @@ Network* Interposer::NetworkOf(CUcontext context) {
       networks_.erase(device);
       return nullptr;
     }
-    if (budget > device_bytes) {
-      WarnOnce("budget", "the total workspace of " + FormatByteSize(budget) +
-                             " is more than the device has: " + FormatByteSize(device_bytes) +
-                             " are planned with");
-      budget = device_bytes;
-    }
-    if (pinned != nullptr && pinned->reserved_bytes > budget) {
+    if (pinned != nullptr && pinned->reserved_bytes > device_bytes) {
       pinned_.Ignore("its segments take " + FormatByteSize(pinned->reserved_bytes) +
                      ", and the device has " + FormatByteSize(device_bytes));
       pinned = nullptr;
@@ -116,6 +110,12 @@ Network* Interposer::NetworkOf(CUcontext context) {
         networks_.erase(device);
         return nullptr;
       }
+    }
+    if (budget > device_bytes) {
+      WarnOnce("budget", "the total workspace of " + FormatByteSize(budget) +
+                             " is more than the device has: " + FormatByteSize(device_bytes) +
+                             " are planned with");
+      budget = device_bytes;
     }
     network = std::make_unique<Network>(*driver_, context, budget, options_.division,
                                         SolverPath(options_), pinned);

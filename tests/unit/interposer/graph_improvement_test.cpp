@@ -97,6 +97,7 @@ TEST(GraphImprovement, APlanThatRunsStaysUntilABetterOneIsCompared) {
 
 TEST(GraphImprovement, NothingIsAskedWhereAllIsKnown) {
   GraphSetting setting;
+  for (const int images : {1, 2, 8}) setting.Measured("graph:38", images, 100, 1024);
   const auto plan = setting.Plan();
   const int reads = setting.store.reads;
   for (int call = 0; call < 10; ++call) PiecesOf(setting, plan);
