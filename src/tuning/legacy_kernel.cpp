@@ -1,6 +1,8 @@
 #include "tuning/legacy_kernel.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "cuda/resources.h"
@@ -53,6 +55,21 @@ std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
   return {};
 }
 
+namespace {
+
+// Without the engines that serve pieces but not the whole of `images`: a program that is told one
+// asks the library for the whole's workspace.
+void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
+  std::map<std::string, bool> serves;
+  for (const MicroConfiguration& row : rows) serves[row.engine] |= row.micro_batch == images;
+  for (auto& [engine, whole] : serves) {
+    whole = whole || needs.Of(images, engine) != cudnn::LegacyNeeds::kNeverServes;
+  }
+  std::erase_if(rows, [&](const MicroConfiguration& row) { return !serves[row.engine]; });
+}
+
+}  // namespace
+
 LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
                                 bool may_measure) {
   Question question{kernel.problem, options_.policy, request, may_measure};
@@ -79,6 +96,7 @@ LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::Prom
     }
   }
   LegacyAnswer measured{kernels_.Get(kernel.device, question), {}};
+  if (kernel.handle != nullptr) KeepServing(kernel.problem.n, needs, measured.rows);
   if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, may_measure, measured);
   return measured;
 }

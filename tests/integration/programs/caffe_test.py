@@ -71,6 +71,22 @@ class Caffe(unittest.TestCase):
         run([COMMAND, "cache", "import", f"{cls.folder}/primed.csv", "--db", f"{cls.folder}/primed.db"])
         return f"{cls.folder}/primed.db"
 
+    def test_an_engine_that_serves_pieces_alone_is_not_told(self):
+        """A program asks cuDNN for the workspace of what it is told, on the whole mini-batch."""
+        with open(f"{self.folder}/measured.csv") as file:
+            rows = list(csv.DictReader(file))
+        whole = {(row["op"], row["c"], row["engine"]) for row in rows if int(row["micro_batch"]) == BATCH}
+        alone = [row for row in rows if (row["op"], row["c"], row["engine"]) not in whole]
+        self.assertGreater(len(alone), 0)
+        with open(f"{self.folder}/alone.csv", "w") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(row | {"time_ms": 0.0001 if row in alone else 5} for row in rows)
+        run([COMMAND, "cache", "import", f"{self.folder}/alone.csv", "--db", f"{self.folder}/alone.db"])
+        lines = direct(OWN, LIMIT, UCUDNN_DATABASE=f"{self.folder}/alone.db", UCUDNN_TUNE="off",
+                       UCUDNN_BATCH_SIZE_POLICY="powerOfTwo", UCUDNN_ENGINES="legacy")
+        self.assertEqual(self.expected, checksums(lines))
+
     def report(self, name):
         with open(f"{self.folder}/{name}.json") as file:
             return json.load(file)
