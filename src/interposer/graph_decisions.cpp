@@ -246,7 +246,7 @@ long GraphInterposer::NextLook(const Met& met, long calls) const {
   const bool on = i_.Tunes(*met.session, met.problem(), false);
   // Where this process measures nothing, another one may have.
   const bool more_may_come =
-      !met.compared || (!met.settled && (on || i_.kernels_.store() != nullptr));
+      !met.compared || (on ? !met.settled : !met.measured && i_.kernels_.store() != nullptr);
   if (!more_may_come) return GraphDecision::kFinal;
   return std::max(on ? i_.NextLook(calls) : 0, Later(calls));
 }

@@ -59,6 +59,7 @@ std::vector<Candidate> GraphInterposer::Candidates(Met& met, const Template& eng
     i_.Fallback(met.problem(), "cannot be measured", measured.status.message());
   }
   met.settled &= measured.settled;
+  if (engine == met.own) met.measured = !measured.rows.empty();
   i_.NoteUnlikeRanks();
   std::vector<Candidate> candidates;
   for (const MicroConfiguration& row : measured.rows) candidates.push_back({row, engine->numeric});

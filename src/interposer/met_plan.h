@@ -28,6 +28,7 @@ struct GraphInterposer::Met {
   size_t share_bytes = 0;
   // What was found out of it: a later call may know more where one is false.
   bool settled = true;   // all was measured that the policy wants
+  bool measured = true;  // something of its own engine was
   bool compared = true;  // the plan that divides it, and made ready
 
   const ConvolutionProblem& problem() const { return own->plan.problem; }
