@@ -36,12 +36,12 @@ const char* ucudnnGetLastError(void);
 
 /* --- Options --------------------------------------------------------------------------------- */
 
-/* What the variables of docs/environment.md say, said by the program, and in their words: `variable`
- * is such a name, "UCUDNN_BATCH_SIZE_POLICY", `value` what it takes, "powerOfTwo". Wins over the
- * environment. To be called before the process's first cuDNN call that reaches ucudnn, later
- * CUDNN_STATUS_NOT_SUPPORTED; only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be changed
- * then, too, for kernels that are asked about or first called from then on: what was promised
- * before stays promised. CUDNN_STATUS_BAD_PARAM: no such variable or value. For instance,
+/* What the variables of docs/environment.md say, said by the program, and in their words:
+ * `variable` is such a name, "UCUDNN_BATCH_SIZE_POLICY", `value` what it takes, "powerOfTwo". Wins
+ * over the environment. To be called before the process's first cuDNN call that reaches ucudnn,
+ * later CUDNN_STATUS_NOT_SUPPORTED; only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be
+ * changed then, too, for kernels that are asked about or first called from then on: what was
+ * promised before stays promised. CUDNN_STATUS_BAD_PARAM: no such variable or value. For instance,
  * ucudnnSetOption("UCUDNN_BENCHMARK_DEVICES", "0,2") has those devices measure beside the one that
  * runs; a device that does not exist is found when measuring begins, which goes on without it. */
 cudnnStatus_t ucudnnSetOption(const char* variable, const char* value);
