@@ -24,6 +24,17 @@ constexpr double kHopeless = 1.25;
 // legacy algorithms, which come behind kMostGraphEngines, keep more than two thirds of it.
 constexpr double kTimeShare = 0.1;
 
+// Without the engines that serve pieces but not the whole of `images`: a program that is told one
+// asks the library for the whole's workspace.
+void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
+  std::map<std::string, bool> serves;
+  for (const MicroConfiguration& row : rows) serves[row.engine] |= row.micro_batch == images;
+  for (auto& [engine, whole] : serves) {
+    whole = whole || needs.Of(images, engine) != cudnn::LegacyNeeds::kNeverServes;
+  }
+  std::erase_if(rows, [&](const MicroConfiguration& row) { return !serves[row.engine]; });
+}
+
 }  // namespace
 
 bool UsesGraph(const Configuration& plan) {
@@ -54,21 +65,6 @@ std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
   }
   return {};
 }
-
-namespace {
-
-// Without the engines that serve pieces but not the whole of `images`: a program that is told one
-// asks the library for the whole's workspace.
-void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
-  std::map<std::string, bool> serves;
-  for (const MicroConfiguration& row : rows) serves[row.engine] |= row.micro_batch == images;
-  for (auto& [engine, whole] : serves) {
-    whole = whole || needs.Of(images, engine) != cudnn::LegacyNeeds::kNeverServes;
-  }
-  std::erase_if(rows, [&](const MicroConfiguration& row) { return !serves[row.engine]; });
-}
-
-}  // namespace
 
 LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
                                 bool may_measure) {
