@@ -106,6 +106,7 @@ Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
   DividedNetwork divided;
   divided.by_kernel = by_kernel;
   divided.optimal = selection.optimal;
+  divided.gap_ms = selection.gap_ms;
   divided.share_bytes.resize(kernels.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     const size_t all_lanes = choices[i][selection.chosen[i]].workspace_bytes;
@@ -115,6 +116,7 @@ Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
       divided.share_bytes[kernel] = bytes;
       divided.total_time_ms += TimeWithin(kernels[kernel], bytes);
     }
+    divided.groups.push_back({groups[i].kernels, groups[i].lanes.size()});
     const int of = by_kernel ? static_cast<int>(groups[i].kernels[0]) : Slot::kEveryKernel;
     if (bytes == 0) continue;
     for (const int lane : groups[i].lanes) divided.slots.push_back({of, lane, bytes});
@@ -149,9 +151,12 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_kernels,
                           Divide(kernels, OneEach(kernels), true, budget_bytes, solver));
   const bool proven = of_lanes.optimal && of_kernels.optimal;
+  const double least_ms = std::min(of_lanes.total_time_ms - of_lanes.gap_ms,
+                                   of_kernels.total_time_ms - of_kernels.gap_ms);
   DividedNetwork& faster =
       of_kernels.total_time_ms < of_lanes.total_time_ms ? of_kernels : of_lanes;
   faster.optimal = proven;
+  faster.gap_ms = proven ? 0 : faster.total_time_ms - least_ms;
   return std::move(faster);
 }
 

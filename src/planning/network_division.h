@@ -34,9 +34,16 @@ struct DividedNetwork {
   std::vector<size_t> share_bytes;  // of every kernel: it may use as much, wherever it runs
   std::vector<Slot> slots;          // without empty ones
   bool by_kernel = false;           // each of them is one kernel's
-  size_t total_bytes = 0;           // of all slots: any of them may be in use at once
-  double total_time_ms = 0;         // of one iteration
-  bool optimal = true;              // proven, among what the division allows
+  // Kernels that one size was chosen for, on all lanes of any of them.
+  struct Group {
+    std::vector<size_t> kernels;
+    size_t lanes = 0;
+  };
+  std::vector<Group> groups;
+  size_t total_bytes = 0;    // of all slots: any of them may be in use at once
+  double total_time_ms = 0;  // of one iteration
+  bool optimal = true;       // proven, among what the division allows
+  double gap_ms = 0;         // nothing that it allows is faster by more
 };
 
 // The least time of an iteration with slots inside the budget. disjoint: a slot for every kernel on

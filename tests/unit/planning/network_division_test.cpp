@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 
 #include "measured.h"
 #include "planning/knapsack_solver.h"
@@ -190,6 +191,20 @@ TEST(NetworkDivision, IsTheLeastTimeOfAll) {
       size_t slots = 0;
       for (const Slot& slot : divided.slots) slots += slot.bytes;
       EXPECT_EQ(slots, divided.total_bytes);
+      size_t in_groups = 0, grouped = 0;
+      for (const DividedNetwork::Group& group : divided.groups) {
+        std::set<int> lanes;
+        for (const size_t kernel : group.kernels) {
+          lanes.insert(kernels[kernel].lanes.begin(), kernels[kernel].lanes.end());
+          EXPECT_EQ(divided.share_bytes[kernel], divided.share_bytes[group.kernels[0]]);
+        }
+        EXPECT_EQ(lanes.size(), group.lanes);
+        in_groups += group.lanes * divided.share_bytes[group.kernels[0]];
+        grouped += group.kernels.size();
+      }
+      EXPECT_EQ(in_groups, divided.total_bytes);
+      EXPECT_EQ(grouped, kernels.size());
+      EXPECT_EQ(divided.gap_ms, 0);
       double time_ms = 0;
       for (size_t i = 0; i < kernels.size(); ++i) {
         time_ms += TimeWithin(kernels[i], divided.share_bytes[i]);
