@@ -198,9 +198,8 @@ TEST(Report, KernelsNameTheStreamsTheyWereCalledOn) {
   CountedKernel* const second = report.Record(record, nullptr, fresh);
   const auto streams = [&] {
     std::vector<json> all;
-    for (const json& kernel : json::parse(report.Json("on", 0))["kernels"]) {
-      all.push_back(kernel["streams"]);
-    }
+    const json found = json::parse(report.Json("on", 0));
+    for (const json& kernel : found["kernels"]) all.push_back(kernel["streams"]);
     return all;
   };
   EXPECT_EQ(streams(), (std::vector<json>{json::array(), json::array()}));
