@@ -9,6 +9,8 @@ endif()
 target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra ${werror}
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+# What an assert says names no folder of the machine that built it.
+add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(UCUDNN_SANITIZE)
   add_compile_options(-fsanitize=${UCUDNN_SANITIZE} -fno-omit-frame-pointer)
   if(UCUDNN_SANITIZE STREQUAL "undefined")

@@ -1,6 +1,7 @@
 // A convolution of a network, by the name the network gives it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "convolution/problem.h"
@@ -10,6 +11,7 @@ namespace ucudnn {
 struct Layer {
   std::string name;
   ConvolutionProblem problem;
+  uint64_t streams = 0;  // a bit for each that it was seen on; none: nobody looked
 
   bool operator==(const Layer&) const = default;
 };

@@ -314,10 +314,15 @@ bool Arena::Waited(uint64_t leave) {
   return handles_.empty();
 }
 
-bool Arena::Holds(int kernel) const {
+bool Arena::Has(const ArenaOwner& owner, size_t bytes) const {
   std::lock_guard lock(mutex_);
-  return std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-    return block.use == Use::kStream && block.owner.kernel == kernel;
+  return Own(owner) >= bytes;
+}
+
+size_t Arena::CopiesOf(int kernel) const {
+  std::lock_guard lock(mutex_);
+  return std::count_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+    return block.use == Use::kStream && block.owner.kernel == kernel && !block.given_up;
   });
 }
 

@@ -103,8 +103,10 @@ class Arena {
   // is left by then, which it says, all but what captures use.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
-  // Whether a segment is `kernel`'s, whoever's.
-  bool Holds(int kernel) const;
+  // Whether `owner` has a segment of at least `bytes`, which Take would give it again.
+  bool Has(const ArenaOwner& owner, size_t bytes) const;
+  // How many segments are `kernel`'s, whoever's.
+  size_t CopiesOf(int kernel) const;
 
   // An allocation for calls failed: as much is not tried again, and nothing is Available that has
   // yet to be allocated.

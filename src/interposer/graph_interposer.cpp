@@ -181,6 +181,11 @@ cudnnBackendDescriptor_t GraphInterposer::Substitute(cudnnBackendDescriptor_t pl
   return decision != nullptr && decision->smaller() ? decision->substitute.get() : plan;
 }
 
+void GraphInterposer::Count(cudnnHandle_t handle, const GraphDecision& decision) {
+  Session* const session = i_.sessions_.Find(handle);
+  decision.record->Count(session != nullptr ? i_.LaneOf(*session, handle) : 0);
+}
+
 cudnnStatus_t GraphInterposer::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                        cudnnBackendDescriptor_t pack) {
   GraphDecision* decision = FindPlan(plan);
@@ -190,7 +195,7 @@ cudnnStatus_t GraphInterposer::Execute(cudnnHandle_t handle, cudnnBackendDescrip
   if (calls >= decision->due_at.load(std::memory_order_relaxed) || decision->redivided()) {
     decision = Improve(handle, *decision, calls);
   }
-  decision->record->calls.fetch_add(1, std::memory_order_relaxed);
+  Count(handle, *decision);
   if (decision->plan != nullptr) return RunPieces(handle, plan, pack, *decision);
   return i_.functions_.cudnnBackendExecute(
       handle, decision->smaller() ? decision->substitute.get() : plan, pack);

@@ -177,6 +177,9 @@ class GraphInterposer {
   // What it would report.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
 
+  // A call of the plan on `handle`.
+  void Count(cudnnHandle_t handle, const GraphDecision& decision);
+
   // graph_decisions.cpp: what is decided when a plan is finalized; null when it is left alone.
   GraphDecision* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   struct Met;  // a plan while it is decided about

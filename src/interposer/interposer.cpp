@@ -124,6 +124,7 @@ cudnnStatus_t Interposer::Create(cudnnHandle_t* handle) {
 
 std::pair<Network*, uint64_t> Interposer::Leave(cudnnHandle_t handle) {
   sessions_.Close(handle);
+  lanes_.Leave(handle);
   std::lock_guard lock(networks_mutex_);
   for (const auto& [device, network] : networks_) {
     if (const uint64_t leave = network->Close(handle); leave > 0) return {network.get(), leave};
@@ -167,6 +168,15 @@ bool Interposer::Capturing(const Session& session) const {
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
   const cuda::ContextScope scope(*driver_, session.context());
   return cuda::IsCapturing(*driver_, stream);
+}
+
+uint64_t Interposer::LaneOf(Session& session, cudnnHandle_t handle) {
+  if (const uint64_t lane = session.lane(); lane != 0) return lane;
+  const void* const order = session.order();
+  const uint64_t lane =
+      lanes_.BitOf(order != nullptr ? order : handle, order != nullptr, session.stream());
+  session.set_lane(lane);
+  return lane;
 }
 
 size_t Interposer::UserLimit(const Session& session) {
@@ -283,7 +293,7 @@ cudnnStatus_t Interposer::Convolve(const cudnn::LegacyCall& call) {
     }
   }
   if (decision == nullptr) return cudnn::Convolve(functions_, call);
-  decision->Count();
+  decision->Count(LaneOf(*session, call.handle));
   if (decision->refused) return CUDNN_STATUS_NOT_SUPPORTED;
   return decision->plan != nullptr ? RunPlan(call, *session, key, *decision)
                                    : cudnn::Convolve(functions_, call);

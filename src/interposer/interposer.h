@@ -20,6 +20,7 @@
 #include "cudnn/functions.h"
 #include "cudnn/legacy_call.h"
 #include "interposer/graph_interposer.h"
+#include "interposer/lanes.h"
 #include "interposer/network.h"
 #include "interposer/pinned_kernels.h"
 #include "interposer/promise_book.h"
@@ -83,10 +84,10 @@ class Interposer {
   // now on, in place of the options'.
   void SetWorkspaceLimit(size_t bytes);
 
-  // Of one budget for all kernels: no effect without one. The error says what keeps it from being
-  // followed. The program orders the work of these handles, on whichever streams.
+  // The program orders the work of these handles, on whichever streams: of one budget for all
+  // kernels, and of the report. The error says what keeps it from being followed.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
-  // Divides the budget of the handle's device among what was run so far.
+  // Divides the budget of the handle's device among what was run so far: no effect without one.
   Status EndRecording(cudnnHandle_t handle);
 
   // Rewrites the report file, if one was asked for and this process called a convolution.
@@ -119,6 +120,8 @@ class Interposer {
   int PlatformIndex(const planning::Platform& platform);
   tuning::Device DeviceOf(const Session& session);
   bool Capturing(const Session& session) const;
+  // Whose a call is that is about to be counted.
+  uint64_t LaneOf(Session& session, cudnnHandle_t handle);
   // One warning for each cause and an entry of the report. `detail` is what differs from kernel to
   // kernel. Called also when pieces are under way: never throws.
   void Fallback(const ConvolutionProblem& problem, std::string_view cause,
@@ -278,6 +281,7 @@ class Interposer {
   PromiseBook promises_;
   Report report_;
   SessionTable sessions_;
+  Lanes lanes_;
   std::mutex platforms_mutex_;
   std::vector<std::unique_ptr<planning::Platform>> platforms_;
   // `handle` is gone, or about to be destroyed: its network, where it has one, and what Close said.

@@ -215,7 +215,10 @@ Status Interposer::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
   if (network != sessions[1]->network()) {
     return Status::Error("the handles are of different devices");
   }
-  if (network == nullptr) return Status::Ok();
+  if (network == nullptr) {
+    sessions_.Order(*sessions[0], *sessions[1]);
+    return Status::Ok();
+  }
   UCUDNN_ASSIGN_OR_RETURN(const Network::Lane lane, network->DeclareOrder(first, second));
   for (const void* const handle : lane.handles) {
     Session* const session = sessions_.Find(static_cast<cudnnHandle_t>(const_cast<void*>(handle)));

@@ -144,7 +144,7 @@ cudnnStatus_t GraphInterposer::PopulateCudaGraph(cudnnHandle_t handle,
                                                  cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
   GraphDecision* const decision = FindPlan(plan);
   if (decision != nullptr) {
-    decision->record->calls.fetch_add(1, std::memory_order_relaxed);
+    Count(handle, *decision);
     try {
       if (PopulatePieces(handle, *decision, pack, graph)) return CUDNN_STATUS_SUCCESS;
     } catch (...) {

@@ -31,11 +31,13 @@ Network::Network(const cuda::Driver& driver, CUcontext context, size_t budget_by
       solver_(solver, "glpk", planning::PreferredSolver::kInsideCall) {
   if (pinned_ == nullptr) return;
   // The first kernels have the file's numbers.
+  uses_.resize(pinned_->segments.size());
   for (const planning::PinnedKernel& kernel : pinned_->kernels) {
     kernels_.push_back({kernel.problem});
+    if (kernel.segment >= 0) ++uses_[kernel.segment].kernels;
   }
   dropped_ = std::make_unique<std::atomic<bool>[]>(kernels_.size());
-  KeepUntaken();
+  for (int segment = 0; segment < std::ssize(uses_); ++segment) KeepUntaken(segment, 0);
   learning_ = false;
   arena_.Fix();
   fixed_ = true;

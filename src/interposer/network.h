@@ -173,7 +173,9 @@ class Network {
   // The kernel's place in the latest division; -1: it has none.
   int PlannedAt(int kernel) const;
   void ReadyCapture(size_t bytes);
-  void KeepUntaken();
+  // Of the plan file's segment, `taken` copies are somebody's: the others are kept for whoever
+  // comes.
+  void KeepUntaken(int segment, size_t taken);
 
   const CUcontext context_;
   const size_t budget_bytes_;
@@ -225,7 +227,13 @@ class Network {
   // Of the plan file.
   std::unique_ptr<std::atomic<bool>[]> dropped_;  // by kernel; read without the mutex
   std::set<int> met_;                             // its kernels that were met
-  std::set<int> taken_;  // segments that somebody has; the others are kept for whoever comes
+  struct SegmentUse {
+    int kernels = 0;        // that have a part in it
+    size_t taken = 0;       // copies
+    size_t kept_bytes = 0;  // for copies that nobody has taken yet
+  };
+  std::vector<SegmentUse> uses_;
+  size_t kept_bytes_ = 0;  // of all segments
 };
 
 }  // namespace ucudnn::interposer

@@ -135,15 +135,13 @@ Network::Segment Network::TakePinned(const execution::ArenaOwner& owner, const L
   std::lock_guard lock(mutex_);
   const planning::PinnedSegment* const pinned = PinnedSegmentOf(part.kernel);
   const int number = pinned != nullptr ? pinned_->kernels[part.kernel].segment : -1;
-  const bool first = pinned != nullptr && taken_.insert(number).second;
-  if (first) KeepUntaken();
   const size_t bytes = pinned != nullptr ? std::max(part.bytes, pinned->bytes) : part.bytes;
-  const Segment segment = {arena_.Take(SlotOwner(owner, part.kernel), bytes, stream), false};
+  const execution::ArenaOwner slot = SlotOwner(owner, part.kernel);
+  // What is kept is for an owner that has no copy yet.
+  if (pinned != nullptr && !arena_.Has(slot, bytes)) KeepUntaken(number, uses_[number].taken + 1);
+  const Segment segment = {arena_.Take(slot, bytes, stream), false};
+  if (pinned != nullptr) KeepUntaken(number, arena_.CopiesOf(number));
   if (segment.memory.data == nullptr) {
-    if (first) {
-      taken_.erase(number);
-      KeepUntaken();
-    }
     if (arena_.short_of_memory() && !told_short_.exchange(true)) {
       WarnShort(bytes, kWithout);
     }
@@ -169,27 +167,30 @@ void Network::Closed(uint64_t leave) {
   if (arena_.Waited(leave)) capture_ready_ = false;
   if (pinned_ == nullptr) return;
   // What nobody has any more is kept for whoever comes.
-  std::erase_if(taken_, [&](int segment) { return !arena_.Holds(segment); });
-  KeepUntaken();
+  for (int segment = 0; segment < std::ssize(uses_); ++segment) {
+    if (uses_[segment].taken > 0) KeepUntaken(segment, arena_.CopiesOf(segment));
+  }
 }
 
-void Network::KeepUntaken() {
-  std::set<int> wanted;
-  for (int kernel = 0; kernel < std::ssize(pinned_->kernels); ++kernel) {
-    if (PinnedSegmentOf(kernel) != nullptr) wanted.insert(pinned_->kernels[kernel].segment);
-  }
-  size_t bytes = 0;
-  for (const int segment : wanted) {
-    if (!taken_.contains(segment)) bytes += pinned_->segments[segment].bytes;
-  }
-  arena_.Keep(bytes);
+void Network::KeepUntaken(int segment, size_t taken) {
+  const planning::PinnedSegment& pinned = pinned_->segments[segment];
+  SegmentUse& use = uses_[segment];
+  const size_t wanted = use.kernels > 0 ? pinned.copies : 0;
+  kept_bytes_ -= use.kept_bytes;
+  use.taken = taken;
+  use.kept_bytes = pinned.bytes * (wanted - std::min(wanted, taken));
+  kept_bytes_ += use.kept_bytes;
+  arena_.Keep(kept_bytes_);
 }
 
 void Network::Drop(const ConvolutionProblem& problem) {
   const int kernel = pinned_ == nullptr ? -1 : pinned_->Find(problem, true);
   if (kernel < 0 || dropped_[kernel].exchange(true, std::memory_order_acq_rel)) return;
   std::lock_guard lock(mutex_);
-  KeepUntaken();
+  const int segment = pinned_->kernels[kernel].segment;
+  if (segment < 0) return;
+  --uses_[segment].kernels;
+  KeepUntaken(segment, uses_[segment].taken);
 }
 
 }  // namespace ucudnn::interposer

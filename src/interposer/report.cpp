@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "base/file_size_limit.h"
 #include "base/version.h"
 #include "convolution/columns.h"
+#include "interposer/lanes.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -92,14 +94,29 @@ std::string UndividedText(const MicroConfiguration& undivided, int depth) {
                 depth);
 }
 
-// `names`: of the layers it belongs to; null: nobody named any.
-std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names, int depth) {
+// In one line: the numbers of `lanes` among those of all kernels, but for the one that stands for
+// any number of them.
+std::string StreamsText(uint64_t lanes, uint64_t all) {
+  std::string text;
+  for (int lane = 0; lane <= Lanes::kOthers; ++lane) {
+    const uint64_t bit = uint64_t{1} << lane;
+    if ((lanes & bit) == 0) continue;
+    const int number = lane == Lanes::kOthers ? lane : std::popcount(all & (bit - 1));
+    text += (text.empty() ? "" : ", ") + std::to_string(number);
+  }
+  return "[" + text + "]";
+}
+
+// `names`: of the layers it belongs to; null: nobody named any. `lanes`: of all kernels.
+std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names,
+                       uint64_t lanes, int depth) {
   const KernelRecord& record = kernel.record;
   Fields fields = {{"op", Scalar(OperationName(record.problem.operation))},
                    {"problem", ProblemText(record.problem, depth + 1)},
                    {"api", Scalar(record.api)},
                    {"calls", Scalar(kernel.calls.load())},
                    {"undivided_calls", Scalar(kernel.undivided_calls.load())},
+                   {"streams", StreamsText(kernel.lanes & lanes, lanes)},
                    {"limit_bytes", Scalar(record.limit_bytes)},
                    {"workspace_bytes", Scalar(record.workspace_bytes)},
                    {"library_bytes", Scalar(record.library_bytes)},
@@ -187,6 +204,7 @@ CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool&
   if (earlier != nullptr && earlier != kernel) {
     kernel->calls += earlier->calls.exchange(0);
     kernel->undivided_calls += earlier->undivided_calls.exchange(0);
+    kernel->lanes |= earlier->lanes.exchange(0);
     earlier->replaced = true;
   }
   return kernel;
@@ -258,9 +276,11 @@ bool Report::empty() {
 std::string Report::Json(const char* mode, long measured) {
   std::lock_guard lock(mutex_);
   std::vector<std::string> kernels, fallbacks;
+  uint64_t lanes = 0;
+  for (const CountedKernel& kernel : kernels_) lanes |= kernel.lanes;
   for (const CountedKernel& kernel : kernels_) {
     if (kernel.replaced && kernel.calls == 0) continue;
-    kernels.push_back(KernelText(kernel, layers_.Find(kernel.record.problem), 2));
+    kernels.push_back(KernelText(kernel, layers_.Find(kernel.record.problem), lanes, 2));
   }
   for (const auto& [what, count] : fallbacks_) {
     fallbacks.push_back(Object(

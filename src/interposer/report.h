@@ -1,9 +1,10 @@
 // What ucudnn decided in this process: one record per kernel, and everything that did not go as
 // planned. Written as JSON (`ucudnn-report`) by rename. Thread-safe; counting a call is one atomic
-// addition.
+// addition, but for a kernel's first on a lane.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -40,7 +41,16 @@ struct CountedKernel {
   KernelRecord record;
   std::atomic<long> calls = 0;            // native CUDA graphs that were made count as one each
   std::atomic<long> undivided_calls = 0;  // of those, that ran undivided although the plan divides
+  std::atomic<uint64_t> lanes = 0;        // bits of those that they were on, by Lanes
   bool replaced = false;                  // by a later decision, which took over the calls
+
+  // `lane`: its bit; none where it is not known.
+  void Count(uint64_t lane) {
+    if ((lanes.load(std::memory_order_relaxed) & lane) != lane) {
+      lanes.fetch_or(lane, std::memory_order_relaxed);
+    }
+    calls.fetch_add(1, std::memory_order_relaxed);
+  }
 };
 
 // What the records add up to.

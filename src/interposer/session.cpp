@@ -8,6 +8,7 @@ void Session::Open(CUcontext context, int platform, CUstream stream, Network* ne
   platform_ = platform;
   stream_ = stream;
   order_ = nullptr;
+  lane_ = 0;
 }
 
 void Session::Close() {
@@ -99,6 +100,19 @@ void SessionTable::Close(cudnnHandle_t handle) {
     session->Close();
     spare_.push_back(session);
     return;
+  }
+}
+
+void SessionTable::Order(Session& first, Session& second) {
+  std::lock_guard lock(mutex_);
+  const void* const name = first.order() != nullptr ? first.order() : &first;
+  const void* const other = second.order();
+  first.set_order(name);
+  second.set_order(name);
+  if (other == nullptr) return;
+  for (Slot& slot : slots_) {
+    Session* const session = slot.session.load(std::memory_order_relaxed);
+    if (session != nullptr && session->order() == other) session->set_order(name);
   }
 }
 

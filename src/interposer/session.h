@@ -70,9 +70,9 @@ struct Decision {
     return due != kFinal && page->calls.load(kRelaxed) >= due;
   }
   bool Divides() const { return plan != nullptr && plan->has_pieces() && !barred && !page->failed; }
-  void Count() {
+  void Count(uint64_t lane) {
     if (due_at.load(kRelaxed) != kFinal) page->calls.fetch_add(1, kRelaxed);
-    record->calls.fetch_add(1, kRelaxed);
+    record->Count(lane);
   }
 
  private:
@@ -92,11 +92,22 @@ class Session {
   // Null where every kernel has a workspace of its own.
   Network* network() const { return network_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
-  void set_stream(CUstream stream) { stream_.store(stream, std::memory_order_relaxed); }
+  void set_stream(CUstream stream) {
+    if (stream == this->stream()) return;
+    stream_.store(stream, std::memory_order_relaxed);
+    set_lane(0);
+  }
 
   // What names the lane of all handles whose work the program orders; null: none but this one.
   const void* order() const { return order_.load(std::memory_order_acquire); }
-  void set_order(const void* lane) { order_.store(lane, std::memory_order_release); }
+  void set_order(const void* lane) {
+    order_.store(lane, std::memory_order_release);
+    set_lane(0);
+  }
+
+  // Lanes::BitOf what its calls are enqueued by now; 0: not known yet.
+  uint64_t lane() const { return lane_.load(std::memory_order_relaxed); }
+  void set_lane(uint64_t bit) { lane_.store(bit, std::memory_order_relaxed); }
 
   // The decision for `key`; null when there is none, or a promise was given since. Stays valid
   // until Close.
@@ -117,6 +128,7 @@ class Session {
   Network* network_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
   std::atomic<const void*> order_ = nullptr;
+  std::atomic<uint64_t> lane_ = 0;
   std::mutex mutex_;
   std::unordered_map<CallKey, std::unique_ptr<Decision>, CallKeyHash> decisions_;
   std::atomic<bool> full_ = false;
@@ -148,6 +160,9 @@ class SessionTable {
     return nullptr;
   }
   void Close(cudnnHandle_t handle);
+  // The program orders the work of both, and of all that it ordered with either before: without a
+  // network, which would name them.
+  void Order(Session& first, Session& second);
   // No handle is open.
   bool empty();
 

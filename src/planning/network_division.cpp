@@ -1,6 +1,8 @@
 #include "planning/network_division.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -60,6 +62,30 @@ std::vector<Group> ByLanes(std::span<const NetworkKernel> kernels) {
   return groups;
 }
 
+size_t Least(const NetworkKernel& kernel) { return kernel.choices[0].WorkspaceBytes(); }
+
+// What the kernels of a group cannot do without.
+size_t Least(const Group& group, std::span<const NetworkKernel> kernels) {
+  size_t bytes = 0;
+  for (const size_t kernel : group.kernels) bytes = std::max(bytes, Least(kernels[kernel]));
+  return bytes;
+}
+
+// By how many bytes the budget is short of that, on all lanes of all groups.
+size_t Missing(const std::vector<Group>& groups, std::span<const NetworkKernel> kernels,
+               size_t budget_bytes) {
+  size_t left = budget_bytes, missing = 0;
+  for (const Group& group : groups) {
+    const size_t bytes = Least(group, kernels);
+    for (size_t lane = 0; lane < group.lanes.size(); ++lane) {
+      const size_t taken = std::min(bytes, left);
+      left -= taken;
+      missing += std::min(bytes - taken, std::numeric_limits<size_t>::max() - missing);
+    }
+  }
+  return missing;
+}
+
 double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   double time_ms = 0;
   for (const Configuration& choice : kernel.choices) {
@@ -68,8 +94,8 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// Every size that makes one of its kernels faster, by rising size, as far as the budget goes: of
-// all lanes together, with the time of all kernels.
+// The least size, and every larger one that makes one of its kernels faster, by rising size, as far
+// as the budget goes: of all lanes together, with the time of all kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   double time_ms = 0;
   std::vector<std::pair<size_t, double>> savings;  // from which size on, of one lane
@@ -86,7 +112,7 @@ Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, si
     }
   }
   std::sort(savings.begin(), savings.end());
-  Choices choices = {{0, time_ms}};
+  Choices choices = {{Least(group, kernels) * group.lanes.size(), time_ms}};
   for (const auto& [bytes, saved_ms] : savings) {
     // What is left of all savings may round to less than nothing.
     time_ms = std::max(0.0, time_ms - saved_ms);
@@ -106,6 +132,7 @@ Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
   DividedNetwork divided;
   divided.by_kernel = by_kernel;
   divided.optimal = selection.optimal;
+  divided.gap_ms = selection.gap_ms;
   divided.share_bytes.resize(kernels.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     const size_t all_lanes = choices[i][selection.chosen[i]].workspace_bytes;
@@ -115,6 +142,7 @@ Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
       divided.share_bytes[kernel] = bytes;
       divided.total_time_ms += TimeWithin(kernels[kernel], bytes);
     }
+    divided.groups.push_back({groups[i].kernels, groups[i].lanes.size()});
     const int of = by_kernel ? static_cast<int>(groups[i].kernels[0]) : Slot::kEveryKernel;
     if (bytes == 0) continue;
     for (const int lane : groups[i].lanes) divided.slots.push_back({of, lane, bytes});
@@ -127,31 +155,57 @@ Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
 
 }  // namespace
 
+std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
+                                     WorkspaceDivision division) {
+  Shortage shortage{Missing(OneEach(kernels), kernels, budget_bytes), {}};
+  if (division != WorkspaceDivision::kDisjoint) {
+    shortage.missing_bytes =
+        std::min(shortage.missing_bytes, Missing(ByLanes(kernels), kernels, budget_bytes));
+  }
+  if (shortage.missing_bytes == 0) return std::nullopt;
+  for (size_t kernel = 0; kernel < kernels.size(); ++kernel) {
+    if (Least(kernels[kernel]) > 0) shortage.kernels.push_back(kernel);
+  }
+  std::stable_sort(shortage.kernels.begin(), shortage.kernels.end(), [&](size_t a, size_t b) {
+    return Least(kernels[a]) > Least(kernels[b]);
+  });
+  return shortage;
+}
+
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver) {
   for (const NetworkKernel& kernel : kernels) {
-    if (kernel.choices.empty() || kernel.choices[0].WorkspaceBytes() > 0 || kernel.lanes.empty()) {
-      return Status::Error("a kernel cannot run without workspace");
+    if (kernel.choices.empty() || kernel.lanes.empty()) {
+      return Status::Error("a kernel cannot run at all");
     }
   }
-  if (division == WorkspaceDivision::kDisjoint) {
-    return Divide(kernels, OneEach(kernels), true, budget_bytes, solver);
+  if (const auto shortage = FindShortage(kernels, budget_bytes, division)) {
+    return Status::Error("the budget is short of " + std::to_string(shortage->missing_bytes) +
+                         " bytes");
   }
+  const auto by_kernel = [&] {
+    return Divide(kernels, OneEach(kernels), true, budget_bytes, solver);
+  };
+  if (division == WorkspaceDivision::kDisjoint) return by_kernel();
   const std::vector<Group> groups = ByLanes(kernels);
+  if (Missing(groups, kernels, budget_bytes) > 0) return by_kernel();
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
   // A lane on its own never needs more than its kernels' slots together. Of several of one size,
   // some may get more than their kernels can use, for the sake of another's.
   if (std::all_of(groups.begin(), groups.end(),
-                  [](const Group& group) { return group.lanes.size() == 1; })) {
+                  [](const Group& group) { return group.lanes.size() == 1; }) ||
+      Missing(OneEach(kernels), kernels, budget_bytes) > 0) {
     return of_lanes;
   }
-  UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_kernels,
-                          Divide(kernels, OneEach(kernels), true, budget_bytes, solver));
+  UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_kernels, by_kernel());
   const bool proven = of_lanes.optimal && of_kernels.optimal;
+  const double least_ms = std::min(of_lanes.total_time_ms - of_lanes.gap_ms,
+                                   of_kernels.total_time_ms - of_kernels.gap_ms);
   DividedNetwork& faster =
       of_kernels.total_time_ms < of_lanes.total_time_ms ? of_kernels : of_lanes;
   faster.optimal = proven;
+  faster.gap_ms = proven ? 0 : faster.total_time_ms - least_ms;
   return std::move(faster);
 }
 

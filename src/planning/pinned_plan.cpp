@@ -59,6 +59,10 @@ PinnedKernel ReadKernel(const JsonPlace& place, const PinnedPlan& file, size_t k
   } else if (!segment.absent()) {
     segment.Refuse("null, because there are no total_bytes");
   }
+  const JsonPlace streams = place.Member("streams");
+  if (!streams.absent()) {
+    kernel.streams = static_cast<size_t>(streams.Whole(1, kMostPinnedStreams));
+  }
   const JsonPlace after = place.Member("order_after");
   if (after.value() != nullptr && after.value()->items.size() > kMostPinnedKernels) {
     after.Refuse("at most " + std::to_string(kMostPinnedKernels));
@@ -125,17 +129,19 @@ Status FindSegments(PinnedPlan& plan) {
     for (const int i : kernels) {
       PinnedKernel& kernel = plan.kernels[i];
       segment.bytes = std::max(segment.bytes, kernel.plan.WorkspaceBytes());
+      segment.copies = std::max(segment.copies, kernel.streams);
       kernel.segment = static_cast<int>(plan.segments.size());
     }
     segment.ordered = std::all_of(kernels.begin(), kernels.end(), [&](int one) {
       return std::all_of(kernels.begin(), kernels.end(),
                          [&](int other) { return ComesAfter(plan.kernels[one], other); });
     });
-    if (segment.bytes > *plan.total_bytes - plan.reserved_bytes) {
+    if (segment.ordered) segment.copies = 1;
+    if (segment.bytes > (*plan.total_bytes - plan.reserved_bytes) / segment.copies) {
       return Status::Error("the segments take more than the total_bytes of " +
                            std::to_string(*plan.total_bytes));
     }
-    plan.reserved_bytes += segment.bytes;
+    plan.reserved_bytes += segment.bytes * segment.copies;
     plan.segments.push_back(segment);
   }
   return Status::Ok();

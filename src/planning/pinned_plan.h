@@ -17,6 +17,7 @@
 namespace ucudnn::planning {
 
 constexpr size_t kMostPinnedKernels = 10000;
+constexpr size_t kMostPinnedStreams = 4096;
 
 struct PinnedKernel {
   ConvolutionProblem problem;  // its n counts
@@ -24,6 +25,7 @@ struct PinnedKernel {
   Configuration plan;          // of n images
   // Position in PinnedPlan::segments; -1: the caller's own workspace.
   int segment = -1;
+  size_t streams = 1;  // that the kernels of its segment run on, as far as this one knows
   // Positions in PinnedPlan::kernels: a call of this kernel begins on the device only after the
   // latest call of each of those, on whichever stream, has ended. Rising; may hold the kernel
   // itself.
@@ -35,6 +37,7 @@ struct PinnedSegment {
   size_t bytes = 0;  // the largest of its kernels' workspaces
   // Each of its kernels comes after each, itself included: all streams may use the same bytes.
   bool ordered = false;
+  size_t copies = 1;  // one for each stream: the most of its kernels; of an ordered one, one
 };
 
 struct PinnedPlan {
@@ -45,7 +48,7 @@ struct PinnedPlan {
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   std::vector<PinnedKernel> kernels;  // no two of one problem and API
   std::vector<PinnedSegment> segments;
-  size_t reserved_bytes = 0;  // all segments, within total_bytes
+  size_t reserved_bytes = 0;  // all copies of all segments, within total_bytes
 
   // The position of the kernel that calls of this problem and API follow, whatever its pieces'
   // alignment; -1: none. Plans of the graph API follow the legacy API's kernel where there is none

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
@@ -65,19 +65,24 @@ Result<std::vector<Layer>> FromTrace(const LayerSource& source,
     UCUDNN_ASSIGN_OR_RETURN(batch, ParseBatch(source.batch));
   }
   std::vector<Layer> layers;
-  std::unordered_set<ConvolutionProblem, HashOfProblem> known;
+  std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> known;
   for (size_t at = 0; at < report->kernels.size(); ++at) {
     const ReportedKernel& kernel = report->kernels[at];
     const Operation operation = kernel.problem.operation;
     if (std::find(operations.begin(), operations.end(), operation) == operations.end()) continue;
     const std::string number = "kernel " + std::to_string(at + 1);
-    Layer layer{kernel.name.empty() ? number : kernel.name, kernel.problem};
+    Layer layer{kernel.name.empty() ? number : kernel.name, kernel.problem, kernel.streams};
     if (batch > 0) {
       Result<ConvolutionProblem> problem = AtBatch(layer.problem, batch);
       if (!problem.ok()) return Status::Error("--batch: " + number + ": " + problem.message());
       layer.problem = *problem;
     }
-    if (known.insert(layer.problem).second) layers.push_back(std::move(layer));
+    const auto [first, added] = known.try_emplace(layer.problem, layers.size());
+    if (added) {
+      layers.push_back(std::move(layer));
+    } else {
+      layers[first->second].streams |= layer.streams;
+    }
   }
   if (layers.empty()) {
     return Status::Error("--trace " + Quoted(source.trace) + ": it has no kernels of " +

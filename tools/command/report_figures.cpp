@@ -308,12 +308,15 @@ Element WorkspaceDivisionSection(const RunReport& report) {
     chart.bars.push_back({KernelLabel(report, at), {segment}, Bytes(length)});
     std::erase(rest, at);
     if (!seen.IsNew(kernel)) continue;
-    sum += length;
-    if (length > 0) together.segments.push_back(segment);
+    for (int64_t copy = 0; copy < kernel.copies; ++copy) {
+      sum += length;
+      if (length > 0) together.segments.push_back(segment);
+    }
   }
   double others = 0;
   for (const size_t at : rest) {
-    if (seen.IsNew(report.kernels[at])) others += static_cast<double>(bytes(at));
+    const ReportedKernel& kernel = report.kernels[at];
+    if (seen.IsNew(kernel)) others += static_cast<double>(bytes(at)) * kernel.copies;
   }
   if (others > 0) {
     together.segments.push_back({others, layers.Of("others"), "others",

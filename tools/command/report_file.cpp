@@ -12,6 +12,7 @@ namespace ucudnn::command {
 namespace {
 
 constexpr size_t kMostKernels = 100'000;
+constexpr int64_t kMostStreams = 64;  // that a report tells apart
 
 void ReadUndivided(const JsonPlace& place, ReportedKernel& kernel) {
   if (place.absent()) return;
@@ -37,10 +38,21 @@ ReportedKernel ReadKernel(const JsonPlace& place) {
   return kernel;
 }
 
+// As bits.
+uint64_t ReadStreams(const JsonPlace& place) {
+  uint64_t streams = 0;
+  for (const JsonPlace& stream : place.Items()) {
+    if (!stream.ok()) break;
+    streams |= uint64_t{1} << stream.Whole(0, kMostStreams - 1);
+  }
+  return streams;
+}
+
 ReportedKernel ReadRunKernel(const JsonPlace& place) {
   ReportedKernel kernel = ReadKernel(place);
   kernel.calls = place.Member("calls").Whole(0, kMostJsonBytes);
   kernel.undivided_calls = place.Member("undivided_calls").WholeIfThere(kMostJsonBytes).value_or(0);
+  kernel.streams = ReadStreams(place.Member("streams"));
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
   kernel.workspace_bytes = place.Member("workspace_bytes").Bytes();
   kernel.library_bytes = place.Member("library_bytes").BytesIfThere();
@@ -54,6 +66,8 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   ReportedKernel kernel = ReadKernel(place);
   kernel.limit_bytes = report.limit_bytes;
   kernel.segment = place.Member("segment").WholeIfThere(kMostJsonBytes);
+  const JsonPlace streams = place.Member("streams");
+  if (!streams.absent()) kernel.copies = streams.Whole(1, kMostStreams);
   ReadUndivided(place.Member("undivided"), kernel);
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();

@@ -19,6 +19,7 @@ struct ReportedKernel {
   std::string api;               // legacy, graph, or empty
   std::optional<int64_t> calls;  // none offline
   int64_t undivided_calls = 0;   // of them, that ran undivided although the plan divides
+  uint64_t streams = 0;          // a bit for each that it ran on; none: not known
   std::optional<size_t> limit_bytes;
   size_t workspace_bytes = 0;     // the caller's
   size_t library_bytes = 0;       // the library's own
@@ -29,6 +30,7 @@ struct ReportedKernel {
   std::string reason;
   std::vector<Configuration> desirable_set;  // rising workspace, falling time; empty: not there
   std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
+  int64_t copies = 1;              // of its segment: one for each stream
 
   bool divided() const { return plan.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + library_bytes; }

@@ -1,6 +1,8 @@
 // `ucudnn workspace`: Workspace Reuse and Workspace Division planned offline, from measurements
 // alone: no device, driver or cuDNN is looked for.
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "command/offline_rows.h"
 #include "command/output_file.h"
 #include "command/workspace_plan.h"
+#include "planning/network_division.h"
 #include "planning/preferred_solver.h"
 #include "planning/workspace_division.h"
 
@@ -84,19 +87,122 @@ Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
                        KernelNames(layers));
 }
 
+// Kernels as a run tells them apart: layers of one shape are one.
+struct DistinctKernels {
+  std::vector<planning::DesirableConfigurations> sets;
+  std::vector<const Layer*> firsts;  // of its layers
+  std::vector<size_t> layers;        // how many there are
+  std::vector<uint64_t> streams;     // of any of them
+};
+
+DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size_t>& numbers) {
+  DistinctKernels kernels;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const OfflineKernel& kernel = network.kernels[i];
+    if (numbers[i] == kernels.sets.size()) {
+      kernels.sets.push_back(kernel.desirable_set);
+      kernels.firsts.push_back(&kernel.layer);
+      kernels.layers.push_back(0);
+      kernels.streams.push_back(0);
+    }
+    ++kernels.layers[numbers[i]];
+    kernels.streams[numbers[i]] |= kernel.layer.streams;
+  }
+  return kernels;
+}
+
+// What a division says of distinct kernels.
+struct Division {
+  std::vector<size_t> chosen;
+  std::vector<size_t> segments;
+  std::vector<size_t> copies;  // of its segment
+};
+
+// All kernels run one after the other.
+Result<Division> DivideOneStream(const DistinctKernels& kernels, const Options& options,
+                                 planning::DivisionSolver& solver, WorkspacePlan& plan) {
+  const size_t budget = *options.total_workspace;
+  if (const auto shortage = planning::FindShortage(kernels.sets, budget, options.division)) {
+    return ShortOf(*shortage, budget, kernels.firsts);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(planning::DividedWorkspace divided,
+                          planning::DivideWorkspace(kernels.sets, budget, options.division, solver,
+                                                    kernels.layers));
+  plan.optimal = divided.optimal;
+  plan.gap_ms = divided.gap_ms;
+  plan.total_workspace_bytes = divided.total_bytes;
+  Division division{std::move(divided.chosen), {}, std::vector<size_t>(kernels.sets.size(), 1)};
+  const bool disjoint = options.division == WorkspaceDivision::kDisjoint;
+  for (size_t kernel = 0; kernel < kernels.sets.size(); ++kernel) {
+    division.segments.push_back(disjoint ? kernel : 0);
+  }
+  if (disjoint) plan.shares = kernels.sets.size();
+  return division;
+}
+
+// As a run divides that sees the kernels on these streams (a bit each; none: the first that any is
+// on).
+Result<Division> DivideStreams(const DistinctKernels& kernels, uint64_t all, const Options& options,
+                               planning::DivisionSolver& solver, WorkspacePlan& plan) {
+  const size_t budget = *options.total_workspace;
+  std::vector<planning::NetworkKernel> network;
+  size_t slots = 0;
+  for (size_t kernel = 0; kernel < kernels.sets.size(); ++kernel) {
+    planning::NetworkKernel one{
+        kernels.sets[kernel], static_cast<double>(kernels.layers[kernel]), {}};
+    const uint64_t streams = kernels.streams[kernel] != 0 ? kernels.streams[kernel] : all & -all;
+    for (int stream = 0; stream < 64; ++stream) {
+      if ((streams >> stream & 1) != 0) one.lanes.push_back(stream);
+    }
+    slots += one.lanes.size();
+    network.push_back(std::move(one));
+  }
+  if (const auto shortage = planning::FindShortage(network, budget, options.division)) {
+    return ShortOf(*shortage, budget, kernels.firsts);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const planning::DividedNetwork divided,
+                          planning::DivideNetwork(network, budget, options.division, solver));
+  plan.optimal = divided.optimal;
+  plan.gap_ms = divided.gap_ms;
+  plan.shares = options.division == WorkspaceDivision::kDisjoint ? slots : plan.streams;
+  Division division;
+  division.chosen.resize(network.size());
+  division.segments.resize(network.size());
+  division.copies.resize(network.size());
+  for (size_t segment = 0; segment < divided.groups.size(); ++segment) {
+    const auto& group = divided.groups[segment];
+    size_t bytes = 0;
+    for (const size_t kernel : group.kernels) {
+      const auto& choices = network[kernel].choices;
+      size_t& chosen = division.chosen[kernel];
+      while (chosen + 1 < choices.size() &&
+             choices[chosen + 1].WorkspaceBytes() <= divided.share_bytes[kernel]) {
+        ++chosen;
+      }
+      bytes = std::max(bytes, choices[chosen].WorkspaceBytes());
+      division.segments[kernel] = segment;
+      division.copies[kernel] = group.lanes;
+    }
+    plan.total_workspace_bytes += bytes * group.lanes;
+  }
+  return division;
+}
+
 // WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
-Result<planning::DividedWorkspace> Divide(
-    const CLI::App& app, const std::vector<planning::DesirableConfigurations>& sets,
-    const std::vector<size_t>& layers, const Options& options, std::string& name) {
+Result<Division> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
+                        WorkspacePlan& plan) {
+  uint64_t all = 0;
+  for (const uint64_t streams : kernels.streams) all |= streams;
+  plan.streams = std::max<size_t>(static_cast<size_t>(std::popcount(all)), 1);
   planning::PreferredSolver solver(
       options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk",
       planning::PreferredSolver::kOffline);
-  Result<planning::DividedWorkspace> divided =
-      planning::DivideWorkspace(sets, *options.total_workspace, options.division, solver, layers);
+  Result<Division> divided = plan.streams > 1 ? DivideStreams(kernels, all, options, solver, plan)
+                                              : DivideOneStream(kernels, options, solver, plan);
   if (!solver.why().empty()) {
     Refuse(app, "the exact solver takes the place of glpk: " + solver.why());
   }
-  name = solver.Name();
+  plan.solver = solver.Name();
   return divided;
 }
 
@@ -118,7 +224,9 @@ std::vector<size_t> NumberKernels(OfflineKernels& network) {
     }
     numbers.push_back(numbers[entry->second]);
     std::string name = std::move(kernel.layer.name);
-    kernel = network.kernels[entry->second];
+    OfflineKernel& first = network.kernels[entry->second];
+    first.layer.streams |= kernel.layer.streams;
+    kernel = first;
     kernel.layer.name = std::move(name);
   }
   return numbers;
@@ -131,39 +239,23 @@ Result<WorkspacePlan> MakePlan(const CLI::App& app, OfflineKernels network,
   if (options.workspace_limit) {
     UCUDNN_RETURN_IF_ERROR(KeepWithin(*options.workspace_limit, network));
   }
-  // Of every kernel, its set, its first layer, and how many there are.
-  std::vector<planning::DesirableConfigurations> sets;
-  std::vector<const Layer*> firsts;
-  std::vector<size_t> layers;
-  for (size_t i = 0; i < network.kernels.size(); ++i) {
-    if (plan.numbers[i] == sets.size()) {
-      sets.push_back(network.kernels[i].desirable_set);
-      firsts.push_back(&network.kernels[i].layer);
-      layers.push_back(0);
-    }
-    ++layers[plan.numbers[i]];
-  }
-  std::vector<size_t> chosen;
+  const DistinctKernels kernels = DistinctOf(network, plan.numbers);
+  Division divided;
   if (options.total_workspace) {
-    const size_t budget = *options.total_workspace;
-    if (const auto shortage = planning::FindShortage(sets, budget, options.division)) {
-      return ShortOf(*shortage, budget, firsts);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(planning::DividedWorkspace divided,
-                            Divide(app, sets, layers, options, plan.solver));
-    chosen = std::move(divided.chosen);
-    plan.optimal = divided.optimal;
-    plan.gap_ms = divided.gap_ms;
-    plan.total_workspace_bytes = divided.total_bytes;
+    UCUDNN_ASSIGN_OR_RETURN(divided, Divide(app, kernels, options, plan));
   } else {
-    for (const auto& set : sets) chosen.push_back(set.size() - 1);
+    for (const auto& set : kernels.sets) divided.chosen.push_back(set.size() - 1);
   }
   std::vector<size_t> workspaces;
   for (const size_t number : plan.numbers) {
-    const Configuration& configuration = sets[number][chosen[number]];
-    plan.chosen.push_back(chosen[number]);
+    const size_t chosen = divided.chosen[number];
+    const Configuration& configuration = kernels.sets[number][chosen];
+    plan.chosen.push_back(chosen);
     plan.total_time_ms += configuration.TimeMs();
     workspaces.push_back(configuration.WorkspaceBytes());
+    if (!options.total_workspace) continue;
+    plan.segments.push_back(divided.segments[number]);
+    plan.copies.push_back(divided.copies[number]);
   }
   if (!options.total_workspace) {
     plan.total_workspace_bytes = planning::ReservedBytes(workspaces, options.division);

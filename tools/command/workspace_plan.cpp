@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "command/versions.h"
@@ -29,7 +30,12 @@ void AddBudget(const Options& options, Json& json) {
 
 Json SegmentJson(const WorkspacePlan& plan, const Options& options, size_t kernel) {
   if (!options.total_workspace) return {};
-  return options.division == WorkspaceDivision::kDisjoint ? Json(plan.numbers[kernel]) : Json(0);
+  return plan.segments[kernel];
+}
+
+// Behind the segment, where it has more than one.
+void AddStreams(const WorkspacePlan& plan, const Options& options, size_t kernel, Json& json) {
+  if (options.total_workspace && plan.copies[kernel] > 1) json["streams"] = plan.copies[kernel];
 }
 
 // The fastest engine for the whole mini-batch within the limit; null: none fits.
@@ -51,10 +57,7 @@ void PrintRow(const char* layer, const char* operation, const Configuration& con
 
 std::optional<size_t> UndividedLimit(const WorkspacePlan& plan, const Options& options) {
   if (!options.total_workspace) return options.workspace_limit;
-  size_t limit_bytes = *options.total_workspace;
-  if (options.division == WorkspaceDivision::kDisjoint && !plan.numbers.empty()) {
-    limit_bytes /= *std::max_element(plan.numbers.begin(), plan.numbers.end()) + 1;
-  }
+  const size_t limit_bytes = *options.total_workspace / plan.shares;
   return std::min(limit_bytes, options.workspace_limit.value_or(limit_bytes));
 }
 
@@ -75,17 +78,19 @@ Json WorkspaceJson(const WorkspacePlan& plan, const Options& options) {
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
     Json desirable = Json::array();
-    for (const Configuration& one : kernel.desirable_set) {
-      desirable.push_back(ConfigurationJson(one));
+    for (const Configuration& choice : kernel.desirable_set) {
+      desirable.push_back(ConfigurationJson(choice));
     }
-    json["kernels"].push_back({{"name", kernel.layer.name},
-                               {"op", OperationName(kernel.layer.problem.operation)},
-                               {"problem", ProblemJson(kernel.layer.problem)},
-                               {"api", kernel.api},
-                               {"segment", SegmentJson(plan, options, i)},
-                               {"undivided", UndividedJson(kernel, undivided_limit)},
-                               {"chosen", desirable[plan.chosen[i]]},
-                               {"desirable_set", desirable}});
+    Json one = {{"name", kernel.layer.name},
+                {"op", OperationName(kernel.layer.problem.operation)},
+                {"problem", ProblemJson(kernel.layer.problem)},
+                {"api", kernel.api},
+                {"segment", SegmentJson(plan, options, i)}};
+    AddStreams(plan, options, i, one);
+    one["undivided"] = UndividedJson(kernel, undivided_limit);
+    one["chosen"] = desirable[plan.chosen[i]];
+    one["desirable_set"] = desirable;
+    json["kernels"].push_back(std::move(one));
   }
   return json;
 }
@@ -99,12 +104,14 @@ Json PinnedPlanJson(const WorkspacePlan& plan, const Options& options) {
   json["kernels"] = Json::array();
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
-    json["kernels"].push_back({{"op", OperationName(kernel.layer.problem.operation)},
-                               {"problem", ProblemJson(kernel.layer.problem)},
-                               {"api", kernel.api},
-                               {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
-                               {"segment", SegmentJson(plan, options, i)},
-                               {"order_after", Json::array()}});
+    Json one = {{"op", OperationName(kernel.layer.problem.operation)},
+                {"problem", ProblemJson(kernel.layer.problem)},
+                {"api", kernel.api},
+                {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
+                {"segment", SegmentJson(plan, options, i)}};
+    AddStreams(plan, options, i, one);
+    one["order_after"] = Json::array();
+    json["kernels"].push_back(std::move(one));
   }
   return json;
 }
@@ -119,7 +126,9 @@ void PrintWorkspaceTable(const WorkspacePlan& plan, const Options& options, bool
             << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "none");
   if (options.total_workspace) {
     std::cout << ", " << FormatByteSize(*options.total_workspace) << " for all, "
-              << WorkspaceDivisionName(options.division) << ", solver " << plan.solver;
+              << WorkspaceDivisionName(options.division);
+    if (plan.streams > 1) std::cout << " on " << plan.streams << " streams";
+    std::cout << ", solver " << plan.solver;
   }
   std::cout << "\n" << std::flush;
   std::printf("%-20s %-16s %12s  %-12s %s\n", "layer", "operation", "ms", "workspace",

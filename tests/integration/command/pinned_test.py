@@ -10,6 +10,7 @@ import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+SWITCHING_STREAMS = os.environ["UCUDNN_TEST_SWITCHING_STREAMS"]
 MIB = 1 << 20
 # However slow the machine is, all is measured, and compared, at once.
 ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
@@ -178,6 +179,46 @@ class Pinned(unittest.TestCase):
         with open(path) as file:
             self.check_followed(report, json.load(file))
         self.assertTrue(report["total_workspace"]["divided"])
+
+    def test_each_stream_has_a_copy_of_what_its_kernels_share(self):
+        def run(*options):
+            report = f"{self.folder}/streams.json"
+            result = subprocess.run([COMMAND, "run", "--host", "--report", report, *options, "--", SWITCHING_STREAMS], check=True,
+                                    capture_output=True, text=True, env=ENVIRONMENT)
+            self.assertEqual("", result.stderr)
+            if "--off" in options:
+                return result.stdout, None
+            with open(report) as file:
+                return result.stdout, json.load(file)
+
+        plain, _ = run("--off")
+        store, path = f"{self.folder}/streams.db", f"{self.folder}/streams-plan.json"
+        output, traced = run("--total-workspace", "4MiB", "--policy", "powerOfTwo", "--db", store)
+        self.assertEqual(plain, output)
+        self.assertEqual([[0, 1]] * 6, [kernel["streams"] for kernel in traced["kernels"]])
+        os.rename(f"{self.folder}/streams.json", f"{self.folder}/streams-trace.json")
+        for division in ("concurrent", "disjoint"):
+            for budget in (64 << 10, 300 << 10, 4 << 20):
+                with self.subTest(division=division, budget=budget):
+                    subprocess.run([COMMAND, "workspace", "--trace", f"{self.folder}/streams-trace.json", "--db", store, "-o", path,
+                                    "--total-workspace", str(budget), "--division", division], check=True, capture_output=True)
+                    with open(path) as file:
+                        planned = json.load(file)
+                    segments = {}
+                    for kernel in planned["kernels"]:
+                        self.assertEqual(2, kernel["streams"])
+                        need = max(part["workspace_bytes"] for part in kernel["plan"])
+                        segments[kernel["segment"]] = max(need, segments.get(kernel["segment"], 0))
+                    output, report = run("--plan", path, "--db", "none")
+                    self.assertEqual(plain, output)
+                    self.check_followed(report, planned)
+                    # Each call of each stream found room.
+                    self.assertEqual({0}, {kernel["undivided_calls"] for kernel in report["kernels"]})
+                    total = report["total_workspace"]
+                    self.assertEqual(2 * sum(segments.values()), total["total_workspace_bytes"] - total["capture_bytes"])
+                    self.assertLessEqual(total["total_workspace_bytes"], budget)
+                    if budget == 4 << 20:  # what needs least may need more than the others have
+                        self.assertGreater(total["total_workspace_bytes"], 0)
 
     def test_a_file_that_is_not_for_this_run_is_said_once(self):
         path, file = self.plan("--total-workspace", "8MiB")

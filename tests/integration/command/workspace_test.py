@@ -38,6 +38,21 @@ def front(measured, n=4):
     return sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
 
 
+def least_time(streams, budget, disjoint):
+    """Of a and b, each on its set of streams, by enumeration: a segment for each kernel on each stream; or one for each
+    stream, of one size where the kernels have a stream in common."""
+    def within(layer, size):
+        return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
+    sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
+    best = min(within("a", a) + within("b", b) for a in sizes["a"] for b in sizes["b"]
+               if a * len(streams["a"]) + b * len(streams["b"]) <= budget)
+    if disjoint or not streams["a"] & streams["b"]:
+        return best
+    count = len(streams["a"] | streams["b"])
+    return min([best] + [within("a", size) + within("b", size) for size in sizes["a"] + sizes["b"]
+                         if size * count <= budget])
+
+
 class Workspace(CommandTest):
     def setUp(self):
         self.layers = self.write("layers.csv", LAYERS)
@@ -103,6 +118,78 @@ class Workspace(CommandTest):
         concurrent = self.plan("--total-workspace", "6MiB")
         self.assertEqual("concurrent", concurrent["division"])
         self.assertEqual(shared["kernels"], concurrent["kernels"])
+
+    def trace(self, streams, batch=4, **changes):
+        """A report of a and b, with what is said of their streams."""
+        columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
+        kernels = []
+        for layer, shape in SHAPES.items():
+            problem = {"n": batch} | {column: int(value) for column, value in zip(columns, shape.split(","))}
+            kernel = {"op": "forward", "problem": problem, "api": "legacy", "calls": 2, "limit_bytes": None,
+                      "workspace_bytes": 0, "library_bytes": 0, "undivided": None, "reason": "", "plan": [
+                          {"engine": "legacy:0", "micro_batch": batch, "count": 1, "workspace_bytes": 0, "time_ms": 1}]}
+            kernels.append(kernel | ({"streams": streams[layer]} if layer in streams else {}) | changes)
+        return kernels
+
+    def plan_trace(self, kernels, *words):
+        path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy", "kernels": kernels}))
+        file = f"{self.folder}/plan.json"
+        result = self.run_command("workspace", "--trace", path, "--db", self.store, "--json", "-o", file, *words)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        with open(file, encoding="utf-8") as text:
+            return json.loads(result.stdout), json.load(text)
+
+    def test_a_trace_is_divided_for_the_streams_that_it_names(self):
+        self.measure(csv(ROWS))
+        for streams in ({"a": [0, 1], "b": [0, 1]}, {"a": [0], "b": [1]}, {"a": [0, 1], "b": [1]}, {"a": [2], "b": [0, 1, 63]},
+                        {"a": [0, 1], "b": [1, 2]}):
+            sets = {layer: set(numbers) for layer, numbers in streams.items()}
+            for division in ("disjoint", "shared", "concurrent"):
+                for budget in (1, 3, 4, 6, 8, 9, 12, 18, 24, 40):
+                    with self.subTest(streams=streams, division=division, budget=budget):
+                        report, file = self.plan_trace(self.trace(streams), "--total-workspace", f"{budget}MiB",
+                                                       "--division", division)
+                        self.assertEqual(least_time(sets, budget * MIB, division == "disjoint"), report["total_time_ms"])
+                        # As a run reserves it: a copy for each of a segment's streams.
+                        segments = {}
+                        for kernel, planned in zip(file["kernels"], report["kernels"]):
+                            self.assertEqual(kernel["segment"], planned["segment"])
+                            self.assertEqual(kernel.get("streams"), planned.get("streams"))
+                            size, copies = segments.get(kernel["segment"], (0, kernel.get("streams", 1)))
+                            self.assertEqual(copies, kernel.get("streams", 1))
+                            segments[kernel["segment"]] = max(size, planned["chosen"]["workspace_bytes"]), copies
+                        self.assertEqual(sum(size * copies for size, copies in segments.values()), report["total_workspace_bytes"])
+                        self.assertLessEqual(report["total_workspace_bytes"], budget * MIB)
+                        for layer, kernel in zip(sets, file["kernels"]):
+                            self.assertGreaterEqual(kernel.get("streams", 1), len(sets[layer]))
+
+    def test_one_stream_is_planned_as_if_none_were_named(self):
+        self.measure(csv(ROWS))
+        for words in (("--total-workspace", "6MiB"), ("--total-workspace", "9MiB", "--division", "disjoint"),
+                      ("--workspace-limit", "5MiB")):
+            plain = self.plan_trace(self.trace({}), *words)
+            for streams in ({"a": [0], "b": [0]}, {"a": [7], "b": []}, {"a": [], "b": []}):
+                self.assertEqual(plain, self.plan_trace(self.trace(streams), *words))
+
+    def test_equal_kernels_run_on_the_streams_of_all(self):
+        self.measure(csv(ROWS))
+        both = self.plan_trace(self.trace({"a": [0, 1], "b": [0, 1]}), "--total-workspace", "9MiB")
+        for other in (4, 2):
+            kernels = self.trace({"a": [0], "b": [0]}) + self.trace({"a": [1], "b": [1]}, batch=other)
+            report, _ = self.plan_trace(kernels, "--total-workspace", "9MiB", "--batch", "4")
+            self.assertEqual(both[0]["total_workspace_bytes"], report["total_workspace_bytes"])
+            self.assertEqual([2, 2], [kernel["streams"] for kernel in report["kernels"]])
+
+    def test_on_several_streams_what_a_kernel_cannot_do_without_comes_first(self):
+        self.measure(csv({"a": ROWS["a"][2:], "b": ROWS["b"]}))
+        for streams, budget, times in (({"a": [0], "b": [1]}, 5, [20, 40]), ({"a": [0, 1], "b": [1]}, 4, [20, 90])):
+            report, _ = self.plan_trace(self.trace(streams), "--total-workspace", f"{budget}MiB")
+            self.assertEqual(times, [kernel["chosen"]["time_ms"] for kernel in report["kernels"]])
+            path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy",
+                                                        "kernels": self.trace(streams)}))
+            self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "1MiB"],
+                                "--total-workspace '1 MiB': ", f"{(len(streams['a']) * 2 - 1) * MIB} bytes are missing",
+                                "kernel 1 forward\n")
 
     def test_variables_mean_what_the_options_mean(self):
         self.measure(csv(ROWS))

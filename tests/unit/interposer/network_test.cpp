@@ -95,6 +95,21 @@ class NetworkTest : public testing::Test {
     const Status status = network->Divide(kernels, std::move(choices), known);
     ASSERT_TRUE(status.ok()) << status.message();
   }
+  // Kernels 0 and 1 share one segment of 1000 bytes in `copies`; kernel 2 has another of 300.
+  void Follow(size_t budget, size_t copies) {
+    network.reset();
+    plan = {};
+    for (int number = 0; number < 3; ++number) {
+      plan.kernels.push_back({Kernel(number).problem});
+      plan.kernels.back().segment = number / 2;
+      plan.legacy_positions[Kernel(number).problem] = number;
+    }
+    plan.segments = {{1000, false, copies}, {300}};
+    plan.total_bytes = budget;
+    plan.reserved_bytes = 1000 * copies + 300;
+    network = std::make_unique<Network>(driver, context, budget, WorkspaceDivision::kConcurrent,
+                                        std::string(), &plan);
+  }
   // Of the kernel that needs `bytes`, as its plan would.
   Network::Segment Take(const Call& call, size_t bytes) {
     const execution::ArenaOwner owner = Owner(call.handle, call.stream);
@@ -108,6 +123,7 @@ class NetworkTest : public testing::Test {
   CUstream streams[kStreams] = {};
   const char handles[kHandles] = {};
   std::map<const void*, const void*> order;
+  planning::PinnedPlan plan;  // outlives the network
   std::unique_ptr<Network> network;
 };
 
@@ -301,6 +317,48 @@ TEST_F(NetworkTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOther) {
     EXPECT_FALSE(planned.contains(later));
     EXPECT_LE(network->bytes(), 5000u);
   }
+}
+
+// Whoever comes first: neither the segment that captures may come to need, nor kernels that the
+// file lacks, nor further streams take what is another stream's.
+TEST_F(NetworkTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
+  for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
+    SCOPED_TRACE(left);
+    Follow(2300 + left, 2);
+    network->Open(&handles[0]);
+    network->Open(&handles[1]);
+    void* const first = Take({0, 0, 0}, 1000).memory.data;
+    ASSERT_NE(first, nullptr);
+    EXPECT_EQ(Take({0, 0, 1}, 1000).memory.data, first) << "kernels of one stream take turns";
+    EXPECT_EQ(network->summary().capture_bytes, left);
+    EXPECT_EQ(Take({0, 0, 9}, 1).memory.data, nullptr) << "what the file lacks has what is left";
+    void* const second = Take({0, 1, 1}, 1000).memory.data;
+    ASSERT_NE(second, nullptr);
+    EXPECT_NE(second, first);
+    EXPECT_EQ(Take({0, 2, 0}, 1000).memory.data, nullptr) << "a third stream";
+    EXPECT_NE(Take({0, 2, 2}, 300).memory.data, nullptr) << "another segment";
+    EXPECT_EQ(network->bytes(), 2300 + left);
+    // What nobody has any more is kept again.
+    Destroy(0);
+    EXPECT_EQ(network->bytes(), 0u);
+    EXPECT_EQ(Take({1, 0, 9}, 1).memory.data != nullptr, left > 0);
+    for (const int stream : {1, 2}) EXPECT_NE(Take({1, stream, 0}, 1000).memory.data, nullptr);
+    EXPECT_NE(Take({1, 0, 2}, 300).memory.data, nullptr);
+    EXPECT_EQ(network->bytes(), 2300 + left);
+  }
+}
+
+TEST_F(NetworkTest, CopiesAreKeptWhileAKernelOfTheirSegmentHolds) {
+  Follow(2300, 2);
+  network->Open(&handles[0]);
+  network->Drop(Kernel(0).problem);
+  network->Drop(Kernel(0).problem);
+  EXPECT_EQ(Take({0, 0, 0}, 1).memory.data, nullptr) << "it has what is left: nothing";
+  ASSERT_NE(Take({0, 0, 1}, 1000).memory.data, nullptr);
+  network->Drop(Kernel(1).problem);
+  EXPECT_NE(Take({0, 1, 1}, 1000).memory.data, nullptr) << "the second copy is nobody's";
+  EXPECT_NE(Take({0, 1, 2}, 300).memory.data, nullptr);
+  EXPECT_EQ(network->bytes(), 2300u);
 }
 
 TEST_F(NetworkTest, TheCapturesSegmentIsReadyAgainForHandlesThatComeAfterTheLast) {

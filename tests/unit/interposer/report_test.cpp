@@ -189,6 +189,34 @@ TEST(Report, ADecisionTakenAnewTakesOverTheCalls) {
   EXPECT_EQ(kernels().size(), 1u);
 }
 
+TEST(Report, KernelsNameTheStreamsTheyWereCalledOn) {
+  Report report;
+  bool fresh = false;
+  CountedKernel* const first = Divided(report);
+  KernelRecord record = DividedRecord();
+  record.limit_bytes = 1;
+  CountedKernel* const second = report.Record(record, nullptr, fresh);
+  const auto streams = [&] {
+    std::vector<json> all;
+    const json found = json::parse(report.Json("on", 0));
+    for (const json& kernel : found["kernels"]) all.push_back(kernel["streams"]);
+    return all;
+  };
+  EXPECT_EQ(streams(), (std::vector<json>{json::array(), json::array()}));
+  for (const uint64_t lane : {8, 2, 8}) first->Count(lane);
+  second->Count(8);
+  second->Count(32);
+  EXPECT_EQ(first->calls, 3);
+  EXPECT_EQ(streams(), (std::vector<json>{{0, 1}, {1, 2}})) << "numbered anew";
+  second->Count(uint64_t{1} << 63);
+  second->Count(0);
+  EXPECT_EQ(second->calls, 4);
+  EXPECT_EQ(streams(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "63 is any number of them";
+  record.limit_bytes = 2;
+  report.Record(record, second, fresh);
+  EXPECT_EQ(streams(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "as the calls do";
+}
+
 // Each of 512 is worth a report of all; then each sixteenth part.
 TEST(Report, ManyRecordsAreWrittenByShares) {
   Report report;

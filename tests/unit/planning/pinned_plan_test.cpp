@@ -135,6 +135,39 @@ TEST(PinnedPlan, LayersOfOneShapeAreOrderedOnlyWhereEachAndEachOfTheOthersAre) {
   EXPECT_FALSE(ordered("0,1,2", "0,1", "0,1,2"));
 }
 
+std::string OnStreams(std::string kernel, const std::string& streams) {
+  return kernel.insert(1, R"("streams":)" + streams + ",");
+}
+
+TEST(PinnedPlan, ASegmentHasACopyForEachStream) {
+  const std::string one = OnStreams(Kernel(3, kPieces, "0"), "2");
+  const std::string most = OnStreams(Kernel(4, Piece(8, 1, 10), "0"), "3");
+  const std::string other = Kernel(5, Piece(8, 1, 200), "1");
+  const auto read = [](const std::string& total, const std::string& kernels) {
+    return ParsePinnedPlan(File(R"("total_bytes":)" + total, kernels));
+  };
+  const auto plan = read("500", one + "," + most + "," + other);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ(plan->segments[0].copies, 3u);
+  EXPECT_EQ(plan->segments[1].copies, 1u);
+  EXPECT_EQ(plan->reserved_bytes, 500u);
+  EXPECT_THAT(read("499", one + "," + most + "," + other).message(),
+              HasSubstr("more than the total_bytes"));
+  const auto ordered = read("100", OnStreams(Kernel(3, kPieces, "0", "0"), "4096"));
+  ASSERT_TRUE(ordered.ok()) << "all streams use the same bytes: " << ordered.message();
+  EXPECT_EQ(ordered->segments[0].copies, 1u);
+  EXPECT_EQ(ordered->reserved_bytes, 100u);
+  // So many that their bytes cannot be counted.
+  const std::string much = OnStreams(Kernel(3, Piece(8, 1, size_t{1} << 62), "0"), "4096");
+  EXPECT_THAT(read(std::to_string(size_t{1} << 62), much).message(),
+              HasSubstr("more than the total_bytes"));
+  for (const char* wrong : {"0", "-1", "4097", "1.5", "[0,1]", "\"2\""}) {
+    EXPECT_THAT(read("500", OnStreams(Kernel(3, kPieces, "0"), wrong)).message(),
+                HasSubstr("kernels[0].streams"))
+        << wrong;
+  }
+}
+
 TEST(PinnedPlan, WhatIsWrongIsNamedByItsPlace) {
   const std::string total = R"("total_bytes":1000)", limit = R"("limit_bytes":1000)";
   const std::pair<std::string, const char*> files[] = {
