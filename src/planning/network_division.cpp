@@ -166,9 +166,8 @@ std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, siz
   for (size_t kernel = 0; kernel < kernels.size(); ++kernel) {
     if (Least(kernels[kernel]) > 0) shortage.kernels.push_back(kernel);
   }
-  std::stable_sort(shortage.kernels.begin(), shortage.kernels.end(), [&](size_t a, size_t b) {
-    return Least(kernels[a]) > Least(kernels[b]);
-  });
+  std::stable_sort(shortage.kernels.begin(), shortage.kernels.end(),
+                   [&](size_t a, size_t b) { return Least(kernels[a]) > Least(kernels[b]); });
   return shortage;
 }
 

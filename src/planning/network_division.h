@@ -55,8 +55,8 @@ std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, siz
 // The least time of an iteration with slots inside the budget. disjoint: a slot for every kernel on
 // every lane it runs on. shared, concurrent: one for every lane, large enough for each of its
 // kernels, where lanes that have a kernel in common get slots of one size; or, where that is
-// faster, as disjoint. In time that grows as all choices together do, but for the solver's. An error
-// when there is a shortage, or the solver fails.
+// faster, as disjoint. In time that grows as all choices together do, but for the solver's. An
+// error when there is a shortage, or the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 

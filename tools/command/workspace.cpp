@@ -125,9 +125,9 @@ Result<Division> DivideOneStream(const DistinctKernels& kernels, const Options& 
   if (const auto shortage = planning::FindShortage(kernels.sets, budget, options.division)) {
     return ShortOf(*shortage, budget, kernels.firsts);
   }
-  UCUDNN_ASSIGN_OR_RETURN(planning::DividedWorkspace divided,
-                          planning::DivideWorkspace(kernels.sets, budget, options.division, solver,
-                                                    kernels.layers));
+  UCUDNN_ASSIGN_OR_RETURN(
+      planning::DividedWorkspace divided,
+      planning::DivideWorkspace(kernels.sets, budget, options.division, solver, kernels.layers));
   plan.optimal = divided.optimal;
   plan.gap_ms = divided.gap_ms;
   plan.total_workspace_bytes = divided.total_bytes;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "graph_setting.h"
@@ -50,6 +51,43 @@ TEST(GraphInterposer, ReportsWhatWasDecided) {
   EXPECT_THAT(report, HasSubstr("\"calls\": 2"));
   EXPECT_THAT(report, HasSubstr("\"count\": 4"));
   EXPECT_THAT(report, HasSubstr("\"limit_bytes\": 4096"));
+}
+
+// A native CUDA graph counts as a call on the handle that it was made with.
+TEST(GraphInterposer, ReportsTheStreamsThatPlansRanOn) {
+  for (const bool ordered : {false, true}) {
+    SCOPED_TRACE(ordered ? "handles in order" : "handles by themselves");
+    GraphSetting setting;
+    cudnnHandle_t other = nullptr;
+    ASSERT_EQ(setting.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    if (ordered) {
+      EXPECT_TRUE(setting.interposer.DeclareOrder(setting.handle, other).ok()) << "no budget";
+    }
+    const auto streams = [&] {
+      return nlohmann::json::parse(
+          setting.interposer.report().Json("on", 0))["kernels"][0]["streams"];
+    };
+    const auto plan = setting.Plan();
+    EXPECT_EQ(streams(), nlohmann::json::array());
+    setting.Execute(plan);
+    EXPECT_EQ(streams(), nlohmann::json({0}));
+    const auto pack = setting.Pack();
+    CUgraph native = nullptr;
+    ASSERT_EQ(cuGraphCreate(&native, 0), CUDA_SUCCESS);
+    EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(other, plan, pack, native),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(streams(), ordered ? nlohmann::json({0}) : nlohmann::json({0, 1}));
+    EXPECT_EQ(cuGraphDestroy(native), CUDA_SUCCESS);
+    CUstream stream = nullptr;
+    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+    setting.Execute(plan);
+    EXPECT_EQ(streams(), ordered ? nlohmann::json({0}) : nlohmann::json({0, 1, 2}));
+    setting.interposer.graph().Destroy(pack);
+    setting.interposer.graph().Destroy(plan);
+    EXPECT_EQ(setting.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  }
 }
 
 TEST(GraphInterposer, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {

@@ -151,7 +151,8 @@ TEST(NetworkDivision, AShortageOfMoreThanCanBeCountedIsOne) {
 TEST(NetworkDivision, AKernelThatCannotRunIsAnError) {
   KnapsackSolver solver;
   for (const std::vector<NetworkKernel>& kernels :
-       {std::vector<NetworkKernel>{{{}, 1, {0}}}, std::vector<NetworkKernel>{{{One(0, 1)}, 1, {}}}}) {
+       {std::vector<NetworkKernel>{{{}, 1, {0}}},
+        std::vector<NetworkKernel>{{{One(0, 1)}, 1, {}}}}) {
     EXPECT_FALSE(DivideNetwork(kernels, 10, WorkspaceDivision::kShared, solver).ok());
   }
   EXPECT_TRUE(DivideNetwork({}, 10, WorkspaceDivision::kShared, solver).ok());
