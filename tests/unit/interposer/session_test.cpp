@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "recording_cudnn.h"
 
@@ -114,6 +115,33 @@ TEST(SessionTable, ThreadsWithHandlesOfTheirOwnDoNotMeet) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SessionTable, WhatIsOrderedWithTheSameIsOrdered) {
+  const auto table = std::make_unique<SessionTable>();
+  std::vector<Session*> sessions;
+  for (uintptr_t i = 1; i <= 4; ++i) sessions.push_back(Open(*table, i));
+  table->Order(*sessions[0], *sessions[1]);
+  table->Order(*sessions[2], *sessions[3]);
+  EXPECT_NE(sessions[0]->order(), nullptr);
+  EXPECT_EQ(sessions[0]->order(), sessions[1]->order());
+  EXPECT_NE(sessions[0]->order(), sessions[2]->order());
+  table->Order(*sessions[1], *sessions[2]);
+  for (const Session* session : sessions) EXPECT_EQ(session->order(), sessions[0]->order());
+}
+
+TEST(Session, ForgetsItsLaneOnlyWhereThatMayBeAnother) {
+  Session session;
+  session.Open(nullptr, 0, Stream(1));
+  EXPECT_EQ(session.lane(), 0u);
+  session.set_lane(4);
+  session.set_stream(Stream(1));
+  EXPECT_EQ(session.lane(), 4u);
+  session.set_stream(Stream(2));
+  EXPECT_EQ(session.lane(), 0u);
+  session.set_lane(8);
+  session.set_order(&session);
+  EXPECT_EQ(session.lane(), 0u);
 }
 
 TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
