@@ -27,7 +27,7 @@ RUN_WITH = {
 HERE = {framework for framework in RUN_WITH if importlib.util.find_spec(framework)}
 RUN = RUN_ON_THE_STAND_IN.union(*(RUN_WITH[framework] for framework in HERE))
 SKIPPED = NEED_A_GPU.union(*RUN_WITH.values()) - RUN
-MINUTES = 12 if HERE else 3
+MINUTES = 12 if HERE else 8
 
 
 def gpu_check(*words):
@@ -109,6 +109,8 @@ class GpuCheck(unittest.TestCase):
         before = {stage["name"]: stage for stage in self.json["stages"]}
         for stage in stages:
             if before.get(stage["name"], {}).get("outcome") == "passed":
+                if stage["name"] == "export":  # once more, of what is there by then
+                    stage |= {"seconds": before["export"]["seconds"]}
                 self.assertEqual(before[stage["name"]], stage)
         self.assertEqual(0, again.returncode, again.stderr)
 
