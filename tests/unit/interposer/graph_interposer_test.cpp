@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "graph_setting.h"
 
@@ -15,7 +16,9 @@ using test::Executions;
 using test::ExpectSubstitute;
 using test::GraphSetting;
 using test::RecordedExecution;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -64,25 +67,25 @@ TEST(GraphInterposer, ReportsTheStreamsThatPlansRanOn) {
       EXPECT_TRUE(setting.interposer.DeclareOrder(setting.handle, other).ok()) << "no budget";
     }
     const auto streams = [&] {
-      return nlohmann::json::parse(
-          setting.interposer.report().Json("on", 0))["kernels"][0]["streams"];
+      const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+      return report["kernels"][0]["streams"].get<std::vector<int>>();
     };
     const auto plan = setting.Plan();
-    EXPECT_EQ(streams(), nlohmann::json::array());
+    EXPECT_THAT(streams(), IsEmpty());
     setting.Execute(plan);
-    EXPECT_EQ(streams(), nlohmann::json({0}));
+    EXPECT_THAT(streams(), ElementsAre(0));
     const auto pack = setting.Pack();
     CUgraph native = nullptr;
     ASSERT_EQ(cuGraphCreate(&native, 0), CUDA_SUCCESS);
     EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(other, plan, pack, native),
               CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(streams(), ordered ? nlohmann::json({0}) : nlohmann::json({0, 1}));
+    EXPECT_EQ(streams(), (ordered ? std::vector{0} : std::vector{0, 1}));
     EXPECT_EQ(cuGraphDestroy(native), CUDA_SUCCESS);
     CUstream stream = nullptr;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     EXPECT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
     setting.Execute(plan);
-    EXPECT_EQ(streams(), ordered ? nlohmann::json({0}) : nlohmann::json({0, 1, 2}));
+    EXPECT_EQ(streams(), (ordered ? std::vector{0} : std::vector{0, 1, 2}));
     setting.interposer.graph().Destroy(pack);
     setting.interposer.graph().Destroy(plan);
     EXPECT_EQ(setting.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
