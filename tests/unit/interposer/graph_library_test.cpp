@@ -8,7 +8,6 @@ namespace {
 
 using test::Executions;
 using test::GraphSetting;
-using test::kAmple;
 using test::kLearning;
 using test::kPart;
 using test::kPieces;

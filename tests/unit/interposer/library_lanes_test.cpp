@@ -10,8 +10,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-using ::testing::SizeIs;
-
 // A handle, a stream and an output of its own, on one thread.
 class Lane {
  public:
