@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "device_tensor.h"
 
 namespace {
 
@@ -32,39 +32,6 @@ constexpr Shape kAlexNet[] = {{"conv1", 3, 224, 64, 11, 2, 4},
                               {"conv3", 192, 13, 384, 3, 1, 1},
                               {"conv4", 384, 13, 256, 3, 1, 1},
                               {"conv5", 256, 13, 256, 3, 1, 1}};
-
-// Small whole numbers: every exact result is one, too. Direct algorithms give it to the bit, and
-// the rounding errors of Winograd and FFT stay far below one half, so whole numbers can be
-// compared.
-class DeviceTensor {
- public:
-  DeviceTensor(size_t count, uint32_t seed) : host_(count) {
-    for (float& value : host_) {
-      seed = seed * 1664525u + 1013904223u;
-      value = static_cast<float>(static_cast<int>(seed >> 24) % 5 - 2);
-    }
-    CHECK_CUDA(cudaMalloc(&device_, count * sizeof(float)));
-    CHECK_CUDA(cudaMemcpy(device_, host_.data(), count * sizeof(float), cudaMemcpyHostToDevice));
-  }
-  ~DeviceTensor() { cudaFree(device_); }
-  DeviceTensor(const DeviceTensor&) = delete;
-
-  float* get() const { return device_; }
-
-  uint64_t Checksum() {
-    CHECK_CUDA(
-        cudaMemcpy(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost));
-    uint64_t sum = 1469598103934665603u;
-    for (const float value : host_) {
-      sum = (sum ^ static_cast<uint64_t>(std::llround(value))) * 1099511628211u;
-    }
-    return sum;
-  }
-
- private:
-  std::vector<float> host_;
-  float* device_ = nullptr;
-};
 
 template <typename Answer>
 Answer FirstWithin(const Answer* answers, int count, size_t bytes) {

@@ -8,7 +8,6 @@
 #include <cudnn.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "device_tensor.h"
 
 namespace {
 
@@ -23,35 +23,6 @@ struct Shape {
   int c, size, k, filter;
 };
 constexpr Shape kShapes[] = {{4, 10, 16, 5}, {16, 10, 16, 3}};
-
-// Whole numbers from -1 to 1, so that every exact result is one, too.
-class DeviceTensor {
- public:
-  DeviceTensor(size_t count, uint32_t seed) : host_(count) {
-    for (float& value : host_) {
-      seed = seed * 1664525u + 1013904223u;
-      value = static_cast<float>(static_cast<int>((seed >> 16) % 3) - 1);
-    }
-    CHECK_CUDA(cudaMalloc(reinterpret_cast<void**>(&device_), count * sizeof(float)));
-    CHECK_CUDA(cudaMemcpy(device_, host_.data(), count * sizeof(float), cudaMemcpyHostToDevice));
-  }
-  ~DeviceTensor() { cudaFree(device_); }
-  DeviceTensor(const DeviceTensor&) = delete;
-  float* get() const { return device_; }
-  uint64_t Checksum() {
-    CHECK_CUDA(
-        cudaMemcpy(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost));
-    uint64_t sum = 1469598103934665603u;
-    for (const float value : host_) {
-      sum = (sum ^ static_cast<uint64_t>(std::llround(value))) * 1099511628211u;
-    }
-    return sum;
-  }
-
- private:
-  std::vector<float> host_;
-  float* device_ = nullptr;
-};
 
 class Layer {
  public:
