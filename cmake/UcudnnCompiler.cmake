@@ -8,7 +8,9 @@ if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_
 endif()
 target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra ${werror}
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
-  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
+  # Which mutex guards what, as base/mutex.h lets it be said; every clang is held to it.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety -Werror=thread-safety>)
 # What an assert says names no folder of the machine that built it.
 add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(UCUDNN_SANITIZE)

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "convolution/partial_sums.h"
 #include "db/connection.h"
 #include "db/promise_rows.h"
@@ -29,7 +29,7 @@ Status WithFile(const std::string& path,
     if (!S_ISREG(info.st_mode)) {
       return Status::Error(path + ": cannot be opened: not a regular file");
     }
-    std::lock_guard lock(StoreMutex());
+    MutexLock lock(StoreMutex());
     Connection connection;
     UCUDNN_RETURN_IF_ERROR(connection.Open(path, Connection::Access::kRead));
     UCUDNN_ASSIGN_OR_RETURN(const Identity identity, Identify(connection, true));
@@ -63,7 +63,7 @@ Status CheckWhole(Connection& connection, StoreContents& contents) {
       const int64_t incomplete,
       connection.Number("SELECT count(*) FROM (SELECT DISTINCT kernel, device, cudnn, driver, "
                         "micro_batch FROM measurements WHERE engine<>'" +
-                        std::string(kPartialSum) +
+                        EngineId(kPartialSum).Text() +
                         "' EXCEPT SELECT kernel, device, cudnn, driver, micro_batch FROM "
                         "complete_sizes)"));
   contents.incomplete_sizes = static_cast<size_t>(incomplete);

@@ -9,7 +9,7 @@ namespace ucudnn::db {
 KnownRows::Kind KnownRows::Add(const StoredMeasurement& row) {
   const MicroConfiguration& micro = row.measurement.micro;
   std::vector<std::string> key = {row.platform.device, std::to_string(row.platform.cudnn),
-                                  std::to_string(row.platform.driver), micro.engine,
+                                  std::to_string(row.platform.driver), micro.engine.Text(),
                                   std::to_string(micro.micro_batch)};
   for (FamilyValue& value : FamilyValues(row.problem)) key.push_back(std::move(value.text));
   const auto [known, added] = rows_.try_emplace(std::move(key), micro);

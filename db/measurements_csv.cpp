@@ -195,7 +195,7 @@ std::string WriteMeasurementsCsv(const StoredRows& rows) {
     const MicroConfiguration& micro = row.measurement.micro;
     add(row.problem, row.platform,
         {{"name", row.name},
-         {"engine", micro.engine},
+         {"engine", micro.engine.Text()},
          {"micro_batch", std::to_string(micro.micro_batch)},
          {"time_ms", Exact(micro.time_ms)},
          {"workspace_bytes", std::to_string(micro.workspace_bytes)},
@@ -205,10 +205,10 @@ std::string WriteMeasurementsCsv(const StoredRows& rows) {
   }
   for (const planning::EnginePromise& promise : rows.promises) {
     add(promise.problem, promise.platform,
-        {{"engine", promise.engine},
+        {{"engine", promise.engine.Text()},
          {"workspace_bytes", std::to_string(promise.workspace_bytes)},
          {"limit_bytes", std::to_string(promise.limit_bytes)},
-         {"undivided", promise.undivided},
+         {"undivided", promise.undivided.Text()},
          {"any_engine", promise.any_engine ? "1" : "0"}});
   }
   return text;

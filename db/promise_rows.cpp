@@ -48,7 +48,7 @@ void BindKey(Statement& statement, int64_t kernel, const EnginePromise& promise)
   statement.Bind(3, std::string_view(promise.platform.device));
   statement.Bind(4, int64_t{promise.platform.cudnn});
   statement.Bind(5, int64_t{promise.platform.driver});
-  statement.Bind(6, std::string_view(promise.engine));
+  statement.Bind(6, promise.engine.Text());
   statement.Bind(7, static_cast<int64_t>(promise.limit_bytes));
 }
 
@@ -57,8 +57,9 @@ Status CheckKey(const EnginePromise& promise) {
   const auto refuse = [](const std::string& what) {
     return Status::Error("a promise cannot be kept: " + what);
   };
-  for (const std::string* text : {&promise.platform.device, &promise.engine, &promise.undivided}) {
-    if (text->find('\0') != std::string::npos) return refuse(Quoted(*text) + " holds a NUL byte");
+  for (const std::string& text :
+       {promise.platform.device, promise.engine.Text(), promise.undivided.Text()}) {
+    if (text.find('\0') != std::string::npos) return refuse(Quoted(text) + " holds a NUL byte");
   }
   if (promise.engine.empty()) return refuse("an engine of it has no name");
   if (promise.problem.n < 1) {
@@ -113,7 +114,7 @@ Result<bool> InsertPromise(Connection& connection, int64_t kernel, const EngineP
                          "VALUES(?,?,?,?,?,?,?,?,?,?)"));
   BindKey(insert, kernel, promise);
   insert.Bind(8, static_cast<int64_t>(promise.workspace_bytes));
-  insert.Bind(9, std::string_view(promise.undivided));
+  insert.Bind(9, promise.undivided.Text());
   insert.Bind(10, int64_t{promise.any_engine});
   UCUDNN_RETURN_IF_ERROR(insert.Run());
   return connection.Changes() > 0;

@@ -18,8 +18,8 @@ namespace ucudnn::db {
 
 // What files know of one kernel family and device, apart by cudnn and driver version.
 struct KernelFacts {
-  using Choice = std::pair<int, std::string>;  // micro-batch and engine
-  std::vector<planning::Measurement> rows;     // the stored `verified` is not theirs: see below
+  using Choice = std::pair<int, EngineId>;  // micro-batch and engine
+  std::vector<planning::Measurement> rows;  // the stored `verified` is not theirs: see below
   std::set<int> complete_sizes;
   std::set<Choice> verified;
 };

@@ -27,8 +27,8 @@ Status CheckRow(const StoredMeasurement& row) {
     return Status::Error("a measurement of " + Describe(row.problem) +
                          " cannot be stored: " + what);
   };
-  for (const std::string* text : {&row.name, &row.platform.device, &micro.engine}) {
-    if (text->find('\0') != std::string::npos) return refuse(Quoted(*text) + " holds a NUL byte");
+  for (const std::string& text : {row.name, row.platform.device, micro.engine.Text()}) {
+    if (text.find('\0') != std::string::npos) return refuse(Quoted(text) + " holds a NUL byte");
   }
   if (micro.engine.empty()) return refuse("its engine has no name");
   if (micro.micro_batch < 1) {
@@ -96,7 +96,7 @@ Result<bool> RowWriter::Insert(const StoredMeasurement& row, Origin origin) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(row.problem));
   const MicroConfiguration& micro = row.measurement.micro;
   BindPlatform(measurement_, kernel, row.platform);
-  measurement_.Bind(5, std::string_view(micro.engine));
+  measurement_.Bind(5, micro.engine.Text());
   measurement_.Bind(6, int64_t{micro.micro_batch});
   measurement_.Bind(7, micro.time_ms);
   measurement_.Bind(8, static_cast<int64_t>(micro.workspace_bytes));
@@ -124,12 +124,12 @@ Status RowWriter::MarkComplete(const ConvolutionProblem& problem,
 }
 
 Status RowWriter::MarkVerified(const ConvolutionProblem& problem,
-                               const planning::Platform& platform, const std::string& engine,
+                               const planning::Platform& platform, const EngineId& engine,
                                int micro_batch) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, Kernel(problem));
   BindPlatform(verified_, kernel, platform);
   verified_.Bind(5, int64_t{micro_batch});
-  verified_.Bind(6, std::string_view(engine));
+  verified_.Bind(6, engine.Text());
   return verified_.Run();
 }
 

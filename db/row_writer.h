@@ -27,7 +27,7 @@ class RowWriter {
                       int micro_batch);
   // The output of this engine at this micro-batch was compared on this platform.
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
-                      const std::string& engine, int micro_batch);
+                      const EngineId& engine, int micro_batch);
   // True: there was no promise under this key.
   Result<bool> Insert(const planning::EnginePromise& promise);
 

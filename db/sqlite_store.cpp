@@ -7,6 +7,7 @@
 
 #include "base/file_size_limit.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "convolution/partial_sums.h"
 #include "db/known_rows.h"
 #include "db/promise_rows.h"
@@ -39,7 +40,7 @@ SqliteStore::SqliteStore(const std::vector<std::string>& paths, size_t written)
 Status SqliteStore::With(StoreFile& file, bool write,
                          const std::function<Status(Connection*)>& use) {
   try {
-    std::lock_guard lock(StoreMutex());
+    MutexLock lock(StoreMutex());
     const FileSizeLimitScope within_the_limit;
     try {
       for (;;) {
@@ -80,6 +81,7 @@ Result<KernelMeasurements> SqliteStore::Read(const ConvolutionProblem& problem,
   FactsByVersion facts;
   UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection&) {
     FactsByVersion found;
+    StoreMutex().AssertHeld();  // by With
     UCUDNN_ASSIGN_OR_RETURN(RowReader * reader, file.Reader());
     UCUDNN_RETURN_IF_ERROR(reader->Read(family, platform, found));
     for (auto& [version, from] : found) {
@@ -167,7 +169,7 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
       UCUDNN_ASSIGN_OR_RETURN(const bool is_new, writer.Insert(row, RowWriter::Origin::kImported));
       added += is_new ? 1 : 0;
       // Summing partials says nothing of the engines at its micro-batch.
-      if (!row.complete || row.measurement.micro.engine == kPartialSum) continue;
+      if (!row.complete || row.measurement.micro.engine.is_partial_sum()) continue;
       UCUDNN_RETURN_IF_ERROR(
           writer.MarkComplete(row.problem, row.platform, row.measurement.micro.micro_batch));
     }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "db/schema.h"
 
 namespace ucudnn::db {
@@ -46,10 +47,14 @@ size_t StemLength(const std::string& path) {
   return dot == std::string::npos || dot <= name ? path.size() : dot;
 }
 
-std::mutex& StoreMutex() {
-  static std::mutex* const mutex = [] {
-    static std::mutex* const leaked = new std::mutex;
-    pthread_atfork([] { leaked->lock(); }, [] { leaked->unlock(); }, [] { leaked->unlock(); });
+Mutex& StoreMutex() {
+  static Mutex* const mutex = [] {
+    static Mutex* const leaked = new Mutex;
+    const auto unlock = []() UCUDNN_THREAD_ATTRIBUTE(release_capability(leaked)) {
+      leaked->Unlock();
+    };
+    pthread_atfork([]() UCUDNN_THREAD_ATTRIBUTE(acquire_capability(leaked)) { leaked->Lock(); },
+                   unlock, unlock);
     return leaked;
   }();
   return *mutex;

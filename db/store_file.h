@@ -6,11 +6,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "db/connection.h"
 #include "db/row_reader.h"
@@ -19,7 +19,7 @@ namespace ucudnn::db {
 
 // Held around every use of SQLite in this process, and across fork, so that a child inherits
 // neither a half-done transaction nor a mutex that is locked for ever.
-std::mutex& StoreMutex();
+Mutex& StoreMutex();
 
 // Of `path`, what is before its extension: where names of siblings get their suffix.
 size_t StemLength(const std::string& path);
@@ -34,30 +34,31 @@ class StoreFile {
   StoreFile& operator=(const StoreFile&) = delete;
 
   // The open file; null where there is none yet, or none this version can read.
-  Result<Connection*> ForReading();
+  Result<Connection*> ForReading() UCUDNN_REQUIRES(StoreMutex());
   // The open file, created with its folders where it is missing, its tables up to date.
-  Result<Connection*> ForWriting();
+  Result<Connection*> ForWriting() UCUDNN_REQUIRES(StoreMutex());
 
   // To be called after a failure: true when the open file turned out to be damaged. It is set aside
   // then, and the next call opens another.
-  bool SetAsideIfDamaged();
+  bool SetAsideIfDamaged() UCUDNN_REQUIRES(StoreMutex());
 
   // Of the open file, whose tables are there: its schema version, and a reader that fits it.
   int64_t version() const { return version_; }
-  Result<RowReader*> Reader();
+  Result<RowReader*> Reader() UCUDNN_REQUIRES(StoreMutex());
 
   const std::string& path() const { return path_; }
 
   // Ends whatever statement or snapshot holds the file; the next use opens it anew.
-  void Close();
+  void Close() UCUDNN_REQUIRES(StoreMutex());
 
  private:
-  Status Open(bool create);
-  Status OpenCandidate(const std::string& candidate, bool create, bool& usable);
+  Status Open(bool create) UCUDNN_REQUIRES(StoreMutex());
+  Status OpenCandidate(const std::string& candidate, bool create, bool& usable)
+      UCUDNN_REQUIRES(StoreMutex());
   // One warning for each file set aside, naming `instead`, the file that takes its place.
   void WarnSetAside(const std::string& instead);
-  Status NoteVersion();
-  void ForgetInChild();
+  Status NoteVersion() UCUDNN_REQUIRES(StoreMutex());
+  void ForgetInChild() UCUDNN_REQUIRES(StoreMutex());
 
   const std::string path_;
   const bool writable_;

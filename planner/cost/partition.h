@@ -1,33 +1,16 @@
-// Which box of a tensor each worker computes, and which boxes of its inputs it needs for that. Pure
-// functions. Source: DeePa, section 3 (every worker computes a disjoint part of the output).
+// Which box of a layer's tensors each worker computes, and which boxes of its inputs it needs for
+// that, by the windows of convolution/partition. Pure functions. Source: DeePa, section 3 (every
+// worker computes a disjoint part of the output).
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <vector>
 
+#include "convolution/partition.h"
 #include "planner/cost/configuration.h"
 #include "planner/cost/layer_graph.h"
 
 namespace ucudnn::planner {
-
-struct Interval {  // half open
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  bool operator==(const Interval&) const = default;
-  int64_t Length() const { return end - begin; }
-};
-
-int64_t Overlap(const Interval& a, const Interval& b);
-
-// Part `index` of `extent` elements in `parts`; the first parts are the larger ones.
-Interval Part(int64_t extent, int parts, int index);
-
-constexpr int kTensorAxes = 5;  // n, c, d, h, w
-using Box = std::array<Interval, kTensorAxes>;
-
-int64_t Elements(const Box& box);
 
 // One box per worker: the product of one interval per axis. Worker i has the intervals that the
 // digits of i choose, the last axis running fastest, as ParallelConfiguration numbers devices.

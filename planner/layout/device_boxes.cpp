@@ -7,21 +7,9 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr size_t kHeight = 3;  // axes of a box: n, c, d, h, w
-constexpr size_t kWidth = 4;
-
 Halo Beyond(const Interval& needed, const Interval& part) {
   return {std::max<int64_t>(0, part.begin - needed.begin),
           std::max<int64_t>(0, needed.end - part.end)};
-}
-
-Box Intersection(const Box& a, const Box& b) {
-  Box both;
-  for (size_t axis = 0; axis < kTensorAxes; ++axis) {
-    both[axis] = {std::max(a[axis].begin, b[axis].begin), std::min(a[axis].end, b[axis].end)};
-    if (both[axis].end < both[axis].begin) both[axis].end = both[axis].begin;
-  }
-  return both;
 }
 
 std::vector<DeviceBox> BoxesOf(const Parts& parts, int first_device) {
@@ -78,8 +66,8 @@ std::vector<NeededBox> NeededBoxes(const PlannedLayer& layer, int input,
     const int image = (one.device - configuration.first_device) % (degrees.h * degrees.w);
     const Box part = parts.Of(image);
     NeededBox box{one.device, one.box, {}, {}};
-    if (degrees.h > 1) box.h = Beyond(one.box[kHeight], part[kHeight]);
-    if (degrees.w > 1) box.w = Beyond(one.box[kWidth], part[kWidth]);
+    if (degrees.h > 1) box.h = Beyond(one.box[kAxisH], part[kAxisH]);
+    if (degrees.w > 1) box.w = Beyond(one.box[kAxisW], part[kAxisW]);
     needed.push_back(box);
   }
   return needed;

@@ -48,7 +48,7 @@ Json HaloJson(const Halo& halo) { return {halo.before, halo.after}; }
 void AddBox(Json& json, const Box& box, bool depth) {
   constexpr const char* kAxes[] = {"n", "c", "d", "h", "w"};
   for (size_t axis = 0; axis < kTensorAxes; ++axis) {
-    if (axis != 2 || depth) json[kAxes[axis]] = IntervalJson(box[axis]);
+    if (axis != kAxisD || depth) json[kAxes[axis]] = IntervalJson(box[axis]);
   }
 }
 

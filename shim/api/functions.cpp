@@ -22,7 +22,8 @@ struct Parameters<cudnnStatus_t(Types...)> {
 void Follow(cudnnHandle_t handle) noexcept {
   if (handle == nullptr || ucudnn::FixedOptions().mode == ucudnn::Mode::kOff) return;
   try {
-    if (auto* const interposer = ucudnn::ProcessInterposer()) interposer->FollowStream(handle);
+    if (auto* const interposer = ucudnn::ProcessInterposer())
+      interposer->sessions().FollowStream(handle);
   } catch (...) {
     // Out of memory before the first handle: nothing is known of any stream.
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "api/process.h"
 #include "base/log.h"
@@ -10,8 +12,9 @@
 #include "cudnn/descriptors.h"
 
 // The entry points: cuDNN's signatures, turned into LegacyCall and Descriptors. What happens is
-// decided in src/interposer; here only the edge is kept: no exception leaves, and a call that could
-// not even be looked at is the genuine one.
+// decided in src/interposer; here only the edge is kept, the same for all: no exception leaves, and
+// a call that could not even be looked at is the genuine one, wherever that keeps what was
+// promised.
 
 namespace ucudnn {
 namespace {
@@ -19,28 +22,51 @@ namespace {
 using cudnn::AlgorithmPerformance;
 using cudnn::Descriptors;
 using cudnn::LegacyCall;
+using interposer::GraphPlans;
 using interposer::Interposer;
+using interposer::Sessions;
 
 Interposer& Ucudnn() { return *ProcessInterposer(); }
-const cudnn::Functions& Genuine() { return Ucudnn().functions(); }
+const cudnn::Functions& Genuine() { return Ucudnn().process().functions; }
 
 // cuDNN takes inputs as const pointers; LegacyCall holds one kind.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
-// `inside`, or `genuine` when it ran out of memory. `inside` throws only before it enqueued
-// anything.
-template <typename Inside, typename GenuineCall>
-cudnnStatus_t Guarded(Inside inside, GenuineCall genuine) {
+// `inside`, or `otherwise` when it ran out of memory. `inside` throws only before it called the
+// genuine function, or where it may be called again.
+template <typename Inside, typename Otherwise>
+cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {
     return inside();
   } catch (...) {
     WarnOnce("exception", "out of memory inside ucudnn: calls run as the caller asked");
-    return genuine();
+    return otherwise();
   }
 }
 
+// An entry point that is `method` of the interposer's `part`. Out of memory it is `otherwise`: the
+// genuine function; or, where less may have been promised than that one would use or tell, another
+// method of the part, or an error.
+template <auto part, auto method, auto otherwise, typename Signature>
+struct EntryPoint;
+template <auto part, auto method, auto otherwise, typename... Arguments>
+struct EntryPoint<part, method, otherwise, cudnnStatus_t(Arguments...)> {
+  static cudnnStatus_t Call(Arguments... arguments) {
+    return Guarded([&] { return ((Ucudnn().*part)().*method)(arguments...); },
+                   [&] {
+                     if constexpr (std::is_enum_v<decltype(otherwise)>) {
+                       return otherwise;
+                     } else if constexpr (std::is_member_function_pointer_v<decltype(otherwise)>) {
+                       return ((Ucudnn().*part)().*otherwise)(arguments...);
+                     } else {
+                       return (Genuine().*otherwise)(arguments...);
+                     }
+                   });
+  }
+};
+
 cudnnStatus_t GuardedConvolve(const LegacyCall& call) {
-  return Guarded([&] { return Ucudnn().Convolve(call); },
+  return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
                  [&] { return cudnn::Convolve(Genuine(), call); });
 }
 
@@ -62,17 +88,6 @@ std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPe
   }
   *returned = count;
   return count > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-cudnnStatus_t Create(cudnnHandle_t* handle) {
-  if (handle == nullptr) return Genuine().cudnnCreate(handle);
-  return Ucudnn().Create(handle);
-}
-
-cudnnStatus_t Destroy(cudnnHandle_t handle) { return Ucudnn().Destroy(handle); }
-
-cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  return Ucudnn().SetStream(handle, stream);
 }
 
 cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
@@ -190,8 +205,8 @@ struct WorkspaceSizeHook<Order, genuine,
     if (bytes == nullptr) return forward();
     return Guarded(
         [&] {
-          return Ucudnn().WorkspaceSize(Order::kOperation, handle, Order::Sort(a, b, c, d),
-                                        algorithm, bytes);
+          return Ucudnn().legacy().WorkspaceSize(Order::kOperation, handle, Order::Sort(a, b, c, d),
+                                                 algorithm, bytes);
         },
         forward);
   }
@@ -215,8 +230,8 @@ struct ListHook<Order, genuine, is_find,
         [&] {
           const Descriptors descriptors = Order::Sort(a, b, c, d);
           const auto answer =
-              is_find ? Ucudnn().FindAlgorithms(Order::kOperation, handle, descriptors, {})
-                      : Ucudnn().GetAlgorithms(Order::kOperation, handle, descriptors);
+              is_find ? Ucudnn().legacy().FindAlgorithms(Order::kOperation, handle, descriptors, {})
+                      : Ucudnn().legacy().GetAlgorithms(Order::kOperation, handle, descriptors);
           const auto delivered = Deliver(answer, requested, returned, results);
           return delivered ? *delivered : forward();
         },
@@ -249,55 +264,14 @@ struct FindExHook<Order, genuine,
     return Guarded(
         [&] {
           const auto answer =
-              Ucudnn().FindAlgorithms(Order::kOperation, handle, Order::Sort(a, b, c, d),
-                                      workspace == nullptr ? 0 : workspace_bytes);
+              Ucudnn().legacy().FindAlgorithms(Order::kOperation, handle, Order::Sort(a, b, c, d),
+                                               workspace == nullptr ? 0 : workspace_bytes);
           const auto delivered = Deliver(answer, requested, returned, results);
           return delivered ? *delivered : forward();
         },
         forward);
   }
 };
-
-// The graph API. Nothing of these throws.
-cudnnStatus_t BackendCreate(cudnnBackendDescriptorType_t type,
-                            cudnnBackendDescriptor_t* descriptor) {
-  return Ucudnn().graph().Create(type, descriptor);
-}
-cudnnStatus_t BackendDestroy(cudnnBackendDescriptor_t descriptor) {
-  return Ucudnn().graph().Destroy(descriptor);
-}
-cudnnStatus_t BackendInitialize(cudnnBackendDescriptor_t descriptor) {
-  return Ucudnn().graph().Initialize(descriptor);
-}
-cudnnStatus_t BackendSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                         cudnnBackendAttributeType_t type, int64_t count, const void* values) {
-  return Ucudnn().graph().Set(descriptor, name, type, count, values);
-}
-cudnnStatus_t BackendGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                         cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
-                         void* values) {
-  return Ucudnn().graph().Get(descriptor, name, type, requested, count, values);
-}
-cudnnStatus_t BackendFinalize(cudnnBackendDescriptor_t descriptor) {
-  return Ucudnn().graph().Finalize(descriptor);
-}
-cudnnStatus_t BackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                             cudnnBackendDescriptor_t pack) {
-  return Ucudnn().graph().Execute(handle, plan, pack);
-}
-cudnnStatus_t BackendPopulate(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                              cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  return Ucudnn().graph().PopulateCudaGraph(handle, plan, pack, graph);
-}
-cudnnStatus_t BackendUpdate(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                            cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  return Ucudnn().graph().UpdateCudaGraph(handle, plan, pack, graph);
-}
-
-cudnnStatus_t PlanWorkspace(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                            cudnnBackendDescriptor_t pack, size_t* bytes) {
-  return Ucudnn().graph().WorkspaceSize(handle, plan, pack, bytes);
-}
 
 template <typename Function>
 void* Address(Function* function) {
@@ -307,6 +281,15 @@ void* Address(Function* function) {
 // Ours, checked by the compiler to have the genuine function's type.
 #define UCUDNN_HOOK(name, function) \
   Hook { #name, Address(static_cast <decltype(&::name)>(function)) }
+#define UCUDNN_ENTRY(name, part, method, otherwise) \
+  UCUDNN_HOOK(name, (EntryPoint<part, method, otherwise, decltype(::name)>::Call))
+#define UCUDNN_SESSION_HOOK(name, method) \
+  UCUDNN_ENTRY(name, &Interposer::sessions, &Sessions::method, &cudnn::Functions::name)
+#define UCUDNN_GRAPH_HOOK(name, method) \
+  UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, &cudnn::Functions::name)
+// Where the genuine function might use, or tell, more than was promised for a plan.
+#define UCUDNN_PROMISED_HOOK(name, method, otherwise) \
+  UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, otherwise)
 #define UCUDNN_WORKSPACE_HOOK(name, order) \
   UCUDNN_HOOK(name, (WorkspaceSizeHook<order, &cudnn::Functions::name, decltype(::name)>::Call))
 #define UCUDNN_LIST_HOOK(name, order, is_find) \
@@ -318,10 +301,10 @@ void* Address(Function* function) {
 
 std::span<const Hook> Hooks() {
   if (FixedOptions().mode == Mode::kOff || ProcessInterposer() == nullptr) return {};
-  static const std::array hooks = {
-      UCUDNN_HOOK(cudnnCreate, Create),
-      UCUDNN_HOOK(cudnnDestroy, Destroy),
-      UCUDNN_HOOK(cudnnSetStream, SetStream),
+  static const std::array legacy = {
+      UCUDNN_SESSION_HOOK(cudnnCreate, Create),
+      UCUDNN_SESSION_HOOK(cudnnDestroy, Destroy),
+      UCUDNN_SESSION_HOOK(cudnnSetStream, SetStream),
       UCUDNN_HOOK(cudnnConvolutionForward, Forward),
       UCUDNN_HOOK(cudnnConvolutionBiasActivationForward, BiasActivationForward),
       UCUDNN_HOOK(cudnnConvolutionBackwardData, BackwardData),
@@ -338,22 +321,33 @@ std::span<const Hook> Hooks() {
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionForwardAlgorithmEx, ForwardOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardDataAlgorithmEx, BackwardDataOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardFilterAlgorithmEx, BackwardFilterOrder),
-      UCUDNN_HOOK(cudnnBackendCreateDescriptor, BackendCreate),
-      UCUDNN_HOOK(cudnnBackendDestroyDescriptor, BackendDestroy),
-      UCUDNN_HOOK(cudnnBackendSetAttribute, BackendSet),
-      UCUDNN_HOOK(cudnnBackendGetAttribute, BackendGet),
-      UCUDNN_HOOK(cudnnBackendFinalize, BackendFinalize),
-      UCUDNN_HOOK(cudnnBackendExecute, BackendExecute),
-      // Only asked for where the genuine library has them.
-      UCUDNN_HOOK(cudnnBackendInitialize, BackendInitialize),
-      UCUDNN_HOOK(cudnnBackendPopulateCudaGraph, BackendPopulate),
-      UCUDNN_HOOK(cudnnBackendUpdateCudaGraph, BackendUpdate),
-      UCUDNN_HOOK(cudnnGetExecutionPlanWorkspaceSize, PlanWorkspace),
   };
-  constexpr size_t kGraphHooks = 10;
+  // Those that not every genuine library has are asked for only where it has them.
+  static const std::array graph = {
+      UCUDNN_GRAPH_HOOK(cudnnBackendCreateDescriptor, Create),
+      UCUDNN_GRAPH_HOOK(cudnnBackendDestroyDescriptor, Destroy),
+      UCUDNN_GRAPH_HOOK(cudnnBackendInitialize, Initialize),
+      UCUDNN_GRAPH_HOOK(cudnnBackendSetAttribute, Set),
+      UCUDNN_PROMISED_HOOK(cudnnBackendGetAttribute, Get, CUDNN_STATUS_ALLOC_FAILED),
+      UCUDNN_GRAPH_HOOK(cudnnBackendFinalize, Finalize),
+      UCUDNN_PROMISED_HOOK(cudnnBackendExecute, Execute, &GraphPlans::ExecuteWhole),
+      UCUDNN_PROMISED_HOOK(cudnnBackendPopulateCudaGraph, PopulateCudaGraph,
+                           &GraphPlans::PopulateWhole),
+      UCUDNN_PROMISED_HOOK(cudnnBackendUpdateCudaGraph, UpdateCudaGraph, CUDNN_STATUS_ALLOC_FAILED),
+      UCUDNN_PROMISED_HOOK(cudnnGetExecutionPlanWorkspaceSize, WorkspaceSize,
+                           CUDNN_STATUS_ALLOC_FAILED),
+  };
+#define UCUDNN_ONE(name) +1
+  static_assert(std::size(graph) == 0 UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_ONE)
+                                        UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_ONE));
+#undef UCUDNN_ONE
+  static const auto all = [] {
+    std::array<Hook, std::size(legacy) + std::size(graph)> joined;
+    std::copy(graph.begin(), graph.end(), std::copy(legacy.begin(), legacy.end(), joined.begin()));
+    return joined;
+  }();
   const bool graphs = Genuine().HasGraphApi() && FixedOptions().engines != EngineSet::kLegacy;
-  return graphs ? std::span<const Hook>(hooks)
-                : std::span<const Hook>(hooks).first(hooks.size() - kGraphHooks);
+  return graphs ? std::span<const Hook>(all) : std::span<const Hook>(legacy);
 }
 
 }  // namespace ucudnn

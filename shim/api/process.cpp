@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/options.h"
 #include "cudnn/genuine_library.h"
 #include "db/sqlite_store.h"
@@ -29,15 +29,15 @@ const cudnn::GenuineLibrary& Genuine() {
 }
 
 // Names given before there is a report; null when it has them.
-constinit std::mutex early_mutex;
-interposer::LayerNames* early_names = nullptr;
+constinit Mutex early_mutex;
+interposer::LayerNames* early_names UCUDNN_GUARDED_BY(early_mutex) = nullptr;
 
 // Programs that leave by exit() get a last report with the final counts. A forked child has no part
 // in its parent's calls and writes nothing.
 void WriteLastReport() {
   if (getpid() != owner) return;
   try {
-    ProcessInterposer()->WriteReport();
+    ProcessInterposer()->process().WriteReport();
   } catch (...) {
   }
 }
@@ -102,7 +102,7 @@ interposer::Interposer* ProcessInterposer() {
   owner = getpid();
   if (!FixedOptions().report.empty()) std::atexit(WriteLastReport);
   interposer::Interposer* const interposer = mine.release()->interposer.get();
-  std::lock_guard lock(early_mutex);
+  MutexLock lock(early_mutex);
   if (early_names != nullptr) {
     interposer->report().NameLayers(std::move(*early_names));
     delete early_names;
@@ -126,7 +126,7 @@ const cudnn::Functions* GenuineFunctions() {
 bool GenuineIsOpen() { return genuine_open; }
 
 bool NameLayer(const ConvolutionProblem& problem, const std::string& name) {
-  std::lock_guard lock(early_mutex);
+  MutexLock lock(early_mutex);
   if (const Parts* parts = joined.load(std::memory_order_acquire)) {
     return parts->interposer->report().NameLayer(problem, name);
   }

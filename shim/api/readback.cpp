@@ -53,7 +53,7 @@ cudnnStatus_t CheckSize(const char* function, const Struct& given) {
 ucudnnMicroBatches_t InWords(const Run& run) {
   ucudnnMicroBatches_t batches = {};
   batches.struct_size = sizeof batches;
-  const std::string& engine = run.micro.engine;
+  const std::string engine = run.micro.engine.Text();
   std::copy_n(engine.data(), std::min(engine.size(), sizeof batches.engine - 1), batches.engine);
   batches.micro_batch = run.micro.micro_batch;
   batches.count = run.count;
@@ -108,7 +108,7 @@ cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t
         requested > 0 ? CheckSize("ucudnnGetPlan", *batches) : CUDNN_STATUS_SUCCESS;
     if (status != CUDNN_STATUS_SUCCESS) return status;
     ConvolutionProblem problem;
-    status = Read(interposer.functions(), "ucudnnGetPlan", kOperations[index],
+    status = Read(interposer.process().functions, "ucudnnGetPlan", kOperations[index],
                   {x, w, y, convolution}, problem);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     const auto record = interposer.report().Find(problem);
@@ -132,8 +132,9 @@ cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics) {
     const cudnnStatus_t status = CheckSize("ucudnnGetStatistics", *statistics);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     const interposer::Totals totals = interposer.report().Count();
-    *statistics = {sizeof *statistics, totals.kernels,       totals.divided_kernels,
-                   totals.calls,       totals.divided_calls, interposer.measured(),
+    *statistics = {sizeof *statistics,     totals.kernels,
+                   totals.divided_kernels, totals.calls,
+                   totals.divided_calls,   interposer.process().kernels.measured(),
                    totals.fallbacks};
     return CUDNN_STATUS_SUCCESS;
   });
@@ -143,7 +144,7 @@ cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes) {
   using namespace ucudnn;
   return WithInterposer([&](interposer::Interposer& interposer) {
     if (bytes == nullptr) return RefuseParameter("ucudnnGetReport: bytes is a null pointer");
-    const std::string report = interposer.ReportText();
+    const std::string report = interposer.process().ReportText();
     const size_t room = *bytes;
     *bytes = report.size() + 1;
     if (text == nullptr) return CUDNN_STATUS_SUCCESS;

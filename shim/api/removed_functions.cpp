@@ -41,8 +41,8 @@ std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cu
   if (FixedOptions().mode == Mode::kOff) return std::nullopt;
   interposer::Interposer* const interposer = ProcessInterposer();
   if (interposer == nullptr) return std::nullopt;
-  interposer->FollowStream(handle);
-  return interposer->GetAlgorithms(operation, handle, descriptors, limit_bytes);
+  interposer->sessions().FollowStream(handle);
+  return interposer->legacy().GetAlgorithms(operation, handle, descriptors, limit_bytes);
 }
 
 // `rank` and `need`: cudnnGetConvolution*Algorithm_v7 and ...WorkspaceSize on the caller's

@@ -14,7 +14,7 @@ namespace {
 // The one value that may change while kernels run: every later question and first call reads it.
 cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
-    interposer->SetWorkspaceLimit(asked.workspace_limit.value_or(interposer::kNoLimit));
+    interposer->process().limit.Set(asked.workspace_limit.value_or(interposer::kNoLimit));
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -92,13 +92,15 @@ cudnnStatus_t ucudnnSetTotalWorkspace(size_t bytes) {
 }
 
 cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
-  return ucudnn::Tell("ucudnnDeclareOrder", {first, second},
-                      [&](auto& interposer) { return interposer.DeclareOrder(first, second); });
+  return ucudnn::Tell("ucudnnDeclareOrder", {first, second}, [&](auto& interposer) {
+    return interposer.sessions().DeclareOrder(first, second);
+  });
 }
 
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle) {
-  return ucudnn::Tell("ucudnnEndRecording", {handle},
-                      [&](auto& interposer) { return interposer.EndRecording(handle); });
+  return ucudnn::Tell("ucudnnEndRecording", {handle}, [&](auto& interposer) {
+    return interposer.process().budgets.EndRecording(handle);
+  });
 }
 
 cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy) {

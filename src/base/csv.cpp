@@ -17,7 +17,7 @@ constexpr size_t kLargestFile = size_t{1} << 30;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Cuts a text into lines of fields. The position never moves back, so any input ends it.
+// Cuts a text into lines of fields. Its position never moves back, so it ends on any input.
 class Scanner {
  public:
   Scanner(std::string_view text, const std::string& file) : text_(text), file_(file) {

@@ -19,7 +19,7 @@ sigset_t TheSignal() {
 FileSizeLimitScope::FileSizeLimitScope() {
   const sigset_t signals = TheSignal();
   sigset_t waiting;
-  // One that waits already is the program's own.
+  // A signal that is already pending is the program's own.
   if (sigpending(&waiting) != 0 || sigismember(&waiting, SIGXFSZ) != 0) return;
   if (pthread_sigmask(SIG_BLOCK, &signals, &before_) != 0) return;
   changed_ = true;
@@ -29,7 +29,7 @@ FileSizeLimitScope::~FileSizeLimitScope() {
   if (!changed_) return;
   const sigset_t signals = TheSignal();
   const timespec at_once = {};
-  // A write's signal is its thread's own: taken here, it never arrives.
+  // A write's signal goes to the writing thread: taken here, it is never delivered.
   while (sigtimedwait(&signals, nullptr, &at_once) == SIGXFSZ) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -1,6 +1,6 @@
-// Where a process has a limit on the size of its files (RLIMIT_FSIZE), a write beyond it raises
-// SIGXFSZ, which ends the process. While one of these is there, a write of this thread fails with
-// EFBIG instead, as on a full disk.
+// Under a limit on the size of files (RLIMIT_FSIZE), a write beyond it raises SIGXFSZ, which ends
+// the process. While an object of this class exists, such a write of its thread fails with EFBIG
+// instead, as on a full disk.
 #pragma once
 
 #include <signal.h>
@@ -16,7 +16,7 @@ class FileSizeLimitScope {
 
  private:
   sigset_t before_;       // the thread's mask
-  bool changed_ = false;  // the signal was not blocked, nor waiting, before
+  bool changed_ = false;  // the signal was neither blocked nor pending before
 };
 
 }  // namespace ucudnn

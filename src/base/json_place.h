@@ -1,6 +1,6 @@
-// A value of a JSON file that others may have written, read with every check that it needs: the
-// first fault of all is kept, with the place of the value ("kernels[3].plan[0].count"), and what is
-// read after it means nothing. Thread-compatible.
+// Reads values of a JSON file that others may have written, with every check that they need. The
+// first fault is kept, with the place of its value ("kernels[3].plan[0].count"); values read after
+// it mean nothing. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ucudnn {
 
 constexpr int64_t kMostJsonBytes = int64_t{1} << 62;
 
-// A value of the file, or its absence. `fault` and the value outlive it.
+// A value of the file, or its absence. The caller keeps `fault` and the value alive.
 class JsonPlace {
  public:
   JsonPlace(const JsonValue* value, std::string path, Status& fault)
@@ -35,11 +35,11 @@ class JsonPlace {
   }
   size_t Bytes() const { return static_cast<size_t>(Whole(0, kMostJsonBytes)); }
   size_t BytesIfThere() const { return absent() ? 0 : Bytes(); }
-  // None where it is null, absent, or more than any memory: there is no limit then.
+  // None where it is null, absent, or more bytes than any memory has: then there is no limit.
   std::optional<size_t> Limit() const;
   // Milliseconds; none where it is null or absent.
   std::optional<double> Time() const;
-  // Of a list that is absent: none.
+  // The elements of a list; none where it is absent.
   std::vector<JsonPlace> Items() const;
   void Object() const;
 

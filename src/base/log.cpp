@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <set>
+
+#include "base/mutex.h"
 
 namespace ucudnn {
 namespace {
@@ -15,8 +16,8 @@ struct LogState {
   std::atomic<LogLevel> level{LogLevel::kWarn};
   std::atomic<int> descriptor{STDERR_FILENO};
   std::atomic<int> rank{-1};
-  std::mutex mutex;
-  std::set<std::string> causes;
+  Mutex mutex;
+  std::set<std::string> causes UCUDNN_GUARDED_BY(mutex);
 };
 
 // Leaked on purpose: threads may log while the process exits.
@@ -74,7 +75,7 @@ void WarnOnce(const std::string& cause, const std::string& message) {
   try {
     LogState& state = State();
     {
-      std::lock_guard lock(state.mutex);
+      MutexLock lock(state.mutex);
       if (!state.causes.insert(cause).second) return;
     }
     Log(LogLevel::kWarn, message);

@@ -9,18 +9,19 @@ namespace ucudnn {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
 
-// Lines of `level` and more important go to `file` (appended; empty: stderr), marked with the rank
-// of this process in its job (-1: none) and its pid.
+// Lines that are as important as `level`, or more, go to `file`, at its end (empty: to stderr).
+// They are marked with the rank of this process in its job (-1: none) and its process id.
 void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
-// Also where no exception may pass: text that needs no memory before it is known to be written.
+// Also for places that no exception may leave: it needs memory only for a line that is written.
 void Log(LogLevel level, const char* message);
 
-// One warning per cause and process. `cause` names the kind of fault, `message` this instance.
+// Warns once for each cause and process. `cause` names the kind of fault, `message` this instance
+// of it.
 void WarnOnce(const std::string& cause, const std::string& message);
-// Where no exception may pass.
+// The same, for places that no exception may leave.
 void WarnOnce(const char* cause, const char* message) noexcept;
 
 }  // namespace ucudnn

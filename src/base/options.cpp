@@ -263,7 +263,8 @@ int RankOfJob(const std::function<const char*(const char*)>& lookup) {
   return -1;
 }
 
-// `auto` looks for the sizes that one limit makes best; a budget wants them for every share.
+// `auto` looks for the sizes that are best under one limit, but a budget needs rows for every
+// possible share.
 void FitPolicyToBudget(Use use, Options& options) {
   const bool shares = use == Use::kRunning && options.total_workspace;
   if (shares && options.policy == BatchSizePolicy::kAuto) {
@@ -271,7 +272,7 @@ void FitPolicyToBudget(Use use, Options& options) {
   }
 }
 
-// What is replaced stays: whoever asked holds it.
+// Values that were replaced are never freed, because callers hold references to them.
 struct ProcessValues {
   Options options;
   const ProcessValues* before = nullptr;

@@ -1,6 +1,6 @@
-// What the user asked for: every UCUDNN_ variable, parsed once per process. This is the library's
-// only reader of the environment. The parser is a pure function, shared with the command line,
-// whose options set the same variables. ProcessOptions() is thread-safe.
+// What the user asked for: every UCUDNN_ variable, parsed once per process. Nothing else in the
+// library reads the environment. The parser is a pure function that the command line shares, whose
+// options set the same variables. ProcessOptions() is thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,23 @@
 namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
-// Whose engines may serve a call. kLegacy leaves the graph API to the genuine library alone;
-// kGraph divides a legacy call with graph engines only, and its own algorithms run undivided.
+// Whose engines may serve a call. kLegacy forwards the graph API. kGraph divides legacy calls with
+// graph engines only; their own algorithms run undivided.
 enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
-// How kernels share one workspace budget: each has its own segment; those that run one after the
-// other share one; those seen on different streams have segments of their own.
+// How kernels share one workspace budget. kDisjoint: each has a segment of its own. kShared:
+// kernels that run one after the other share one. kConcurrent: as kShared, with a segment for each
+// stream.
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
-// When kernels are measured, and what measuring may take.
+// When kernels are measured, and how much measuring may take.
 struct Tuning {
   bool on = true;
-  // A caller that asks what a kernel needs waits for it to be measured; otherwise it is told what
-  // the genuine library's heuristics know, and better plans come later inside that.
+  // Callers that ask about a kernel wait until it is measured. Otherwise they are told what the
+  // genuine library's heuristics know, and better plans come later inside that.
   bool before_promising = true;
-  long after_calls = 2;  // calls of a kernel that nobody asked about before it is measured
+  long after_calls = 2;  // of a kernel that nobody asked about, before it is measured
   double kernel_seconds = 2;
   double process_seconds = 60;
   std::optional<size_t> memory_bytes;  // of the device; none: a quarter of what is free
@@ -53,8 +54,8 @@ const char* WorkspaceDivisionName(WorkspaceDivision division);
 struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  std::optional<size_t> workspace_limit;  // bytes per kernel; none: `caller` or `auto`
-  bool workspace_limit_auto = false;      // the limit comes from free memory
+  std::optional<size_t> workspace_limit;  // bytes for each kernel; none: `caller` or `auto`
+  bool workspace_limit_auto = false;      // it is taken from free memory
   std::optional<size_t> total_workspace;  // bytes for all kernels together; none: each has its own
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   Solver solver = Solver::kExact;
@@ -62,19 +63,20 @@ struct Options {
   Tuning tuning;
   bool deterministic = false;
   EngineSet engines = EngineSet::kBoth;
-  std::string plan;  // path of a pinned plan; empty: none
+  std::string plan;  // a plan file; empty: none
   BenchmarkDevices benchmark_devices;
-  bool check = false;                  // every call is compared with the undivided one
-  std::vector<std::string> databases;  // the first is written, the rest are read; empty: none
-  std::string report;                  // JSON report path, %p is the process id; empty: none
+  bool check = false;  // every call is compared with the undivided one
+  // The first is written, the others are only read; empty: no store.
+  std::vector<std::string> databases;
+  std::string report;  // path of the JSON report, %p is the process id; empty: none
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;     // empty: stderr
-  std::string real_cudnn;   // path of the genuine library; empty: found by itself
-  std::string lock_folder;  // of files that processes on this host lock, one for each device
-  int rank = -1;            // of this process in its job, from the launcher's variables; -1: none
+  std::string real_cudnn;   // path of the genuine library; empty: it is searched for
+  std::string lock_folder;  // where processes of this host lock a file for each device
+  int rank = -1;            // of this process in its job, by the launcher's variables; -1: none
 };
 
-// Who reads the variables: a process that runs convolutions, or one that plans offline.
+// Whether the process runs convolutions, or only plans.
 enum class Use { kRunning, kPlanning };
 
 // One variable: its names, the command-line option that sets it, the values it takes.
@@ -99,12 +101,12 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
 // The variable of this name, old ones too; null when there is none.
 const Variable* FindVariable(std::string_view name);
 
-// This process's options: the environment, read at the first call, and what was set since;
-// configures the log. What was returned stays valid and as it is.
+// This process's options: the environment as it was at the first call, and what was set since. The
+// first call configures the log. A returned reference stays valid, and its values never change.
 const Options& ProcessOptions();
 
-// Sets a variable of this process's options as its environment could have, for who asks for them
-// from now on. Thread-safe.
+// Sets a variable as the environment could have, for callers that ask for the options from now on.
+// Thread-safe.
 Status SetProcessOption(const Variable& variable, std::string_view value);
 
 }  // namespace ucudnn

@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// An error of ours must not be what the application's next dlerror() reports.
+// Takes the loader's error, which the application's next dlerror() must not report.
 std::string TakeLoaderError() {
   const char* message = dlerror();
   return message != nullptr ? message : "the loader gave no reason";

@@ -1,5 +1,5 @@
-// A library opened at run time: the only dlopen and dlsym of src/. Never closed, because threads
-// may run its code while the process exits. A cheap value; thread-safe.
+// A library that is opened at run time, by the only dlopen and dlsym of src/. It is never closed,
+// because threads may run its code while the process exits. A cheap value; thread-safe.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class SharedLibrary {
   // `name` is a path or a soname. Symbols stay local to the library. The error is the loader's own.
   static Result<SharedLibrary> Open(const std::string& name);
 
-  // Null when the library and those it needs have no such symbol.
+  // Null when neither the library nor those it needs have the symbol.
   void* Symbol(const char* name) const;
   void* VersionedSymbol(const char* name, const char* version) const;
 

@@ -13,7 +13,7 @@ constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kLargestStride = std::numeric_limits<int64_t>::max() / 16;
 constexpr int64_t kLargestAlignment = 65536;
 
-// Position in the list is the value of the enumeration.
+// In each list, a text's position is the value of the enumeration.
 constexpr const char* kOperations[] = {"forward", "backward_data", "backward_filter"};
 constexpr const char* kTypes[] = {"fp32", "fp16", "bf16", "fp64"};
 constexpr const char* kLayouts[] = {"nchw", "nhwc"};
@@ -67,7 +67,7 @@ DataType UsualCompute(DataType type) {
   return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
 }
 
-// `strides` with the one stride that the text form omits, the depth of a 2-D tensor, made equal.
+// `strides` with the depth stride of `packed` in a 2-D tensor, since the text form omits it.
 Strides WithPackedDepth(const ConvolutionProblem& problem, Strides strides, const Strides& packed) {
   if (problem.spatial_rank == 2) strides[2] = packed[2];
   return strides;
@@ -127,7 +127,7 @@ bool ProductFits63Bits(std::initializer_list<int64_t> factors) {
   return true;
 }
 
-// Checked in 64 bits before anything computes an output extent in 32.
+// Checks in 64 bits what OutputExtents computes in 32.
 Status CheckOutput(const ConvolutionProblem& problem) {
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
     const Axis& names = kAxes[axis];

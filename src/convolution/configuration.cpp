@@ -1,6 +1,7 @@
 #include "convolution/configuration.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace ucudnn {
 
@@ -34,6 +35,7 @@ bool Configuration::Deterministic() const {
 }
 
 const MicroConfiguration& Configuration::Largest() const {
+  assert(!runs.empty());
   return std::max_element(
              runs.begin(), runs.end(),
              [](const Run& a, const Run& b) { return a.micro.micro_batch < b.micro.micro_batch; })

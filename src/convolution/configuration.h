@@ -3,14 +3,15 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <vector>
+
+#include "convolution/engine_id.h"
 
 namespace ucudnn {
 
 // One engine at one micro-batch, as measured (or about to run).
 struct MicroConfiguration {
-  std::string engine;   // text that says all that selects it, for example "legacy:1"
+  EngineId engine;      // all that selects it
   int micro_batch = 0;  // images
   double time_ms = 0;
   size_t workspace_bytes = 0;

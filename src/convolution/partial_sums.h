@@ -21,7 +21,7 @@ namespace ucudnn {
 
 // The engine in whose name it is measured what one partial adds to its piece: adding it, and, as a
 // bound of what every plan needs once, rounding the sum into the output.
-inline constexpr char kPartialSum[] = "sum";
+inline constexpr EngineId::PartialSum kPartialSum;
 inline constexpr int kPartialSumBatch = 1;  // the micro-batch under which it is filed
 
 // Sums, partials and what engines use behind them are aligned as the workspace is, up to this.

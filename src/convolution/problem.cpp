@@ -29,7 +29,7 @@ uint64_t ConvolutionProblem::Hash() const {
   constexpr size_t kWords = sizeof(ConvolutionProblem) / sizeof(uint64_t);
   std::array<uint64_t, kWords> words;
   std::memcpy(words.data(), this, sizeof(*this));
-  // Two independent multiply-rotate chains: a problem is hashed at every call.
+  // Two independent multiply-rotate chains, because a problem is hashed at every call.
   uint64_t a = 0x9e3779b97f4a7c15u;
   uint64_t b = 0xc2b2ae3d27d4eb4fu;
   for (size_t i = 0; i + 1 < kWords; i += 2) {
@@ -46,7 +46,8 @@ Spatial OutputExtents(const ConvolutionProblem& problem) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t effective = (problem.w[axis] - int64_t{1}) * problem.dilation[axis] + 1;
     const int64_t padded = problem.x[axis] + 2 * int64_t{problem.pad[axis]};
-    // What no int holds is still too much, or nothing, to whoever checks it.
+    // An extent that no int holds is clamped; whoever checks it still finds it too large, or
+    // nothing.
     y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (padded - effective) / problem.stride[axis],
                                                    std::numeric_limits<int>::min(),
                                                    std::numeric_limits<int>::max()));

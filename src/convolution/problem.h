@@ -38,8 +38,8 @@ struct ConvolutionProblem {
   Layout layout = Layout::kNchw;        // of the filter
   ConvolutionMode mode = ConvolutionMode::kCrossCorrelation;
   MathType math = MathType::kDefault;  // what the caller's convolution descriptor allows
-  int32_t alignment =
-      1;  // bytes every piece of a batched tensor must start on, relative to the tensor
+  // Bytes: every piece of a batched tensor must start on a multiple, relative to the tensor.
+  int32_t alignment = 1;
   int32_t reserved = 0;  // keeps the strides on 8 bytes without hidden padding
   Strides x_strides = {};
   Strides y_strides = {};

@@ -8,7 +8,7 @@
 namespace ucudnn::cuda {
 namespace {
 
-// Asked for as CUDA 12.0 has them, so that edges carry no data.
+// Asked for by the ABI of CUDA 12.0, in which edges carry no data.
 struct GraphFunctions {
   decltype(&::cuGraphCreate) create = nullptr;
   decltype(&::cuGraphDestroy) destroy = nullptr;
@@ -46,7 +46,7 @@ const GraphFunctions* Load() {
   return all ? functions.release() : nullptr;
 }
 
-// Null when the driver lacks one.
+// Null when the driver lacks one of them.
 const GraphFunctions* Functions() {
   static const GraphFunctions* const functions = Load();
   return functions;
@@ -106,7 +106,7 @@ std::vector<CUgraph> ChildrenInARow(CUgraph graph) {
       return {};
     }
   }
-  // From the one that waits for nobody, whoever waits for the last one.
+  // Begins at the node that waits for none, and goes on to the one that waits for the last.
   CUgraphNode last = nullptr;
   std::vector<CUgraph> children;
   while (children.size() < count) {

@@ -1,5 +1,5 @@
-// Graphs that hold other graphs in a row: what becomes one native graph of several pieces.
-// Thread-safe as far as the driver is: one thread at a time for a graph.
+// CUDA graphs that hold other graphs in a row: how several pieces become one native graph.
+// Thread-safe as far as the driver is: one thread at a time uses a graph.
 #pragma once
 
 #include <cuda.h>
@@ -16,14 +16,14 @@ struct GraphDeleter {
 };
 using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 
-// An empty graph; an error where the driver lacks a function of these.
+// An empty graph, which the caller owns; an error where the driver lacks a function.
 Result<OwnedGraph> NewGraph();
 
-// Adds copies of `children` to `graph`, each behind the one before. On an error `graph` is as it
-// was.
+// Adds copies of `children` to `graph`, each behind the one before. On an error `graph` is
+// unchanged.
 Status AddInARow(CUgraph graph, const std::vector<OwnedGraph>& children);
 
-// The graphs that `graph` holds in a row, its own; empty where it holds anything else.
+// The child graphs that `graph` owns and holds in a row; empty where it holds anything else.
 std::vector<CUgraph> ChildrenInARow(CUgraph graph);
 
 }  // namespace ucudnn::cuda

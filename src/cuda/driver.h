@@ -53,12 +53,12 @@ struct Driver {
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
-  // As CUDA 12.0 has it, whatever the header's newest form.
+  // Declared as CUDA 12.0 has it; newer headers have another form.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 };
 
-// Null when there is no driver, or it lacks a function (one warning says which).
+// The table; null when there is no driver, or it lacks a function (one warning says which).
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

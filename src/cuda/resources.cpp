@@ -35,7 +35,7 @@ RelaxedCaptureScope::~RelaxedCaptureScope() { driver_.cuThreadExchangeStreamCapt
 
 MemoryPool::~MemoryPool() {
   if (pool_ == nullptr) return;
-  // Frees that are still to come on the stream come first.
+  // Frees that are still to come on the stream must be over before the pool goes.
   driver_.cuStreamSynchronize(stream_);
   driver_.cuMemPoolDestroy(pool_);
 }
@@ -133,8 +133,8 @@ Result<double> Event::MillisecondsSince(const Event& begin) {
 bool IsCapturing(const Driver& driver, CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // An invalidated capture, too, is no place to do anything new. A stream that cannot be asked (the
-  // application destroyed it) captures nothing.
+  // An invalidated capture counts as one, since nothing new may begin in it. A stream that the
+  // driver refuses to look at, because the application destroyed it, captures nothing.
   return driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

@@ -53,9 +53,9 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-// Memory taken and given back in the order of one stream, so that neither waits for the device.
-// What is given back returns to the device when the stream is next waited for. Outlives its
-// buffers.
+// Memory that is taken and given back in the order of one stream, so that neither waits for the
+// device. What is given back returns to the device when the stream is next waited for. Must outlive
+// its buffers.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}
@@ -63,13 +63,14 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // On the device of the current context. A device without pools serves plain allocations.
+  // Makes the pool on the device of the current context. A device without pools serves plain
+  // allocations.
   Status Create(CUstream stream);
   CUresult Allocate(CUdeviceptr* address, size_t bytes) const;
   void Free(CUdeviceptr address) const;
-  // False: a plain allocation's end waits for the whole device.
+  // False where plain allocations serve: freeing one waits for the whole device.
   bool ordered() const { return pool_ != nullptr; }
-  // Waits for the stream, after which what was freed is the device's again: otherwise a buffer that
+  // Waits for the stream, so that what was freed is the device's again. Without it a buffer that
   // grows holds its old and its new size.
   void GiveBack() const;
 
@@ -87,8 +88,8 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  // At least `bytes`; what was held before is freed first. 0 bytes hold nothing. The memory may be
-  // used by work on the pool's stream.
+  // Holds at least `bytes`, after freeing what it held before; 0 bytes hold nothing. Work on the
+  // pool's stream may use the memory.
   Status Reserve(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }

@@ -5,7 +5,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// A copy of the descriptor that `from` holds as attribute `name`: cuDNN fills one of ours.
+// A copy of the descriptor that `from` holds as attribute `name`; cuDNN fills a descriptor of ours.
 Result<BackendDescriptor> Part(const Functions& functions, cudnnBackendDescriptor_t from,
                                cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type) {
@@ -28,7 +28,7 @@ Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescripto
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions, functions.cudnnBackendGetAttribute(engine, name, type, kMost, &count, notes),
       "reading an engine's notes"));
-  // More notes than this version knows could hold anything.
+  // An engine with more notes than this version knows may do anything.
   if (count > kMost) return Status::Error("an engine has unknown notes");
   std::vector<int> numbers;
   for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<int>(notes[i]));

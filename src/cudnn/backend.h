@@ -14,7 +14,7 @@
 
 namespace ucudnn::cudnn {
 
-// Movable; destroyed through the genuine library.
+// Movable. Destroys its descriptor through the genuine library.
 class BackendDescriptor {
  public:
   BackendDescriptor() = default;
@@ -42,33 +42,34 @@ class BackendDescriptor {
 };
 
 // What plans are built for: a handle's device or, where nothing is run, a finalized
-// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. One of the two is set: cuDNN crashes without either.
+// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two is set, since cuDNN crashes without
+// either.
 struct PlanDevice {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t properties = nullptr;
 };
 
-// The finalized plan that `json` describes.
+// Builds the finalized plan that `json` describes.
 Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
                                     std::string_view json);
 
-// Of a finalized plan.
+// The JSON and the workspace in bytes of a finalized plan.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// What an engine says of itself.
+// What an engine says of itself, by cuDNN's notes.
 struct EngineNotes {
   std::vector<int> numerical;  // cudnnBackendNumericalNote_t, rising
   std::vector<int> behavior;   // cudnnBackendBehaviorNote_t, rising
 
   bool Has(cudnnBackendNumericalNote_t note) const;
 };
-// Of a finalized plan's engine, and of a finalized engine configuration's.
+// The notes of a finalized plan's engine, and of a finalized engine configuration's.
 Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor_t plan);
 Result<EngineNotes> ConfigurationNotes(const Functions& functions,
                                        cudnnBackendDescriptor_t configuration);
 
-// One execution of `plan` on the handle's stream: creates, fills, uses and destroys a variant pack.
+// Executes `plan` once on the handle's stream; creates, fills and destroys the variant pack for it.
 // Allocates nothing of ours.
 cudnnStatus_t ExecutePlan(const Functions& functions, cudnnHandle_t handle,
                           cudnnBackendDescriptor_t plan, std::span<const int64_t> uids,

@@ -1,5 +1,5 @@
-// Between cuDNN's descriptors and ConvolutionProblem. Thread-safe as far as cuDNN's descriptors
-// are.
+// Converts between cuDNN's descriptors and ConvolutionProblem. Thread-safe as far as cuDNN's
+// descriptors are.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace ucudnn::cudnn {
 
-// cuDNN's own promise to its legacy engines: device pointers as cudaMalloc returns them, at the
-// least aligned for 16-byte loads.
+// What cuDNN promises its legacy engines: device pointers are as cudaMalloc returns them, aligned
+// at least for 16-byte loads.
 constexpr int kLegacyAlignment = 16;
 
 // Whether any legacy engine may be given `pointer`.
@@ -22,8 +22,8 @@ inline bool IsAligned(const void* pointer) {
 
 cudnnDataType_t CudnnType(DataType type);
 
-// Reads what `descriptors` describe. Null on success; else why ucudnn leaves such a call alone
-// (static text). Runs at every call: no allocation.
+// Reads what `descriptors` describe into `problem`. Returns null on success, else why ucudnn leaves
+// such a call alone (static text). Runs at every call and allocates nothing.
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
@@ -38,9 +38,9 @@ class OwnedDescriptors {
   OwnedDescriptors(OwnedDescriptors&& other) noexcept;
   OwnedDescriptors& operator=(OwnedDescriptors&&) = delete;
 
-  // All four descriptors of `problem`, whose n is the (micro-)batch. Called once.
+  // Creates all four descriptors of `problem`, whose n is the (micro-)batch. Call it once.
   Status Create(const ConvolutionProblem& problem);
-  // The x and y tensor descriptors alone; filter and convolution stay null.
+  // Creates the x and y descriptors alone; filter and convolution stay null.
   Status CreateTensors(const ConvolutionProblem& problem);
 
   const Descriptors& get() const { return descriptors_; }

@@ -5,26 +5,30 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/engine_id.h"
+#include "convolution/numeric_class.h"
 #include "convolution/problem.h"
 #include "cudnn/partial_sum.h"
 #include "cudnn/piece.h"
-#include "planning/promise.h"
 
 namespace ucudnn::cudnn {
 
 struct EngineChoice {
-  std::string engine;  // text that says all that selects it
-  planning::NumericClass numeric = planning::NumericClass::kDirect;
+  EngineId engine;
+  NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   size_t workspace_bytes = 0;
+  // The library says that this one computes in the same way: one measurement is of both. Empty: it
+  // says so of none.
+  EngineId twin;
 };
 
-// Device memory of one convolution: image, filter, output (or their gradients), and workspace; what
-// is fused behind it also takes a residual (of the output's shape) and a bias.
+// Device memory of one convolution: image, filter, output (or their gradients) and workspace. What
+// is fused behind it may also read a residual, of the output's shape, and a bias.
 struct Buffers {
   void* x = nullptr;
   void* w = nullptr;
@@ -42,8 +46,8 @@ class PreparedProblem {
   virtual ~PreparedProblem() = default;
   // Every engine that serves the problem, unfiltered.
   virtual Result<std::vector<EngineChoice>> Engines() = 0;
-  // Enqueues the convolution with alpha = 1 and beta = 0, or 1 to accumulate. Of `choice` only the
-  // engine counts; the workspace is what `buffers` says.
+  // Enqueues the convolution with alpha = 1, and with beta = 0 or, to accumulate, 1. Of `choice`
+  // only the engine counts; the workspace is the one in `buffers`.
   virtual Status Run(const EngineChoice& choice, const Buffers& buffers) = 0;
 };
 
@@ -51,13 +55,13 @@ class Engines {
  public:
   virtual ~Engines() = default;
   virtual Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) = 0;
-  // The engine that `micro` names, for micro.micro_batch images of `problem`; the caller's own
-  // scales and, where it is all images, the caller's own descriptors. One whose result is a partial
-  // that is summed (convolution/partial_sums.h) is run with alpha = 1 and beta = 0, and
-  // `micro.workspace_bytes` is the engine's own. Outlives this object.
+  // Makes the engine that `micro` names ready for micro.micro_batch images of `problem`, with the
+  // caller's own scales and, where that is all images, the caller's own descriptors. A piece whose
+  // result is a partial that is summed (convolution/partial_sums.h) runs with alpha = 1 and beta =
+  // 0, and `micro.workspace_bytes` is the engine's own. The piece outlives this object.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
                                                    const MicroConfiguration& micro) = 0;
-  // What sums such partials of `problem`. Outlives this object.
+  // Makes what sums such partials of `problem`. It outlives this object.
   virtual Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) = 0;
 };
 

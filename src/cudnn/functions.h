@@ -1,5 +1,5 @@
 // The functions of the genuine cuDNN that ucudnn calls, found at run time. Thread-safe; read-only
-// after loading. A table is a plain value, so that tests can replace single functions.
+// after loading. The table is a plain value, so that tests can replace single functions.
 #pragma once
 
 #include <cudnn.h>
@@ -7,7 +7,8 @@
 #include "base/status.h"
 
 #if CUDNN_VERSION < 92300
-// As newer headers declare it: what `plan` needs to run `pack`, whose shapes may be others.
+// Declared as newer headers have it: the workspace that `plan` needs to run `pack`, whose shapes
+// may differ from the plan's.
 extern "C" cudnnStatus_t CUDNNWINAPI
 cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                    cudnnBackendDescriptor_t pack, size_t* bytes);
@@ -54,7 +55,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetStream)                                 \
   F(cudnnSetTensorNdDescriptor)
 
-// The graph API. A library that lacks one of these is used without the graph API.
+// The graph API. Where a library lacks one of these, graph plans are forwarded.
 #define UCUDNN_CUDNN_GRAPH_FUNCTIONS(F) \
   F(cudnnBackendCreateDescriptor)       \
   F(cudnnBackendDestroyDescriptor)      \
@@ -63,14 +64,15 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnBackendGetAttribute)           \
   F(cudnnBackendSetAttribute)
 
-// What sums partials (partial_sum.h). Deprecated: a later release may lack them; null there.
+// What sums partials (partial_sum.h). Deprecated in cuDNN: they are null where a later release
+// lacks them.
 #define UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(F) \
   F(cudnnCreateOpTensorDescriptor)          \
   F(cudnnDestroyOpTensorDescriptor)         \
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
-// Of the graph API, not in every release; null elsewhere.
+// Functions of the graph API that not every release has; null where it does not.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
   F(cudnnBackendPopulateCudaGraph)      \
@@ -93,8 +95,8 @@ struct Functions {
 #undef UCUDNN_PRESENT
 };
 
-// Fills `functions` through `symbol` (name to address, null when absent); an error names what is
-// missing.
+// Fills `functions` through `symbol`, which maps a name to its address (null: absent). An error
+// names a function that is missing and needed.
 template <typename Symbol>
 Status LoadFunctions(Symbol symbol, Functions& functions) {
   const char* missing = nullptr;
@@ -112,7 +114,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   return Status::Ok();
 }
 
-// `status` as a Status that names `action`.
+// `status` as a Status whose message names `action`.
 Status CudnnStatus(const Functions& functions, cudnnStatus_t status, const char* action);
 
 }  // namespace ucudnn::cudnn

@@ -14,7 +14,8 @@ struct GenuineLibrary {
   std::optional<SharedLibrary> library;  // none: no genuine cuDNN 9 was found
 };
 
-// The first call decides; the arguments are FindGenuine's.
+// Opens the library at the first call, whose arguments (FindGenuine's) decide; later calls return
+// the same.
 const GenuineLibrary& OpenGenuine(const char* configured, const void* self);
 
 }  // namespace ucudnn::cudnn

@@ -1,5 +1,5 @@
-// Finding the genuine cuDNN 9 behind the drop-in that wears its name: where the loader would have
-// found it without us, and never ourselves. Thread-safe; loads nothing unless `accept` does.
+// Finds the genuine cuDNN 9 behind the drop-in that wears its name: where the loader would have
+// found it without us, and never ourselves. Thread-safe. Loads nothing unless `accept` does.
 #pragma once
 
 #include <functional>
@@ -19,15 +19,15 @@ struct GenuineSearch {
 // Says whether a library that looks right is taken (loading may still fail).
 using AcceptGenuine = std::function<Status(const std::string& path)>;
 
-// Order: `configured` (the user's choice; null or empty: none); libraries already loaded; DT_RPATH
-// of loaded objects; LD_LIBRARY_PATH and the program's own run path; DT_RUNPATH of loaded objects;
-// ld.so.cache; default directories. Objects that need cuDNN come before others. `self` is an
-// address inside the drop-in, or null.
+// Searches in this order: `configured` (the user's choice; null or empty: none), libraries already
+// loaded, DT_RPATH of loaded objects, LD_LIBRARY_PATH and the program's own run path, DT_RUNPATH of
+// loaded objects, ld.so.cache, default directories. Objects that need cuDNN come before others.
+// `self` is an address inside the drop-in, or null.
 GenuineSearch FindGenuine(const char* configured, const void* self,
                           const AcceptGenuine& accept = {});
 
-// Ok when the file can be the genuine library: a cuDNN 9, not a drop-in of ours, its sub-libraries
-// beside it. The error names what it is instead.
+// Ok when the file can be the genuine library: it is a cuDNN 9, no drop-in of ours, and has its
+// sub-libraries beside it. The error says what it is instead.
 Status CheckGenuine(const std::string& path, const void* self);
 
 // `paths` (colon separated, as in DT_RPATH of the object at `object`) with $ORIGIN, $LIB and

@@ -73,14 +73,14 @@ class GraphPiece : public Piece {
   const GraphPlan plan_;
   const bool callers_beta_;
   const BackendDescriptor first_;    // with the plan's beta
-  const BackendDescriptor further_;  // adds; only where gradients of the filter do
+  const BackendDescriptor further_;  // adds to the output; only for filter gradients, which add up
 };
 
-// One engine at one batch, with alpha = 1.
+// One engine built for one batch, with alpha = 1.
 struct Built {
   const GraphTemplate* original;
   BackendDescriptor replacing;  // beta = 0
-  BackendDescriptor adding;     // beta = 1; only where gradients of the filter add up
+  BackendDescriptor adding;     // beta = 1; only for filter gradients, which add up
 };
 
 class PreparedGraphs : public PreparedProblem {
@@ -106,13 +106,15 @@ class PreparedGraphs : public PreparedProblem {
     const auto built = std::find_if(built_.begin(), built_.end(), [&](const Built& other) {
       return other.original->plan.engine == choice.engine;
     });
-    if (built == built_.end()) return Status::Error("'" + choice.engine + "' is not prepared");
+    if (built == built_.end())
+      return Status::Error("'" + choice.engine.Text() + "' is not prepared");
     const BackendDescriptor& plan = buffers.accumulate ? built->adding : built->replacing;
-    if (plan.get() == nullptr) return Status::Error("'" + choice.engine + "' does not accumulate");
-    // A pointer carries no size.
+    if (plan.get() == nullptr)
+      return Status::Error("'" + choice.engine.Text() + "' does not accumulate");
+    // A pointer carries no size, so the plan's own need must fit.
     UCUDNN_ASSIGN_OR_RETURN(const size_t need, PlanWorkspace(functions_, plan.get()));
     if (need > buffers.workspace_bytes) {
-      return Status::Error("'" + choice.engine + "' needs " + std::to_string(need) +
+      return Status::Error("'" + choice.engine.Text() + "' needs " + std::to_string(need) +
                            " bytes of workspace, not " + std::to_string(buffers.workspace_bytes));
     }
     const Operands operands(built->original->plan, buffers.x, buffers.w, buffers.y,
@@ -132,7 +134,7 @@ class PreparedGraphs : public PreparedProblem {
 }  // namespace
 
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
-  // The only note that promises something; all others warn.
+  // Of all notes only this one promises something; the others warn.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
   return std::all_of(engine.numerical.begin(), engine.numerical.end(), [&](int note) {
@@ -155,8 +157,8 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
   UCUDNN_ASSIGN_OR_RETURN(read.notes, ReadNotes(functions, plan));
   const EngineNotes& notes = read.notes;
   read.deterministic = !notes.Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
-  if (notes.Has(CUDNN_NUMERICAL_NOTE_FFT)) read.numeric = planning::NumericClass::kFft;
-  if (notes.Has(CUDNN_NUMERICAL_NOTE_WINOGRAD)) read.numeric = planning::NumericClass::kWinograd;
+  if (notes.Has(CUDNN_NUMERICAL_NOTE_FFT)) read.numeric = NumericClass::kFft;
+  if (notes.Has(CUDNN_NUMERICAL_NOTE_WINOGRAD)) read.numeric = NumericClass::kWinograd;
   return read;
 }
 
@@ -170,13 +172,13 @@ Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDev
 }
 
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
-                                      const GraphTemplate& original, std::string_view engine) {
+                                      const GraphTemplate& original, const EngineId& engine) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string json, WithEngine(original.json, original.plan, engine));
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor built, BuildPlan(functions, device, json));
   return ReadTemplate(functions, built.get());
 }
 
-const GraphTemplate* GraphEngines::Find(const std::string& engine) const {
+const GraphTemplate* GraphEngines::Find(const EngineId& engine) const {
   const auto found = std::find_if(templates_.begin(), templates_.end(),
                                   [&](const auto* other) { return other->plan.engine == engine; });
   return found == templates_.end() ? nullptr : *found;
@@ -214,7 +216,7 @@ Result<std::unique_ptr<PreparedProblem>> GraphEngines::Prepare(const Convolution
 Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem& problem,
                                                        const MicroConfiguration& micro) {
   const GraphTemplate* const original = Find(micro.engine);
-  if (original == nullptr) return Status::Error("'" + micro.engine + "' is no plan at hand");
+  if (original == nullptr) return Status::Error("'" + micro.engine.Text() + "' is no plan at hand");
   if (KernelFamily(original->plan.problem) != KernelFamily(problem)) {
     return Status::Error("a plan of another operation graph: " + Describe(problem));
   }
@@ -239,9 +241,9 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
     UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));
     bytes = std::max(bytes, adding);
   }
-  // A pointer carries no size: what would write beyond what was measured is never run.
+  // A pointer carries no size: a plan that needs more than was measured would write beyond it.
   if (bytes > micro.workspace_bytes) {
-    return Status::Error(micro.engine + " needs " + std::to_string(bytes) + " bytes for " +
+    return Status::Error(micro.engine.Text() + " needs " + std::to_string(bytes) + " bytes for " +
                          std::to_string(micro.micro_batch) + " images, not " +
                          std::to_string(micro.workspace_bytes));
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "cudnn/backend.h"
@@ -12,47 +12,48 @@
 
 namespace ucudnn::cudnn {
 
-// What is kept of a finalized plan, to build it again for other batches.
+// What is kept of a finalized plan in order to build it again for other batches.
 struct GraphTemplate {
   std::string json;
   GraphPlan plan;
-  planning::NumericClass numeric = planning::NumericClass::kDirect;
+  NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;
-  // Made for a legacy kernel: a call's own beta, 0 or 1, holds, not the plan's.
+  // It was made for a legacy kernel: the call's own beta, 0 or 1, counts, not the plan's.
   bool callers_beta = false;
 };
 
-// Whether an engine rounds no worse than another, and is deterministic and hands on NaNs if that
-// one is and does: of what the other does not do, it converts nothing down, reduces nothing in
-// lower precision and transforms nothing. Arithmetic in tensor cores as such is no loss.
+// Whether `engine` may replace `other`: it rounds no worse, is deterministic if that one is, and
+// hands on NaNs if that one does. Unless the other does the same, it converts nothing to a narrower
+// type, sums nothing in lower precision and transforms nothing (Winograd, FFT). Tensor cores as
+// such are no loss.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
-// Reads a finalized plan, whose JSON is `json`; an error says why it is left alone.
+// Reads a finalized plan, whose JSON is `json`. The error says why the plan is left alone.
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan,
                                    std::string json);
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// The same operation graph with the engine that "graph:38[k2=1]" names; other knobs are left at
-// their default.
+// Reads the plan of the same operation graph with `engine`, which is unfused. Knobs that it does
+// not name are left at their default.
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
-                                      const GraphTemplate& original, std::string_view engine);
+                                      const GraphTemplate& original, const EngineId& engine);
 
-// `original` for another batch and other scales, finalized; an error when the library refuses it or
-// what it built does not say what was asked for.
+// Builds `original` for another batch and other scales, finalized. An error when the library
+// refuses it, or when what it built does not say what was asked for.
 Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDevice& device,
                                        const GraphTemplate& original, int n, double alpha,
                                        double beta);
 
 class GraphEngines : public Engines {
  public:
-  // The engines of `templates`, which are plans of one operation graph and outlive this object.
-  // `device` is where plans are built; a handle's stream is where PreparedProblem::Run enqueues.
+  // `templates` are plans of one operation graph; the caller owns them and keeps them alive. Plans
+  // are built on `device`; where that is a handle, PreparedProblem::Run enqueues on its stream.
   GraphEngines(const Functions& functions, const PlanDevice& device,
                std::vector<const GraphTemplate*> templates)
       : functions_(functions), device_(device), templates_(std::move(templates)) {}
 
-  // Each engine that can be built for the batch. The workspace is what it needs whether or not it
+  // Each engine that can be built for the batch, with the workspace that it needs whether or not it
   // accumulates.
   Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
@@ -62,7 +63,7 @@ class GraphEngines : public Engines {
   }
 
  private:
-  const GraphTemplate* Find(const std::string& engine) const;
+  const GraphTemplate* Find(const EngineId& engine) const;
 
   const Functions& functions_;
   const PlanDevice device_;

@@ -189,7 +189,8 @@ class Reader {
     return Status::Ok();
   }
 
-  // A pointwise operation on `current`, the output so far, which becomes the operation's.
+  // Reads a pointwise operation on the tensor `current`, the output so far, which then becomes the
+  // operation's own output.
   Status ReadPointwise(const JsonValue& node, int& current) {
     UCUDNN_RETURN_IF_ERROR(
         Fixed(node, "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
@@ -298,14 +299,7 @@ class Reader {
       constexpr int64_t kDefault = -1;
       if (value.integer != kDefault) knobs[*number] = value.integer;
     }
-    std::string& text = plan_.engine;
-    text = "graph:" + std::to_string(id->integer);
-    for (const auto& [number, value] : knobs) {
-      text += (number == knobs.begin()->first ? "[k" : ",k") + std::to_string(number) + "=" +
-              std::to_string(value);
-    }
-    if (!knobs.empty()) text += "]";
-    text += fusion_;
+    plan_.engine = EngineId::Graph{id->integer, {knobs.begin(), knobs.end()}, fusion_};
     return Status::Ok();
   }
 

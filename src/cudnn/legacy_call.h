@@ -1,5 +1,5 @@
-// One call of the legacy convolution API, the same for all operations, and the genuine library's
-// answer to it; an execution of a graph's plan is brought into the same form, without descriptors.
+// One call of the legacy convolution API, in one form for all operations, and the genuine library's
+// answer to it. An execution of a graph plan is brought into the same form, without descriptors.
 // Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
@@ -31,8 +31,9 @@ struct BiasActivation {
   cudnnTensorDescriptor_t bias_descriptor = nullptr;
   const void* bias = nullptr;
   cudnnActivationDescriptor_t activation = nullptr;
-  // Of bias that are read: more than one element a channel where it has strides, or another type.
-  size_t bias_bytes = 0;  // 0: one element of the output's type a channel
+  // The bytes of bias that are read; more than one element for each channel where the bias has
+  // strides or another type.
+  size_t bias_bytes = 0;  // 0: one element of the output's type for each channel
 };
 
 struct LegacyCall {
@@ -40,7 +41,7 @@ struct LegacyCall {
   cudnnHandle_t handle = nullptr;
   Descriptors descriptors;
   const void* alpha = nullptr;
-  const void* beta = nullptr;  // unused with a bias
+  const void* beta = nullptr;  // not used with a bias
   void* x = nullptr;
   void* w = nullptr;
   void* y = nullptr;
@@ -57,7 +58,7 @@ inline double ScaleOf(const void* scale, DataType type) {
                                    : *static_cast<const float*>(scale);
 }
 
-// The member that a call of `operation` writes.
+// The member of the call that an operation writes.
 constexpr void* LegacyCall::*OutputOf(Operation operation) {
   switch (operation) {
     case Operation::kForward:
@@ -70,10 +71,10 @@ constexpr void* LegacyCall::*OutputOf(Operation operation) {
   return &LegacyCall::w;
 }
 
-// The genuine convolution of `call`.
+// Calls the genuine convolution.
 cudnnStatus_t Convolve(const Functions& functions, const LegacyCall& call);
 
-// The genuine cudnnGetConvolution*WorkspaceSize.
+// Calls the genuine cudnnGetConvolution*WorkspaceSize.
 cudnnStatus_t WorkspaceBytes(const Functions& functions, Operation operation, cudnnHandle_t handle,
                              const Descriptors& descriptors, int algorithm, size_t* bytes);
 
@@ -87,13 +88,13 @@ struct AlgorithmPerformance {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 
-// The genuine cudnnGetConvolution*Algorithm_v7: every algorithm it ranks, best first.
+// Calls the genuine cudnnGetConvolution*Algorithm_v7, which ranks every algorithm, the best first.
 cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cudnnHandle_t handle,
                              const Descriptors& descriptors,
                              std::vector<AlgorithmPerformance>& ranking);
 
-// The per-operation result arrays of cuDNN's Get and Find functions differ in the type of `algo`
-// only.
+// From and to the entries of cuDNN's Get and Find functions, whose types differ between operations
+// only in `algo`.
 template <typename Performance>
 AlgorithmPerformance FromPerformance(const Performance& performance) {
   return {static_cast<int>(performance.algo),

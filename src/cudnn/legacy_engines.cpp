@@ -1,15 +1,32 @@
 #include "cudnn/legacy_engines.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <map>
+#include <set>
 
 #include "cudnn/descriptors.h"
 
 namespace ucudnn::cudnn {
 namespace {
 
+using Ranking = std::vector<AlgorithmPerformance>;
+
 constexpr float kOneFloat = 1, kZeroFloat = 0;
 constexpr double kOneDouble = 1, kZeroDouble = 0;
+
+// With which math types the library says that it runs `algorithm`.
+std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
+  std::set<MathType> types;
+  for (const AlgorithmPerformance& ranked : ranking) {
+    if (ranked.status != CUDNN_STATUS_SUCCESS || ranked.algorithm != algorithm) continue;
+    types.insert(static_cast<MathType>(ranked.math));
+  }
+  return types;
+}
+
+Status NoLegacyEngine(const EngineId& engine) {
+  return Status::Error("'" + engine.Text() + "' is no legacy engine");
+}
 
 class PreparedLegacyProblem : public PreparedProblem {
  public:
@@ -21,41 +38,38 @@ class PreparedLegacyProblem : public PreparedProblem {
         descriptors_(std::move(descriptors)) {}
 
   Result<std::vector<EngineChoice>> Engines() override {
-    std::vector<AlgorithmPerformance> ranking;
-    UCUDNN_RETURN_IF_ERROR(UseMath(problem_.math));
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-        functions_,
-        RankAlgorithms(functions_, problem_.operation, handle_, descriptors_.get(), ranking),
-        "asking for algorithms"));
+    UCUDNN_ASSIGN_OR_RETURN(const Ranking ranking, Rank(problem_.math));
+    std::map<MathType, Ranking> others;
     std::vector<EngineChoice> choices;
     for (const AlgorithmPerformance& ranked : ranking) {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
-      LegacyEngine engine{ranked.algorithm, std::nullopt};
-      const auto math = static_cast<MathType>(ranked.math);
-      if (math != problem_.math) engine.math = math;
-      EngineChoice choice{LegacyEngineName(engine),
-                          LegacyNumericClass(problem_.operation, ranked.algorithm),
-                          ranked.determinism == CUDNN_DETERMINISTIC, ranked.workspace_bytes};
-      const bool known = std::any_of(choices.begin(), choices.end(), [&](const EngineChoice& c) {
-        return c.engine == choice.engine;
-      });
-      if (known) continue;
-      // The size that execution checks, not only the heuristic's.
-      size_t bytes = 0;
-      UCUDNN_RETURN_IF_ERROR(UseMath(math));
-      if (WorkspaceBytes(functions_, problem_.operation, handle_, descriptors_.get(),
-                         ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
-        continue;
+      const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
+      UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
+      // Callers who set the math type that they were told run `listed`, the others their own.
+      if (!types.contains(problem_.math)) {
+        AlgorithmPerformance as_asked = ranked;
+        as_asked.math = static_cast<cudnnMathType_t>(problem_.math);
+        // What the heuristics say is of the other math type.
+        as_asked.workspace_bytes = 0;
+        UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> own, ChoiceOf(as_asked));
+        if (own && listed) {
+          UCUDNN_ASSIGN_OR_RETURN(const bool same, RunsAlike(ranked, types, others));
+          if (same) {
+            own->workspace_bytes = std::max(own->workspace_bytes, listed->workspace_bytes);
+            own->twin = listed->engine;
+            listed.reset();
+          }
+        }
+        Add(std::move(own), choices);
       }
-      choice.workspace_bytes = std::max(choice.workspace_bytes, bytes);
-      choices.push_back(std::move(choice));
+      Add(std::move(listed), choices);
     }
     return choices;
   }
 
   Status Run(const EngineChoice& choice, const Buffers& buffers) override {
-    const std::optional<LegacyEngine> engine = ParseLegacyEngine(choice.engine);
-    if (!engine) return Status::Error("'" + choice.engine + "' is no legacy engine");
+    const EngineId::Legacy* const engine = choice.engine.legacy();
+    if (engine == nullptr) return NoLegacyEngine(choice.engine);
     UCUDNN_RETURN_IF_ERROR(UseMath(engine->math.value_or(problem_.math)));
     const bool wide = problem_.type == DataType::kDouble;
     LegacyCall call;
@@ -76,6 +90,56 @@ class PreparedLegacyProblem : public PreparedProblem {
   }
 
  private:
+  static void Add(std::optional<EngineChoice> choice, std::vector<EngineChoice>& choices) {
+    if (!choice) return;
+    const bool known = std::any_of(choices.begin(), choices.end(), [&](const EngineChoice& other) {
+      return other.engine == choice->engine;
+    });
+    if (!known) choices.push_back(std::move(*choice));
+  }
+
+  // The library's answer to a descriptor with `math`.
+  Result<Ranking> Rank(MathType math) {
+    Ranking ranking;
+    UCUDNN_RETURN_IF_ERROR(UseMath(math));
+    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
+        functions_,
+        RankAlgorithms(functions_, problem_.operation, handle_, descriptors_.get(), ranking),
+        "asking for algorithms"));
+    return ranking;
+  }
+
+  // The engine of that algorithm and math type; none where the library does not tell its workspace.
+  Result<std::optional<EngineChoice>> ChoiceOf(const AlgorithmPerformance& ranked) {
+    EngineId::Legacy engine{ranked.algorithm, std::nullopt};
+    const auto math = static_cast<MathType>(ranked.math);
+    if (math != problem_.math) engine.math = math;
+    // The size that execution checks, not only the heuristic's.
+    size_t bytes = 0;
+    UCUDNN_RETURN_IF_ERROR(UseMath(math));
+    if (WorkspaceBytes(functions_, problem_.operation, handle_, descriptors_.get(),
+                       ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
+      return std::optional<EngineChoice>();
+    }
+    return std::optional<EngineChoice>({engine,
+                                        LegacyNumericClass(problem_.operation, ranked.algorithm),
+                                        ranked.determinism == CUDNN_DETERMINISTIC,
+                                        std::max(ranked.workspace_bytes, bytes),
+                                        {}});
+  }
+
+  // Whether the library says the same of the algorithm, `types`, to a descriptor with the problem's
+  // math type and to one with the math type that it lists. `others`: its answers to the latter.
+  Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
+                         std::map<MathType, Ranking>& others) {
+    if (types.size() != 1) return false;
+    const auto [other, fresh] = others.try_emplace(static_cast<MathType>(listed.math));
+    if (fresh) {
+      UCUDNN_ASSIGN_OR_RETURN(other->second, Rank(other->first));
+    }
+    return MathTypesOf(other->second, listed.algorithm) == types;
+  }
+
   Status UseMath(MathType math) {
     return CudnnStatus(functions_,
                        functions_.cudnnSetConvolutionMathType(descriptors_.get().convolution,
@@ -91,7 +155,7 @@ class PreparedLegacyProblem : public PreparedProblem {
 
 class LegacyPiece : public Piece {
  public:
-  // `tensors` without descriptors: the call's own.
+  // `tensors` without descriptors stand for the call's own.
   LegacyPiece(const Functions& functions, int algorithm, bool wide, OwnedDescriptors tensors)
       : functions_(functions), algorithm_(algorithm), wide_(wide), tensors_(std::move(tensors)) {}
 
@@ -119,29 +183,7 @@ class LegacyPiece : public Piece {
 
 }  // namespace
 
-std::string LegacyEngineName(const LegacyEngine& engine) {
-  std::string name = "legacy:" + std::to_string(engine.algorithm);
-  if (engine.math) name += "[math=" + std::to_string(static_cast<int>(*engine.math)) + "]";
-  return name;
-}
-
-std::optional<LegacyEngine> ParseLegacyEngine(const std::string& text) {
-  int algorithm = 0, math = 0, end = 0;
-  if (std::sscanf(text.c_str(), "legacy:%2d%n[math=%1d]%n", &algorithm, &end, &math, &end) < 1) {
-    return std::nullopt;
-  }
-  LegacyEngine engine{algorithm, std::nullopt};
-  if (text.find('[') != std::string::npos) engine.math = static_cast<MathType>(math);
-  // Only what LegacyEngineName writes is a legacy engine.
-  if (LegacyEngineName(engine) != text || algorithm < 0 ||
-      math > static_cast<int>(MathType::kFma)) {
-    return std::nullopt;
-  }
-  return engine;
-}
-
-planning::NumericClass LegacyNumericClass(Operation operation, int algorithm) {
-  using planning::NumericClass;
+NumericClass LegacyNumericClass(Operation operation, int algorithm) {
   switch (operation) {
     case Operation::kForward:
       switch (algorithm) {
@@ -177,18 +219,28 @@ planning::NumericClass LegacyNumericClass(Operation operation, int algorithm) {
   return NumericClass::kDirect;
 }
 
+AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math) {
+  AlgorithmPerformance performance;
+  performance.algorithm = micro.engine.legacy()->algorithm;
+  performance.time_ms = static_cast<float>(micro.time_ms);
+  performance.workspace_bytes = micro.workspace_bytes;
+  performance.determinism = micro.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+  performance.math = static_cast<cudnnMathType_t>(math);
+  return performance;
+}
+
 std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
                                    const std::vector<MicroConfiguration>& measured) {
   std::vector<MathGroup> groups;
   for (const MicroConfiguration& micro : measured) {
-    const std::optional<LegacyEngine> engine = ParseLegacyEngine(micro.engine);
-    if (!engine) continue;
+    const EngineId::Legacy* const engine = micro.engine.legacy();
+    if (engine == nullptr) continue;
     const MathType math = engine->math.value_or(problem.math);
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const MathGroup& other) { return other.math == math; });
     if (group == groups.end()) group = groups.insert(groups.end(), {math, {}});
     planning::Candidate candidate{micro, LegacyNumericClass(problem.operation, engine->algorithm)};
-    candidate.micro.engine = LegacyEngineName({engine->algorithm, std::nullopt});
+    candidate.micro.engine = EngineId::Legacy{engine->algorithm, std::nullopt};
     group->candidates.push_back(std::move(candidate));
   }
   return groups;
@@ -202,9 +254,9 @@ std::vector<planning::Candidate> OwnMathCandidates(
   return {};
 }
 
-std::optional<size_t> LegacyNeeds::Of(int images, const std::string& engine) {
-  const std::optional<LegacyEngine> named = ParseLegacyEngine(engine);
-  if (!named) return std::nullopt;
+std::optional<size_t> LegacyNeeds::Of(int images, const EngineId& engine) {
+  const EngineId::Legacy* const named = engine.legacy();
+  if (named == nullptr) return std::nullopt;
   const MathType math = named->math.value_or(problem_.math);
   if (!descriptors_ || problem_.n != images) {
     problem_.n = images;
@@ -236,8 +288,8 @@ Result<std::unique_ptr<PreparedProblem>> LegacyEngines::Prepare(const Convolutio
 
 Result<std::unique_ptr<Piece>> LegacyEngines::MakePiece(const ConvolutionProblem& problem,
                                                         const MicroConfiguration& micro) {
-  const std::optional<LegacyEngine> engine = ParseLegacyEngine(micro.engine);
-  if (!engine) return Status::Error("'" + micro.engine + "' is no legacy engine");
+  const EngineId::Legacy* const engine = micro.engine.legacy();
+  if (engine == nullptr) return NoLegacyEngine(micro.engine);
   OwnedDescriptors tensors(functions_);
   if (micro.micro_batch != problem.n) {
     ConvolutionProblem piece = problem;

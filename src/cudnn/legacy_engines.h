@@ -1,50 +1,45 @@
-// The legacy API's algorithms as engines: "legacy:1" is algorithm 1 with the problem's own math
-// type, "legacy:1[math=1]" with math type 1 (cudnnMathType_t).
+// The legacy API's algorithms as engines (EngineId::Legacy).
 #pragma once
 
 #include <limits>
 #include <optional>
-#include <string>
 
 #include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
 #include "cudnn/functions.h"
 #include "cudnn/legacy_call.h"
+#include "planning/promise.h"
 
 namespace ucudnn::cudnn {
 
-struct LegacyEngine {
-  int algorithm = 0;
-  std::optional<MathType> math;  // set where it differs from the problem's
-};
+// The kind of arithmetic of one of cuDNN's algorithm numbers.
+NumericClass LegacyNumericClass(Operation operation, int algorithm);
 
-std::string LegacyEngineName(const LegacyEngine& engine);
-std::optional<LegacyEngine> ParseLegacyEngine(const std::string& text);
+// An undivided engine of the legacy API in the form in which cuDNN's queries report it.
+AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
 
-// The kind of arithmetic of an algorithm number of cuDNN's.
-planning::NumericClass LegacyNumericClass(Operation operation, int algorithm);
-
-// Candidates of one math type: what may share a plan, because the caller sets one math type for
-// all.
+// Candidates of one math type. Only such candidates may share a plan, because the caller sets one
+// math type for all.
 struct MathGroup {
   MathType math;
-  std::vector<planning::Candidate> candidates;  // engines named as in a problem with this math type
+  // Engines are named as in a problem of this math type.
+  std::vector<planning::Candidate> candidates;
 };
 
 // Measurements of `problem`'s legacy engines by math type; rows of other engines are left out.
 std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
                                    const std::vector<MicroConfiguration>& measured);
-// Those of the problem's own math type.
+// The candidates of the problem's own math type.
 std::vector<planning::Candidate> OwnMathCandidates(const ConvolutionProblem& problem,
                                                    const std::vector<MicroConfiguration>& measured);
 
 class LegacyEngines : public Engines {
  public:
-  // `handle` stays the caller's; its stream is where Run enqueues.
+  // The caller owns `handle` and keeps it alive; Run enqueues on its stream.
   LegacyEngines(const Functions& functions, cudnnHandle_t handle)
       : functions_(functions), handle_(handle) {}
   Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;
-  // Of an engine with the problem's own math type. Needs no handle.
+  // `micro` must name an engine with the problem's own math type. Needs no handle.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& problem,
                                            const MicroConfiguration& micro) override;
   Result<std::unique_ptr<PartialSum>> MakeSum(const ConvolutionProblem& problem) override {
@@ -56,16 +51,16 @@ class LegacyEngines : public Engines {
   cudnnHandle_t handle_;
 };
 
-// What cuDNN demands of legacy engines for `problem` at other mini-batches, as execution checks it.
+// What cuDNN demands of legacy engines for `problem` at any mini-batch, as execution checks it.
 class LegacyNeeds {
  public:
-  // `handle` stays the caller's, who needs no stream of it.
+  // The caller owns `handle` and keeps it alive; its stream is not used.
   LegacyNeeds(const Functions& functions, cudnnHandle_t handle, const ConvolutionProblem& problem)
       : functions_(functions), handle_(handle), problem_(problem) {}
 
-  // Bytes; kNeverServes where cuDNN says that the engine does not serve; none where it says
-  // nothing.
-  std::optional<size_t> Of(int images, const std::string& engine);
+  // Bytes of workspace. kNeverServes where cuDNN says that the engine does not serve; none where it
+  // gives no answer.
+  std::optional<size_t> Of(int images, const EngineId& engine);
 
   static constexpr size_t kNeverServes = std::numeric_limits<size_t>::max();
 

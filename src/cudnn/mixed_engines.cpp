@@ -19,8 +19,8 @@ class PreparedMixed : public PreparedProblem {
   }
 
   Status Run(const EngineChoice& choice, const Buffers& buffers) override {
-    if (!IsGraphEngine(choice.engine)) return legacy_->Run(choice, buffers);
-    if (graph_ == nullptr) return Status::Error("'" + choice.engine + "' is not prepared");
+    if (!choice.engine.of_graph_api()) return legacy_->Run(choice, buffers);
+    if (graph_ == nullptr) return Status::Error("'" + choice.engine.Text() + "' is not prepared");
     return graph_->Run(choice, buffers);
   }
 
@@ -51,7 +51,7 @@ Result<std::unique_ptr<PreparedProblem>> MixedEngines::Prepare(const Convolution
 
 Result<std::unique_ptr<Piece>> MixedEngines::MakePiece(const ConvolutionProblem& problem,
                                                        const MicroConfiguration& micro) {
-  if (IsGraphEngine(micro.engine)) return graph_.MakePiece(problem, micro);
+  if (micro.engine.of_graph_api()) return graph_.MakePiece(problem, micro);
   return legacy_.MakePiece(problem, micro);
 }
 

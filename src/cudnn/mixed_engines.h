@@ -1,9 +1,8 @@
-// The engines of a legacy kernel that graph engines may serve, too: legacy algorithms and the graph
-// API's engines for the same convolution, told apart by their names.
+// The engines of a legacy kernel that graph engines may serve, too: the legacy algorithms, and
+// engines of the graph API for the same convolution. Their names tell them apart.
 #pragma once
 
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "cudnn/graph_engines.h"
@@ -11,13 +10,11 @@
 
 namespace ucudnn::cudnn {
 
-inline bool IsGraphEngine(std::string_view engine) { return engine.starts_with("graph:"); }
-
 class MixedEngines : public Engines {
  public:
   using Templates = std::vector<std::shared_ptr<const GraphTemplate>>;
 
-  // `handle` stays the caller's; its stream is where PreparedProblem::Run enqueues.
+  // The caller owns `handle` and keeps it alive; PreparedProblem::Run enqueues on its stream.
   MixedEngines(const Functions& functions, cudnnHandle_t handle, Templates templates);
 
   Result<std::unique_ptr<PreparedProblem>> Prepare(const ConvolutionProblem& problem) override;

@@ -1,6 +1,6 @@
-// Sums of partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor, which NVIDIA
+// Sums partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor, which NVIDIA
 // documents for fp16 and bf16 inputs with an fp32 output, and the reverse, computed in fp32.
-// Immutable and thread-safe as far as cuDNN is; a call allocates nothing and enqueues one kernel.
+// Immutable, and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one kernel.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,15 @@ class PartialSum {
   PartialSum& operator=(const PartialSum&) = delete;
   ~PartialSum();
 
-  // In `workspace`, which begins with PartialSumBytes: where a piece leaves its gradient, with
-  // alpha = 1 and beta = 0, and what its engine may use.
+  // Places in `workspace`, which begins with PartialSumBytes: where a piece writes its gradient,
+  // with alpha = 1 and beta = 0, and the workspace that its engine may use.
   void* Partial(void* workspace) const;
   void* EngineWorkspace(void* workspace) const;
 
-  // Adds the partial to the sum; `first` begins a new one.
+  // Adds the partial to the sum; with `first` the partial replaces it.
   cudnnStatus_t Add(cudnnHandle_t handle, void* workspace, bool first) const;
-  // output = alpha sum + beta output, in the partials' type; alpha and beta point to floats.
+  // Computes output = alpha sum + beta output in the partials' type. `alpha` and `beta` point to
+  // floats.
   cudnnStatus_t Store(cudnnHandle_t handle, void* workspace, const void* alpha, const void* beta,
                       void* output) const;
 

@@ -13,11 +13,11 @@ namespace ucudnn::cudnn {
 class Piece {
  public:
   virtual ~Piece() = default;
-  // Enqueues the piece on call.handle's stream: its pointers are the piece's own, its workspace is
-  // what the piece may use. A piece that needs descriptors takes from the call those that have no
-  // batch. `accumulate`: adds to the output, whatever the call's beta is.
+  // Enqueues the piece on call.handle's stream. The call's pointers are the piece's own, and its
+  // workspace is what the piece may use. A piece that needs descriptors takes those without a batch
+  // from the call. `accumulate`: adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const = 0;
-  // In bytes: what the pointer to a gradient of the filter must be a multiple of.
+  // The alignment in bytes that the pointer to a gradient of the filter must have.
   virtual size_t FilterAlignment() const { return kLegacyAlignment; }
 };
 

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <optional>
 
-#include "cudnn/engine_name.h"
 #include "cudnn/knobs.h"
 
 namespace ucudnn::cudnn {
@@ -14,7 +13,7 @@ Status Unfamiliar(const char* what) {
   return Status::Error(std::string("unfamiliar plan: its JSON cannot be edited: ") + what);
 }
 
-// Behind the first `mark` at or after `from`; npos when there is none.
+// The position behind the first `mark` at or after `from`; npos when there is none.
 size_t Behind(std::string_view text, std::string_view mark, size_t from) {
   const size_t at = text.find(mark, from);
   return at == std::string_view::npos ? at : at + mark.size();
@@ -70,8 +69,8 @@ Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const
   expected.alpha = edit.alpha;
   expected.beta = edit.beta;
   Splice splice(json);
-  // Members come in cuDNN's order: tensors, then nodes. A text in another order is not edited, for
-  // replacing goes from front to back only.
+  // Numbers are replaced from front to back only, so the text must have its members in cuDNN's
+  // order: tensors, then nodes.
   size_t at = Behind(json, "\"tensors\":[", 0);
   const std::string batch = std::to_string(edit.n);
   for (int tensor = 0; tensor < plan.tensors; ++tensor) {
@@ -83,7 +82,7 @@ Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const
   }
   at = Behind(json, "\"nodes\":[", at == std::string_view::npos ? json.size() : at);
   if (at == std::string_view::npos) return Unfamiliar("no nodes");
-  // The convolution is the first node. Scales that stay are not touched: their text is cuDNN's.
+  // The convolution is the first node. Scales that do not change keep cuDNN's text.
   const bool scaled = edit.alpha == plan.alpha ||
                       splice.Replace(Behind(json, "\"alpha\":", at), NumberText(edit.alpha));
   if (!scaled || (edit.beta != plan.beta &&
@@ -96,14 +95,17 @@ Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const
 }
 
 Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
-                               std::string_view engine) {
-  const std::optional<EngineName> name = ParseEngineName(engine);
-  if (!name) return Status::Error("'" + std::string(engine) + "' names no engine");
+                               const EngineId& engine) {
+  const EngineId::Graph* const named = engine.graph();
+  if (named == nullptr || !named->fusion.empty()) {
+    return Status::Error("'" + engine.Text() + "' names no engine");
+  }
   GraphPlan expected = plan;
-  expected.engine = engine;
-  expected.engine += std::string_view(plan.engine).substr(Unfused(plan.engine).size());
+  EngineId::Graph fused = *named;
+  if (const EngineId::Graph* const own = plan.engine.graph()) fused.fusion = own->fusion;
+  expected.engine = fused;
   std::string choices;
-  for (const auto& [type, value] : name->knobs) {
+  for (const auto& [type, value] : named->knobs) {
     const std::optional<std::string> knob = KnobName(type);
     if (!knob) return Status::Error("there is no knob " + std::to_string(type));
     choices += (choices.empty() ? "\"" : ",\"") + *knob + "\":" + std::to_string(value);
@@ -114,7 +116,7 @@ Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
   if (end == std::string_view::npos) return Unfamiliar("the engine");
   const size_t id_end = NumberEnd(json, id);
   std::string edited(json.substr(0, id));
-  edited += std::to_string(name->index);
+  edited += std::to_string(named->index);
   edited.append(json.substr(id_end, knobs - id_end)).append(choices).append(json.substr(end));
   UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
   return edited;

@@ -1,5 +1,5 @@
-// The same execution plan for another mini-batch, other scales or another engine: cuDNN's plan JSON
-// with single values replaced. What comes out is read back and must say exactly what was wanted;
+// Makes the same execution plan for another mini-batch, other scales or another engine by replacing
+// single values of cuDNN's plan JSON. The result is read back and must say exactly what was wanted;
 // the rest of the text stays byte for byte. Pure functions.
 #pragma once
 
@@ -16,12 +16,12 @@ struct PlanEdit {
   double alpha = 1, beta = 0;
 };
 
-// `json`, which says `plan`, with the batch and scales of `edit`.
+// `json`, whose content is `plan`, with the batch and scales of `edit`.
 Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const PlanEdit& edit);
 
-// `json` with the engine that "graph:38[k2=1]" names, all else as it is; knobs that the name does
-// not have are left at their default.
+// `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the engine does
+// not name are left at their default.
 Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
-                               std::string_view engine);
+                               const EngineId& engine);
 
 }  // namespace ucudnn::cudnn

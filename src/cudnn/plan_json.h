@@ -1,5 +1,5 @@
-// Members and tensors of cuDNN's plan JSON. Every name and value must be known: whatever is
-// unfamiliar is an error that says what. Pure functions.
+// Members and tensors of cuDNN's plan JSON. Every name and value must be known; an error says what
+// is unfamiliar. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@
 
 namespace ucudnn::cudnn::plan_json {
 
-// Extents beyond these are no convolution that anybody runs; products of them stay inside int.
+// Nobody runs convolutions beyond these extents. What shapes are computed from, products of filter
+// extents included, stays inside int.
 constexpr int64_t kMaxExtent = 1 << 28, kMaxFilterExtent = 1 << 14;
 
 Status Unfamiliar(const std::string& what);
 
-// Whether `value` is an object whose members are all among `known`.
+// An error unless `value` is an object whose members are all among `known`.
 Status OnlyKnown(const JsonValue& value, const char* what,
                  std::initializer_list<std::string_view> known);
 
-// An integer counts as a real.
+// The member of that name and kind; an integer counts as a real.
 Result<const JsonValue*> Member(const JsonValue& object, const char* name, JsonValue::Kind kind);
 Result<std::vector<int64_t>> Integers(const JsonValue& object, const char* name);
 Result<DataType> Type(const JsonValue& object, const char* name);
 Result<double> Number(const JsonValue& object, const char* name);
 
-// A member that every familiar plan has with this value.
+// An error unless the member has this value, as in every familiar plan.
 Status Fixed(const JsonValue& object, const char* name, std::string_view value);
 Status Fixed(const JsonValue& object, const char* name, int64_t value);
 
 struct Tensor {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
-  std::vector<int64_t> dims, strides;  // n, c, then spatial axes; as many of both
+  std::vector<int64_t> dims, strides;  // n, c, then the spatial axes; as many of both
   bool is_virtual = false;
   int64_t alignment = 1;  // bytes
 };
@@ -46,13 +47,15 @@ Result<Tensor> ReadTensor(const JsonValue& value);
 // The layout in which the filter is packed; an error when it is in neither.
 Result<Layout> FilterLayout(const Tensor& tensor);
 
-// One image lies behind the other: the batch is the leading extent.
+// Whether the batch is the tensor's leading extent in memory, so that one image lies behind the
+// other.
 bool IsBatchLeading(const Tensor& tensor);
 
-// Strides of a tensor of rank 4 or 5 as ConvolutionProblem has them.
+// The strides of a tensor of rank 4 or 5 in ConvolutionProblem's form.
 Strides Widen(const Tensor& tensor);
 
-// Values of one spatial attribute; axes that a 2-D convolution lacks stay as they are.
+// Reads the values of one spatial attribute into `to`; axes that a 2-D convolution lacks stay as
+// they are.
 Status ReadSpatial(const JsonValue& node, const char* name, int rank, int64_t least, int64_t most,
                    Spatial& to);
 

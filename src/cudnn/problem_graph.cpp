@@ -6,12 +6,11 @@
 #include <utility>
 
 #include "cudnn/descriptors.h"
-#include "cudnn/engine_name.h"
 
 namespace ucudnn::cudnn {
 namespace {
 
-// Of the heuristics' list: many of its engines may not serve.
+// So many entries of the heuristics' list are looked at, since many of its engines may not serve.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 
@@ -54,16 +53,22 @@ std::vector<int64_t> Axes(const ConvolutionProblem& problem, const Spatial& valu
   return {values.end() - problem.spatial_rank, values.end()};
 }
 
+struct TensorShape {
+  int64_t images;  // of a filter: its output channels
+  int64_t channels;
+  Spatial extents;
+  Strides strides;
+};
+
 Result<BackendDescriptor> Tensor(const Functions& functions, const ConvolutionProblem& problem,
-                                 int64_t uid, int64_t images, int64_t channels,
-                                 const Spatial& extents, const Strides& strides) {
+                                 int64_t uid, const TensorShape& shape) {
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor tensor,
                           BackendDescriptor::Create(functions, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
   const cudnnDataType_t type = CudnnType(problem.type);
-  std::vector<int64_t> dims = Axes(problem, extents);
-  dims.insert(dims.begin(), {images, channels});
-  std::vector<int64_t> steps(strides.end() - problem.spatial_rank, strides.end());
-  steps.insert(steps.begin(), {strides[0], strides[1]});
+  std::vector<int64_t> dims = Axes(problem, shape.extents);
+  dims.insert(dims.begin(), {shape.images, shape.channels});
+  std::vector<int64_t> steps(shape.strides.end() - problem.spatial_rank, shape.strides.end());
+  steps.insert(steps.begin(), {shape.strides[0], shape.strides[1]});
   UCUDNN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
   UCUDNN_RETURN_IF_ERROR(SetIntegers(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, dims));
   UCUDNN_RETURN_IF_ERROR(SetIntegers(tensor, CUDNN_ATTR_TENSOR_STRIDES, steps));
@@ -99,19 +104,22 @@ Result<BackendDescriptor> Convolution(const Functions& functions,
   return convolution;
 }
 
-// y = conv(x, w), or its gradients; cuDNN copies what descriptors are made of.
+// Describes y = conv(x, w), or one of its gradients. cuDNN copies the descriptors that it is made
+// from.
 Result<BackendDescriptor> DescribeOperation(const Functions& functions,
                                             const ConvolutionProblem& problem) {
   const int64_t filter_channels = problem.c / problem.groups;
   UCUDNN_ASSIGN_OR_RETURN(
       const BackendDescriptor x,
-      Tensor(functions, problem, kUidX, problem.n, problem.c, problem.x, problem.x_strides));
+      Tensor(functions, problem, kUidX, {problem.n, problem.c, problem.x, problem.x_strides}));
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor w,
-                          Tensor(functions, problem, kUidW, problem.k, filter_channels, problem.w,
-                                 PackedStrides(problem.layout, filter_channels, problem.w)));
-  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor y,
-                          Tensor(functions, problem, kUidY, problem.n, problem.k,
-                                 OutputExtents(problem), problem.y_strides));
+                          Tensor(functions, problem, kUidW,
+                                 {problem.k, filter_channels, problem.w,
+                                  PackedStrides(problem.layout, filter_channels, problem.w)}));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const BackendDescriptor y,
+      Tensor(functions, problem, kUidY,
+             {problem.n, problem.k, OutputExtents(problem), problem.y_strides}));
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor convolution, Convolution(functions, problem));
   const OperationAttributes& names = kOperations[static_cast<int>(problem.operation)];
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor operation,
@@ -195,7 +203,7 @@ Result<ProblemGraph> ProblemGraph::Create(const Functions& functions, const Plan
 }
 
 Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configuration) const {
-  // Before the plan is built, which may take long.
+  // Notes are read before the plan is built, which may take long.
   UCUDNN_ASSIGN_OR_RETURN(const EngineNotes notes, ConfigurationNotes(*functions_, configuration));
   if (!MayServe(notes, problem_))
     return Status::Error("an engine of other arithmetic or behaviour");
@@ -211,7 +219,7 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
   }
   UCUDNN_RETURN_IF_ERROR(plan.Finalize());
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, ReadTemplate(*functions_, plan.get()));
-  // The graph API knows no math type: MayServe stands for the caller's.
+  // The graph API has no math type; MayServe has kept the caller's.
   read.plan.problem.math = problem_.math;
   if (read.plan.problem != problem_) {
     return Status::Error("the graph of " + Describe(problem_) + " reads back as " +
@@ -258,13 +266,15 @@ std::vector<GraphTemplate> ProblemGraph::Heuristics(size_t most,
   return best;
 }
 
-Result<GraphTemplate> ProblemGraph::Named(const std::string& engine) const {
-  const std::optional<EngineName> name = ParseEngineName(engine);
-  if (!name) return Status::Error("'" + engine + "' is no engine of an unfused graph");
+Result<GraphTemplate> ProblemGraph::Named(const EngineId& engine) const {
+  const EngineId::Graph* const named = engine.graph();
+  if (named == nullptr || !named->fusion.empty()) {
+    return Status::Error("'" + engine.Text() + "' is no engine of an unfused graph");
+  }
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor descriptor,
                           BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   UCUDNN_RETURN_IF_ERROR(SetPart(descriptor, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_.get()));
-  UCUDNN_RETURN_IF_ERROR(SetIntegers(descriptor, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, {name->index}));
+  UCUDNN_RETURN_IF_ERROR(SetIntegers(descriptor, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, {named->index}));
   if (device_.properties != nullptr) {
     UCUDNN_RETURN_IF_ERROR(SetPart(descriptor, CUDNN_ATTR_ENGINE_DEVICEPROP, device_.properties));
   }
@@ -275,7 +285,7 @@ Result<GraphTemplate> ProblemGraph::Named(const std::string& engine) const {
   UCUDNN_RETURN_IF_ERROR(SetPart(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, descriptor.get()));
   std::vector<BackendDescriptor> choices;
   std::vector<cudnnBackendDescriptor_t> chosen;
-  for (const auto& [type, value] : name->knobs) {
+  for (const auto& [type, value] : named->knobs) {
     UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor choice, KnobChoice(*functions_, type, value));
     chosen.push_back(choice.get());
     choices.push_back(std::move(choice));
@@ -288,7 +298,7 @@ Result<GraphTemplate> ProblemGraph::Named(const std::string& engine) const {
   UCUDNN_RETURN_IF_ERROR(configuration.Finalize());
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, TemplateOf(configuration.get()));
   if (read.plan.engine != engine) {
-    return Status::Error("'" + engine + "' reads back as " + read.plan.engine);
+    return Status::Error("'" + engine.Text() + "' reads back as " + read.plan.engine.Text());
   }
   return read;
 }

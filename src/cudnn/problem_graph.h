@@ -1,5 +1,5 @@
-// The operation graph of one convolution of the legacy API: what the graph API's engines are asked
-// to serve in place of the legacy algorithms. Thread-compatible.
+// The operation graph of one convolution of the legacy API, for which engines of the graph API are
+// asked to serve in place of the legacy algorithms. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,25 @@
 namespace ucudnn::cudnn {
 
 // Whether an engine with these notes may serve a legacy call of `problem`, whose math type says
-// what arithmetic the caller allows. Sums are never reduced in lower precision. In fp32 tensor
-// cores convert to TF32: under the default math type only the legacy engines know whether the
-// device may. An engine that is compiled for every plan would be so in every process, at every
-// size.
+// which arithmetic the caller allows. It must not sum in lower precision. For fp32, tensor cores
+// convert to TF32, and under the default math type only the legacy engines know whether the device
+// may. An engine that is compiled at run time for every plan would cost that in every process, at
+// every size.
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {
  public:
-  // With alpha = 1 and beta = 0. `device` outlives this object.
+  // A graph with alpha = 1 and beta = 0. The caller owns `device`'s handle or descriptor and keeps
+  // it alive.
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
-  // The first `most` of the heuristics' choices that may serve the problem, best first: behind the
-  // first as many as were built while `in_time` said so.
+  // At most `most` of the heuristics' choices that may serve the problem, the best first. The first
+  // is built in any case, further ones while `in_time` returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
-  // The engine that "graph:38[k2=1]" names; an error when it may not serve the problem.
-  Result<GraphTemplate> Named(const std::string& engine) const;
+  // The template of an unfused engine of the graph API; an error when it may not serve the problem.
+  Result<GraphTemplate> Named(const EngineId& engine) const;
 
  private:
   ProblemGraph(const Functions& functions, const PlanDevice& device,

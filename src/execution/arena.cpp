@@ -1,6 +1,7 @@
 #include "execution/arena.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 
 #include "cuda/resources.h"
@@ -46,13 +47,14 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // Of what a capture may come to need, less is no loss.
+    // Memory for captures is a reserve: failing to get it says nothing about what calls can get.
     if (use != Use::kReady) short_from_ = bytes;
     return nullptr;
   }
-  // It is for other streams than the pool's, too.
+  // The pool keeps memory for its own stream; given back to the device, it can serve other streams.
   pool_->GiveBack();
   bytes_ += bytes;
+  assert(bytes_ <= limit_bytes_);
   Block& block = blocks_.emplace_back();
   block.segment = {reinterpret_cast<void*>(address), bytes};
   block.use = use;
@@ -64,9 +66,11 @@ void Arena::Free(Unwanted unwanted) {
   const cuda::ContextScope context(driver_, context_);
   const cuda::RelaxedCaptureScope relaxed(driver_);
   const size_t freed = std::erase_if(blocks_, [&](Block& block) {
+    mutex_.AssertHeld();
     if (!unwanted(block)) return false;
     if (block.over != nullptr) driver_.cuEventDestroy(block.over);
     pool_->Free(reinterpret_cast<CUdeviceptr>(block.segment.data));
+    assert(bytes_ >= block.segment.bytes);
     bytes_ -= block.segment.bytes;
     return true;
   });
@@ -77,7 +81,7 @@ void Arena::Free(Unwanted unwanted) {
 
 bool Arena::IsIdle(const Block& block) const {
   if (block.use != Use::kStream || block.loans > 0 || block.lost) return false;
-  // Of what an owner may remember nothing tells.
+  // An owner that remembers its segment may use it without a word.
   if (fixed_ && !block.given_up) return false;
   return block.over == nullptr || driver_.cuEventQuery(block.over) == CUDA_SUCCESS;
 }
@@ -106,7 +110,10 @@ void Arena::MakeRoom(size_t bytes, Spared spared) {
   const cuda::ContextScope context(driver_, context_);
   const cuda::RelaxedCaptureScope relaxed(driver_);
   if (!HasPool()) return;
-  Free([&](const Block& block) { return bytes > Left() && !spared(block) && IsIdle(block); });
+  Free([&](const Block& block) {
+    mutex_.AssertHeld();
+    return bytes > Left() && !spared(block) && IsIdle(block);
+  });
 }
 
 void Arena::RecordOver(Block& block, CUstream stream) {
@@ -114,7 +121,7 @@ void Arena::RecordOver(Block& block, CUstream stream) {
       driver_.cuEventCreate(&block.over, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     block.over = nullptr;
   }
-  // Behind an owner's latest work is behind all of its work.
+  // Work of one owner is ordered: what is behind its latest work is behind all of it.
   block.lost = block.over == nullptr || driver_.cuEventRecord(block.over, stream) != CUDA_SUCCESS;
 }
 
@@ -151,23 +158,24 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 }
 
 size_t Arena::Available(const ArenaOwner& owner) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
 
 void Arena::Keep(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
+  assert(bytes <= limit_bytes_);
   kept_ = bytes;
 }
 
 Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (fixed_) return {};
   Block* block = Find(owner, bytes);
   if (block == nullptr) {
     const cuda::ContextScope context(driver_, context_);
     const cuda::RelaxedCaptureScope relaxed(driver_);
-    // What cannot be given back is not lent.
+    // Without a pool, loans could not be given back without waiting for the device.
     if (!HasPool()) return {};
     MakeRoom(bytes, [](const Block& other) { return other.prepared; });
     block = Allocate(bytes, Use::kStream);
@@ -180,19 +188,20 @@ Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
 }
 
 void Arena::GiveBack(const Segment& segment, CUstream stream) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) {
     return other.segment.data == segment.data;
   });
   if (block == blocks_.end()) return;
+  assert(block->loans > 0);
   --block->loans;
   const cuda::ContextScope context(driver_, context_);
   RecordOver(*block, stream);
 }
 
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
-  std::lock_guard lock(mutex_);
-  // Owners may remember their segments.
+  MutexLock lock(mutex_);
+  // Owners may remember their segments by now, so none is given back.
   if (fixed_) return Readiness::kReady;
   std::vector<const Need*> missing;
   short_from_ = kAll;
@@ -209,7 +218,8 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   const bool busy = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kStream && !block.prepared && !block.lost;
   });
-  // Without a pool nothing was lent, and what an earlier division has is left.
+  // Without a pool nothing was lent, so no block will become free: what an earlier division
+  // prepared is left to its owners.
   if (busy && pool_->ordered()) return Readiness::kBusy;
   std::vector<const void*> fresh;
   for (const Need* need : missing) {
@@ -231,12 +241,12 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
 }
 
 void Arena::Fix() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   fixed_ = true;
 }
 
 Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream stream) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!fixed_) return {};
   const auto in_vain = std::find_if(in_vain_.begin(), in_vain_.end(),
                                     [&](const Need& need) { return need.owner == owner; });
@@ -257,6 +267,7 @@ Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream strea
     }
     return {};
   }
+  assert(block->segment.bytes >= bytes && !block->given_up);
   block->owner = owner;
   Note(owner.handle);
   GiveUp(owner, block, stream);
@@ -264,7 +275,7 @@ Arena::Segment Arena::Take(const ArenaOwner& owner, size_t bytes, CUstream strea
 }
 
 bool Arena::ReserveForCapture(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const bool ready = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kReady && block.segment.bytes >= bytes;
   });
@@ -274,7 +285,7 @@ bool Arena::ReserveForCapture(size_t bytes) {
 }
 
 Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Block* smallest = nullptr;
   for (Block& block : blocks_) {
     if (block.segment.bytes < bytes) continue;
@@ -292,7 +303,7 @@ Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, 
 }
 
 uint64_t Arena::Leave(const void* handle) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ++leaves_;
   for (Block& block : blocks_) {
     if (block.use == Use::kReady || block.owner.handle != handle) continue;
@@ -305,8 +316,9 @@ uint64_t Arena::Leave(const void* handle) {
 }
 
 bool Arena::Waited(uint64_t leave) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Free([&](const Block& block) {
+    mutex_.AssertHeld();
     if (block.use == Use::kCapture) return false;
     if (block.use == Use::kReady) return handles_.empty();
     return block.left > 0 && block.left <= leave;
@@ -315,29 +327,29 @@ bool Arena::Waited(uint64_t leave) {
 }
 
 bool Arena::Has(const ArenaOwner& owner, size_t bytes) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return Own(owner) >= bytes;
 }
 
 size_t Arena::CopiesOf(int kernel) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return std::count_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kStream && block.owner.kernel == kernel && !block.given_up;
   });
 }
 
 bool Arena::short_of_memory() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return IsShort();
 }
 
 size_t Arena::bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return bytes_;
 }
 
 size_t Arena::capture_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   size_t bytes = 0;
   for (const Block& block : blocks_) {
     if (block.use != Use::kStream) bytes += block.segment.bytes;
@@ -346,12 +358,12 @@ size_t Arena::capture_bytes() const {
 }
 
 size_t Arena::left() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return Left();
 }
 
 size_t Arena::lost_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   size_t lost = 0;
   for (const Block& block : blocks_) {
     if (block.lost && !block.prepared) lost += block.segment.bytes;

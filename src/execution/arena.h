@@ -1,16 +1,16 @@
-// Workspace that the library owns, for calls whose callers were promised to bring none. An arena
-// belongs to one context and hands out segments of it, each to one owner: what enqueues on one
-// stream, one call after the other. Neither two streams, nor two threads that enqueue on one, ever
-// use the same bytes at once. Thread-safe.
+// Workspace that ucudnn owns, for calls whose callers were told to bring none. An arena belongs to
+// one context. It hands out segments, each to one owner: what enqueues on one stream, one call
+// after the other. Two streams, or two threads that enqueue on one, never use the same bytes at
+// once. Thread-safe.
 //
-// First it lends: a loan is of one call, and memory of loans that are over is given back where
-// another owner lacks it. Once what is needed is known it is fixed: then an owner may remember its
-// segment, which stays where it is until the owner takes a larger one.
+// At first the arena lends: a loan is for one call, and memory of loans that are over goes to
+// another owner that lacks it. Once it is known who needs what, Fix ends lending: from then on an
+// owner may remember its segment, which stays valid until the owner takes a larger one.
 //
-// Nothing here waits for the device, which may run kernels that wait for work which this thread has
-// yet to enqueue: memory comes from a pool, and goes back to it when its last work is over. Where
-// the device has no pools, what waits is left until the application waits for the device itself: it
-// destroys a handle.
+// Nothing here waits for the device, because the device may run kernels that wait for work which
+// this thread has yet to enqueue. Memory comes from a pool, and goes back to it when the last work
+// on it is over. Where the device has no pools, such memory is freed when the application itself
+// waits for the device, by destroying a handle.
 #pragma once
 
 #include <cuda.h>
@@ -20,26 +20,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "cuda/driver.h"
 #include "cuda/resources.h"
 
 namespace ucudnn::execution {
 
-// What enqueues. A stream is known by its id: its address may be another's after it is destroyed,
-// while its work still runs.
+// What enqueues. A stream is named by its id, because its address may be another stream's after it
+// is destroyed, while its work still runs.
 struct ArenaOwner {
   const void* handle = nullptr;  // null: it was destroyed
   uint64_t stream = 0;
-  std::thread::id thread = {};  // of CU_STREAM_PER_THREAD, which is another in each
-  int kernel = -1;              // set: a segment for this kernel alone
-  bool capturable = false;      // the legacy default stream is not
+  // Set for CU_STREAM_PER_THREAD, which is another stream in each thread.
+  std::thread::id thread = {};
+  int kernel = -1;          // not -1: a segment for this kernel alone
+  bool capturable = false;  // false on the legacy default stream
   bool operator==(const ArenaOwner&) const = default;
 };
 
@@ -49,7 +50,7 @@ std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const void* handle
 class Arena {
  public:
   struct Segment {
-    void* data = nullptr;  // null: none
+    void* data = nullptr;  // null: no segment
     size_t bytes = 0;
   };
   struct Need {
@@ -57,66 +58,70 @@ class Arena {
     size_t bytes = 0;
   };
 
-  // All segments together never exceed `limit_bytes`. `driver` outlives the object.
+  // All segments together never exceed `limit_bytes`. The caller owns `driver` and keeps it alive.
   Arena(const cuda::Driver& driver, CUcontext context, size_t limit_bytes)
       : driver_(driver), context_(context), limit_bytes_(limit_bytes) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // What Borrow or Take could give `owner`: now, or once what it has is over.
+  // The bytes that Borrow or Take could give `owner`, now or once its own present work is over.
   size_t Available(const ArenaOwner& owner);
-  // So much of the limit is not to be given to anyone for now.
+  // Keeps `bytes` of the limit from everybody, until another call says otherwise.
   void Keep(size_t bytes);
 
-  // At least `bytes` for one call, which must be given back; none while others use the memory, or
-  // where it is out. May allocate, so not for a stream that is captured.
+  // Lends at least `bytes` for one call, which must end with GiveBack. Empty while others use the
+  // memory, or where it is out. May allocate, so not for a stream that is captured.
   Segment Borrow(const ArenaOwner& owner, size_t bytes);
-  // After the call enqueued its work on `stream`.
+  // Call after the call's work was enqueued on `stream`.
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Sees to it that there is a segment for each of `needs`, beside what captures have: all others
-  // are given back, but for what lost_bytes() counts. kBusy: some are still in use, and nothing was
-  // changed for it. kShort: the device's memory is out; none of the missing was allocated.
+  // Prepares a segment for each of `needs`, beside what captures have, and frees all others but
+  // those that lost_bytes() counts. kBusy: some are still in use, and nothing was allocated.
+  // kShort: the device's memory is out, and no segment was added.
   Readiness Prepare(std::span<const Need> needs);
-  // Ends lending: from now on Take serves.
+  // Ends lending; from now on Take serves.
   void Fix();
 
-  // At least `bytes` that stay `owner`'s, which is about to enqueue on `stream`; none where the
-  // limit or the memory is out. What the owner took before is too small, and given up: others get
-  // it once the work that `stream` has by now is over. Where only that is waited for, the owner's
-  // later calls wait, too, and take as much: else smaller ones would take the room again for ever.
-  // May allocate.
+  // Gives `owner`, which is about to enqueue on `stream`, at least `bytes` to keep. Empty where the
+  // limit is reached or memory is out. The owner's smaller segments are given up; others get them
+  // once the work that `stream` has by now is over. May allocate.
+  //
+  // Where only such work is in the way, the request reserves its size: the owner's next Take asks
+  // for at least as much, so that its smaller requests do not take the freed memory again and
+  // again.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
-  // Rises when an owner gives up what it may remember.
+  // Rises when a segment that an owner may remember is given up.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Sees to it that a segment of `bytes` is ready for a capture to come, where there is room.
+  // Makes a segment of at least `bytes` ready for a later capture. Returns false where there is no
+  // room.
   bool ReserveForCapture(size_t bytes);
-  // For calls of `owner` inside one capture, whose graph may run at any time, beside any other and
-  // as long as the process lives: never another's. Allocates nothing: none where none is ready.
+  // Gives `owner` a segment for its calls inside one capture; empty where none is ready. The
+  // capture's graph may run at any time, beside any other, so the segment is nobody else's as long
+  // as the process lives. Allocates nothing.
   Segment TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes);
 
-  // `handle` enqueues no more: what it has is nobody's. Once the device was waited for, which
-  // cudnnDestroy does, Waited frees what was nobody's when Leave said `leave`; and where no handle
-  // is left by then, which it says, all but what captures use.
+  // Call Leave when `handle` enqueues no more, and Waited with its result once the device was
+  // waited for, as cudnnDestroy does. Waited frees what belonged to handles that had left by then.
+  // Where no handle is left, it frees all but what captures use, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Whether `owner` has a segment of at least `bytes`, which Take would give it again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
-  // How many segments are `kernel`'s, whoever's.
+  // The number of segments whose owner's `kernel` is this one.
   size_t CopiesOf(int kernel) const;
 
-  // An allocation for calls failed: as much is not tried again, and nothing is Available that has
-  // yet to be allocated.
+  // Whether an allocation for calls failed since memory was freed last. As much is not tried again,
+  // and Available counts no memory that has yet to be allocated.
   bool short_of_memory();
   size_t bytes() const;
-  // Of those, what captures have, or are to have.
+  // Of bytes(): what captures have, and what is ready for one.
   size_t capture_bytes() const;
-  // Of the limit, what was neither allocated nor is kept.
+  // Of the limit: what is neither allocated nor kept from everybody.
   size_t left() const;
-  // Of `bytes`, what nobody can tell when it will be free.
+  // Of bytes(): segments of which nothing tells when they become free.
   size_t lost_bytes() const;
 
  private:
@@ -133,45 +138,51 @@ class Arena {
     bool prepared = false;   // for its owner: not given back for another's sake
     uint64_t left = 0;       // set: its owner's Leave, since when it is nobody's
   };
-  Block* Allocate(size_t bytes, Use use);
-  Block* Find(const ArenaOwner& owner, size_t bytes);
+  Block* Allocate(size_t bytes, Use use) UCUDNN_REQUIRES(mutex_);
+  Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The largest segment that is `owner`'s.
-  size_t Own(const ArenaOwner& owner) const;
+  size_t Own(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   // What could be given back for `owner`: now where memory is lent, else soon.
-  size_t Soon(const ArenaOwner& owner);
-  bool IsIdle(const Block& block) const;
+  size_t Soon(const ArenaOwner& owner) UCUDNN_REQUIRES(mutex_);
+  bool IsIdle(const Block& block) const UCUDNN_REQUIRES(mutex_);
   // Frees what nobody uses and `spared` does not want, until `bytes` fit.
   template <typename Spared>
-  void MakeRoom(size_t bytes, Spared spared);
+  void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
   // Gives up what is `owner`'s and no larger than `kept`; where that is null, all but what was
   // prepared.
-  void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream);
+  void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // Behind what `stream` has by now.
-  void RecordOver(Block& block, CUstream stream);
+  void RecordOver(Block& block, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // With the context current.
-  bool HasPool();
+  bool HasPool() UCUDNN_REQUIRES(mutex_);
   template <typename Unwanted>
-  void Free(Unwanted unwanted);
-  void Note(const void* handle);
-  size_t Left() const { return limit_bytes_ - std::min(limit_bytes_, bytes_ + kept_); }
-  bool IsShort() const { return short_from_ != std::numeric_limits<size_t>::max(); }
+  void Free(Unwanted unwanted) UCUDNN_REQUIRES(mutex_);
+  void Note(const void* handle) UCUDNN_REQUIRES(mutex_);
+  size_t Left() const UCUDNN_REQUIRES(mutex_) {
+    return limit_bytes_ - std::min(limit_bytes_, bytes_ + kept_);
+  }
+  bool IsShort() const UCUDNN_REQUIRES(mutex_) {
+    return short_from_ != std::numeric_limits<size_t>::max();
+  }
 
   const cuda::Driver& driver_;
   const CUcontext context_;
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
-  mutable std::mutex mutex_;  // of all that follows
+  mutable Mutex mutex_;
   // Of the pool alone: nobody's work is ever on it. Made with the first block.
-  std::optional<cuda::Stream> stream_;
-  std::optional<cuda::MemoryPool> pool_;
-  std::vector<Block> blocks_;
-  std::vector<const void*> handles_;  // that were given segments
-  std::vector<Need> in_vain_;         // what owners gave up their segments for; one each
-  size_t bytes_ = 0, kept_ = 0;
-  uint64_t leaves_ = 0;
-  bool fixed_ = false;
+  std::optional<cuda::Stream> stream_ UCUDNN_GUARDED_BY(mutex_);
+  std::optional<cuda::MemoryPool> pool_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);  // that were given segments
+  // What owners gave up their segments for; one each.
+  std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
+  size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  uint64_t leaves_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  bool fixed_ UCUDNN_GUARDED_BY(mutex_) = false;
   // What the device has no memory for, since something was freed last.
-  size_t short_from_ = std::numeric_limits<size_t>::max();
+  size_t short_from_ UCUDNN_GUARDED_BY(mutex_) = std::numeric_limits<size_t>::max();
 };
 
 }  // namespace ucudnn::execution

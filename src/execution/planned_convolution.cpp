@@ -1,6 +1,7 @@
 #include "execution/planned_convolution.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "convolution/partial_sums.h"
@@ -10,7 +11,7 @@
 namespace ucudnn::execution {
 namespace {
 
-// Scales of partials.
+// The scales of partials, which are summed apart from the caller's.
 constexpr float kOne = 1, kZero = 0;
 
 void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
@@ -48,6 +49,7 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
   }
   const size_t element = ElementBytes(problem.type);
   for (const ucudnn::Run& run : configuration.runs) {
+    assert(run.count >= 1 && run.micro.micro_batch >= 1);
     MicroConfiguration micro = run.micro;
     micro.workspace_bytes = EngineBytes(problem, run.micro);
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece, engines.MakePiece(problem, micro));
@@ -85,8 +87,8 @@ bool PlannedConvolution::Suits(const void* workspace) const {
   return sum_ == nullptr || reinterpret_cast<uintptr_t>(workspace) % partial_alignment_ == 0;
 }
 
-// A second run over an output that pieces have already changed is right only when it neither reads
-// that output nor reads inputs from it.
+// Whether the undivided engine may run after pieces have changed the output: only if it neither
+// reads that output nor reads inputs from its memory.
 bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);
@@ -136,9 +138,10 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
   }
   int done = 0;
   for (const Part& part : parts_) {
+    assert(part.workspace_bytes <= call.workspace_bytes);
     piece.workspace_bytes = part.workspace_bytes;
     for (int i = 0; i < part.count; ++i) {
-      // Gradients of the filter add up: the caller's beta holds for the first piece only.
+      // Gradients of the filter add up, so the caller's beta holds for the first piece only.
       const bool accumulate =
           problem_.operation == Operation::kBackwardFilter && done > 0 && sum_ == nullptr;
       cudnnStatus_t status = part.piece->Run(piece, accumulate);
@@ -146,24 +149,29 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
         status = sum_->Add(call.handle, call.workspace, done == 0);
       }
       if (status != CUDNN_STATUS_SUCCESS) {
-        const bool untouched = done == 0 || sum_ != nullptr;
-        if (untouched || (has_undivided() && MayRerun(call))) return RunUndivided(call, outcome);
-        outcome = Outcome::kFailed;
-        return status;
+        return AfterFailure(call, status, done == 0 || sum_ != nullptr, outcome);
       }
       ++done;
       piece.x = Advance(piece.x, part.x_bytes);
       piece.y = Advance(piece.y, part.y_bytes);
-      // A graph may have a bias and nothing to add.
+      // A graph may have a bias and no residual.
       if (bias.z != nullptr) bias.z = static_cast<const char*>(bias.z) + part.y_bytes;
     }
   }
-  if (sum_ != nullptr && sum_->Store(call.handle, call.workspace, call.alpha, call.beta, call.w) !=
-                             CUDNN_STATUS_SUCCESS) {
-    return RunUndivided(call, outcome);
+  if (sum_ != nullptr) {
+    const cudnnStatus_t status =
+        sum_->Store(call.handle, call.workspace, call.alpha, call.beta, call.w);
+    if (status != CUDNN_STATUS_SUCCESS) return AfterFailure(call, status, true, outcome);
   }
   outcome = Outcome::kPlanned;
   return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t PlannedConvolution::AfterFailure(const cudnn::LegacyCall& call, cudnnStatus_t status,
+                                               bool untouched, Outcome& outcome) const {
+  if (has_undivided() && (untouched || MayRerun(call))) return RunUndivided(call, outcome);
+  outcome = untouched ? Outcome::kNotAttempted : Outcome::kFailed;
+  return status;
 }
 
 cudnnStatus_t PlannedConvolution::RunUndivided(const cudnn::LegacyCall& call,

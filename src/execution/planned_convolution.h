@@ -1,6 +1,6 @@
-// A configuration made ready for one problem: a piece for every micro-batch, whichever API its
-// engine belongs to, offsets, and the undivided engine that may take its place. Immutable after
-// Create; a call allocates nothing, takes no lock and does not synchronise.
+// A configuration made ready for one problem: a piece for each run of micro-batches, whichever API
+// its engine belongs to, and the undivided engine that may replace them. Immutable after Create; a
+// call allocates nothing, takes no lock and does not synchronise.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,14 @@
 #include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
 #include "cudnn/legacy_call.h"
+#include "execution/runnable.h"
 
 namespace ucudnn::execution {
 
-enum class Outcome {
-  kPlanned,       // every piece was enqueued
-  kUndivided,     // a piece failed; the undivided engine took its place, the result is right
-  kFailed,        // a piece failed where a rerun would add twice; the error is the genuine one
-  kNotAttempted,  // the workspace passed is too small or missing; the output was not touched
-};
-
-class PlannedConvolution {
+class PlannedConvolution : public Runnable {
  public:
-  // `configuration` and `undivided` hold engines that `engines` makes pieces of. An `undivided`
-  // without an engine means that nothing can take the pieces' place.
+  // `engines` makes the pieces of `configuration` and of `undivided`. Where `undivided` has no
+  // engine, nothing can replace the pieces.
   static Result<std::unique_ptr<PlannedConvolution>> Create(cudnn::Engines& engines,
                                                             const ConvolutionProblem& problem,
                                                             const Configuration& configuration,
@@ -36,8 +30,8 @@ class PlannedConvolution {
                                                             const Configuration& configuration,
                                                             const MicroConfiguration& undivided);
 
-  // Without pieces: `undivided` in their place from the start. A legacy engine needs no descriptors
-  // of its own for that.
+  // Makes no pieces: `undivided` always runs. Of a legacy engine this needs no descriptors of our
+  // own.
   static Result<std::unique_ptr<PlannedConvolution>> CreateUndivided(
       cudnn::Engines& engines, const ConvolutionProblem& problem,
       const MicroConfiguration& undivided);
@@ -45,20 +39,17 @@ class PlannedConvolution {
       const cudnn::Functions& functions, const ConvolutionProblem& problem,
       const MicroConfiguration& undivided);
 
-  // Enqueues all pieces of `call`, whose descriptors describe the problem this was made for. Uses
-  // at most the larger of both workspaces, out of what the caller passed. Pieces whose partials are
-  // summed (convolution/partial_sums.h) leave the output alone until all are: whatever fails, the
-  // undivided engine may still take their place. It does from the start where the workspace is not
-  // suitable.
-  cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const;
-  // The undivided engine alone, inside the same workspace.
-  cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const;
-
-  // False where partials would lie in `workspace` otherwise aligned than engines expect.
-  bool Suits(const void* workspace) const;
-
-  bool has_pieces() const { return !parts_.empty(); }
-  bool has_undivided() const { return undivided_ != nullptr; }
+  // Enqueues all pieces of `call`, whose descriptors describe the problem that this was made for.
+  // Uses at most the larger of both workspaces, within what the caller passed. Runs the undivided
+  // engine instead where Suits() is false. Where partials are summed (convolution/partial_sums.h),
+  // pieces leave the output alone until the end, so the undivided engine may replace them whenever
+  // one fails.
+  cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const override;
+  cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const override;
+  // False where the partials in `workspace` would not be aligned as engines expect.
+  bool Suits(const void* workspace) const override;
+  bool has_pieces() const override { return !parts_.empty(); }
+  bool has_undivided() const override { return undivided_ != nullptr; }
 
  private:
   struct Part {  // `count` equal pieces in a row
@@ -71,6 +62,10 @@ class PlannedConvolution {
 
   explicit PlannedConvolution(const ConvolutionProblem& problem) : problem_(problem) {}
   bool MayRerun(const cudnn::LegacyCall& call) const;
+  // Ends a call whose piece failed with `status`: by the undivided engine where that may run, else
+  // with the error. `untouched`: no piece has changed the output.
+  cudnnStatus_t AfterFailure(const cudnn::LegacyCall& call, cudnnStatus_t status, bool untouched,
+                             Outcome& outcome) const;
 
   ConvolutionProblem problem_;
   std::vector<Part> parts_;

@@ -16,25 +16,27 @@
 namespace ucudnn::planning {
 namespace {
 
-// Refining: an expected time counts as this much longer, because smaller gains are not worth a
-// measurement.
+// While refining, an expected time counts as this share longer, because a smaller gain is not worth
+// a measurement.
 constexpr double kDoubt = 0.005;
-// Exploring: it counts as this much shorter in the middle of a gap that spans a factor of 4 or
-// more, in proportion less near measured sizes: curves have valleys that lines pass over.
+// While exploring, an expected time counts as this share shorter in the middle of a gap that spans
+// a factor of 4 or more, and proportionally less near measured sizes: curves have valleys that a
+// straight line passes over.
 constexpr double kHope = 0.05;
-// An expected time counts as this much longer where the parts are not equal: equal ones need fewer
-// measurements than others that are as fast.
+// An expected time counts as this share longer where the parts are not equal, because equal parts
+// need fewer measurements.
 constexpr double kUnequal = 0.001;
-// Mini-batches of more steps than this are searched at so many of their equal parts only, and
-// below.
+// Of a mini-batch with more steps than this, only so many equal parts, and sizes below the smallest
+// of them, are considered.
 constexpr int kEveryPart = 256;
-// No workspace is expected to be larger: a store written by others may hold anything.
+// No workspace is expected to be larger. Others may have written the store, so its rows may hold
+// anything.
 constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
 
-// Sizes a piece may have, and whether k such pieces, as equal as they can be, make up n: multiples
-// of the step, and for the last piece what such a multiple leaves of n.
+// The sizes that a piece may have: multiples of the step and, for the last piece, what a multiple
+// leaves of n. The value tells whether pieces of this size, as equal as they can be, make up n.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;
   std::map<int, bool> sizes = {{n, true}};
@@ -51,7 +53,8 @@ std::map<int, bool> LegalSizes(int n, int step) {
   return sizes;
 }
 
-// n, a quarter and a sixteenth of it: two points are a line, three show that it is none.
+// n, a quarter and a sixteenth of it: two points make a line, and a third one shows whether it is
+// straight.
 Sizes FirstSizes(int n, int step) {
   Sizes sizes = {n};
   for (const int parts : {4, 16}) sizes.insert(std::max(n / parts / step, 1) * step);
@@ -63,7 +66,7 @@ struct Point {
   double workspace_bytes = 0;
 };
 
-// What one engine does at the sizes measured, and what it is expected to do between and beyond.
+// One engine: its measured sizes, and what is expected of it between and beyond them.
 class Engine {
  public:
   explicit Engine(const Candidate& sample) : sample_(sample) {}
@@ -73,8 +76,8 @@ class Engine {
                         Point{micro.time_ms, static_cast<double>(micro.workspace_bytes)});
   }
 
-  // `size` is none of `measured`, the sizes at which any engine is known to run. None where the
-  // engine runs at neither neighbour.
+  // What is expected at `size`, which is none of `measured`, the sizes at which any engine is known
+  // to run. None where this engine runs at neither neighbour.
   std::optional<Candidate> Expect(int size, const Sizes& measured) const {
     const auto above = measured.upper_bound(size);
     const Position high = above != measured.end() ? points_.find(*above) : points_.end();
@@ -123,7 +126,7 @@ class Engine {
   std::map<int, Point> points_;
 };
 
-// All that is known after some rounds.
+// Everything that is known after some rounds.
 class Knowledge {
  public:
   Knowledge(std::span<const Candidate> measured, const Sizes& asked) {
@@ -133,7 +136,7 @@ class Knowledge {
       if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
       rows_.push_back(candidate);
     }
-    // Between equal times the order of the rows decides: it must not depend on who measured first.
+    // The order of rows decides between equal times, so it must not depend on who measured first.
     std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
       const auto key = [](const Candidate& row) {
         const MicroConfiguration& micro = row.micro;
@@ -148,9 +151,9 @@ class Knowledge {
     }
   }
 
-  // Measured rows, and those expected at the sizes of `legal` not asked for yet: slower than
-  // expected by a doubt, or faster by a hope.
   enum class Mood { kDoubtful, kHopeful };
+  // The measured rows and, for sizes of `legal` that were not asked for yet, expected ones: slower
+  // by a doubt, or faster by a hope.
   std::vector<Candidate> Rows(const std::map<int, bool>& legal, const Sizes& asked,
                               Mood mood) const {
     std::vector<Candidate> rows = rows_;
@@ -169,7 +172,7 @@ class Knowledge {
   }
 
  private:
-  // Distance to the nearest measured size in octaves, at most 1.
+  // The distance to the nearest measured size, in octaves; at most 1.
   double Gap(int size) const {
     double gap = 1;
     const auto above = measured_.upper_bound(size);
@@ -179,13 +182,13 @@ class Knowledge {
   }
 
   std::vector<Candidate> rows_;
-  std::map<std::string, Engine> engines_;
+  std::map<EngineId, Engine> engines_;
   Sizes measured_;
 };
 
-// Sizes whose pieces of `engine` hold their workspace in the L2 cache, or in half of it, where the
-// undivided call does not: whole parts of n.
-void AddCachedSizes(const std::vector<Candidate>& rows, const std::string& engine,
+// Adds whole parts of n at which `engine` holds its workspace in the L2 cache, or in half of it,
+// where the undivided call does not.
+void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;
   for (const size_t target : {request.l2_bytes, request.l2_bytes / 2}) {
@@ -203,7 +206,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const std::string& engin
   }
 }
 
-// Those of `sizes` not asked for yet, as long as no more than `most` are asked for in all.
+// Those of `sizes` that were not asked for yet, as long as no more than `most` are asked for in
+// all.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),
@@ -228,7 +232,7 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   if (n < 1 || step < 1) return {};
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
   if (step >= n) return Fresh({n}, asked, 1);
-  // As many sizes as policy powerOfTwo has (or one less), where steps are powers of two.
+  // Where steps are powers of two, as many sizes as policy powerOfTwo has, or one less.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
   const size_t most = 3 * powers / 2;
@@ -253,6 +257,17 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   const std::optional<Configuration> hoped =
       FastestDivision(knowledge.Rows(legal, asked, Knowledge::Mood::kHopeful), promise);
   return hoped ? Fresh(SizesOf(*hoped), asked, most) : next;
+}
+
+std::vector<int> FittingSizes(BatchSizePolicy policy, int n, int step) {
+  if (policy == BatchSizePolicy::kUndivided || step >= n) return {n};
+  const std::vector<int> powers = MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n, step);
+  if (policy == BatchSizePolicy::kPowerOfTwo) return powers;
+  Sizes sizes = FirstSizes(n, step);
+  if (policy == BatchSizePolicy::kAll) sizes.insert(powers.begin(), powers.end());
+  sizes.insert(step);
+  if (n % step != 0) sizes.insert(n % step);
+  return {sizes.begin(), sizes.end()};
 }
 
 }  // namespace ucudnn::planning

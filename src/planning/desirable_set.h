@@ -10,14 +10,14 @@
 
 namespace ucudnn::planning {
 
-// The fastest configuration of `n` images for every workspace of at most `limit_bytes`, by rising
-// workspace and falling time (ms), out of any set of measured micro-configurations (any order, any
-// sizes, several engines a size). Every micro-batch but the last is a multiple of `step`. Empty
-// when `n` cannot be composed. Exact: no pruning loses a member, so the last one lasts as long as
-// Workspace Reuse's optimum within the limit.
+// For every workspace of at most `limit_bytes`, the fastest configuration of `n` images that fits:
+// by rising workspace and falling time (ms), each workspace and each time once. `measured` is any
+// set of micro-configurations, in any order, of any sizes, with several engines for a size. Every
+// micro-batch but the last is a multiple of `step`. Empty when `n` cannot be composed.
 //
-// Each workspace and each time appears once. Among equal times and workspaces, fewer pieces; then
-// the engine whose text sorts first. What is returned does not depend on the order of `measured`.
+// Exact: no member is lost, so the last one takes as long as Workspace Reuse's optimum within the
+// limit. Among equal times and workspaces fewer pieces win, then the engine whose text sorts first;
+// the order of `measured` does not matter.
 std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> measured, int n,
                                         int step, size_t limit_bytes);
 

@@ -1,6 +1,6 @@
-// Who solves Workspace Division's optimisation problem (mu-cuDNN, equations 1 to 4: a
-// multiple-choice knapsack): an interface, implemented by the exact solver here and by plug-ins.
-// Implementations are thread-compatible and never throw.
+// Solvers of Workspace Division's optimisation problem, a multiple-choice knapsack (mu-cuDNN,
+// equations 1 to 4). The exact solver here and plug-ins implement the interface. Implementations
+// are thread-compatible and never throw.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct Choice {
 using Choices = std::vector<Choice>;
 
 struct Selection {
-  std::vector<size_t> chosen;  // of every kernel, the position in its choices
-  bool optimal = true;         // proven
+  std::vector<size_t> chosen;  // of each kernel, a position in its choices
+  bool optimal = true;         // proven to be the fastest
   double gap_ms = 0;           // no selection is faster by more; 0 when optimal
 };
 
@@ -30,8 +30,9 @@ class DivisionSolver {
 
   virtual const char* Name() const = 0;
 
-  // Exactly one choice of each kernel, at most `budget_bytes` in total, in the least total time. An
-  // error when there is none, a time is no time, or the sizes are beyond what the solver can count.
+  // Selects one choice for each kernel, of at most `budget_bytes` in total, in the least total
+  // time. An error when no selection fits, a time is negative or not finite, or the sizes exceed
+  // what the solver can count.
   virtual Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) = 0;
 };
 

@@ -23,10 +23,10 @@ struct Item {
   size_t choice;  // position in the kernel's choices
 };
 
-// The kernels' choices without those that another beats: by rising bytes and falling ticks.
+// The kernels' choices without those that another one beats, by rising bytes and falling ticks.
 struct Kernels {
   std::vector<Item> items;
-  std::vector<size_t> first;  // of each kernel's items, and of the end
+  std::vector<size_t> first;  // the position of each kernel's first item, and of the end
 
   size_t count() const { return first.size() - 1; }
 };
@@ -81,11 +81,11 @@ Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_byte
   return all;
 }
 
-// From one corner of a kernel's lower convex hull to the next.
+// A step from one corner of a kernel's lower convex hull to the next.
 struct Step {
-  Rate rate;      // ticks saved, bytes spent
-  size_t kernel;  // whose
-  size_t item;    // it leads to
+  Rate rate;      // ticks saved for bytes spent
+  size_t kernel;  // whose hull it is
+  size_t item;    // the item that it leads to
 };
 
 // By falling rate. Rates fall along each hull, so a kernel's steps come in its own order.
@@ -115,14 +115,14 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
   return steps;
 }
 
-// The linear relaxation's optimum but for the one kernel that it would split: the whole steps, and
-// the rate at which the split one, `price`, would fill the `slack` bytes left. A bound for all:
-// a kernel's choice that differs from its pick by (ticks, bytes) costs
-// ticks + price * bytes >= 0, and no selection saves more than price * slack over the picks.
+// The optimum of the linear relaxation, without the one kernel that it would split: it takes whole
+// steps, and `price` is the rate at which the split step would fill the `slack` bytes left. This
+// bounds every selection: a choice that differs from its kernel's pick by (ticks, bytes) costs
+// ticks + price * bytes >= 0, and none saves more than price * slack over the picks.
 struct Relaxation {
   std::vector<size_t> pick;  // item of each kernel
   int64_t slack = 0;
-  Rate price = {0, 1};         // 0: every kernel is at its fastest
+  Rate price = {0, 1};         // 0: every kernel has its fastest item
   std::vector<size_t> greedy;  // the picks, and every later step that still fits
 };
 
@@ -150,7 +150,7 @@ Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t
   return relaxation;
 }
 
-// What changing one kernel's pick to another item changes.
+// The difference that it makes to change one kernel's pick to another item.
 struct Change {
   int64_t bytes;
   int64_t ticks;
@@ -159,34 +159,35 @@ struct Change {
 
 // A kernel with changes that the optimum may contain.
 struct Core {
-  double distance;  // of its closest change to the price, in ticks per byte
+  double distance;  // of its change closest to the price, in ticks per byte
   size_t kernel;
   std::vector<Change> changes;
 };
 
-// What kernels still to come can do: a byte more saves at most, a byte fewer costs at least.
+// Bounds on the kernels still to come: what another byte saves at most, and what a byte fewer costs
+// at least.
 struct Prospects {
   Rate saves = {0, 1};
-  Rate costs = {1, 0};  // infinity: none needs less
+  Rate costs = {1, 0};  // infinity: none can use fewer
 };
 
-// A selection that differs from the picks in kernels looked at so far.
+// A selection that differs from the picks only in kernels looked at so far.
 struct State {
-  int64_t bytes;  // more than the picks
+  int64_t bytes;  // more than the picks take
   int64_t ticks;
-  size_t made;          // its last change but for `item`; kNone: none
-  size_t item = kNone;  // this kernel's, if it is changed
+  size_t made;          // its latest change before `item`; kNone: none
+  size_t item = kNone;  // this kernel's item, if it is changed; else kNone
 };
 
 struct Made {
-  size_t before;  // the one made before; kNone: none
+  size_t before;  // the change made before it; kNone: none
   size_t kernel;
   size_t item;
 };
 
-// Core kernels one after the other, closest to the price first. States that another beats in bytes
-// and ticks, or that the best selection so far beats whatever follows, are dropped; what is left at
-// the end, or nothing, proves the best optimal.
+// Looks at the core's kernels one after the other, those closest to the price first. Drops states
+// that another beats in bytes and ticks, and those that cannot beat the best selection so far. When
+// no state is left, or the end is reached, the best selection is proven optimal.
 class Search {
  public:
   Search(const Kernels& kernels, const Relaxation& relaxation)
@@ -199,7 +200,7 @@ class Search {
     }
   }
 
-  // False: there were too many states.
+  // Returns false when there were too many states.
   bool Run(size_t most_states) {
     const std::vector<Core> cores = FindCores();
     const std::vector<Prospects> prospects = FindProspects(cores);
@@ -222,7 +223,7 @@ class Search {
     return items;
   }
 
-  // Over the relaxation's bound.
+  // By how much the best selection may exceed the relaxation's bound.
   double GapMs() const {
     const Rate& price = relaxation_.price;
     return (static_cast<double>(best_.ticks) + static_cast<double>(price.ticks) *
@@ -232,12 +233,12 @@ class Search {
   }
 
  private:
-  // In ticks times price.bytes: what the change costs at the price.
+  // What the change costs at the price, in ticks times price.bytes.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
 
-  // No selection with this change comes near the best.
+  // Whether no selection with this change comes near the best one.
   bool IsHopeless(const Change& change) const {
     return CostOf(change.bytes, change.ticks) > CostOf(relaxation_.slack, best_.ticks);
   }
@@ -264,7 +265,7 @@ class Search {
     return cores;
   }
 
-  // Of the cores from each position on.
+  // The prospects of the cores from each position on.
   static std::vector<Prospects> FindProspects(const std::vector<Core>& cores) {
     std::vector<Prospects> prospects(cores.size() + 1);
     for (size_t at = cores.size(); at-- > 0;) {
@@ -281,22 +282,22 @@ class Search {
     return prospects;
   }
 
-  // Whether kernels to come can save the `ticks` (negative: spare them) with the `bytes` left
+  // Whether kernels still to come can save `ticks` (negative: can spare them) with `bytes` left
   // (negative: missing).
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
     return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;
   }
 
-  // Whether kernels to come could make of it a selection faster than the best, or as fast with
-  // fewer bytes.
+  // Whether kernels still to come could make of the state a selection that is faster than the best,
+  // or as fast with fewer bytes.
   bool MayImprove(const State& state, const Prospects& to_come) const {
     const int64_t behind = state.ticks - best_.ticks;
     return MayReach(behind + 1, relaxation_.slack - state.bytes, to_come) ||
            MayReach(behind, best_.bytes - 1 - state.bytes, to_come);
   }
 
-  // Both sorted by bytes, without states that another beats.
+  // Merges two lists that are sorted by bytes, without states that another one beats.
   void Merge(const std::vector<State>& a, const std::vector<State>& b,
              std::vector<State>& merged) const {
     merged.clear();
@@ -344,7 +345,8 @@ class Search {
   }
 
   void KeepBest(size_t kernel, const std::vector<State>& states) {
-    // The last that fits is the fastest of them.
+    // States are sorted by rising bytes and falling ticks, so the last one that fits is the
+    // fastest.
     const auto past = std::partition_point(states.begin(), states.end(), [&](const State& state) {
       return state.bytes <= relaxation_.slack;
     });

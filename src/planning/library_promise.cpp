@@ -1,6 +1,7 @@
 #include "planning/library_promise.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "planning/desirable_set.h"
 
@@ -10,7 +11,8 @@ namespace {
 using Candidates = std::vector<const Candidate*>;
 enum class Whose { kAny, kNative };
 
-// Of those that take the whole mini-batch within `workspace_bytes`; null when there is none.
+// The fastest candidate that takes the whole mini-batch within `workspace_bytes`; null when there
+// is none.
 const Candidate* FastestWhole(const Candidates& allowed, int n, size_t workspace_bytes,
                               Whose whose) {
   const Candidate* fastest = nullptr;
@@ -60,6 +62,7 @@ std::vector<Configuration> LibraryChoices(std::span<const Candidate> measured,
     if (one.WorkspaceBytes() == choices.back().WorkspaceBytes()) choices.pop_back();
     choices.push_back(std::move(one));
   }
+  assert(choices.front().WorkspaceBytes() == 0);
   return choices;
 }
 

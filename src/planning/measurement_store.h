@@ -1,5 +1,5 @@
-// Where measurements live between processes: an interface, implemented by db/ and by tests.
-// Implementations are thread-safe and never throw; a store that fails costs a warning, not a
+// Where measurements live between processes: an interface that db/ and tests implement.
+// Implementations are thread-safe and never throw. A store that fails costs a warning, not a
 // result.
 #pragma once
 
@@ -25,31 +25,33 @@ struct Platform {
 struct Measurement {
   MicroConfiguration micro;
   int samples = 0;        // timed runs behind time_ms (their median)
-  bool verified = false;  // output compared once with the undivided one on this platform
+  bool verified = false;  // the output was compared once with the undivided one on this platform
 
   bool operator==(const Measurement&) const = default;
 };
 
-// What is known of one kernel family on one platform.
+// What a store has of one kernel family on one platform.
 struct KernelMeasurements {
   std::vector<Measurement> rows;  // by rising micro-batch, then by engine
-  // Rising micro-batches at which every engine was measured. The rows of others are what a budget
-  // or scarce memory left time and room for: the fastest engine may be missing.
+  // Rising micro-batch sizes at which every engine was measured. At other sizes time or memory was
+  // short, and the fastest engine may be missing.
   std::vector<int> complete_sizes;
 
   bool operator==(const KernelMeasurements&) const = default;
 };
 
-// A workspace that was promised for an engine of the graph API, less than it needs. Frameworks keep
-// an engine and its workspace between processes: such a promise is given once and never grows.
+// A promise of less workspace than an execution plan of the graph API needs. Frameworks keep an
+// engine and its workspace between processes, so such a promise is given once and never grows. The
+// key is problem, platform, engine and limit.
 struct EnginePromise {
-  ConvolutionProblem problem;  // its n counts
+  ConvolutionProblem problem;  // with its mini-batch
   Platform platform;
-  std::string engine;
-  size_t limit_bytes = 0;      // the ceiling it was given under: the key ends here
+  EngineId engine;
+  size_t limit_bytes = 0;      // the ceiling that it was given under
   size_t workspace_bytes = 0;  // at most the ceiling
-  std::string undivided;       // the engine that keeps it in one piece
-  // Given to the first plan of a heuristics list: `undivided` may serve in place of pieces.
+  EngineId undivided;          // the engine that keeps it in one piece
+  // `undivided` may also run where pieces could, because the plan was the first of a heuristics
+  // list.
   bool any_engine = false;
 
   bool operator==(const EnginePromise&) const = default;
@@ -63,22 +65,22 @@ class MeasurementStore {
   virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
                                           const Platform& platform) = 0;
 
-  // Adds measurements in one transaction, and that the sizes among `complete_sizes` lack no engine
-  // any more. First writer wins: a row whose engine and micro-batch are there already is left as it
-  // is.
+  // Adds measurements, and that every engine was measured at `complete_sizes`, in one transaction.
+  // The first writer wins: a row whose engine and micro-batch are there already stays as it is.
   virtual Status Write(const ConvolutionProblem& problem, const Platform& platform,
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;
 
-  // Notes that the output of these engines at these micro-batches was compared with the undivided
-  // one on `platform`: from now on their measurements read as verified, whoever measured them.
+  // Notes that the output of these engines at these micro-batch sizes was compared with the
+  // undivided one on `platform`. From now on their measurements read as verified, whoever made
+  // them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 
-  // The promise that `asked` names by its key; none when none was kept.
+  // The promise under the key of `asked`; none when none was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
-  // Keeps a promise, unless one is kept under its key: gives the one that is there now.
+  // Keeps `promise` and returns it; returns the earlier one where one is kept under its key.
   virtual Result<EnginePromise> KeepPromise(const EnginePromise& promise) = 0;
 };
 

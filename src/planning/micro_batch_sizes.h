@@ -1,5 +1,5 @@
-// Which micro-batch sizes a policy considers. Pure functions.
-// Source: mu-cuDNN, section III-D (policies undivided, powerOfTwo, all).
+// The micro-batch sizes that a policy considers. Pure functions. Source: mu-cuDNN, section III-D
+// (policies undivided, powerOfTwo, all).
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace ucudnn::planning {
 
-// Sizes to measure for a mini-batch of `n` whose batch boundaries are legal at multiples of `step`:
-// undivided {n}; powerOfTwo {1, 2, 4, ... < n} and n; all {1 ... n}; each cut to multiples of
-// `step`, with n itself and the remainder n mod step, which only a last piece may have. Rising.
+// The sizes to measure, rising, for a mini-batch of `n` that may be divided at multiples of `step`.
+// undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Sizes that are no multiple
+// of `step` are left out, but for n and the remainder n mod step, which only a last piece may have.
 std::vector<int> MicroBatchSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

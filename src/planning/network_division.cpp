@@ -1,6 +1,7 @@
 #include "planning/network_division.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -9,7 +10,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Kernels that one size is chosen for, on all their lanes.
+// Kernels for which one size is chosen, on all their lanes.
 struct Group {
   std::vector<size_t> kernels;
   std::vector<int> lanes;  // each once
@@ -23,7 +24,7 @@ std::vector<Group> OneEach(std::span<const NetworkKernel> kernels) {
   return groups;
 }
 
-// Lanes by what they have in common: one representative of all that a chain of kernels joins.
+// Groups lanes that share kernels: each group has one lane that represents it.
 class JoinedLanes {
  public:
   int Find(int lane) {
@@ -39,7 +40,7 @@ class JoinedLanes {
   std::unordered_map<int, int> next_;
 };
 
-// Kernels of one lane, with those of all lanes that have a kernel in common.
+// A group for each set of joined lanes, with all their kernels.
 std::vector<Group> ByLanes(std::span<const NetworkKernel> kernels) {
   JoinedLanes joined;
   for (const NetworkKernel& kernel : kernels) {
@@ -62,16 +63,19 @@ std::vector<Group> ByLanes(std::span<const NetworkKernel> kernels) {
   return groups;
 }
 
-size_t Least(const NetworkKernel& kernel) { return kernel.choices[0].WorkspaceBytes(); }
+size_t Least(const NetworkKernel& kernel) {
+  assert(!kernel.choices.empty());
+  return kernel.choices[0].WorkspaceBytes();
+}
 
-// What the kernels of a group cannot do without.
+// The least workspace with which every kernel of a group can run.
 size_t Least(const Group& group, std::span<const NetworkKernel> kernels) {
   size_t bytes = 0;
   for (const size_t kernel : group.kernels) bytes = std::max(bytes, Least(kernels[kernel]));
   return bytes;
 }
 
-// By how many bytes the budget is short of that, on all lanes of all groups.
+// By how many bytes the budget is less than all groups need at least, on all their lanes.
 size_t Missing(const std::vector<Group>& groups, std::span<const NetworkKernel> kernels,
                size_t budget_bytes) {
   size_t left = budget_bytes, missing = 0;
@@ -94,11 +98,13 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// The least size, and every larger one that makes one of its kernels faster, by rising size, as far
-// as the budget goes: of all lanes together, with the time of all kernels.
+// The sizes to choose from for a group, rising: the least, and every larger one within the budget
+// that makes one of its kernels faster. Bytes are those of all lanes together, times those of all
+// kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
+  assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
-  std::vector<std::pair<size_t, double>> savings;  // from which size on, of one lane
+  std::vector<std::pair<size_t, double>> savings;  // a size, of one lane, and what it saves
   for (const size_t number : group.kernels) {
     const NetworkKernel& kernel = kernels[number];
     double slower_ms = kernel.choices[0].TimeMs();
@@ -107,6 +113,7 @@ Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, si
       const size_t bytes = kernel.choices[i].WorkspaceBytes();
       if (bytes > budget_bytes / group.lanes.size()) break;
       const double choice_ms = kernel.choices[i].TimeMs();
+      assert(bytes >= kernel.choices[i - 1].WorkspaceBytes() && choice_ms <= slower_ms);
       savings.emplace_back(bytes, (slower_ms - choice_ms) * kernel.calls);
       slower_ms = choice_ms;
     }
@@ -114,7 +121,7 @@ Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, si
   std::sort(savings.begin(), savings.end());
   Choices choices = {{Least(group, kernels) * group.lanes.size(), time_ms}};
   for (const auto& [bytes, saved_ms] : savings) {
-    // What is left of all savings may round to less than nothing.
+    // Rounding may leave a little less than zero.
     time_ms = std::max(0.0, time_ms - saved_ms);
     const size_t all_lanes = bytes * group.lanes.size();
     if (choices.back().workspace_bytes < all_lanes) choices.push_back({all_lanes, time_ms});
@@ -129,6 +136,7 @@ Result<DividedNetwork> Divide(std::span<const NetworkKernel> kernels,
   std::vector<Choices> choices;
   for (const Group& group : groups) choices.push_back(ChoicesOf(group, kernels, budget_bytes));
   UCUDNN_ASSIGN_OR_RETURN(const Selection selection, solver.Solve(choices, budget_bytes));
+  assert(selection.chosen.size() == groups.size());
   DividedNetwork divided;
   divided.by_kernel = by_kernel;
   divided.optimal = selection.optimal;
@@ -190,8 +198,8 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   if (Missing(groups, kernels, budget_bytes) > 0) return by_kernel();
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
-  // A lane on its own never needs more than its kernels' slots together. Of several of one size,
-  // some may get more than their kernels can use, for the sake of another's.
+  // A single lane never takes more than its kernels' slots together. Several lanes of one size may:
+  // some then get more than their kernels can use, for the sake of another's.
   if (std::all_of(groups.begin(), groups.end(),
                   [](const Group& group) { return group.lanes.size() == 1; }) ||
       Missing(OneEach(kernels), kernels, budget_bytes) > 0) {

@@ -1,6 +1,6 @@
-// Workspace Division of a running network (mu-cuDNN, section III-C, for more than one stream): one
-// budget for all kernels that a program was seen to run, on all its lanes. A lane is what runs one
-// call after the other: a handle on a stream. Pure, but for the solver.
+// Workspace Division of a running network: one budget for all kernels that a program was seen to
+// run, on all its lanes. A lane runs one call after the other, as a handle on a stream does. Pure,
+// but for the solver. Source: mu-cuDNN, section III-C, extended to several streams.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ namespace ucudnn::planning {
 
 struct NetworkKernel {
   DesirableConfigurations choices;  // by rising workspace and falling time, not empty
-  double calls = 1;                 // in one iteration: what its time counts for
+  double calls = 1;                 // in one iteration; its time counts so many times
   std::vector<int> lanes;           // that it runs on, each once; not empty
 };
 
-// Workspace that stays reserved: of one kernel on one lane, or of all kernels of a lane.
+// Reserved workspace: for one kernel on one lane, or for all kernels of a lane.
 struct Slot {
-  int kernel = 0;  // the position; kEveryKernel: any of the lane's
+  int kernel = 0;  // a position, or kEveryKernel
   int lane = 0;
   size_t bytes = 0;
 
@@ -32,30 +32,30 @@ struct Slot {
 };
 
 struct DividedNetwork {
-  std::vector<size_t> share_bytes;  // of every kernel: it may use as much, wherever it runs
-  std::vector<Slot> slots;          // without empty ones
-  bool by_kernel = false;           // each of them is one kernel's
-  // Kernels that one size was chosen for, on all lanes of any of them.
+  std::vector<size_t> share_bytes;  // of each kernel, on each lane that it runs on
+  std::vector<Slot> slots;          // none is empty
+  bool by_kernel = false;           // each slot is for one kernel
+  // Kernels that got one common size, on all lanes of any of them.
   struct Group {
     std::vector<size_t> kernels;
     size_t lanes = 0;
   };
   std::vector<Group> groups;
-  size_t total_bytes = 0;    // of all slots: any of them may be in use at once
+  size_t total_bytes = 0;    // of all slots, since all may be in use at once
   double total_time_ms = 0;  // of one iteration
-  bool optimal = true;       // proven, among what the division allows
-  double gap_ms = 0;         // nothing that it allows is faster by more
+  bool optimal = true;       // proven, among the divisions that the mode allows
+  double gap_ms = 0;         // no allowed division is faster by more
 };
 
-// What the kernels cannot do without, on all their lanes, is more than the budget. Of all that need
-// any, the kernels, the largest need first.
+// The missing bytes when the budget is less than what the kernels need at least, on all their
+// lanes; none when it suffices. Names the kernels that need workspace, the largest need first.
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 
-// The least time of an iteration with slots inside the budget. disjoint: a slot for every kernel on
-// every lane it runs on. shared, concurrent: one for every lane, large enough for each of its
-// kernels, where lanes that have a kernel in common get slots of one size; or, where that is
-// faster, as disjoint. In time that grows as all choices together do, but for the solver's. An
+// The division with the least time of an iteration whose slots fit the budget. disjoint: a slot for
+// each kernel on each lane that it runs on. shared, concurrent: a slot for each lane, large enough
+// for each of its kernels, of one size on lanes that have a kernel in common; or, where that is
+// faster, as disjoint. Beside the solver, takes time proportional to the number of all choices. An
 // error when there is a shortage, or the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);

@@ -14,13 +14,13 @@
 namespace ucudnn::planning {
 namespace {
 
-// Larger than kMostPinnedKernels kernels take.
+// No file of kMostPinnedKernels kernels is larger.
 constexpr uintmax_t kLargestFile = uintmax_t{32} << 20;
-// Kinds of micro-batches in one plan: what composes plans finds fewer.
+// The most runs of one plan: no plan that ucudnn composes has as many.
 constexpr size_t kMostRuns = 64;
-constexpr size_t kLongestEngine = 1000;  // knobs and what is fused make it long
+constexpr size_t kLongestEngine = 1000;  // knobs and fusions make it long
 
-// Measurements may be of pieces that no alignment is demanded of.
+// A call follows the file's kernel whatever alignment the file's pieces were measured with.
 ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   problem.alignment = 1;
   return problem;
@@ -46,7 +46,7 @@ PinnedKernel ReadKernel(const JsonPlace& place, const PinnedPlan& file, size_t k
   const JsonPlace plan = place.Member("plan");
   if (!ReadPlan(plan, kernel.problem.n, kernel.plan)) plan.Refuse("runs that all have a time");
   for (const Run& run : kernel.plan.runs) {
-    if (run.micro.engine.size() > kLongestEngine) {
+    if (run.micro.engine.Text().size() > kLongestEngine) {
       plan.Refuse("engines of at most " + std::to_string(kLongestEngine) + " characters");
     }
   }
@@ -80,8 +80,8 @@ bool ComesAfter(const PinnedKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first of each problem. It comes after another one where each of its problem says so of
-// each of the other's.
+// Keeps the first entry of each problem. It comes after another one only where each entry of its
+// problem comes after each of the other's.
 void KeepFirstOfEach(PinnedPlan& plan) {
   std::vector<PinnedKernel> all = std::move(plan.kernels);
   plan.kernels.clear();
@@ -206,7 +206,7 @@ Result<PinnedPlan> ParsePinnedPlan(std::string_view json) {
 
 Result<PinnedPlan> ReadPinnedPlan(const std::string& path) {
   std::error_code error;
-  // Others may never end, or not even open.
+  // Reading a pipe or a device may never end, or never begin.
   if (!std::filesystem::is_regular_file(path, error)) {
     return Status::Error(path + ": " + (error ? error.message() : "is no regular file"));
   }

@@ -1,6 +1,6 @@
-// Pinned plans (`ucudnn-plan` files, as `ucudnn workspace -o` writes them): which configuration
-// each kernel runs, and which workspace it shares with which others. Plain values. The files are
-// not ours alone: every value is checked here but for what only the genuine library knows.
+// Plan files (`ucudnn-plan`, as `ucudnn workspace -o` writes them): which configuration each kernel
+// runs, and which workspace it shares with which others. Plain values. Others may have written a
+// file, so every value is checked here; only what the genuine library knows is checked later.
 #pragma once
 
 #include <optional>
@@ -20,42 +20,43 @@ constexpr size_t kMostPinnedKernels = 10000;
 constexpr size_t kMostPinnedStreams = 4096;
 
 struct PinnedKernel {
-  ConvolutionProblem problem;  // its n counts
-  bool legacy = true;          // called through the legacy API, else through the graph API
+  ConvolutionProblem problem;  // with its mini-batch
+  bool legacy = true;          // called through the legacy API; else through the graph API
   Configuration plan;          // of n images
-  // Position in PinnedPlan::segments; -1: the caller's own workspace.
+  // A position in PinnedPlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  size_t streams = 1;  // that the kernels of its segment run on, as far as this one knows
-  // Positions in PinnedPlan::kernels: a call of this kernel begins on the device only after the
-  // latest call of each of those, on whichever stream, has ended. Rising; may hold the kernel
-  // itself.
+  size_t streams = 1;  // on which kernels of its segment run, as far as this entry knows
+  // Positions in PinnedPlan::kernels, rising, possibly its own: the program promises that a call of
+  // this kernel begins on the device only after the latest call of each of those has ended,
+  // whatever their streams.
   std::vector<int> order_after;
 };
 
-// Workspace of the library's own that kernels share.
+// A part of ucudnn's own workspace that several kernels share.
 struct PinnedSegment {
-  size_t bytes = 0;  // the largest of its kernels' workspaces
-  // Each of its kernels comes after each, itself included: all streams may use the same bytes.
+  size_t bytes = 0;  // what its largest kernel needs
+  // Each of its kernels comes after each of them, itself included, so all streams may use the same
+  // bytes.
   bool ordered = false;
-  size_t copies = 1;  // one for each stream: the most of its kernels; of an ordered one, one
+  // One for each stream of the kernel that has most; of an ordered segment, one.
+  size_t copies = 1;
 };
 
 struct PinnedPlan {
   std::string device;                 // as the driver names it
   int cudnn = 0;                      // cudnnGetVersion(); 0: unknown
-  std::optional<size_t> limit_bytes;  // of each kernel; none: there is no limit
-  std::optional<size_t> total_bytes;  // one budget for all kernels; none: each has its caller's
+  std::optional<size_t> limit_bytes;  // of each kernel's workspace; none: no limit
+  std::optional<size_t> total_bytes;  // one budget for all kernels; none: each uses its caller's
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
-  std::vector<PinnedKernel> kernels;  // no two of one problem and API
+  std::vector<PinnedKernel> kernels;  // one for each problem and API
   std::vector<PinnedSegment> segments;
-  size_t reserved_bytes = 0;  // all copies of all segments, within total_bytes
+  size_t reserved_bytes = 0;  // of all copies of all segments; within total_bytes
 
-  // The position of the kernel that calls of this problem and API follow, whatever its pieces'
-  // alignment; -1: none. Plans of the graph API follow the legacy API's kernel where there is none
-  // of their own.
+  // The position of the kernel that calls of this problem and API follow, whatever its alignment;
+  // -1: none. Plans of the graph API follow the legacy API's kernel where they have none of their
+  // own.
   int Find(const ConvolutionProblem& problem, bool legacy) const;
-  // The mini-batches, rising, that calls of this API have a kernel to follow for, whatever the
-  // problem's own.
+  // The mini-batch sizes, rising, for which calls of this problem and API have a kernel to follow.
   std::vector<int> BatchesOf(const ConvolutionProblem& problem, bool legacy) const;
 
   struct Hash {
@@ -64,10 +65,11 @@ struct PinnedPlan {
   std::unordered_map<ConvolutionProblem, int, Hash> legacy_positions, graph_positions;
 };
 
-// An error names the value that is wrong by its place, and what was expected. Where a problem is
-// there again, as layers of one shape are, the first counts: a call does not tell its layer.
+// Parses a file's text. An error names the place of the wrong value and what was expected. Of
+// several entries for a problem, as for layers of one shape, the first counts, because a call does
+// not tell its layer.
 Result<PinnedPlan> ParsePinnedPlan(std::string_view json);
-// The same of a file, which must be a regular one; errors begin with its name.
+// Reads and parses a file, which must be a regular one; errors begin with its name.
 Result<PinnedPlan> ReadPinnedPlan(const std::string& path);
 
 }  // namespace ucudnn::planning

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cmath>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/shared_library.h"
 #include "planning/solver_plugin.h"
 
@@ -12,7 +12,7 @@ namespace ucudnn::planning {
 namespace {
 
 // Of whichever plug-in: two may share the library beneath them.
-std::mutex solving;
+Mutex solving;
 
 class PluginSolver : public DivisionSolver {
  public:
@@ -38,14 +38,15 @@ class PluginSolver : public DivisionSolver {
     Selection selection;
     selection.chosen.resize(kernels.size());
     std::array<char, 256> message = {};
-    std::unique_lock lock(solving);
-    if (solve_(kernels.size(), first.data(), workspace_bytes.data(), time_ms.data(), budget_bytes,
-               static_cast<int>(most_time_.count()), selection.chosen.data(), &selection.gap_ms,
-               message.data(), message.size()) != 0) {
-      message.back() = '\0';
-      return Status::Error(message.data());
+    {
+      MutexLock lock(solving);
+      if (solve_(kernels.size(), first.data(), workspace_bytes.data(), time_ms.data(), budget_bytes,
+                 static_cast<int>(most_time_.count()), selection.chosen.data(), &selection.gap_ms,
+                 message.data(), message.size()) != 0) {
+        message.back() = '\0';
+        return Status::Error(message.data());
+      }
     }
-    lock.unlock();
     size_t left = budget_bytes;
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (selection.chosen[i] >= kernels[i].size()) return Status::Error("it chose nothing");

@@ -1,6 +1,6 @@
-// A solver of Workspace Division in a library of its own, opened at run time; solver_plugin.h
-// declares what it exports. However many solvers a process opens, of whichever libraries, one
-// solves at a time: the others wait.
+// Solvers of Workspace Division in libraries that are opened at run time; solver_plugin.h declares
+// what they export. One solver of a process solves at a time, and the others wait, whatever their
+// libraries.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace ucudnn::planning {
 
-// The library at `path`, which stays open. `name` is what the solver is called; after `most_time`
-// it is to say what it found. The error says why there is none.
+// Opens the library at `path` and never closes it. `name` is what the solver is called. After
+// `most_time` it returns the best selection so far. The error says why there is no solver.
 Result<std::unique_ptr<DivisionSolver>> OpenPluginSolver(const std::string& path, const char* name,
                                                          std::chrono::milliseconds most_time);
 

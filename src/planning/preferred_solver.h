@@ -1,5 +1,5 @@
-// The solver that the user prefers, with the exact one in its place wherever it is missing or
-// fails. Thread-compatible.
+// The solver that the user prefers; the exact one replaces it where it is missing or fails.
+// Thread-compatible.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,23 @@ namespace ucudnn::planning {
 
 class PreferredSolver : public DivisionSolver {
  public:
-  // What a plug-in may take: of a program that is not held up by it, and of one whose call waits.
+  // How long a plug-in may take: in a command that only plans, and inside a call of a program that
+  // waits.
   static constexpr std::chrono::milliseconds kOffline{60000};
   static constexpr std::chrono::milliseconds kInsideCall{1000};
 
-  // `plugin`: the path of a plug-in called `name`; empty: the exact solver.
+  // `plugin` is the path of a plug-in called `name`; empty: only the exact solver is used.
   PreferredSolver(const std::string& plugin, const char* name, std::chrono::milliseconds most_time);
 
-  // Of who solved last; where nothing had to be solved, the exact solver's.
+  // The name of the solver that solved last; before that, the exact solver's.
   const char* Name() const override;
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
-  // Why the exact solver takes the place of the plug-in; empty: it does not.
+  // Why the exact solver replaces the plug-in; empty: it does not.
   const std::string& why() const { return why_; }
 
  private:
-  std::unique_ptr<DivisionSolver> plugin_;  // null: not to be used
-  bool by_plugin_ = false;                  // the last one was solved
+  std::unique_ptr<DivisionSolver> plugin_;  // null: there is none to use
+  bool by_plugin_ = false;                  // the plug-in solved last
   KnapsackSolver exact_;
   std::string why_;
 };

@@ -1,7 +1,10 @@
 #include "planning/promise.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <limits>
+#include <set>
 
 #include "planning/workspace_reuse.h"
 
@@ -10,63 +13,71 @@ namespace {
 
 using Candidates = std::vector<const Candidate*>;
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
 bool IsExactAs(NumericClass engine, NumericClass asked) {
   return engine == NumericClass::kDirect || engine == asked;
 }
 
-const Candidate* Find(const Candidates& candidates, const std::string& engine) {
+const Candidate* Find(const Candidates& candidates, const MicroConfiguration& micro) {
   for (const Candidate* candidate : candidates) {
-    if (candidate->micro.engine == engine) return candidate;
+    if (candidate->micro.engine == micro.engine) return candidate;
   }
   return nullptr;
 }
 
-NumericClass ClassOf(const Candidates& candidates, const std::string& engine) {
-  const Candidate* const candidate = Find(candidates, engine);
+NumericClass ClassOf(const Candidates& candidates, const MicroConfiguration& micro) {
+  const Candidate* const candidate = Find(candidates, micro);
   return candidate != nullptr ? candidate->numeric : NumericClass::kDirect;
 }
 
-// Every piece is at least as exact and as deterministic as the largest one, whose engine is
+// Whether every piece is at least as exact and as deterministic as the largest one, whose engine is
 // reported.
 bool LargestIsLeast(const Configuration& plan, const Candidates& allowed) {
-  const NumericClass reported = ClassOf(allowed, plan.Largest().engine);
+  const NumericClass reported = ClassOf(allowed, plan.Largest());
   return std::all_of(plan.runs.begin(), plan.runs.end(), [&](const Run& run) {
-    return IsExactAs(ClassOf(allowed, run.micro.engine), reported) &&
+    return IsExactAs(ClassOf(allowed, run.micro), reported) &&
            (run.micro.deterministic || !plan.Largest().deterministic);
   });
 }
 
-// WR over direct engines and one other class at a time, so that a plan never mixes FFT with
-// Winograd; over all engines and over deterministic ones, so that one non-deterministic remainder
-// does not cost a deterministic plan.
-std::optional<Configuration> BestDivision(const Candidates& allowed,
-                                          const PromiseRequest& request) {
+// The fastest division whose largest piece `may_lead` accepts and for which LargestIsLeast holds;
+// none where none takes less than `below_ms`. Solves Workspace Reuse once for each numeric class
+// and determinism that the largest piece may have, with only those pieces that may follow such a
+// piece. Among equal times the more exact one wins, then the deterministic one.
+template <typename MayLead>
+std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
+                                          double below_ms, MayLead may_lead) {
   std::optional<Configuration> best;
-  for (const NumericClass lead :
+  for (const NumericClass numeric :
        {NumericClass::kDirect, NumericClass::kFft, NumericClass::kWinograd}) {
-    for (const bool deterministic : {false, true}) {
-      std::vector<MicroConfiguration> usable;
+    for (const bool deterministic : {true, false}) {
+      std::vector<Piece> pieces;
       bool has_lead = false;
       for (const Candidate* candidate : allowed) {
-        if (!IsExactAs(candidate->numeric, lead)) continue;
+        if (!IsExactAs(candidate->numeric, numeric)) continue;
         if (deterministic && !candidate->micro.deterministic) continue;
-        has_lead |= candidate->numeric == lead;
-        usable.push_back(candidate->micro);
+        const bool leads = candidate->numeric == numeric &&
+                           candidate->micro.deterministic == deterministic && may_lead(*candidate);
+        has_lead |= leads;
+        pieces.push_back({&candidate->micro, leads});
       }
       if (!has_lead) continue;
       std::optional<Configuration> plan =
-          OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);
-      if (!plan || !LargestIsLeast(*plan, allowed)) continue;
-      if (!best || plan->TimeMs() < best->TimeMs()) best = std::move(plan);
+          OptimizeLedWorkspaceReuse(pieces, request.n, request.step, below_ms);
+      if (!plan) continue;
+      below_ms = plan->TimeMs();
+      best = std::move(plan);
     }
   }
   return best;
 }
 
-const Candidate* Fastest(const Candidates& allowed, int n, bool native) {
+template <typename Serves>
+const Candidate* Fastest(const Candidates& allowed, int n, Serves serves) {
   const Candidate* fastest = nullptr;
   for (const Candidate* candidate : allowed) {
-    if (candidate->micro.micro_batch != n || candidate->native != native) continue;
+    if (candidate->micro.micro_batch != n || !serves(*candidate)) continue;
     if (fastest == nullptr || candidate->micro.time_ms < fastest->micro.time_ms) {
       fastest = candidate;
     }
@@ -74,8 +85,57 @@ const Candidate* Fastest(const Candidates& allowed, int n, bool native) {
   return fastest;
 }
 
-// What takes the place of a plan that uses `plan_bytes`: the fastest undivided engine inside those
-// bytes, else the one that needs the fewest beyond them. Null when `serves` accepts none.
+const Candidate* FastestNative(const Candidates& allowed, int n) {
+  return Fastest(allowed, n, [](const Candidate& candidate) { return candidate.native; });
+}
+
+// Whether an undivided engine of class `undivided` may replace a plan whose largest piece is
+// `lead`: it must be at least as exact, and what is reported must not be more exact than the plan.
+bool Replaces(NumericClass undivided, const Candidate& lead) {
+  return lead.native ? IsExactAs(undivided, lead.numeric) : undivided == lead.numeric;
+}
+
+// Tells whether a plan with a given largest piece can be promised: some undivided engine of the
+// caller's API must be allowed to replace it.
+class Promisable {
+ public:
+  Promisable(const Candidates& allowed, int n) {
+    for (const Candidate* candidate : allowed) {
+      if (candidate->micro.micro_batch == n && candidate->native) {
+        undivided_.insert(candidate->numeric);
+      }
+    }
+  }
+
+  bool operator()(const Candidate& lead) const {
+    return std::any_of(undivided_.begin(), undivided_.end(),
+                       [&](NumericClass numeric) { return Replaces(numeric, lead); });
+  }
+
+ private:
+  std::set<NumericClass> undivided_;
+};
+
+// The fastest undivided engine that the caller's API does not have, of those that can be promised.
+const Candidate* FastestForeign(const Candidates& allowed, int n) {
+  const Promisable promisable(allowed, n);
+  return Fastest(allowed, n, [&](const Candidate& candidate) {
+    return !candidate.native && promisable(candidate);
+  });
+}
+
+// The fastest division into several pieces that can be promised; none where none takes less than
+// `below_ms`.
+std::optional<Configuration> BestDivided(const Candidates& allowed, const PromiseRequest& request,
+                                         double below_ms) {
+  const Promisable promisable(allowed, request.n);
+  return BestDivision(allowed, request, below_ms, [&](const Candidate& lead) {
+    return lead.micro.micro_batch < request.n && promisable(lead);
+  });
+}
+
+// The candidate that replaces a plan which needs `plan_bytes`: the fastest undivided engine within
+// those bytes, else the one that exceeds them least. Null when `serves` accepts none.
 template <typename Serves>
 const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
@@ -93,20 +153,19 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   return best;
 }
 
-// The promise of `plan`: its own workspace, or a little more where only that lets an undivided
-// engine keep it. A deterministic plan that only a non-deterministic engine can replace is no
-// deterministic promise. None when no undivided engine within the limit is as exact as the plan.
+// The promise of `plan`, with its own workspace or, where no undivided engine fits that, with a
+// little more. A deterministic plan that only a non-deterministic engine can replace is promised as
+// not deterministic. None when no undivided engine within the limit is as exact as the plan.
 std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& allowed,
                                  const PromiseRequest& request) {
   const MicroConfiguration& largest = plan.Largest();
-  const Candidate* const lead = Find(allowed, largest.engine);
+  const Candidate* const lead = Find(allowed, largest);
+  assert(lead != nullptr);
   const size_t plan_bytes = plan.WorkspaceBytes();
   bool deterministic = plan.Deterministic();
   const auto serves = [&](const Candidate& candidate) {
     if (deterministic && !candidate.micro.deterministic) return false;
-    // What is reported must not be more exact than the plan.
-    return lead->native ? IsExactAs(candidate.numeric, lead->numeric)
-                        : candidate.numeric == lead->numeric;
+    return Replaces(candidate.numeric, *lead);
   };
   const Candidate* undivided = UndividedFor(allowed, request.n, plan_bytes, serves);
   if (undivided == nullptr && deterministic) {
@@ -120,8 +179,9 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
                       plan.TimeMs(), promise.workspace_bytes, deterministic};
   promise.plan = plan;
   promise.undivided = undivided->micro;
-  promise.fastest_undivided = Fastest(allowed, request.n, true)->micro;
+  promise.fastest_undivided = FastestNative(allowed, request.n)->micro;
   promise.limit_bytes = request.limit_bytes;
+  assert(promise.workspace_bytes <= request.limit_bytes);
   return promise;
 }
 
@@ -131,7 +191,7 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
                                                 const PromiseRequest& request) {
   Candidates allowed;
   for (const Candidate& candidate : measured) {
-    // A store written by others may hold anything; such a time compares with nothing.
+    // Others may have written the store: a time that is not finite compares with nothing.
     if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
     if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !candidate.micro.deterministic) continue;
@@ -153,28 +213,39 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request) {
-  Candidates allowed = AllowedCandidates(measured, request);
-  const Candidate* const native = Fastest(allowed, request.n, true);
+  const Candidates allowed = AllowedCandidates(measured, request);
+  const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
-  // First with all engines, then, should nothing of the caller's API keep such a promise, with its
-  // own.
-  for (;;) {
-    // A division must be worth its while against the best undivided engine, and that, where the
-    // caller's API does not have it, against the best that it has.
-    const Candidate* fastest = native;
-    if (const Candidate* const foreign = Fastest(allowed, request.n, false);
-        foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms) {
-      fastest = foreign;
-    }
-    const std::optional<Configuration> division = BestDivision(allowed, request);
-    if (division && division->Pieces() > 1 &&
-        division->TimeMs() < (1 - kHysteresis) * fastest->micro.time_ms) {
-      if (std::optional<Promise> promise = PromiseOf(*division, allowed, request)) return promise;
-    }
-    const Configuration whole = {{{fastest->micro, 1}}};
-    if (std::optional<Promise> promise = PromiseOf(whole, allowed, request)) return promise;
-    std::erase_if(allowed, [](const Candidate* candidate) { return !candidate->native; });
-  }
+  // A division must gain enough over the best undivided engine; and that, where the caller's API
+  // lacks it, over the best that the API has. Each of the three is the best that can be promised,
+  // so that one that cannot does not hide the next.
+  const Candidate* const foreign = FastestForeign(allowed, request.n);
+  const bool foreign_gains =
+      foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;
+  const Candidate* const fastest = foreign_gains ? foreign : native;
+  const std::optional<Configuration> division =
+      BestDivided(allowed, request, (1 - kHysteresis) * fastest->micro.time_ms);
+  return PromiseOf(division.value_or(Configuration{{{fastest->micro, 1}}}), allowed, request);
+}
+
+std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
+                                          const PromiseRequest& request) {
+  const Candidates allowed = AllowedCandidates(measured, request);
+  const Candidate* const native = FastestNative(allowed, request.n);
+  if (native == nullptr) return std::nullopt;
+  const Candidate* const foreign = FastestForeign(allowed, request.n);
+  double fastest_ms = native->micro.time_ms;
+  if (foreign != nullptr) fastest_ms = std::min(fastest_ms, foreign->micro.time_ms);
+  const std::optional<Configuration> division = BestDivided(allowed, request, fastest_ms);
+  return division ? division->TimeMs() : fastest_ms;
+}
+
+std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
+                                      const PromiseRequest& request) {
+  const Candidates allowed = AllowedCandidates(measured, request);
+  const std::optional<Configuration> division = BestDivided(allowed, request, kNever);
+  if (!division) return std::nullopt;
+  return PromiseOf(*division, allowed, request);
 }
 
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
@@ -197,17 +268,18 @@ std::optional<Promise> MakePromiseOf(const Configuration& plan, std::span<const 
 
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request) {
-  return BestDivision(AllowedCandidates(measured, request), request);
+  return BestDivision(AllowedCandidates(measured, request), request, kNever,
+                      [](const Candidate&) { return true; });
 }
 
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request) {
-  const Candidate* const fastest = Fastest(AllowedCandidates(measured, request), request.n, true);
+  const Candidate* const fastest = FastestNative(AllowedCandidates(measured, request), request.n);
   if (fastest == nullptr) return std::nullopt;
   return fastest->micro;
 }
 
-std::optional<Promise> PiecesOf(const std::string& engine, std::span<const Candidate> measured,
+std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {

@@ -1,101 +1,117 @@
-// Promises: what ucudnn tells a caller about a kernel (engine, workspace, determinism), and how it
-// is kept. Pure functions over measurements; DESIGN's invariant 2.
+// Promises: what ucudnn tells a caller about a kernel (engine, workspace, determinism), and how
+// that is kept. Pure functions over measurements (docs/design.md, invariant 2).
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "convolution/configuration.h"
+#include "convolution/numeric_class.h"
 #include "convolution/problem.h"
 
 namespace ucudnn::planning {
 
-// The kind of arithmetic behind an engine. FFT and Winograd round differently from a direct sum, so
-// a caller who asked for a direct engine never gets them.
-enum class NumericClass { kDirect, kFft, kWinograd };
-
 struct Candidate {
   MicroConfiguration micro;
   NumericClass numeric = NumericClass::kDirect;
-  // Whether the caller's API has the engine: it may be reported, and take a plan's place.
+  // The caller's API has the engine, so it may be reported, and may replace a plan.
   bool native = true;
 };
 
-// Within `workspace_bytes`, `plan` computes the kernel; so does `undivided`, in one piece of the
-// caller's API: what runs when the plan may not (a fault, a capturing stream). Both are at least as
-// deterministic and as exact as `reported`: the engine of the plan's largest piece or, where the
-// caller's API does not have that, `undivided`. Only PiecesOf makes promises without an
-// `undivided`: its engine is empty then.
+// Both `plan` and `undivided` compute the kernel within `workspace_bytes`. `undivided` does so in
+// one piece, by an engine of the caller's API; it runs where the plan may not, after a fault or
+// inside a capture. Both are at least as exact and as deterministic as `reported`, which is the
+// engine of the plan's largest piece or, where the caller's API lacks that, `undivided`. Only
+// promises of PiecesOf have no `undivided`: its engine is empty.
 struct Promise {
-  MicroConfiguration reported;  // engine and determinism reported; micro_batch n, the plan's time
-  size_t workspace_bytes = 0;   // what is reported, and all that is ever used
+  // The engine and determinism reported, with n images and the plan's time.
+  MicroConfiguration reported;
+  size_t workspace_bytes = 0;  // reported; no call ever uses more
   Configuration plan;
   MicroConfiguration undivided;
-  MicroConfiguration fastest_undivided;  // within the limit: what the plan was measured against
-  size_t limit_bytes = 0;                // the ceiling it was made under
-  // Pieces of the reported algorithm alone, within `workspace_bytes` too: for calls that no other
-  // serves. Without runs where nobody needs that.
+  // Within the limit: what the plan's gain was measured against.
+  MicroConfiguration fastest_undivided;
+  size_t limit_bytes = 0;  // the ceiling that it was made under
+  // Pieces of the reported algorithm alone that also fit `workspace_bytes`, for calls that no other
+  // engine serves. Without runs where no such call can come.
   Configuration alone;
-  // Made before all was measured: a better plan may take the plan's place, inside the promise.
+  // It was made before everything was measured: a better plan may replace the plan, inside the
+  // promise.
   bool provisional = false;
-  // Of a pinned plan: nothing else is planned in its place.
+  // Its pieces were run and compared in this process, so a capture may contain them, and they keep
+  // the promise where no undivided engine does.
+  bool ran_here = false;
+  // The plan is from a plan file: no other one replaces it.
   bool pinned = false;
-  // Workspace that the library brings for the plan: then `workspace_bytes` is 0, and `undivided`
-  // needs none.
+  // Workspace that ucudnn brings for the plan; then `workspace_bytes` is 0, and `undivided` needs
+  // none.
   size_t library_bytes = 0;
 };
 
 struct PromiseRequest {
-  int n = 0;                   // mini-batch
-  int step = 1;                // legal batch boundaries
+  int n = 0;                   // the mini-batch
+  int step = 1;                // legal distance of batch boundaries, in images
   size_t limit_bytes = 0;      // no promise exceeds it
-  bool deterministic = false;  // only deterministic engines
-  // Set: the caller chose an engine of this class; only direct engines and this class may serve.
+  bool deterministic = false;  // only deterministic engines may serve
+  // Set: the caller chose an engine of this class, so only direct engines and this class may serve.
   std::optional<NumericClass> chosen;
+
+  bool operator==(const PromiseRequest&) const = default;
 };
 
-// What may be promised for `problem` whatever engine it is, within `limit_bytes`.
+// The request for `problem` that any engine within `limit_bytes` may meet.
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
-// Those of `measured` that the request allows at all: within its limit, deterministic where it
-// demands that, no coarser than what the caller chose. They stay where they are.
+// The candidates that the request allows: within its limit, deterministic where it demands that,
+// and no coarser than what the caller chose. Pointers into `measured`.
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
-// A running process divides, or uses an engine that the caller's API does not have, only for a
-// measured gain over the fastest undivided engine that fits.
+// A running process divides, or uses an engine that the caller's API lacks, only where that was
+// measured to take less than the fastest undivided engine that fits, by at least this share.
 constexpr double kHysteresis = 0.03;
 
-// The fastest promise; none when no engine of the caller's API runs undivided within the limit
-// (then the genuine need must be promised).
+// The fastest promise. None when no engine of the caller's API runs undivided within the limit;
+// then the genuine need must be promised. More room never makes it slower, but for kHysteresis:
+// under a larger limit, its time times (1 - kHysteresis) is at most the time under a smaller one.
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
-// The promise of a given plan, whose pieces are among `measured`; none where the request does not
-// allow it, or nothing of the caller's API keeps it undivided.
+// The time of the fastest plan that can be promised, whatever it gains over others; none where
+// MakePromise has none, whose time times (1 - kHysteresis) is at most this.
+std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
+                                          const PromiseRequest& request);
+
+// The fastest promise of a plan in several pieces, whatever undivided engines take. None where no
+// division fits, or no undivided engine of the caller's API can replace it.
+std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
+                                      const PromiseRequest& request);
+
+// The promise of a given plan, whose pieces are among `measured`. None where the request does not
+// allow it, or no undivided engine of the caller's API keeps it.
 std::optional<Promise> MakePromiseOf(const Configuration& plan, std::span<const Candidate> measured,
                                      const PromiseRequest& request);
 // Whether the request allows every piece of `plan`.
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
             const Configuration& plan);
 
-// The fastest division that the request allows, in one piece or several, without hysteresis and
-// whether or not anything could take its place.
+// The fastest division that the request allows, in one piece or several, whose largest piece is the
+// least exact and the least deterministic of its pieces. Ignores hysteresis, and whether anything
+// could replace it.
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request);
 
-// The fastest candidate of the caller's API that the request allows and that takes the whole
-// mini-batch in one piece.
+// The fastest candidate of the caller's API that takes the whole mini-batch in one piece and that
+// the request allows.
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
 
-// The fastest division into pieces of `engine` alone, with nothing to take their place; none when
-// no division fits.
-std::optional<Promise> PiecesOf(const std::string& engine, std::span<const Candidate> measured,
+// The fastest division into pieces of `engine` alone, which nothing replaces; none when no division
+// fits.
+std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request);
 
 }  // namespace ucudnn::planning

@@ -1,13 +1,14 @@
 #include "planning/workspace_division.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <string>
 
 namespace ucudnn::planning {
 namespace {
 
-// Workspaces in files may be anything.
+// Sizes come from files too, so a sum may not fit.
 size_t SaturatingSum(size_t a, size_t b) {
   return a > std::numeric_limits<size_t>::max() - b ? std::numeric_limits<size_t>::max() : a + b;
 }
@@ -16,8 +17,10 @@ bool OwnSegments(WorkspaceDivision division) { return division == WorkspaceDivis
 
 std::vector<size_t> WorkspacesOf(std::span<const DesirableConfigurations> kernels,
                                  const std::vector<size_t>& chosen) {
+  assert(chosen.size() == kernels.size());
   std::vector<size_t> bytes;
   for (size_t i = 0; i < kernels.size(); ++i) {
+    assert(chosen[i] < kernels[i].size());
     bytes.push_back(kernels[i][chosen[i]].WorkspaceBytes());
   }
   return bytes;
@@ -37,13 +40,14 @@ Result<Selection> Solve(std::span<const DesirableConfigurations> kernels,
   return solver.Solve(choices, budget_bytes);
 }
 
-// One after the other in the same segment, each is as fast as the budget lets it be alone.
+// In one shared segment each kernel is as fast as the whole budget allows it to be.
 Selection FastestWithin(std::span<const DesirableConfigurations> kernels, size_t budget_bytes) {
   Selection selection;
   for (const DesirableConfigurations& kernel : kernels) {
     const auto past = std::partition_point(
         kernel.begin(), kernel.end(),
         [&](const Configuration& one) { return one.WorkspaceBytes() <= budget_bytes; });
+    assert(past != kernel.begin());
     selection.chosen.push_back(static_cast<size_t>(past - kernel.begin()) - 1);
   }
   return selection;

@@ -1,5 +1,5 @@
 // Workspace Reuse (WR): the fastest division of one kernel's mini-batch when its micro-batches run
-// one after the other in the same workspace. Pure function. Source: mu-cuDNN, section III-B.
+// one after the other in the same workspace. Pure functions. Source: mu-cuDNN, section III-B.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,25 @@
 
 namespace ucudnn::planning {
 
-// The configuration of least total time (ms) for `n` images with at most `limit_bytes` of
-// workspace, out of any set of measured micro-configurations (any order, any sizes, several engines
-// a size). Every micro-batch but the last is a multiple of `step`. Among equal times, fewer pieces.
-// None when `n` cannot be composed. Exact: no pruning loses the optimum.
+// The configuration of `n` images with at most `limit_bytes` of workspace that takes the least
+// total time (ms); among equal times, one with fewer pieces. `measured` is any set of
+// micro-configurations, in any order, of any sizes, with several engines for a size. Every
+// micro-batch but the last is a multiple of `step`. None when `n` cannot be composed. Exact: no
+// pruning loses the optimum.
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);
+
+// A micro-configuration, and whether it may lead a division: it is then the Largest(), whose engine
+// a caller is told of.
+struct Piece {
+  const MicroConfiguration* micro = nullptr;
+  bool may_lead = false;
+};
+
+// The same among configurations whose largest piece may lead, whatever workspace they need. None
+// where none takes less than `below_ms`. Where a faster piece of the lead's size may not lead, that
+// piece is repeated behind the lead. Exact, too.
+std::optional<Configuration> OptimizeLedWorkspaceReuse(std::span<const Piece> pieces, int n,
+                                                       int step, double below_ms);
 
 }  // namespace ucudnn::planning

@@ -11,7 +11,7 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{16} << 20;
-// Elements that are first looked at together.
+// So many elements are looked at together first.
 constexpr int64_t kBlock = 1024;
 
 struct Half {
@@ -21,7 +21,7 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-// Infinities count as NaN: neither agrees with anything.
+// Infinities become NaN, because neither agrees with anything.
 inline float Value(Half half) {
   const uint32_t magnitude = uint32_t{half.bits} & 0x7fffu;
   // Moves the exponent's bias from 15 to 127, denormals included.
@@ -70,7 +70,8 @@ struct Encoding<Bfloat16> {
   static constexpr Bits kExponent = 0x7f80u;
 };
 
-// The usual case, told at the speed of memory: the same bits, and all of them finite.
+// Compares a block at the speed of memory in the usual case: all bits are equal, and all values
+// finite.
 template <typename Element>
 bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
   using Bits = typename Encoding<Element>::Bits;
@@ -102,23 +103,30 @@ inline bool Agree(Real a, Real b, const Tolerance& tolerance) {
                static_cast<Real>(tolerance.relative));
 }
 
-// `count` elements, `stride` apart; `offset` is that of the first.
+// Elements at equal distances in a tensor's memory.
+struct ElementRun {
+  int64_t offset;  // of the first
+  int64_t count;
+  int64_t stride;
+};
+
+// `got` and `expected` are where the run begins.
 template <typename Element>
-void CompareRun(const Element* got, const Element* expected, int64_t count, int64_t stride,
-                int64_t offset, const Tolerance& tolerance, Differences& differences) {
+void CompareRun(const Element* got, const Element* expected, const ElementRun& run,
+                const Tolerance& tolerance, Differences& differences) {
   using Real = decltype(Value(Element{}));
   const auto farthest = [&] { return std::abs(differences.got - differences.expected); };
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t end = std::min(count, begin + kBlock);
-    if (stride == 1 && SameAndFinite(got + begin, expected + begin, end - begin)) continue;
+  for (int64_t begin = 0; begin < run.count; begin += kBlock) {
+    const int64_t end = std::min(run.count, begin + kBlock);
+    if (run.stride == 1 && SameAndFinite(got + begin, expected + begin, end - begin)) continue;
     for (int64_t i = begin; i < end; ++i) {
-      const Real a = Value(got[i * stride]), b = Value(expected[i * stride]);
+      const Real a = Value(got[i * run.stride]), b = Value(expected[i * run.stride]);
       if (Agree(a, b, tolerance)) continue;
-      // NaN is farther than anything, and the first one stays.
+      // NaN counts as farther than anything, and the first one found stays.
       const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
       if (differences.count++ == 0 || apart > farthest() ||
           (std::isnan(apart) && !std::isnan(farthest()))) {
-        differences.offset = offset + i * stride;
+        differences.offset = run.offset + i * run.stride;
         differences.got = static_cast<double>(a);
         differences.expected = static_cast<double>(b);
       }
@@ -127,18 +135,20 @@ void CompareRun(const Element* got, const Element* expected, int64_t count, int6
 }
 
 template <typename Element>
-void CompareTyped(const Tensor& tensor, const Tolerance& tolerance, int64_t begin,
-                  std::span<std::byte> got_bytes, std::span<const std::byte> expected_bytes,
-                  std::optional<std::byte> untouched, Differences& differences) {
+void CompareTyped(const Comparison& comparison, int64_t begin, std::span<std::byte> got_bytes,
+                  std::span<const std::byte> expected_bytes, Differences& differences) {
+  const Tensor& tensor = comparison.tensor;
+  const Tolerance& tolerance = comparison.tolerance;
+  const std::optional<std::byte> untouched = comparison.untouched;
   auto* const got = reinterpret_cast<Element*>(got_bytes.data());
   const auto* const expected = reinterpret_cast<const Element*>(expected_bytes.data());
   const auto count = static_cast<int64_t>(got_bytes.size() / sizeof(Element));
   if (tensor.Elements() == tensor.Span()) {
-    return CompareRun(got, expected, count, 1, begin, tolerance, differences);
+    return CompareRun(got, expected, {begin, count, 1}, tolerance, differences);
   }
   const std::vector<Axis> axes = SortedAxes(tensor);
   ForEachRun(axes, 0, begin, begin + count, [&](int64_t offset, int64_t elements, int64_t stride) {
-    CompareRun(got + (offset - begin), expected + (offset - begin), elements, stride, offset,
+    CompareRun(got + (offset - begin), expected + (offset - begin), {offset, elements, stride},
                tolerance, differences);
     if (!untouched) return;
     std::byte* const first = got_bytes.data() + (offset - begin) * sizeof(Element);
@@ -151,7 +161,8 @@ void CompareTyped(const Tensor& tensor, const Tolerance& tolerance, int64_t begi
     }
   });
   if (!untouched || differences.gap) return;
-  // What is left must be what was there before: every byte the same as the next.
+  // The elements were overwritten, so now every byte must be `untouched`: the first one is, and
+  // each equals the next.
   if (got_bytes.empty() ||
       (got_bytes[0] == *untouched &&
        std::memcmp(got_bytes.data(), got_bytes.data() + 1, got_bytes.size() - 1) == 0)) {
@@ -198,12 +209,10 @@ std::string Tell(const Tensor& tensor, const Differences& differences, const Tol
          Number(tolerance.absolute);
 }
 
-void CompareChunk(const Tensor& tensor, const Tolerance& tolerance, int64_t begin,
-                  std::span<std::byte> got, std::span<const std::byte> expected,
-                  std::optional<std::byte> untouched, Differences& differences) {
-  WithElement(tensor.type, [&](auto element) {
-    CompareTyped<decltype(element)>(tensor, tolerance, begin, got, expected, untouched,
-                                    differences);
+void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
+                  std::span<const std::byte> expected, Differences& differences) {
+  WithElement(comparison.tensor.type, [&](auto element) {
+    CompareTyped<decltype(element)>(comparison, begin, got, expected, differences);
   });
 }
 
@@ -230,12 +239,10 @@ Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, cons
 }
 
 Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
-                                    const Tensor& tensor, const Tolerance& tolerance,
-                                    CUdeviceptr got, CUdeviceptr expected,
-                                    std::optional<std::byte> untouched,
-                                    Clock::time_point deadline) {
-  const size_t bytes = tensor.Bytes();
-  const size_t element = ElementBytes(tensor.type);
+                                    const Comparison& comparison, CUdeviceptr got,
+                                    CUdeviceptr expected, Clock::time_point deadline) {
+  const size_t bytes = comparison.tensor.Bytes();
+  const size_t element = ElementBytes(comparison.tensor.type);
   std::vector<std::byte> got_chunk(std::min(bytes, kChunkBytes)), expected_chunk(got_chunk.size());
   Differences differences;
   for (size_t begin = 0; begin < bytes; begin += kChunkBytes) {
@@ -249,8 +256,8 @@ Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
         "copying a result"));
     UCUDNN_RETURN_IF_ERROR(
         cuda::DriverStatus(driver, driver.cuStreamSynchronize(stream), "waiting for a result"));
-    CompareChunk(tensor, tolerance, static_cast<int64_t>(begin / element),
-                 std::span(got_chunk).first(size), std::span(expected_chunk).first(size), untouched,
+    CompareChunk(comparison, static_cast<int64_t>(begin / element),
+                 std::span(got_chunk).first(size), std::span(expected_chunk).first(size),
                  differences);
   }
   return differences;

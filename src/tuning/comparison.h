@@ -1,4 +1,5 @@
-// Comparing two tensors in device memory, element by element, on the host: copied in chunks.
+// Compares two tensors in device memory, element by element, on the host, where they are copied in
+// chunks.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +20,36 @@ struct Differences {
   int64_t offset = 0;  // of the one farthest apart, in elements
   double got = 0;
   double expected = 0;
-  std::optional<int64_t> gap;  // the first byte between elements that was written, where looked for
+  // Offset of the first byte between elements that was written; none: not looked for, or all are
+  // untouched.
+  std::optional<int64_t> gap;
 };
 
-// "3 of 64 elements differ; element (1, 0, 0, 5, 5) is 4, undivided 5, tolerance 0"; `whose`
-// follows the element's position.
+// A sentence such as "3 of 64 elements differ; element (1, 0, 0, 5, 5) is 4, undivided 5, tolerance
+// 0". `whose` stands behind the element's position.
 std::string Tell(const Tensor& tensor, const Differences& differences, const Tolerance& tolerance,
                  const std::string& whose = "");
 
-// Compares elements [begin, begin + got.size() / element) of a nested tensor's memory; both spans
-// hold the same elements. With `untouched`, bytes between elements must have that value in `got`,
-// whose elements are then overwritten.
-void CompareChunk(const Tensor& tensor, const Tolerance& tolerance, int64_t begin,
-                  std::span<std::byte> got, std::span<const std::byte> expected,
-                  std::optional<std::byte> untouched, Differences& differences);
+// What is compared, and how strictly.
+struct Comparison {
+  const Tensor& tensor;  // of both results; must be nested (Tensor::IsNested)
+  Tolerance tolerance;
+  // Set: the bytes between the elements of the checked result must have this value.
+  std::optional<std::byte> untouched;
+};
 
-// The largest finite magnitude of a nested tensor in device memory, behind what `stream` holds.
+// Compares elements [begin, begin + got.size() / element) of a tensor's memory; both spans hold the
+// same elements. Where `untouched` is set, the elements of `got` are overwritten.
+void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
+                  std::span<const std::byte> expected, Differences& differences);
+
+// The largest finite magnitude of a nested tensor in device memory. Waits for what `stream` holds.
 Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, const Tensor& tensor,
                                CUdeviceptr from);
 
-// Compares two nested tensors in device memory behind what `stream` holds. An error when copying
-// fails or `deadline` passes before the end; what was different up to then is lost.
+// Compares two tensors in device memory after waiting for what `stream` holds. An error when
+// copying fails or `deadline` passes first; differences found until then are lost.
 Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
-                                    const Tensor& tensor, const Tolerance& tolerance,
-                                    CUdeviceptr got, CUdeviceptr expected,
-                                    std::optional<std::byte> untouched, Clock::time_point deadline);
-
+                                    const Comparison& comparison, CUdeviceptr got,
+                                    CUdeviceptr expected, Clock::time_point deadline);
 }  // namespace ucudnn::tuning

@@ -7,24 +7,25 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace ucudnn::tuning {
 
-// What this process's threads exclude each other by. Entries stay: a lock may outlive main().
+// The lock that threads of this process share for one device. Entries are never freed: a thread may
+// hold one beyond the end of main().
 struct DeviceLock::Holder {
-  std::mutex mutex;
+  Mutex mutex;
 
   static Holder* Of(const std::string& device) {
-    static std::mutex table_mutex;
+    static Mutex table_mutex;
     static auto* const table = new std::map<std::string, std::unique_ptr<Holder>>;
     // A fork may have left the table locked in this child for ever.
-    std::unique_lock lock(table_mutex, std::try_to_lock);
-    if (!lock) return nullptr;
+    if (!table_mutex.TryLock()) return nullptr;
+    const MutexLock lock(table_mutex, MutexLock::kAdopt);
     std::unique_ptr<Holder>& holder = (*table)[device];
     if (holder == nullptr) holder = std::make_unique<Holder>();
     return holder.get();
@@ -35,8 +36,8 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// The file of `device`, or -1. Only its owner's processes use it, because in a folder like /tmp
-// others may not open it.
+// Opens the file of `device`; -1 where that fails. Only the file's owner can open it, so that in a
+// folder like /tmp others cannot hold the lock.
 int OpenFile(const std::string& folder, const std::string& device) {
   const std::string path = folder + "/ucudnn-" + std::to_string(geteuid()) + "-" + device + ".lock";
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -47,14 +48,14 @@ int OpenFile(const std::string& folder, const std::string& device) {
   return file;
 }
 
-// POSIX record locks belong to the process: a forked child does not hold them on, and the system
-// frees them when a process dies.
+// POSIX record locks belong to the process: a forked child does not hold them, and the system frees
+// them when the process dies.
 bool TryLock(int file) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(file, F_SETLK, &lock) == 0) return true;
-  // A file system without locks excludes nobody.
+  // A file system without locks excludes nobody, which counts as success.
   return errno != EACCES && errno != EAGAIN && errno != EINTR;
 }
 
@@ -74,10 +75,10 @@ std::optional<DeviceLock> DeviceLock::Acquire(const std::string& folder, const s
   Holder* holder = nullptr;
   const bool mine = Until(deadline, [&] {
     if (holder == nullptr) holder = Holder::Of(device);
-    return holder != nullptr && holder->mutex.try_lock();
+    return holder != nullptr && holder->mutex.TryLock();
   });
   if (!mine) return std::nullopt;
-  DeviceLock lock(holder, -1);  // before what may run out of memory
+  DeviceLock lock(holder, -1);  // made before anything that may run out of memory
   lock.file_ = OpenFile(folder, device);
   if (lock.file_ >= 0 && !Until(deadline, [&] { return TryLock(lock.file_); })) {
     return std::nullopt;
@@ -96,7 +97,7 @@ DeviceLock& DeviceLock::operator=(DeviceLock&& other) noexcept {
 
 DeviceLock::~DeviceLock() {
   if (file_ >= 0) close(file_);  // frees the record lock
-  if (holder_ != nullptr) holder_->mutex.unlock();
+  if (holder_ != nullptr) holder_->mutex.Unlock();
 }
 
 }  // namespace ucudnn::tuning

@@ -1,6 +1,6 @@
-// One measurement at a time on each device, over the threads and processes of this host: two would
-// disturb each other's times. Thread-safe. Never waits beyond a deadline, also not in the child of
-// a process that forked while it measured.
+// A lock that lets one thread of this host measure on a device at a time, in any process: two
+// measurements would disturb each other's times. Thread-safe. Never waits beyond a deadline, not
+// even in a child that was forked while its parent measured.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ namespace ucudnn::tuning {
 
 class DeviceLock {
  public:
-  // Holds the lock of `device`, a text that names it among the host's devices; none when others
-  // held it until `deadline`. Processes meet at a file in `folder`; where that cannot be opened,
-  // only this process's threads exclude each other.
+  // Locks `device`, a text that names it among the host's devices; none when others held it until
+  // `deadline`. Processes meet at a file in `folder`. Where that cannot be opened, only threads of
+  // this process exclude each other.
   static std::optional<DeviceLock> Acquire(const std::string& folder, const std::string& device,
                                            Clock::time_point deadline);
 

@@ -1,46 +1,51 @@
-// Which engines are measured or verified: all legacy algorithms, or one engine of the graph API.
-// Plain values; thread-compatible.
+// The engines that are measured or compared: every legacy algorithm, one engine of the graph API,
+// or the engines of one plan. Plain values; thread-compatible.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
-#include <string>
-#include <string_view>
+#include <variant>
 
-#include "convolution/partial_sums.h"
+#include "convolution/engine_id.h"
+#include "convolution/numeric_class.h"
 #include "cudnn/engine.h"
-#include "cudnn/legacy_engines.h"
-#include "planning/promise.h"
+#include "cudnn/functions.h"
 
 namespace ucudnn::tuning {
 
-struct EngineScope {
-  std::string engine;  // that is measured; empty: every legacy algorithm
-  // The coarsest arithmetic among the engines that `make` serves.
-  planning::NumericClass numeric = planning::NumericClass::kDirect;
-  // What is fused behind the convolution and reads memory of its own.
-  bool residual = false;
+// Makes the engines on a handle of ours, which it is given.
+using EngineMaker = std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)>;
+
+// The memory that is read by what is fused behind a convolution.
+struct FusedOperands {
+  bool residual = false;  // the graph has a residual, of the output's shape
   size_t bias_bytes = 0;
-  // The engine, and whatever may take its place, on a handle of ours.
-  std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)> make;
-
-  // `make` serves legacy algorithms and graph engines, for plans that hold both.
-  bool mixed = false;
-
-  bool legacy() const { return engine.empty(); }
-  // Whether a stored measurement belongs here.
-  bool Holds(std::string_view other) const {
-    return legacy() ? !other.starts_with("graph:") : other == engine || other == kPartialSum;
-  }
 };
 
 // Every legacy algorithm.
-inline EngineScope LegacyScope(const cudnn::Functions& functions) {
-  EngineScope scope;
-  scope.make = [&functions](cudnnHandle_t handle) {
-    return std::make_unique<cudnn::LegacyEngines>(functions, handle);
-  };
-  return scope;
-}
+struct LegacyScope {};
+
+// One engine of the graph API. `make` also makes the engines that may replace it.
+struct GraphScope {
+  EngineId engine;
+  NumericClass numeric = NumericClass::kDirect;  // the coarsest that `make` makes
+  FusedOperands fused;
+  EngineMaker make;
+};
+
+// The legacy algorithms and the graph engines of one plan. Such plans are compared, never measured
+// as a whole.
+struct MixedScope {
+  NumericClass numeric = NumericClass::kDirect;  // the coarsest that `make` makes
+  EngineMaker make;
+};
+
+using EngineScope = std::variant<LegacyScope, GraphScope, MixedScope>;
+
+std::unique_ptr<cudnn::Engines> MakeEngines(const EngineScope& scope,
+                                            const cudnn::Functions& functions,
+                                            cudnnHandle_t handle);
+FusedOperands FusedIn(const EngineScope& scope);
 
 }  // namespace ucudnn::tuning

@@ -7,16 +7,16 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Each costs measurements at several micro-batches.
+// Each choice costs measurements at several micro-batch sizes.
 constexpr size_t kMostChoices = 3;
 
 }  // namespace
 
 GraphChoices::Template GraphChoices::Named(int platform, const ConvolutionProblem& problem,
-                                           const std::string& engine, cudnnHandle_t handle) {
+                                           const EngineId& engine, cudnnHandle_t handle) {
   const Key key{platform, KernelFamily(problem)};
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const Known& known = known_[key];
     const auto found = known.engines.find(engine);
     if (found != known.engines.end() || handle == nullptr) {
@@ -29,7 +29,7 @@ GraphChoices::Template GraphChoices::Named(int platform, const ConvolutionProble
     auto built = graph->Named(engine);
     if (built.ok()) named = std::make_shared<const cudnn::GraphTemplate>(std::move(*built));
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return known_[key].engines.try_emplace(engine, std::move(named)).first->second;
 }
 
@@ -39,7 +39,7 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
                                                              const std::function<bool()>& in_time) {
   const Key key{platform, KernelFamily(problem)};
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const Known& known = known_[key];
     if (known.heuristics) return *known.heuristics;
   }
@@ -52,16 +52,16 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   for (cudnn::GraphTemplate& choice : chosen) {
     choices.push_back(std::make_shared<const cudnn::GraphTemplate>(std::move(choice)));
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Known& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->plan.engine] = choice;
-  // Another mini-batch has time of its own.
+  // A list that was cut short is not kept: another mini-batch has time of its own.
   if (!cut) known.heuristics = choices;
   return choices;
 }
 
 void GraphChoices::SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (postponed) {
     postponed_.insert({platform, problem});
   } else {
@@ -70,7 +70,7 @@ void GraphChoices::SetPostponed(int platform, const ConvolutionProblem& problem,
 }
 
 bool GraphChoices::IsPostponed(int platform, const ConvolutionProblem& problem) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return postponed_.contains({platform, problem});
 }
 

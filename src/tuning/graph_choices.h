@@ -1,17 +1,17 @@
-// The graph API's engines that may serve legacy kernels: built once for each kernel of a platform,
-// whatever its mini-batch. Thread-safe.
+// The graph API's engines that may serve legacy kernels. Each is built once for a kernel and
+// platform, and serves any mini-batch. Thread-safe.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "base/mutex.h"
+#include "convolution/engine_id.h"
 #include "convolution/problem.h"
 #include "cudnn/mixed_engines.h"
 
@@ -23,17 +23,17 @@ class GraphChoices {
 
   explicit GraphChoices(const cudnn::Functions& functions) : functions_(functions) {}
 
-  // The engine that "graph:38[k2=1]" names, for a kernel of a legacy problem; null when it may not
-  // serve. `handle` is one of the platform's; without one only what was built before is found.
-  Template Named(int platform, const ConvolutionProblem& problem, const std::string& engine,
+  // An unfused engine of the graph API for a legacy kernel; null when it may not serve. `handle` is
+  // one of the platform's; without one (null), only engines that were built before are found.
+  Template Named(int platform, const ConvolutionProblem& problem, const EngineId& engine,
                  cudnnHandle_t handle);
 
-  // The heuristics' first choices, asked for once; fewer when building them took so long that
-  // `in_time` became false.
+  // The heuristics' first choices. They are asked for once; there are fewer when `in_time` became
+  // false while they were built, and then they are asked for again.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // Whether `problem` was measured without them, and they are yet to be.
+  // Whether `problem` was measured without graph engines, and they are yet to be measured.
   void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
   bool IsPostponed(int platform, const ConvolutionProblem& problem);
 
@@ -49,14 +49,14 @@ class GraphChoices {
     }
   };
   struct Known {
-    std::map<std::string, Template> engines;  // null: may not serve
+    std::map<EngineId, Template> engines;  // null: it may not serve
     std::optional<std::vector<Template>> heuristics;
   };
 
   const cudnn::Functions& functions_;
-  std::mutex mutex_;
-  std::unordered_map<Key, Known, KeyHash> known_;  // by kernel, n = 0
-  std::unordered_set<Key, KeyHash> postponed_;
+  Mutex mutex_;
+  std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);  // by kernel, n = 0
+  std::unordered_set<Key, KeyHash> postponed_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::tuning

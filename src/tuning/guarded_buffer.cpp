@@ -1,6 +1,7 @@
 #include "tuning/guarded_buffer.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace ucudnn::tuning {
 namespace {
@@ -16,6 +17,7 @@ Status GuardedBuffer::Allocate(size_t bytes) {
 }
 
 Status GuardedBuffer::Guard(size_t bytes, CUstream stream) {
+  assert(bytes <= bytes_);
   guarded_ = bytes;
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
       driver_, driver_.cuMemsetD8Async(memory_.address(), kGuardByte, kGuardBytes, stream),

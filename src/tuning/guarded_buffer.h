@@ -1,6 +1,5 @@
-// Device memory between two zones of a known pattern: who writes beyond its end or before its
-// beginning is found out. Thread-compatible; needs its context current from construction to
-// destruction.
+// Device memory between two zones that hold a pattern, which shows writes before its beginning and
+// beyond its end. Thread-compatible; needs its context current from construction to destruction.
 #pragma once
 
 #include <array>
@@ -13,21 +12,21 @@ namespace ucudnn::tuning {
 
 class GuardedBuffer {
  public:
-  // Bytes of each zone; a multiple of every alignment that a library may expect of device memory.
+  // Bytes of each zone: a multiple of every alignment that a library may expect of device memory.
   static constexpr size_t kGuardBytes = 4096;
 
   GuardedBuffer(const cuda::MemoryPool& pool, const cuda::Driver& driver)
       : driver_(driver), memory_(pool, driver) {}
 
   Status Allocate(size_t bytes);
-  // Device memory that a buffer of `bytes` takes.
+  // The device memory that a buffer of `bytes` takes.
   static size_t Footprint(size_t bytes) { return bytes + 2 * kGuardBytes; }
 
   // Writes both zones; the second begins behind the first `bytes` of the buffer.
   Status Guard(size_t bytes, CUstream stream);
   Status Fill(unsigned char value, CUstream stream);
 
-  // Null when both zones are as Guard left them, else where they are not: "before the beginning
+  // Null when both zones are as Guard left them; else which one is not, as in "before the beginning
   // of". Waits for the stream.
   Result<const char*> Damage(CUstream stream);
 

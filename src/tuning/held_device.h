@@ -1,5 +1,5 @@
-// Devices of this host that are measured on beside or in place of the caller's current one, each by
-// its primary context. Thread-safe: no thread's current context is changed.
+// Devices of this host that are measured on beside the caller's current one, or in its place, each
+// by its primary context. Thread-safe. No thread's current context changes.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,14 @@
 
 namespace ucudnn::tuning {
 
-// A device whose primary context is held as long as this lives. The context is gone then, with all
-// of ours on it, unless others hold it, too: in theirs, spare handles stay (spare_handles.h).
+// A device whose primary context is retained as long as this object lives. Then the context is gone
+// with all that is ours on it, unless others retain it, too; in that case spare handles stay in it
+// (spare_handles.h).
 class HeldDevice {
  public:
-  // `ordinal`: the driver's number of it. One that is not of the model and driver of `like` is
-  // refused before it is touched; null: any. Both tables outlive the object.
+  // `ordinal` is the driver's number of the device. `like` (null: any) demands a model and driver;
+  // other devices are refused before they are touched. The caller owns both tables and keeps them
+  // alive.
   static Result<std::unique_ptr<HeldDevice>> Open(const cuda::Driver& driver,
                                                   const cudnn::Functions& functions, int ordinal,
                                                   const planning::Platform* like = nullptr);
@@ -27,7 +29,7 @@ class HeldDevice {
 
   const Device& device() const { return device_; }
   int ordinal() const { return ordinal_; }
-  // A handle of ours on the device, the same every time; for one thread at a time.
+  // A handle of ours on the device, always the same. For one thread at a time.
   Result<cudnnHandle_t> Handle();
 
  private:
@@ -40,15 +42,15 @@ class HeldDevice {
 };
 
 struct HeldDevices {
-  // All of one model and driver.
+  // All are of one model and driver.
   std::vector<std::unique_ptr<HeldDevice>> devices;
-  // For each device that is left out: which, and why.
+  // One line for each device that is left out: which, and why.
   std::vector<std::string> refused;
 };
 
-// The devices that `wanted` names, or all; where it names none, the first. Measurements of unlike
-// devices are not each other's: those are left out that are not of the model and driver of `like`;
-// where that is null, of the first one's. An error where no device is left.
+// Opens the devices that `wanted` names, or all, or the first where it names none. Devices that are
+// not of the model and driver of `like` (null: of the first one) are left out, because measurements
+// of one model do not hold for another. An error where no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,
                                 const planning::Platform* like = nullptr);

@@ -8,8 +8,8 @@ namespace ucudnn::tuning {
 std::vector<std::shared_ptr<HeldDevice>> HelperDevices::Beside(const Device& device) {
   if (!wanted_.parallel()) return {};
   // A fork may have left it locked in this child for ever: such a child measures alone.
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return {};
+  if (!mutex_.TryLock()) return {};
+  const MutexLock lock(mutex_, MutexLock::kAdopt);
   if (!held_) {
     held_.emplace();
     const cuda::RelaxedCaptureScope relaxed(*device.driver);
@@ -33,8 +33,9 @@ std::vector<std::shared_ptr<HeldDevice>> HelperDevices::Beside(const Device& dev
 }
 
 void HelperDevices::Release() {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock) held_.reset();
+  if (!mutex_.TryLock()) return;
+  const MutexLock lock(mutex_, MutexLock::kAdopt);
+  held_.reset();
 }
 
 }  // namespace ucudnn::tuning

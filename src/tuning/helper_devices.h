@@ -1,13 +1,13 @@
-// Devices that a process measures on beside the one it runs on, where its user names them. Opened
-// when first needed and held until nobody is to measure any more. Thread-safe.
+// The devices that a process measures on beside the one it runs on, where its user names some. They
+// are opened when first needed, and held until Release. Thread-safe.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/options.h"
 #include "tuning/held_device.h"
 
@@ -19,18 +19,18 @@ class HelperDevices {
   HelperDevices(const HelperDevices&) = delete;
   HelperDevices& operator=(const HelperDevices&) = delete;
 
-  // Those that measure what `device` would: of its model and driver, but not itself. One warning
-  // for each that is left out.
-  // Held at least as long as the caller keeps them.
+  // The devices that may measure for `device`: of its model and driver, but not itself. One warning
+  // for each that is left out. The caller's pointers keep them open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
-  // Measuring is over, for all that is known: whoever measures after all opens them again.
+  // Lets the devices go, because nothing is left to be measured as far as anybody knows. A later
+  // Beside opens them again.
   void Release();
 
  private:
   const BenchmarkDevices wanted_;
-  std::mutex mutex_;
+  Mutex mutex_;
   // Of the model that was asked about first. None: not tried yet.
-  std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_;
+  std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::tuning

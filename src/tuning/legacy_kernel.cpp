@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "cuda/resources.h"
@@ -15,19 +14,19 @@ namespace {
 
 using planning::Candidate;
 
-// Of the engines that others measured, too, only the best are looked at.
+// Of the engines that were measured, by others too, only so many of the best are considered.
 constexpr size_t kMostGraphEngines = 3;
-// A graph engine so much slower on the whole mini-batch than what it could replace is not measured
-// at other sizes.
+// A graph engine that is so many times slower on the whole mini-batch than what it could replace is
+// not measured at other sizes.
 constexpr double kHopeless = 1.25;
-// Of what is left of the kernel's time for measuring, at most this may go to one of them: the
-// legacy algorithms, which come behind kMostGraphEngines, keep more than two thirds of it.
+// A graph engine may take at most this share of the time that its kernel has left. So the legacy
+// algorithms, which are measured after kMostGraphEngines of them, keep more than two thirds of it.
 constexpr double kTimeShare = 0.1;
 
-// Without the engines that serve pieces but not the whole of `images`: a program that is told one
-// asks the library for the whole's workspace.
+// Leaves out engines that serve pieces but not all of `images`: a program that is told of one asks
+// the library for the workspace of the whole.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
-  std::map<std::string, bool> serves;
+  std::map<EngineId, bool> serves;
   for (const MicroConfiguration& row : rows) serves[row.engine] |= row.micro_batch == images;
   for (auto& [engine, whole] : serves) {
     whole = whole || needs.Of(images, engine) != cudnn::LegacyNeeds::kNeverServes;
@@ -36,11 +35,6 @@ void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfigu
 }
 
 }  // namespace
-
-bool UsesGraph(const Configuration& plan) {
-  return std::any_of(plan.runs.begin(), plan.runs.end(),
-                     [](const Run& run) { return cudnn::IsGraphEngine(run.micro.engine); });
-}
 
 std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
                                      const LegacyAnswer& measured) {
@@ -72,18 +66,22 @@ LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::Prom
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
   cudnn::LegacyNeeds needs(functions_, kernel.handle, kernel.problem);
   if (kernel.handle != nullptr) {
-    question.need = [&](int images, const std::string& engine) { return needs.Of(images, engine); };
+    question.need = [&](int images, const EngineId& engine) { return needs.Of(images, engine); };
   }
+  if (kernel.must_fit) question.must_fit = std::min(*kernel.must_fit, request.limit_bytes);
+  // Graph engines only make it faster.
+  const Status fitted = kernels_.MeasureFitting(kernel.device, question);
   const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
   const bool graph = kernel.graph && any_graph;
   if (any_graph && may_measure) {
     Question known = question;
     known.may_measure = false;
-    // Before the legacy algorithms: who finds those measured finds all there is, and what was
-    // measured without graph engines, by `ucudnn bench` or an earlier release, is enough.
+    // Graph engines are measured before the legacy algorithms, so a process that finds those
+    // measured finds all there is. Measurements that `ucudnn bench` or an earlier release made
+    // without graph engines are enough.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
-      // The first call that they may serve finds nothing left to measure but them.
+      // The first call that graph engines may serve then has only them to measure.
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {
@@ -92,13 +90,14 @@ LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::Prom
     }
   }
   LegacyAnswer measured{kernels_.Get(kernel.device, question), {}};
+  if (!measured.status.ok() && !fitted.ok()) measured.status = fitted;
   if (kernel.handle != nullptr) KeepServing(kernel.problem.n, needs, measured.rows);
   if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, may_measure, measured);
   return measured;
 }
 
-EngineScope LegacyKernels::ScopeOf(const GraphChoices::Template& engine) const {
-  EngineScope scope;
+GraphScope LegacyKernels::ScopeOf(const GraphChoices::Template& engine) const {
+  GraphScope scope;
   scope.engine = engine->plan.engine;
   scope.numeric = engine->numeric;
   scope.make = [functions = &functions_, engine](cudnnHandle_t of_ours) {
@@ -125,9 +124,9 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
   kernels_.Spend(kernel.device, problem, Clock::now() - begin);
   bool done = true;
   for (const GraphChoices::Template& engine : engines) {
-    const EngineScope scope = ScopeOf(engine);
-    const Answer answer = kernels_.Get(kernel.device, {problem, BatchSizePolicy::kUndivided,
-                                                       request, true, &scope, false, kTimeShare});
+    const Answer answer = kernels_.Get(
+        kernel.device,
+        {problem, BatchSizePolicy::kUndivided, request, true, ScopeOf(engine), false, kTimeShare});
     done &= answer.settled;
   }
   return done || !kernels_.HasTime(kernel.device, problem);
@@ -139,16 +138,16 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
   const ConvolutionProblem& problem = kernel.problem;
   const cudnnHandle_t handle = kernel.capturing ? nullptr : kernel.handle;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
-  std::vector<std::string> engines = kernels_.GraphEnginesOf(kernel.device, problem);
+  std::vector<EngineId> engines = kernels_.GraphEnginesOf(kernel.device, problem);
   engines.resize(std::min(engines.size(), kMostGraphEngines));
   const auto fastest =
       planning::FastestUndivided(cudnn::OwnMathCandidates(problem, measured.rows), request);
-  for (const std::string& name : engines) {
+  for (const EngineId& name : engines) {
     const GraphChoices::Template engine = choices_.Named(kernel.platform, problem, name, handle);
     if (engine == nullptr) continue;
-    const EngineScope scope = ScopeOf(engine);
-    Question question{problem,   BatchSizePolicy::kUndivided, request, may_measure, &scope, false,
-                      kTimeShare};
+    Question question{
+        problem,   BatchSizePolicy::kUndivided, request, may_measure, ScopeOf(engine), false,
+        kTimeShare};
     Answer known = kernels_.Get(kernel.device, question);
     const bool hopeless =
         fastest && !known.rows.empty() && known.rows[0].time_ms > kHopeless * fastest->time_ms;
@@ -157,6 +156,7 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
       known = kernels_.Get(kernel.device, question);
     }
     measured.settled &= known.settled;
+    measured.late |= known.late;
     measured.graph.push_back({engine, std::move(known.rows)});
   }
 }
@@ -165,44 +165,41 @@ cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel&
                                                              const Configuration& plan) {
   cudnn::MixedEngines::Templates engines;
   for (const Run& run : plan.runs) {
-    if (!cudnn::IsGraphEngine(run.micro.engine)) continue;
+    if (!run.micro.engine.of_graph_api()) continue;
     auto engine = choices_.Named(kernel.platform, kernel.problem, run.micro.engine, kernel.handle);
     if (engine != nullptr) engines.push_back(std::move(engine));
   }
   return engines;
 }
 
-Result<planning::NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
-                                                            const Configuration& plan,
-                                                            const MicroConfiguration& undivided) {
+Result<NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
+                                                  const Configuration& plan,
+                                                  const MicroConfiguration& undivided) {
   std::vector<Run> legacy = {{undivided, 1}};
   std::copy_if(plan.runs.begin(), plan.runs.end(), std::back_inserter(legacy),
-               [](const Run& run) { return !cudnn::IsGraphEngine(run.micro.engine); });
-  UCUDNN_ASSIGN_OR_RETURN(planning::NumericClass coarsest,
+               [](const Run& run) { return !run.micro.engine.of_graph_api(); });
+  UCUDNN_ASSIGN_OR_RETURN(NumericClass coarsest,
                           tuning::CoarsestClass(kernel.problem.operation, legacy));
   for (const auto& engine : GraphEnginesOf(kernel, plan)) {
-    const bool coarser = engine->numeric != planning::NumericClass::kDirect &&
-                         coarsest != planning::NumericClass::kWinograd;
-    if (coarser) coarsest = engine->numeric;
+    coarsest = Coarsest({coarsest, engine->numeric});
   }
   return coarsest;
 }
 
 Trust LegacyKernels::Verify(const LegacyKernel& kernel, const Configuration& plan,
-                            const MicroConfiguration& undivided, bool may_compare) {
-  if (!UsesGraph(plan)) {
-    return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, may_compare);
+                            const MicroConfiguration& undivided, planning::Proof proof) {
+  if (!planning::UsesGraph(plan)) {
+    return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, proof);
   }
   const auto numeric = CoarsestClass(kernel, plan, undivided);
   if (!numeric.ok()) return {Trust::Kind::kUnknown, numeric.message()};
   cudnn::MixedEngines::Templates engines = GraphEnginesOf(kernel, plan);
-  EngineScope scope;
-  scope.mixed = true;
+  MixedScope scope;
   scope.numeric = *numeric;
   scope.make = [functions = &functions_, engines = std::move(engines)](cudnnHandle_t of_ours) {
     return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
   };
-  return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, may_compare, &scope);
+  return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, proof, scope);
 }
 
 }  // namespace ucudnn::tuning

@@ -1,31 +1,32 @@
 // What is known of the engines that may serve a kernel of the legacy API: measurements of the
-// legacy algorithms and, where the user lets them, of the graph API's engines. What a run plans
-// from, and what `ucudnn bench` leaves in the store for it. Thread-safe.
+// legacy algorithms and, where the user allows them, of the graph API's engines. A run plans from
+// it, and `ucudnn bench` leaves it in the store. Thread-safe.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/options.h"
 #include "cudnn/mixed_engines.h"
-#include "planning/promise.h"
+#include "planning/decision/promises.h"
 #include "tuning/graph_choices.h"
 #include "tuning/measured_kernels.h"
 
 namespace ucudnn::tuning {
 
-// Whether engines of the graph API are among those of a legacy kernel's plan.
-bool UsesGraph(const Configuration& plan);
-
 // A kernel that is asked about.
 struct LegacyKernel {
   Device device;
   ConvolutionProblem problem;
-  int platform = 0;                // the device's, as the caller numbers them
-  cudnnHandle_t handle = nullptr;  // on the device: what plans are built with
-  bool capturing = false;          // on its stream: none is built then
-  bool graph = true;               // graph engines may serve it
-  // The heuristics' graph engines are measured also where the legacy algorithms were without them.
+  int platform = 0;                // of the device, as the caller numbers platforms
+  cudnnHandle_t handle = nullptr;  // on the device; plans are built with it
+  bool capturing = false;          // its stream is captured: no plan is built
+  bool graph = true;               // engines of the graph API may serve the kernel
+  // Whether the heuristics' graph engines are measured although the legacy algorithms were already
+  // measured without them.
   bool catch_up = false;
+  // The user's limit of its workspace, where there is one: as Question::must_fit.
+  std::optional<size_t> must_fit;
 };
 
 struct GraphRows {
@@ -33,13 +34,13 @@ struct GraphRows {
   std::vector<MicroConfiguration> rows;
 };
 
-// Of the legacy algorithms, and beside them of graph engines.
+// Rows of the legacy algorithms (Answer) and, each by itself, of graph engines.
 struct LegacyAnswer : Answer {
   std::vector<GraphRows> graph;
 };
 
-// What may share a plan, by the math type that the caller will have set; and what may under the
-// problem's own.
+// The candidates that may share a plan: by the math type that the caller will set, and of the
+// problem's own math type.
 std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
                                      const LegacyAnswer& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
@@ -47,31 +48,33 @@ std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem
 
 class LegacyKernels {
  public:
-  // All arguments outlive the object. Of `options`: the engines and the policy.
+  // The caller owns all arguments and keeps them alive. Of `options` it uses the engines and the
+  // policy.
   LegacyKernels(const cudnn::Functions& functions, const Options& options, MeasuredKernels& kernels)
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
-  // Measurements at the policy's micro-batches, for what `request` asks; none, with a status, when
-  // the undivided kernel is not among them.
+  // Measurements at the policy's micro-batch sizes, for what `request` asks. No rows, and a status
+  // that says why, when the undivided kernel is not among them.
   LegacyAnswer Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
                    bool may_measure);
 
-  // The graph engines among those of `plan`.
+  // Templates of the graph engines in `plan`.
   cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
                                                 const Configuration& plan);
-  // The coarsest arithmetic of `plan` and what may take its place.
-  Result<planning::NumericClass> CoarsestClass(const LegacyKernel& kernel,
-                                               const Configuration& plan,
-                                               const MicroConfiguration& undivided);
+  // The coarsest arithmetic among the engines of `plan` and `undivided`.
+  Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& plan,
+                                     const MicroConfiguration& undivided);
   // As MeasuredKernels::Verify; `undivided` is a legacy algorithm.
   Trust Verify(const LegacyKernel& kernel, const Configuration& plan,
-               const MicroConfiguration& undivided, bool may_compare);
+               const MicroConfiguration& undivided, planning::Proof proof);
 
  private:
-  EngineScope ScopeOf(const GraphChoices::Template& engine) const;
-  // What the heuristics choose, on the whole mini-batch. False when a later call may measure more.
+  GraphScope ScopeOf(const GraphChoices::Template& engine) const;
+  // Measures what the heuristics choose, on the whole mini-batch. Returns false when a later call
+  // may measure more.
   bool MeasureGraphEngines(const LegacyKernel& kernel, const planning::PromiseRequest& request);
-  // Those that were measured, at the policy's micro-batches.
+  // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
+  // micro-batch sizes.
   void AddGraphEngines(const LegacyKernel& kernel, const planning::PromiseRequest& request,
                        bool may_measure, LegacyAnswer& measured);
 

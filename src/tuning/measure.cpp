@@ -1,10 +1,12 @@
 #include "tuning/measure.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <set>
 
 #include "base/byte_size.h"
 #include "base/log.h"
@@ -18,19 +20,20 @@ namespace {
 using planning::Measurement;
 
 constexpr int kSamples = 5;
-// A kernel shorter than this is run several times per sample, as pieces run: back to back.
+// A kernel that is shorter than this runs several times in a sample, back to back as pieces do.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
-// An engine this much slower than the best so far gets one sample: it will hardly be chosen.
+// An engine that is so many times slower than the best so far gets one sample, since it will hardly
+// be chosen.
 constexpr double kHopelessOnce = 2;
-// Bytes of operands: 0x3c repeated is a small positive number in every type, neither denormal nor
-// NaN.
+// Operands are filled with this byte, which makes a small positive number of every type, neither
+// denormal nor NaN.
 constexpr unsigned char kOperandByte = 0x3c;
 
-size_t OperandBytes(const ConvolutionProblem& problem, const EngineScope& scope) {
+size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fused) {
   const size_t output = cudnn::OutputBytes(problem);
   return cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + output +
-         (scope.residual ? output : 0) + scope.bias_bytes;
+         (fused.residual ? output : 0) + fused.bias_bytes;
 }
 
 class Measurer {
@@ -39,9 +42,9 @@ class Measurer {
            const IsKnown& is_known, const EngineScope& scope)
       : limits_(limits),
         is_known_(is_known),
-        scope_(scope),
+        fused_(FusedIn(scope)),
         handle_(handle),
-        engines_(scope.make(handle.get())),
+        engines_(MakeEngines(scope, *device.functions, handle.get())),
         functions_(*device.functions),
         driver_(*device.driver),
         x_(handle.memory(), driver_),
@@ -53,22 +56,22 @@ class Measurer {
         begin_(driver_),
         end_(driver_) {}
 
-  // Operands for `largest`, the problem at its largest micro-batch.
+  // Allocates operands for `largest`, the problem at its largest micro-batch.
   Status Allocate(const ConvolutionProblem& largest) {
     UCUDNN_RETURN_IF_ERROR(begin_.Create());
     UCUDNN_RETURN_IF_ERROR(end_.Create());
     UCUDNN_RETURN_IF_ERROR(Operand(x_, cudnn::ImageBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(w_, cudnn::FilterBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(y_, cudnn::OutputBytes(largest)));
-    if (scope_.residual) {
+    if (fused_.residual) {
       UCUDNN_RETURN_IF_ERROR(Operand(residual_, cudnn::OutputBytes(largest)));
     }
-    if (scope_.bias_bytes > 0) UCUDNN_RETURN_IF_ERROR(Operand(bias_, scope_.bias_bytes));
-    workspace_limit_ = limits_.memory_bytes - OperandBytes(largest, scope_);
+    if (fused_.bias_bytes > 0) UCUDNN_RETURN_IF_ERROR(Operand(bias_, fused_.bias_bytes));
+    workspace_limit_ = limits_.memory_bytes - OperandBytes(largest, fused_);
     return handle_.stream().Synchronize();
   }
 
-  // Adds to `all` what a partial of `problem` costs beyond its engine, where that is not known.
+  // Adds to `all` what a partial of `problem` costs beyond its engine, where that is not known yet.
   Status MeasureSum(const ConvolutionProblem& problem, EngineMeasurements& all) {
     if (is_known_(kPartialSum, kPartialSumBatch)) return Status::Ok();
     all.sum_late = Clock::now() >= limits_.deadline;
@@ -96,36 +99,17 @@ class Measurer {
 
   // Adds the measurements at problem.n to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
-    UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::PreparedProblem> prepared,
+    UCUDNN_ASSIGN_OR_RETURN(std::shared_ptr<cudnn::PreparedProblem> prepared,
                             engines_->Prepare(problem));
     UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
     double best_ms = std::numeric_limits<double>::infinity();
     bool scarce = false, late = false, any = false;
     for (const cudnn::EngineChoice& choice : choices) {
-      if (is_known_(choice.engine, problem.n)) {
-        any = true;
-        continue;
-      }
-      late = Clock::now() >= limits_.deadline;
+      const Tried tried = Try({problem, prepared, choice}, best_ms, all);
+      late = tried == Tried::kLate;
       if (late) break;
-      Measurement measurement;
-      measurement.micro = {choice.engine, problem.n, 0, choice.workspace_bytes,
-                           choice.deterministic};
-      Status status = ReserveWorkspace(choice.workspace_bytes);
-      scarce |= !status.ok();
-      const auto run = [&] { return RunEngine(*prepared, choice); };
-      if (status.ok()) status = MeasureOne(run, best_ms, measurement);
-      if (status.ok()) {
-        any = true;
-        best_ms = std::min(best_ms, measurement.micro.time_ms);
-        all.measurements.push_back(std::move(measurement));
-        continue;
-      }
-      all.engine_failed = true;
-      if (LogEnabled(LogLevel::kInfo)) {
-        Log(LogLevel::kInfo,
-            choice.engine + " is left out of " + Describe(problem) + ": " + status.message());
-      }
+      scarce |= tried == Tried::kNoMemory;
+      any |= tried == Tried::kMeasured || tried == Tried::kKnown;
     }
     if (late) {
       all.late_sizes.push_back(problem.n);
@@ -137,7 +121,129 @@ class Measurer {
     return Status::Ok();
   }
 
+  // The same at every size of `sizes`, and what sums partials.
+  Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
+                      EngineMeasurements& all) {
+    if (problem.n > 1 && SumsPartials(problem)) {
+      if (const Status status = MeasureSum(problem, all);
+          !status.ok() && LogEnabled(LogLevel::kInfo)) {
+        Log(LogLevel::kInfo, Describe(problem) + " stays whole: " + status.message());
+      }
+    }
+    const size_t summed = all.measurements.size();
+    ConvolutionProblem part = problem;
+    Status last = Status::Error("no engine runs it");
+    for (const int size : sizes) {
+      part.n = size;
+      if (Status status = MeasureAll(part, all); !status.ok()) last = std::move(status);
+    }
+    const bool none = all.measurements.size() == summed && all.complete_sizes.empty();
+    if (none && all.late_sizes.empty()) {
+      if (summed == 0) return last;
+      all.failure = last;
+    }
+    return Status::Ok();
+  }
+
+  // As MeasureLimits::fit_bytes says, at `sizes` that there is memory for.
+  void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
+                      size_t fit_bytes, EngineMeasurements& all) {
+    const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
+    std::set<EngineId> serve_whole;
+    double best_ms = std::numeric_limits<double>::infinity();
+    for (const Unit& unit : LeastFirst(Fitting(problem, problem.n, fit_bytes))) {
+      const EngineId& engine = unit.choice.engine;
+      if (tries_whole && Try(unit, best_ms, all) == Tried::kLate) return;
+      const auto is_engine = [&](const Measurement& row) { return row.micro.engine == engine; };
+      if (is_known_(engine, problem.n) ||
+          std::any_of(all.measurements.begin(), all.measurements.end(), is_engine)) {
+        serve_whole.insert(engine);
+      }
+    }
+    std::vector<Unit> pieces;
+    for (const int size : sizes) {
+      if (size == problem.n) continue;
+      for (Unit& unit : Fitting(problem, size, fit_bytes)) {
+        if (!serve_whole.contains(unit.choice.engine)) pieces.push_back(std::move(unit));
+      }
+    }
+    // Without it no partial counts.
+    if (!pieces.empty() && SumsPartials(problem) && !MeasureSum(problem, all).ok()) return;
+    for (const Unit& unit : LeastFirst(std::move(pieces))) {
+      // Each size has times of its own.
+      best_ms = std::numeric_limits<double>::infinity();
+      if (Try(unit, best_ms, all) == Tried::kLate) return;
+    }
+    all.all_fitting = true;
+  }
+
  private:
+  // One engine at one size, ready to run.
+  struct Unit {
+    ConvolutionProblem problem;
+    std::shared_ptr<cudnn::PreparedProblem> prepared;
+    cudnn::EngineChoice choice;
+  };
+  enum class Tried { kMeasured, kKnown, kNoMemory, kFailed, kLate };
+
+  // The engines that run `size` images of `problem` within `fit_bytes`; none where the library
+  // answers nothing.
+  std::vector<Unit> Fitting(const ConvolutionProblem& problem, int size, size_t fit_bytes) {
+    ConvolutionProblem part = problem;
+    part.n = size;
+    std::vector<Unit> units;
+    auto made = engines_->Prepare(part);
+    if (!made.ok()) return units;
+    const std::shared_ptr<cudnn::PreparedProblem> prepared = std::move(*made);
+    const auto choices = prepared->Engines();
+    if (!choices.ok()) return units;
+    const size_t sum_bytes = IsPartial(problem, size) ? PartialSumBytes(problem) : 0;
+    for (const cudnn::EngineChoice& choice : *choices) {
+      if (choice.workspace_bytes + sum_bytes <= fit_bytes)
+        units.push_back({part, prepared, choice});
+    }
+    return units;
+  }
+
+  static std::vector<Unit> LeastFirst(std::vector<Unit> units) {
+    std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
+      return a.choice.workspace_bytes < b.choice.workspace_bytes;
+    });
+    return units;
+  }
+
+  // Adds the measurement of `unit` to `all`, where it is not known and nothing is in the way.
+  // `best_ms` is the least time of its size so far.
+  Tried Try(const Unit& unit, double& best_ms, EngineMeasurements& all) {
+    const cudnn::EngineChoice& choice = unit.choice;
+    const int size = unit.problem.n;
+    const bool twin_known = choice.twin.empty() || is_known_(choice.twin, size);
+    if (twin_known && is_known_(choice.engine, size)) return Tried::kKnown;
+    if (Clock::now() >= limits_.deadline) return Tried::kLate;
+    Measurement measurement;
+    measurement.micro = {choice.engine, size, 0, choice.workspace_bytes, choice.deterministic};
+    Status status = ReserveWorkspace(choice.workspace_bytes);
+    const bool reserved = status.ok();
+    const auto run = [&] { return RunEngine(*unit.prepared, choice); };
+    if (reserved) status = MeasureOne(run, best_ms, measurement);
+    if (status.ok()) {
+      best_ms = std::min(best_ms, measurement.micro.time_ms);
+      all.measurements.push_back(measurement);
+      if (!choice.twin.empty()) {
+        measurement.micro.engine = choice.twin;
+        ++all.twins;
+        all.measurements.push_back(std::move(measurement));
+      }
+      return Tried::kMeasured;
+    }
+    all.engine_failed = true;
+    if (LogEnabled(LogLevel::kInfo)) {
+      Log(LogLevel::kInfo, choice.engine.Text() + " is left out of " + Describe(unit.problem) +
+                               ": " + status.message());
+    }
+    return reserved ? Tried::kFailed : Tried::kNoMemory;
+  }
+
   Status ReserveWorkspace(size_t bytes) {
     if (bytes > workspace_limit_) {
       return Status::Error("its workspace of " + FormatByteSize(bytes) + " exceeds the " +
@@ -162,12 +268,12 @@ class Measurer {
     cudnn::Buffers buffers{x_.data(), w_.data(), y_.data(),
                            choice.workspace_bytes > 0 ? workspace_.data() : nullptr,
                            choice.workspace_bytes};
-    if (scope_.residual) buffers.residual = residual_.data();
-    if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
+    if (fused_.residual) buffers.residual = residual_.data();
+    if (fused_.bias_bytes > 0) buffers.bias = bias_.data();
     return prepared.Run(choice, buffers);
   }
 
-  // Mean time of `repeats` runs back to back.
+  // The mean time of `repeats` runs back to back.
   Result<double> Sample(const std::function<Status()>& run, int repeats) {
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
     for (int i = 0; i < repeats; ++i) UCUDNN_RETURN_IF_ERROR(run());
@@ -177,7 +283,7 @@ class Measurer {
   }
 
   Status MeasureOne(const std::function<Status()>& run, double best_ms, Measurement& measurement) {
-    // The first run loads code and warms caches; the second tells how long a sample must be.
+    // The first run loads code and warms caches; the second says how many runs a sample needs.
     UCUDNN_RETURN_IF_ERROR(Sample(run, 1).status());
     UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(run, 1));
     const int repeats =
@@ -191,6 +297,7 @@ class Measurer {
       UCUDNN_ASSIGN_OR_RETURN(const double sample_ms, Sample(run, repeats));
       samples.push_back(sample_ms);
     }
+    assert(!samples.empty());
     std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
     measurement.micro.time_ms = samples[samples.size() / 2];
     measurement.samples = static_cast<int>(samples.size());
@@ -199,7 +306,7 @@ class Measurer {
 
   const MeasureLimits& limits_;
   const IsKnown& is_known_;
-  const EngineScope& scope_;
+  const FusedOperands fused_;
   TuningHandle& handle_;
   const std::unique_ptr<cudnn::Engines> engines_;
   size_t workspace_limit_ = 0;
@@ -261,7 +368,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   std::vector<int> feasible;
   for (const int size : sizes) {
     part.n = size;
-    const bool fits = OperandBytes(part, scope) <= limits.memory_bytes;
+    const bool fits = OperandBytes(part, FusedIn(scope)) <= limits.memory_bytes;
     (fits ? feasible : all.scarce_sizes).push_back(size);
     if (fits) largest.n = std::max(largest.n, size);
   }
@@ -273,25 +380,13 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   UCUDNN_RETURN_IF_ERROR(handle.Create());
   Measurer measurer(device, handle, limits, is_known, scope);
   UCUDNN_RETURN_IF_ERROR(measurer.Allocate(largest));
-  if (problem.n > 1 && SumsPartials(problem)) {
-    if (const Status status = measurer.MeasureSum(problem, all);
-        !status.ok() && LogEnabled(LogLevel::kInfo)) {
-      Log(LogLevel::kInfo, Describe(problem) + " stays whole: " + status.message());
-    }
+  if (limits.fit_bytes) {
+    measurer.MeasureFitting(problem, feasible, *limits.fit_bytes, all);
+  } else {
+    UCUDNN_RETURN_IF_ERROR(measurer.MeasureSizes(problem, feasible, all));
   }
-  const size_t summed = all.measurements.size();
-  Status last = Status::Error("no engine runs it");
-  for (const int size : feasible) {
-    part.n = size;
-    if (Status status = measurer.MeasureAll(part, all); !status.ok()) last = std::move(status);
-  }
-  // Nothing of ours may still run when the memory goes.
+  // The memory must not be freed while a kernel of ours may run.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
-  const bool none = all.measurements.size() == summed && all.complete_sizes.empty();
-  if (none && all.late_sizes.empty()) {
-    if (summed == 0) return last;
-    all.failure = last;
-  }
   return all;
 }
 

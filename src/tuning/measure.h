@@ -1,9 +1,10 @@
-// Measuring engines on a device: on a stream, a handle and memory of ours, all given back before
+// Measures engines on a device: on a stream, a handle and memory of ours, all given back before
 // returning. The caller's buffers are neither read nor written.
 #pragma once
 
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@
 
 namespace ucudnn::tuning {
 
-// Where to measure. Thread-safe as far as the driver and cuDNN are.
+// A place to measure. The caller owns what it points to. Thread-safe as far as the driver and cuDNN
+// are.
 struct Device {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -25,42 +27,50 @@ struct Device {
   planning::Platform platform;
 };
 
-// What the driver and cuDNN say of the device of the current context.
+// The device of the current context, as the driver and cuDNN describe it.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
-// Of `device`, which need not have a context.
+// The same of `device`, which need not have a context.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions, CUdevice device);
 
-// A free-standing name of the device of `device`'s context, the same in every process of the host.
+// The UUID, in hexadecimal digits, of the device of `device`'s context: the same in every process
+// of the host.
 Result<std::string> DeviceName(const Device& device);
 
-// Bounds of one measurement. Overrun by at most one run of one engine.
+// Bounds of one measurement. It exceeds them by at most one run of one engine.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together
+  // Set: only what brings the kernel under a workspace of so many bytes. That is engines that run
+  // all its images within it, then smaller pieces of engines that do not, each time the least
+  // workspace first. Sizes are neither complete nor late then.
+  std::optional<size_t> fit_bytes;
 };
 
 struct EngineMeasurements {
   std::vector<planning::Measurement> measurements;
-  std::vector<int> complete_sizes;  // every engine there is, is measured or was known
-  // Sizes at which an engine was left out because it found no memory: another time, or in another
+  // Sizes at which every engine there is was measured now or before.
+  std::vector<int> complete_sizes;
+  // Sizes at which an engine found no memory and was left out. At another time, or in another
   // process, it may be the fastest.
   std::vector<int> scarce_sizes;
-  bool engine_failed = false;  // one was left out for whatever else
-  // Sizes at which an engine was left out because the deadline was over.
+  bool engine_failed = false;  // an engine was left out for any other reason
+  // Sizes at which an engine was left out because the deadline had passed.
   std::vector<int> late_sizes;
-  Status failure;         // of the engines, where only what sums partials was measured
-  bool sum_late = false;  // what sums partials was left out for the same reason
+  Status failure;            // of the engines, where only what sums partials was measured
+  bool sum_late = false;     // what sums partials was left out for the same reason
+  int twins = 0;             // measurements that another engine's are, too (EngineChoice::twin)
+  bool all_fitting = false;  // all was tried that MeasureLimits::fit_bytes means
 };
 
-// True for what need not be measured again: this engine at this size.
-using IsKnown = std::function<bool(const std::string& engine, int size)>;
+// Returns true for an engine at a size that need not be measured again.
+using IsKnown = std::function<bool(const EngineId& engine, int size)>;
 
 // Measures every engine of `scope` at each of `sizes` images of `problem`, in that order: the
-// median of repeated runs. An engine that fails is left out. Where pieces are partials that are
-// summed, measures what that costs first, as engine kPartialSum at kPartialSumBatch. An error when
-// nothing could be tried at all.
+// median of repeated runs, also in the name of its twin. An engine that fails is left out. Where
+// pieces are partials that are summed, measures what that costs first, as engine kPartialSum at
+// kPartialSumBatch. An error when nothing could be tried at all.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
                                           const std::vector<int>& sizes,
                                           const MeasureLimits& limits, const IsKnown& is_known,

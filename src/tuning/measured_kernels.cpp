@@ -8,7 +8,6 @@
 #include "convolution/partial_sums.h"
 #include "cuda/resources.h"
 #include "cudnn/legacy_engines.h"
-#include "cudnn/mixed_engines.h"
 #include "planning/auto_policy.h"
 #include "planning/micro_batch_sizes.h"
 #include "tuning/verify.h"
@@ -16,7 +15,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Of the device's L2 cache; 0 when it does not say.
+// Bytes of the device's L2 cache; 0 when the driver does not say.
 size_t L2Bytes(const Device& device) {
   const cuda::ContextScope context(*device.driver, device.context);
   CUdevice ordinal = 0;
@@ -29,16 +28,21 @@ size_t L2Bytes(const Device& device) {
   return static_cast<size_t>(std::max(bytes, 0));
 }
 
-// The engine in whose measurements `micro` of `plan` is found: sums are measured with every engine.
-const std::string& Measurer(const Configuration& plan, const MicroConfiguration& micro) {
-  return micro.engine == kPartialSum ? plan.Largest().engine : micro.engine;
+// The engine among whose measurements `micro` of `plan` is filed: what sums partials is measured
+// with every engine.
+const EngineId& Measurer(const Configuration& plan, const MicroConfiguration& micro) {
+  return micro.engine.is_partial_sum() ? plan.Largest().engine : micro.engine;
 }
 
 }  // namespace
 
 size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
-  const std::hash<std::string> hash;
-  return family.problem.Hash() ^ hash(family.platform.device) ^ 31 * hash(family.engine);
+  const size_t engine = std::hash<std::optional<EngineId>>()(family.graph_engine);
+  return family.problem.Hash() ^ std::hash<std::string>()(family.platform.device) ^ 31 * engine;
+}
+
+bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
+  return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 
 void MeasuredKernels::Refresh(const Family& family, Known& known) {
@@ -48,88 +52,112 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
     WarnOnce("store read", "stored measurements cannot be read: " + stored.message());
     return;
   }
-  EngineScope scope;
-  scope.engine = family.engine;
-  std::lock_guard lock(mutex_);
-  // Legacy algorithms that nobody asked about yet will be read with all that is stored.
-  const auto met = known_.find({family.problem, family.platform, ""});
-  Known* const legacy = scope.legacy() ? &known : met != known_.end() ? &met->second : nullptr;
+  const bool of_legacy = !family.graph_engine;
+  MutexLock lock(mutex_);
+  // A legacy family that nobody asked about yet will be read whole when somebody does.
+  const auto met = known_.find(LegacyFamily(family.problem, family.platform));
+  Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
-    if (!scope.Holds(row.micro.engine)) continue;
-    const std::pair<int, std::string> key{row.micro.micro_batch, row.micro.engine};
+    if (!family.Holds(row.micro.engine)) continue;
+    const std::pair<int, EngineId> key{row.micro.micro_batch, row.micro.engine};
     known.rows.insert_or_assign(key, row);
     known.confirmed.erase(key);
-    // Of one engine a row is all there is.
-    if (!scope.legacy() && row.micro.engine == family.engine) {
+    // A family of one engine has one row for each size, so a row makes its size complete.
+    if (!of_legacy && row.micro.engine == *family.graph_engine) {
       known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
     }
   }
-  if (!scope.legacy()) return;
-  for (const int size : stored->complete_sizes) known.sizes[size] = SizeState::kMeasured;
+  if (!of_legacy) return;
+  for (const int size : stored->complete_sizes) {
+    if (HasOwnMath(known, size)) known.sizes[size] = SizeState::kMeasured;
+  }
+}
+
+bool MeasuredKernels::HasOwnMath(const Known& known, int size) {
+  static const EngineId kFirst;  // no engine: its text comes before all others
+  bool any = false;
+  for (auto row = known.rows.lower_bound({size, kFirst});
+       row != known.rows.end() && row->first.first == size; ++row) {
+    const EngineId::Legacy* const engine = row->first.second.legacy();
+    if (engine == nullptr) continue;
+    if (!engine->math) return true;
+    any = true;
+  }
+  return !any;
 }
 
 void MeasuredKernels::NoteGraphEngine(const MicroConfiguration& row, Known& legacy) {
-  const bool fused = row.engine.find('+') != std::string::npos;
-  if (!cudnn::IsGraphEngine(row.engine) || fused || row.micro_batch < 1) return;
+  const EngineId::Graph* const engine = row.engine.graph();
+  if (engine == nullptr || !engine->fusion.empty() || row.micro_batch < 1) return;
   const double image_ms = row.time_ms / row.micro_batch;
-  // A store written by others may hold anything.
+  // Others may have written the store, so its rows may hold anything.
   if (!std::isfinite(image_ms) || image_ms < 0) return;
   double& best = legacy.graph_engines.try_emplace(row.engine, image_ms).first->second;
   best = std::min(best, image_ms);
 }
 
-std::vector<std::string> MeasuredKernels::GraphEnginesOf(const Device& device,
-                                                         const ConvolutionProblem& problem) {
-  const Known& known = Meet(FamilyOf(problem, device.platform, ""));
-  std::vector<std::pair<double, std::string>> ranked;
+std::vector<EngineId> MeasuredKernels::GraphEnginesOf(const Device& device,
+                                                      const ConvolutionProblem& problem) {
+  const Known& known = Meet(LegacyFamily(problem, device.platform));
+  std::vector<std::pair<double, EngineId>> ranked;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [engine, image_ms] : known.graph_engines) {
       ranked.emplace_back(image_ms, engine);
     }
   }
   std::sort(ranked.begin(), ranked.end());
-  std::vector<std::string> engines;
+  std::vector<EngineId> engines;
   for (auto& [image_ms, engine] : ranked) engines.push_back(std::move(engine));
   return engines;
 }
 
 bool MeasuredKernels::HasTime(const Device& device, const ConvolutionProblem& problem,
                               Clock::duration needed) {
-  Known& known = Meet(FamilyOf(problem, device.platform, ""));
-  std::lock_guard lock(mutex_);
-  return turns_.HasTime(known.spent[problem.n] + needed);
+  return HasTimeFor(problem.n, Meet(LegacyFamily(problem, device.platform)), needed);
+}
+
+bool MeasuredKernels::HasTimeFor(int n, Known& account, Clock::duration needed) {
+  MutexLock lock(mutex_);
+  return turns_.HasTime(account.spent[n] + needed);
 }
 
 void MeasuredKernels::Spend(const Device& device, const ConvolutionProblem& problem,
                             Clock::duration taken) {
-  Known& known = Meet(FamilyOf(problem, device.platform, ""));
+  Known& known = Meet(LegacyFamily(problem, device.platform));
   turns_.Spend(taken);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   known.spent[problem.n] += taken;
+}
+
+MeasuredKernels::Family MeasuredKernels::LegacyFamily(const ConvolutionProblem& problem,
+                                                      const planning::Platform& platform) {
+  return {KernelFamily(problem), platform, std::nullopt};
 }
 
 MeasuredKernels::Family MeasuredKernels::FamilyOf(const ConvolutionProblem& problem,
                                                   const planning::Platform& platform,
-                                                  const std::string& engine) {
-  return {KernelFamily(problem), platform, cudnn::IsGraphEngine(engine) ? engine : ""};
+                                                  const EngineId& engine) {
+  Family family = LegacyFamily(problem, platform);
+  if (engine.of_graph_api()) family.graph_engine = engine;
+  return family;
 }
 
 MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (const auto entry = known_.find(family); entry != known_.end()) return entry->second;
   }
   Known fresh;
   Refresh(family, fresh);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return known_.try_emplace(family, std::move(fresh)).first->second;
 }
 
 std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, const Known& known,
                                           const std::vector<int>& sizes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<int> missing;
   const bool knows_sum = known.sum_tried || known.rows.contains({kPartialSumBatch, kPartialSum});
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(missing), [&](int size) {
@@ -140,23 +168,46 @@ std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, con
   return missing;
 }
 
+MeasuredKernels::Known& MeasuredKernels::AccountOf(const Device& device, const Question& question,
+                                                   Known& known) {
+  if (!question.legacy_share) return known;
+  return Meet(LegacyFamily(question.problem, device.platform));
+}
+
+Status MeasuredKernels::MeasureFitting(const Device& device, const Question& question) {
+  const planning::PromiseRequest& request = question.request;
+  if (!question.must_fit || !question.may_measure || request.n < 1 || request.step < 1) {
+    return Status::Ok();
+  }
+  const Family family = FamilyAsked(device, question);
+  Known& known = Meet(family);
+  const std::pair<int, size_t> key{request.n, *question.must_fit};
+  {
+    MutexLock lock(mutex_);
+    if (known.fitting_tried.contains(key)) return Status::Ok();
+  }
+  const std::vector<int> sizes = planning::FittingSizes(question.policy, request.n, request.step);
+  if (Missing(question.problem, known, sizes).empty()) return Status::Ok();
+  return Learn(device, question, family, sizes, Extent::kFitting, known);
+}
+
 Status MeasuredKernels::Learn(const Device& device, const Question& question, const Family& family,
-                              const std::vector<int>& sizes, Known& known) {
-  Known& account =
-      question.legacy_share ? Meet(FamilyOf(question.problem, device.platform, "")) : known;
+                              const std::vector<int>& sizes, Extent extent, Known& known) {
+  Known& account = AccountOf(device, question, known);
   Clock::duration spent;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     spent = account.spent[question.problem.n];
   }
-  if (sizes.size() > 1 && turns_.HasTime(spent)) turns_.OpenHelpers(device);
+  const bool spreads = extent == Extent::kAll && sizes.size() > 1;
+  if (spreads && turns_.HasTime(spent)) turns_.OpenHelpers(device);
   UCUDNN_ASSIGN_OR_RETURN(const MeasuringTurns::Turn turn, turns_.Take(device, spent));
-  // Who held the device before may have measured the same.
+  // The process that held the device before may have measured the same.
   Refresh(family, known);
   std::vector<int> missing = Missing(question.problem, known, sizes);
   if (missing.empty()) return Status::Ok();
   if (!turn.lock) return Status::Error(turn.why);
-  // Without the undivided kernel nothing can be promised: it comes first.
+  // The undivided kernel comes first, because without it nothing can be promised.
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
@@ -166,52 +217,64 @@ Status MeasuredKernels::Learn(const Device& device, const Question& question, co
     deadline = begin + std::chrono::duration_cast<Clock::duration>(*question.legacy_share *
                                                                    (deadline - begin));
   }
-  Status status =
-      Measure(device, question.problem, missing, turns_.LimitsNow(device, deadline), family, known,
-              question.scope != nullptr ? *question.scope : LegacyScope(*device.functions));
+  MeasureLimits limits = turns_.LimitsNow(device, deadline);
+  if (extent == Extent::kFitting) limits.fit_bytes = question.must_fit;
+  const Status status = Measure(device, question, family, missing, limits, known);
   const Clock::duration taken = Clock::now() - begin;
   turns_.Spend(taken);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   account.spent[question.problem.n] += taken;
   return status;
 }
 
-Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& problem,
-                                const std::vector<int>& sizes, const MeasureLimits& limits,
-                                const Family& family, Known& known, const EngineScope& scope) {
+Status MeasuredKernels::Measure(const Device& device, const Question& question,
+                                const Family& family, const std::vector<int>& sizes,
+                                const MeasureLimits& limits, Known& known) {
+  const ConvolutionProblem& problem = question.problem;
+  const EngineScope& scope = question.scope;
   Log(LogLevel::kInfo, "measuring " + Describe(problem));
-  const IsKnown is_known = [&](const std::string& engine, int size) {
-    std::lock_guard lock(mutex_);
+  const IsKnown is_known = [&](const EngineId& engine, int size) {
+    MutexLock lock(mutex_);
     return known.rows.contains({size, engine});
   };
   Result<EngineMeasurements> fresh =
       turns_.MeasureSizes(device, problem, sizes, limits, is_known, scope);
+  const bool all = !limits.fit_bytes;
   std::map<int, SizeState> states;
-  for (const int size : sizes) states[size] = SizeState::kFailed;
+  if (all || !fresh.ok()) {
+    for (const int size : sizes) states[size] = SizeState::kFailed;
+  }
   std::vector<planning::Measurement> rows;
   if (fresh.ok()) {
-    measured_ += static_cast<long>(fresh->measurements.size());
+    measured_ += static_cast<long>(fresh->measurements.size()) - fresh->twins;
     rows = std::move(fresh->measurements);
-    for (const int size : fresh->complete_sizes) states[size] = SizeState::kMeasured;
-    for (const int size : fresh->scarce_sizes) states[size] = SizeState::kScarce;
-    for (const int size : fresh->late_sizes) states[size] = SizeState::kLate;
+    if (all) {
+      for (const int size : fresh->complete_sizes) states[size] = SizeState::kMeasured;
+      for (const int size : fresh->scarce_sizes) states[size] = SizeState::kScarce;
+      for (const int size : fresh->late_sizes) states[size] = SizeState::kLate;
+    }
     if (store_ != nullptr) {
-      // That a size lacks no engine is said of the legacy algorithms.
-      const std::vector<int> complete = scope.legacy() ? fresh->complete_sizes : std::vector<int>{};
+      // Complete sizes are stored for the legacy algorithms alone.
+      const std::vector<int> complete =
+          !family.graph_engine ? fresh->complete_sizes : std::vector<int>{};
       const Status written = store_->Write(problem, device.platform, rows, complete);
       if (!written.ok()) {
         unstored_ = true;
         WarnOnce("store write", "measurements cannot be stored: " + written.message());
       } else {
-        // Another process may have measured the same meanwhile. The first to write wins, so that
-        // processes which share a store plan from the same numbers.
+        // Another process may have measured the same meanwhile. The first writer's rows count, so
+        // that processes which share a store plan from the same numbers.
         Refresh(family, known);
       }
     }
   }
-  Known& legacy = Meet(FamilyOf(problem, device.platform, ""));
-  std::lock_guard lock(mutex_);
-  known.sum_tried |= problem.n > 1 && !(fresh.ok() && fresh->sum_late);
+  Known& legacy = Meet(LegacyFamily(problem, device.platform));
+  MutexLock lock(mutex_);
+  if (all) {
+    known.sum_tried |= problem.n > 1 && !(fresh.ok() && fresh->sum_late);
+  } else if (!fresh.ok() || fresh->all_fitting) {
+    known.fitting_tried.insert({problem.n, *limits.fit_bytes});
+  }
   for (planning::Measurement& row : rows) {
     NoteGraphEngine(row.micro, legacy);
     known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));
@@ -225,13 +288,13 @@ Status MeasuredKernels::Measure(const Device& device, const ConvolutionProblem& 
 
 void MeasuredKernels::Confirm(const Question& question, Known& known,
                               const std::vector<int>& sizes) {
-  if (!question.need || question.scope != nullptr) return;
-  std::vector<std::pair<int, std::string>> keys;
+  if (!question.need || !std::holds_alternative<LegacyScope>(question.scope)) return;
+  std::vector<std::pair<int, EngineId>> keys;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [key, row] : known.rows) {
       const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
-      if (wanted && key.second != kPartialSum && !known.confirmed.contains(key)) {
+      if (wanted && !key.second.is_partial_sum() && !known.confirmed.contains(key)) {
         keys.push_back(key);
       }
     }
@@ -239,7 +302,7 @@ void MeasuredKernels::Confirm(const Question& question, Known& known,
   for (const auto& key : keys) {
     const std::optional<size_t> need = question.need(key.first, key.second);
     if (!need) continue;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     size_t& bytes = known.rows.at(key).micro.workspace_bytes;
     bytes = std::max(bytes, *need);
     known.confirmed.insert(key);
@@ -249,14 +312,14 @@ void MeasuredKernels::Confirm(const Question& question, Known& known,
 std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem& problem,
                                                         const Known& known,
                                                         const std::vector<int>& sizes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<MicroConfiguration> rows;
-  const std::pair<int, std::string> summing{kPartialSumBatch, kPartialSum};
+  const std::pair<int, EngineId> summing{kPartialSumBatch, kPartialSum};
   const auto sum = known.rows.find(summing);
   const bool may_sum = sum != known.rows.end() && !known.wrong.contains(summing);
   for (const auto& [key, row] : known.rows) {
     const bool wanted = std::find(sizes.begin(), sizes.end(), key.first) != sizes.end();
-    if (!wanted || key.second == kPartialSum || known.wrong.contains(key)) continue;
+    if (!wanted || key.second.is_partial_sum() || known.wrong.contains(key)) continue;
     if (row.micro.workspace_bytes == cudnn::LegacyNeeds::kNeverServes) continue;
     if (!IsPartial(problem, key.first)) {
       rows.push_back(row.micro);
@@ -271,17 +334,18 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
                                             const std::vector<int>& asked) {
   Confirm(question, known, asked);
   const planning::AutoRequest request = {question.request, l2_bytes};
-  if (question.scope != nullptr) {
+  if (const auto* const graph = std::get_if<GraphScope>(&question.scope)) {
     std::vector<planning::Candidate> candidates;
     for (MicroConfiguration& row : RowsAt(question.problem, known, asked)) {
-      candidates.push_back({std::move(row), question.scope->numeric});
+      candidates.push_back({std::move(row), graph->numeric});
     }
     return planning::NextSizes(candidates, asked, request);
   }
   const std::vector<cudnn::MathGroup> groups =
       cudnn::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
-  // A plan holds engines of one math type; the caller may choose any.
+  // The rows of a plan have one math type, but the caller may choose any, so all of them are
+  // measured.
   std::set<int> sizes;
   for (const cudnn::MathGroup& group : groups) {
     const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);
@@ -290,13 +354,22 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
   return {sizes.begin(), sizes.end()};
 }
 
+MeasuredKernels::Family MeasuredKernels::FamilyAsked(const Device& device,
+                                                     const Question& question) {
+  Family family = LegacyFamily(question.problem, device.platform);
+  if (const auto* const graph = std::get_if<GraphScope>(&question.scope)) {
+    family.graph_engine = graph->engine;
+  }
+  return family;
+}
+
 Answer MeasuredKernels::Get(const Device& device, const Question& question) {
   const planning::PromiseRequest& request = question.request;
-  const Family family{KernelFamily(question.problem), device.platform,
-                      question.scope != nullptr ? question.scope->engine : ""};
+  const Family family = FamilyAsked(device, question);
+  const Status fitted = MeasureFitting(device, question);
   Known& known = Meet(family);
   Answer answer;
-  // Other policies know all sizes from the start.
+  // The other policies know all their sizes from the start.
   const bool search = question.policy == BatchSizePolicy::kAuto;
   const size_t l2_bytes = search ? L2Bytes(device) : 0;
   std::vector<int> asked;
@@ -310,25 +383,35 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
     }
     const std::vector<int> missing = Missing(question.problem, known, asked);
     if (!missing.empty() && question.may_measure) {
-      answer.status = Learn(device, question, family, missing, known);
+      answer.status = Learn(device, question, family, missing, Extent::kAll, known);
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // What the next sizes are depends on all these.
+    // The next sizes depend on all of these, so they must be known first.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();
   answer.whole_tried = Missing(question.problem, known, {request.n}).empty();
+  answer.late =
+      !answer.settled && !HasTimeFor(question.problem.n, AccountOf(device, question, known));
+  if (question.must_fit) {
+    const std::vector<int> fitting =
+        planning::FittingSizes(question.policy, request.n, request.step);
+    asked.insert(asked.end(), fitting.begin(), fitting.end());
+  }
   Confirm(question, known, asked);
   answer.rows = RowsAt(question.problem, known, asked);
-  const bool undivided =
-      std::any_of(answer.rows.begin(), answer.rows.end(),
-                  [&](const MicroConfiguration& row) { return row.micro_batch == request.n; });
-  if (undivided) {
+  const bool serves =
+      std::any_of(answer.rows.begin(), answer.rows.end(), [&](const MicroConfiguration& row) {
+        return row.micro_batch == request.n ||
+               (question.must_fit && row.workspace_bytes <= *question.must_fit);
+      });
+  if (serves) {
     answer.status = Status::Ok();
     return answer;
   }
   answer.rows.clear();
+  if (answer.status.ok()) answer.status = fitted;
   if (answer.status.ok()) {
     answer.status = Status::Error(answer.settled ? "no engine could be measured before"
                                                  : "nobody has measured it");
@@ -337,12 +420,12 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
 }
 
 bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem& problem,
-                                  const Configuration& plan, bool reread,
+                                  const Configuration& plan, planning::Proof proof, bool reread,
                                   std::vector<MicroConfiguration>& untried) {
   untried.clear();
   std::vector<MicroConfiguration> parts;
   for (const Run& run : plan.runs) parts.push_back(run.micro);
-  // Who sums partials is trusted apart from those who compute them.
+  // The sum is trusted apart from the engines that compute partials.
   if (plan.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }
@@ -350,11 +433,12 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
     const Family family = FamilyOf(problem, device.platform, Measurer(plan, micro));
     Known& known = Meet(family);
     if (reread) Refresh(family, known);
-    const std::pair<int, std::string> key{micro.micro_batch, micro.engine};
-    std::lock_guard lock(mutex_);
+    const std::pair<int, EngineId> key{micro.micro_batch, micro.engine};
+    MutexLock lock(mutex_);
     if (known.wrong.contains(key)) return false;
     const auto row = known.rows.find(key);
-    const bool verified = row != known.rows.end() && row->second.verified;
+    const bool verified =
+        proof != planning::Proof::kHere && row != known.rows.end() && row->second.verified;
     if (!verified && !known.trusted.contains(key)) untried.push_back(std::move(micro));
   }
   return true;
@@ -362,36 +446,35 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
 
 Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
                               const Configuration& plan, const MicroConfiguration& undivided,
-                              bool may_compare, const EngineScope* scope) {
+                              planning::Proof proof, const EngineScope& scope) {
   Known& known = Meet(FamilyOf(problem, device.platform, plan.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     spent = known.verifying[problem.n];
   }
-  if (!FindUntried(device, problem, plan, false, untried)) {
+  if (!FindUntried(device, problem, plan, proof, false, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
   if (untried.empty()) return {};
-  if (!may_compare) return {Trust::Kind::kUnknown, "not now"};
+  if (proof == planning::Proof::kKnown) return {Trust::Kind::kUnknown, "not now"};
 
   const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
-  // Others, who held the device before or have time left, may have compared the same.
-  if (!FindUntried(device, problem, plan, true, untried)) {
+  // Another process, which held the device before or has time left, may have compared the same.
+  if (!FindUntried(device, problem, plan, proof, true, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Clock::time_point begin = Clock::now();
   const Verification verification =
-      VerifyPlan(device, problem, plan, undivided, turns_.LimitsNow(device, turn->deadline),
-                 scope != nullptr ? *scope : LegacyScope(*device.functions));
+      VerifyPlan(device, problem, plan, undivided, turns_.LimitsNow(device, turn->deadline), scope);
   const Clock::duration taken = Clock::now() - begin;
   turns_.Spend(taken);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     known.verifying[problem.n] += taken;
   }
 
@@ -400,10 +483,10 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    // Where an engine may be to blame, the sum of its partials is not.
-    if (!equal && micro.engine == kPartialSum && untried.size() > 1) continue;
+    // While an engine may be at fault, the sum of its partials is not blamed.
+    if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
     Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(plan, micro)));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     (equal ? of_engine.trusted : of_engine.wrong).insert({micro.micro_batch, micro.engine});
   }
   if (!equal) return {Trust::Kind::kWrong, verification.message};
@@ -417,8 +500,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
 }
 
 bool MeasuredKernels::HasAllEngines(const Device& device, const ConvolutionProblem& problem) {
-  const Known& known = Meet({KernelFamily(problem), device.platform, ""});
-  std::lock_guard lock(mutex_);
+  const Known& known = Meet(LegacyFamily(problem, device.platform));
+  MutexLock lock(mutex_);
   const auto state = known.sizes.find(problem.n);
   return state != known.sizes.end() && state->second == SizeState::kMeasured;
 }

@@ -1,6 +1,6 @@
-// All measurements this process knows, in front of the store: read once, measured once, shared by
-// all handles. Thread-safe. One thread on this host measures a device at a time; the others wait
-// for it within their budget.
+// All measurements that this process knows, in front of the store: each is read or made once and
+// shared by all handles. Thread-safe. One thread of this host measures a device at a time; the
+// others wait for it within their budget.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,10 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "planning/measurement_store.h"
 #include "planning/promise.h"
+#include "planning/trust.h"
 #include "tuning/budget.h"
 #include "tuning/measure.h"
 #include "tuning/measuring_turns.h"
@@ -30,145 +31,161 @@ namespace ucudnn::tuning {
 struct Question {
   ConvolutionProblem problem;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  planning::PromiseRequest request;  // what it is planned for: policy auto looks for sizes that fit
-  bool may_measure = false;          // what nobody knows
-  // The engine that is asked about; null: every legacy algorithm.
-  const EngineScope* scope = nullptr;
-  bool read_again = false;  // what the store lacked before
-  // Set: the engine may serve calls of a legacy kernel, and takes at most this share of the time
-  // that the kernel has left.
+  // What the measurements are for: policy auto looks for sizes that fit.
+  planning::PromiseRequest request;
+  bool may_measure = false;  // measure what nobody knows
+  EngineScope scope;         // the engines; no MixedScope
+  bool read_again = false;   // look again for what the store lacked before
+  // Set: the engine may serve calls of a legacy kernel, and measuring it takes at most this share
+  // of the time that the kernel has left.
   std::optional<double> legacy_share;
-  // Set: the bytes that cuDNN says now that a legacy engine needs for so many images, as
-  // cudnn::LegacyNeeds::Of. A store may be of other settings, or not true: rows count as what it
-  // says where that is more, and not at all where the engine does not serve.
-  std::function<std::optional<size_t>(int images, const std::string& engine)> need;
+  // Set: the bytes of workspace that cuDNN demands now of a legacy engine for so many images
+  // (cudnn::LegacyNeeds::Of). A store may come from other settings, or be wrong: a row counts with
+  // cuDNN's number where that is larger, and not at all where the engine does not serve.
+  std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
+  // Set: the workspace that the user limits the kernel to. What brings it under that is measured
+  // before anything that only makes it faster.
+  std::optional<size_t> must_fit;
 };
 
 struct Answer {
   // Every engine of the scope at the sizes the policy considers, as far as they are known; n itself
-  // is there. Where pieces are partials, smaller sizes cost what they do as such (AsPartial), and
-  // are not there when that is unknown. Empty, with a status that says why, when n itself is not
-  // known: nothing can be promised then.
+  // is there, or what fits Question::must_fit. Where pieces are partials, smaller sizes cost what
+  // they do as such (AsPartial), and are not there when that is unknown. Empty, with a status that
+  // says why, when neither is known: nothing can be promised then.
   std::vector<MicroConfiguration> rows;
   Status status;
-  // Every engine was tried on all n images: the fastest of them is among the rows, but for what
-  // found no memory.
+  // Every engine was tried on all n images, so the fastest is among the rows unless it found no
+  // memory.
   bool whole_tried = false;
-  // False: a later call may know more (the budget did not suffice, or measuring was not allowed).
+  // False while a later call may know more, because time was short or measuring was not allowed.
   bool settled = false;
+  // It is not settled, and the time for measuring is used up.
+  bool late = false;
 };
 
-// Whether a plan may run (DESIGN's invariant 9).
-struct Trust {
-  enum class Kind {
-    kTrusted,  // each of its pieces was compared once with the undivided output
-    kUnknown,  // not compared, and not now: a later call may try again
-    kWrong,    // compared and found wrong: its pieces are never planned with again
-  };
-  Kind kind = Kind::kTrusted;
-  std::string message;  // why not
-};
+using planning::Trust;
 
 class MeasuredKernels {
  public:
-  // `store` may be null: then measurements live as long as the process. `bounds` of measuring, none
-  // for no bounds. `lock_folder`: where processes meet that measure on one host. `helpers`: devices
-  // that take sizes off the one that is asked for; each within its own share of memory.
+  // `store` is null where measurements live as long as the process. `bounds` is none for measuring
+  // without bounds. In `lock_folder` processes of one host meet that measure. `helpers` take sizes
+  // off the device that is asked for, each within its own share of memory.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
                   std::string lock_folder, BenchmarkDevices helpers = {})
       : store_(store), turns_(bounds, std::move(lock_folder), std::move(helpers)) {}
 
-  // What failed once is not tried again.
+  // Answers from memory, the store and, where the question allows it, the device. Measures nothing
+  // again that failed once.
   Answer Get(const Device& device, const Question& question);
 
-  // Whether `plan` may take the place of `undivided`; compares their outputs when it was never done
-  // and `may_compare`, within the budget of one kernel and of the process. `scope` makes the
-  // engines of both; null: legacy ones.
+  // Measures first what a question with must_fit needs most; Get does, too, where it was not done.
+  // An error when measuring failed or did not come about.
+  Status MeasureFitting(const Device& device, const Question& question);
+
+  // Whether `plan` may take the place of `undivided`; compares their outputs where `proof` demands
+  // it, within the budget of one kernel and of the process. `scope` holds the engines of both.
   Trust Verify(const Device& device, const ConvolutionProblem& problem, const Configuration& plan,
-               const MicroConfiguration& undivided, bool may_compare,
-               const EngineScope* scope = nullptr);
+               const MicroConfiguration& undivided, planning::Proof proof,
+               const EngineScope& scope = LegacyScope());
 
-  // The unfused graph engines that were measured on `problem`'s kernel at any size, as far as it is
-  // known, by rising time for each image.
-  std::vector<std::string> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
+  // The unfused graph engines that are known to have been measured for `problem`'s kernel at any
+  // size, by rising time for an image.
+  std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
-  // Whether the legacy kernel of `problem` has more than `needed` left for measuring; and what was
-  // spent on it elsewhere.
+  // Whether the legacy kernel of `problem` has more than `needed` left of its time for measuring.
+  // Spend charges it with time that was spent elsewhere.
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
 
-  // Nobody is to measure any more, for all that is known: devices that helped are let go.
+  // Lets helper devices go, because nothing is left to be measured as far as anybody knows.
   void ReleaseHelpers() { turns_.ReleaseHelpers(); }
 
-  // False when memory or time was too scarce to measure every engine of the undivided `problem`:
-  // then the fastest may be among those left out.
+  // False when memory or time was too scarce to measure every engine on all of `problem`'s images;
+  // the fastest may be missing then.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
 
-  // Whether this process measured what no other can read.
+  // Whether this process has measurements that no other can read.
   bool keeps_own() const { return (store_ == nullptr && measured_ > 0) || unstored_; }
 
   // Null where measurements live as long as the process.
   planning::MeasurementStore* store() const { return store_; }
 
-  // Measurements made by this process (engines times micro-batches), not read from a store.
+  // How many measurements (engines times micro-batch sizes) this process made itself.
   long measured() const { return measured_; }
 
  private:
   struct Family {
-    ConvolutionProblem problem;  // n = 0
+    ConvolutionProblem problem;  // with n = 0
     planning::Platform platform;
-    std::string engine;  // EngineScope::engine
+    std::optional<EngineId> graph_engine;  // none: the family of the legacy algorithms
+
+    // Whether a stored measurement of `engine` belongs to this family.
+    bool Holds(const EngineId& engine) const;
     bool operator==(const Family&) const = default;
   };
   struct FamilyHash {
     size_t operator()(const Family& family) const;
   };
-  // Scarce: some engines found no memory. Late: no time.
+  // Scarce: some engine found no memory. Late: some engine found no time.
   enum class SizeState { kMeasured, kScarce, kLate, kFailed };
   struct Known {
-    std::map<std::pair<int, std::string>, planning::Measurement> rows;  // by size and engine
-    std::map<int, SizeState> sizes;                                     // those measured or tried
-    std::map<int, Clock::duration> spent, verifying;                    // by mini-batch
-    std::set<std::pair<int, std::string>> trusted, wrong;               // by comparing outputs
-    std::set<std::pair<int, std::string>> confirmed;                    // Question::need was asked
+    std::map<std::pair<int, EngineId>, planning::Measurement> rows;  // by size and engine
+    std::map<int, SizeState> sizes;                                  // those measured or tried
+    std::map<int, Clock::duration> spent, verifying;                 // by mini-batch
+    std::set<std::pair<int, EngineId>> trusted, wrong;               // by comparing outputs
+    std::set<std::pair<int, EngineId>> confirmed;                    // Question::need was asked
     bool sum_tried = false;  // to measure what sums partials
+    // Mini-batches and limits of which MeasureFitting has tried all.
+    std::set<std::pair<int, size_t>> fitting_tried;
     // With the legacy algorithms: graph engines that others measured, and their best time for an
     // image.
-    std::map<std::string, double> graph_engines;
+    std::map<EngineId, double> graph_engines;
   };
 
-  // What holds the measurements of `engine`.
+  static Family LegacyFamily(const ConvolutionProblem& problem, const planning::Platform& platform);
+  // The family whose measurements `engine` belongs to.
   static Family FamilyOf(const ConvolutionProblem& problem, const planning::Platform& platform,
-                         const std::string& engine);
+                         const EngineId& engine);
+  // What holds the measurements that `question` is about.
+  static Family FamilyAsked(const Device& device, const Question& question);
   // The entry of `family`, read from the store when it is new. Keeps its address.
   Known& Meet(const Family& family);
   // Adds what the store holds of `family` by now.
   void Refresh(const Family& family, Known& known);
+  // False where legacy algorithms were measured at `size`, and none with the math type that the
+  // problem's descriptor has: earlier releases left out what the library does not list. Under the
+  // lock.
+  static bool HasOwnMath(const Known& known, int size);
   // That `row` belongs to a graph engine. Under the lock.
   static void NoteGraphEngine(const MicroConfiguration& row, Known& legacy);
+  enum class Extent { kAll, kFitting };
   // Sees to it that `missing` sizes are known, within the budget: asks the store again, measures.
   // An error when measuring failed or did not come about.
   Status Learn(const Device& device, const Question& question, const Family& family,
-               const std::vector<int>& sizes, Known& known);
+               const std::vector<int>& sizes, Extent extent, Known& known);
+  // Whose time measuring for `question` takes: `known`'s, or the legacy kernel's.
+  Known& AccountOf(const Device& device, const Question& question, Known& known);
+  // Whether more than `needed` is left of it for mini-batch `n`.
+  bool HasTimeFor(int n, Known& account, Clock::duration needed = {});
   // Measures `sizes` and adds what the store then holds of them to `known`.
-  Status Measure(const Device& device, const ConvolutionProblem& problem,
-                 const std::vector<int>& sizes, const MeasureLimits& limits, const Family& family,
-                 Known& known, const EngineScope& scope);
-  // Those of `sizes` that `problem` is to be measured at.
+  Status Measure(const Device& device, const Question& question, const Family& family,
+                 const std::vector<int>& sizes, const MeasureLimits& limits, Known& known);
+  // Those of `sizes` at which `problem` has yet to be measured.
   std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
                            const std::vector<int>& sizes);
-  // Asks Question::need about the rows at `sizes` that it was not asked about.
+  // Asks Question::need about those rows at `sizes` that it was not asked about.
   void Confirm(const Question& question, Known& known, const std::vector<int>& sizes);
-  // Every engine that is known at `sizes` of `problem`, but those found wrong.
+  // Every engine that is known at `sizes` of `problem`, without those found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
-  // The pieces of `plan` that nobody compared yet; false when one was found wrong. `reread`: what
-  // the store says by now.
+  // Adds to `untried` the pieces of `plan` that were not compared yet, as `proof` counts. Returns
+  // false when one was found wrong. `reread`: asks the store again first.
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
-                   const Configuration& plan, bool reread,
+                   const Configuration& plan, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
-  // What policy auto asks for next; rising, empty when it is done.
+  // The sizes that policy auto asks for next; rising, empty when it is done.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,
                              const std::vector<int>& asked);
 
@@ -176,8 +193,8 @@ class MeasuredKernels {
   MeasuringTurns turns_;
   std::atomic<long> measured_ = 0;
   std::atomic<bool> unstored_ = false;  // a write to the store failed
-  std::mutex mutex_;                    // of known_; held for moments
-  std::unordered_map<Family, Known, FamilyHash> known_;
+  Mutex mutex_;                         // of known_; held for moments
+  std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::tuning

@@ -9,7 +9,7 @@ namespace ucudnn::tuning {
 
 void MeasuringTurns::Spend(Clock::duration taken) {
   budget_.Spend(taken);
-  // Of the process nothing is left: nobody measures any more.
+  // The process has no time left for measuring, so helpers will not be needed.
   if (!HasTime({})) helpers_.Release();
 }
 
@@ -29,7 +29,8 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(const Device& device, Clock::d
     return turn;
   }
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // Who waited in vain once does not let every kernel wait: at most a tenth of the time.
+  // After a wait in vain, other kernels do not wait for ten times as long: waiting takes at most a
+  // tenth of the time.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
   turn.lock = DeviceLock::Acquire(lock_folder_, name, patient ? turn.deadline : begin);
@@ -52,13 +53,14 @@ Result<EngineMeasurements> MeasuringTurns::MeasureSizes(
     const Device& device, const ConvolutionProblem& problem, const std::vector<int>& sizes,
     const MeasureLimits& limits, const IsKnown& is_known, const EngineScope& scope) {
   std::vector<std::shared_ptr<HeldDevice>> helpers;
-  if (sizes.size() > 1) helpers = helpers_.Beside(device);
+  // What must fit is little, and comes in one order.
+  if (sizes.size() > 1 && !limits.fit_bytes) helpers = helpers_.Beside(device);
   std::vector<MeasuringPlace> places;
   for (const auto& helper : helpers) {
     if (places.size() + 1 == sizes.size()) break;
     const Result<std::string> name = DeviceName(helper->device());
     if (!name.ok()) continue;
-    // Whoever measures on it is not waited for.
+    // A helper that others measure on is left out, not waited for.
     auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
     if (!lock) continue;
     places.push_back(

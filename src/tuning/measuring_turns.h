@@ -1,6 +1,6 @@
-// Who measures on which device, and for how long: one thread on this host measures a device at a
-// time, each within what is left of its budget, and devices that help take sizes off the one that
-// is asked for. Thread-safe.
+// Decides who measures on which device, and for how long: one thread of this host measures a device
+// at a time, each within what is left of its budget, and helper devices take sizes off the device
+// that is asked for. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace ucudnn::tuning {
 
 class MeasuringTurns {
  public:
-  // As MeasuredKernels'.
+  // The same arguments as MeasuredKernels'.
   MeasuringTurns(const std::optional<Tuning>& bounds, std::string lock_folder,
                  BenchmarkDevices helpers)
       : budget_(bounds), lock_folder_(std::move(lock_folder)), helpers_(std::move(helpers)) {}
@@ -30,31 +30,34 @@ class MeasuringTurns {
   bool HasTime(Clock::duration spent) const { return budget_.Deadline(spent) > Clock::now(); }
   void Spend(Clock::duration taken);
 
-  // The device to ourselves, for as long as one kernel may take it that has taken it `spent`.
+  // A time in which the device is ours alone, for a kernel that has taken `spent` so far. Without a
+  // `lock` it is not its turn, and `why` says so.
   struct Turn {
-    std::optional<DeviceLock> lock;  // none: not now, and why
+    std::optional<DeviceLock> lock;  // none: not now
     Clock::time_point deadline;
     std::string why;
   };
   Result<Turn> Take(const Device& device, Clock::duration spent);
-  // What one use of the device may take that begins now.
+  // The bounds of a use of the device that begins now.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
-  // MeasureEngines on `device`, whose turn it is, and whoever helps it.
+  // As MeasureEngines, on `device`, whose turn it is, and on the devices that help it.
   Result<EngineMeasurements> MeasureSizes(const Device& device, const ConvolutionProblem& problem,
                                           const std::vector<int>& sizes,
                                           const MeasureLimits& limits, const IsKnown& is_known,
                                           const EngineScope& scope);
-  // Before a turn that may need them: that takes long, and is no kernel's own time.
+  // Opens helper devices before a turn that may need them: that takes long, and is not charged to
+  // any kernel.
   void OpenHelpers(const Device& device);
-  // Nobody is to measure any more, for all that is known.
+  // As HelperDevices::Release.
   void ReleaseHelpers() { helpers_.Release(); }
 
  private:
   Budget budget_;
   const std::string lock_folder_;
   HelperDevices helpers_;
-  std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();  // nobody waits
+  // Until then no kernel waits for the device.
+  std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();
 };
 
 }  // namespace ucudnn::tuning

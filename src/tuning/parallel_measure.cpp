@@ -15,10 +15,11 @@ void Append(std::vector<int>& all, const std::vector<int>& part) {
   all.insert(all.end(), part.begin(), part.end());
 }
 
-// Each place measures what sums partials: the first one's counts.
+// Adds what one place measured. Each place measures what sums partials; the first one's time
+// counts.
 void Append(EngineMeasurements& all, EngineMeasurements part) {
   const auto is_sum = [](const planning::Measurement& row) {
-    return row.micro.engine == kPartialSum;
+    return row.micro.engine.is_partial_sum();
   };
   const bool has_sum = std::any_of(all.measurements.begin(), all.measurements.end(), is_sum);
   for (planning::Measurement& row : part.measurements) {
@@ -28,6 +29,7 @@ void Append(EngineMeasurements& all, EngineMeasurements part) {
   Append(all.scarce_sizes, part.scarce_sizes);
   Append(all.late_sizes, part.late_sizes);
   all.sum_late |= part.sum_late;
+  all.twins += part.twins;
   if (all.failure.ok()) all.failure = std::move(part.failure);
 }
 
@@ -37,7 +39,7 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
                                            const ConvolutionProblem& problem,
                                            const std::vector<int>& sizes, const IsKnown& is_known,
                                            const EngineScope& scope) {
-  // The longest first, so that no device is left with one at the end.
+  // The longest units come first, so that no device begins one when the others are done.
   std::vector<int> units = sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
@@ -53,9 +55,9 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     }
     Result<EngineMeasurements> part =
         MeasureEngines(at.device, problem, {units[unit]}, at.limits, is_known, scope);
-    // What the first cannot measure, no engine runs.
+    // What the first place cannot measure either, no engine runs.
     if (!part.ok() && place != 0) return part.status();
-    // Another one may have less memory, or be broken.
+    // Another device may have less memory, or be broken, so the first one tries again.
     doubtful[unit] = place != 0 && part->engine_failed;
     parts[unit] = std::move(part);
     return Status::Ok();
@@ -76,10 +78,10 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
       failure = part.status();
     }
   }
-  // One measurement of the sum is enough, late or not elsewhere.
+  // One place that measured the sum is enough.
   all.sum_late &= std::none_of(
       all.measurements.begin(), all.measurements.end(),
-      [](const planning::Measurement& row) { return row.micro.engine == kPartialSum; });
+      [](const planning::Measurement& row) { return row.micro.engine.is_partial_sum(); });
   if (all.measurements.empty() && all.complete_sizes.empty() && all.late_sizes.empty()) {
     return failure.ok() ? Result<EngineMeasurements>(std::move(all)) : failure;
   }

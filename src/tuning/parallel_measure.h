@@ -1,6 +1,6 @@
-// Measuring one kernel on several like devices at once: its micro-batch sizes are spread over them,
-// each with a thread, a handle and memory of its own. Blocks its caller; everything taken is given
-// back before returning, and no thread's current context is changed.
+// Measures one kernel on several like devices at once: its micro-batch sizes are spread over them,
+// each with a thread, a handle and memory of its own. Blocks its caller. Everything taken is given
+// back before returning, and no thread's current context changes.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace ucudnn::tuning {
 struct MeasuringPlace {
   Device device;
   MeasureLimits limits;            // of this device
-  std::optional<DeviceLock> lock;  // that is held; none: by somebody else for us
+  std::optional<DeviceLock> lock;  // none: somebody else holds it for us
 };
 
-// As MeasureEngines on the first of `places`, in whose place the others measure some sizes; what
-// one of those fails at is measured by another, and where an engine fails on one, the first
-// measures the size. The first of them begins with the largest size. `is_known` and what `scope`
-// makes are used by several threads at once.
+// As MeasureEngines on the first of `places`; the others measure some of the sizes for it. A size
+// that one of those fails at is measured by another, and one at which an engine failed there by the
+// first. The first place begins with the largest size. Several threads use `is_known`, and what
+// `scope` makes, at once.
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const ConvolutionProblem& problem,
                                            const std::vector<int>& sizes, const IsKnown& is_known,

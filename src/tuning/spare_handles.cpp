@@ -1,18 +1,19 @@
 #include "tuning/spare_handles.h"
 
 #include <map>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace ucudnn::tuning {
 namespace {
 
-// A context's number, unlike its address, is never another context's; handles of one that is gone
-// are gone with it.
+// Handles by the context's id, which unlike its address is never reused. Handles of a context that
+// is gone are gone with it.
 struct SpareHandles {
   using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
-  std::mutex mutex;
-  std::multimap<Owner, cudnnHandle_t> handles;
+  Mutex mutex;
+  std::multimap<Owner, cudnnHandle_t> handles UCUDNN_GUARDED_BY(mutex);
 };
 
 SpareHandles& TheSpareHandles() {
@@ -32,7 +33,7 @@ Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functi
   SpareHandles::Owner owner;
   if (FindOwner(driver, functions, owner)) {
     SpareHandles& spare = TheSpareHandles();
-    std::lock_guard lock(spare.mutex);
+    MutexLock lock(spare.mutex);
     if (auto node = spare.handles.extract(owner)) return node.mapped();
   }
   cudnnHandle_t handle = nullptr;
@@ -47,10 +48,10 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
   if (!FindOwner(driver, functions, owner)) return;
   try {
     SpareHandles& spare = TheSpareHandles();
-    std::lock_guard lock(spare.mutex);
+    MutexLock lock(spare.mutex);
     spare.handles.emplace(owner, handle);
   } catch (...) {
-    // Out of memory: the handle is lost, which costs less than destroying it might.
+    // Out of memory: the handle is leaked, which costs less than destroying it may.
   }
 }
 

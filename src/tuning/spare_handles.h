@@ -1,7 +1,7 @@
-// cuDNN handles of our own that are not in use, by context. They are kept for the next use and
-// never destroyed: cudnnDestroy waits for the whole device, which breaks every capture under way on
-// it, whatever the capture mode of the thread, and nobody can tell whose else a context is. Those
-// of a context that is gone are memory of the host alone. Thread-safe; leaked at exit.
+// Our own cuDNN handles that are not in use, by context. They are kept for the next use and never
+// destroyed, because cudnnDestroy waits for the whole device: that breaks every capture under way
+// on it, whatever the thread's capture mode, and other parts of the process may use the context.
+// The handles of a context that is gone cost host memory only. Thread-safe; leaked at exit.
 #pragma once
 
 #include "base/status.h"
@@ -10,10 +10,10 @@
 
 namespace ucudnn::tuning {
 
-// A handle of the current context, with any stream: a spare one or a new one.
+// A handle of the current context, a spare one or a new one; it may have any stream.
 Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functions& functions);
 
-// Gives back what TakeHandle gave, in the same context.
+// Gives back a handle from TakeHandle, in the same context.
 void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
                 cudnnHandle_t handle) noexcept;
 

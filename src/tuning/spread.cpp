@@ -1,12 +1,13 @@
 #include "tuning/spread.h"
 
-#include <condition_variable>
+#include <cassert>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace ucudnn::tuning {
 namespace {
@@ -18,43 +19,45 @@ class Spreading {
     for (size_t unit = units; unit > 0; --unit) waiting_.push_back(unit - 1);
   }
 
-  // The next unit; none when all are done. Those under way may come back.
+  // The next unit; none when all are done. Waits while units under way may come back from a device
+  // that fails.
   std::optional<size_t> Take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !waiting_.empty() || undone_ == 0; });
+    MutexLock lock(mutex_);
+    while (waiting_.empty() && undone_ > 0) changed_.Wait(mutex_);
     if (waiting_.empty()) return std::nullopt;
     const size_t unit = waiting_.back();
     waiting_.pop_back();
     return unit;
   }
 
-  // Begins with `unit`.
+  // Works on `unit` and then on what Take returns.
   void Work(size_t device, std::optional<size_t> unit) {
     for (; unit; unit = Take()) {
       if (Status status = Try(device, *unit); !status.ok()) {
         return Fail(device, *unit, std::move(status));
       }
-      std::lock_guard lock(mutex_);
-      if (--undone_ == 0) changed_.notify_all();
+      MutexLock lock(mutex_);
+      if (--undone_ == 0) changed_.NotifyAll();
     }
   }
 
-  // `unit`: what it was at.
+  // The device failed; `unit` is what it was doing.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (unit) waiting_.push_back(*unit);  // never more than there was room for at first
     last_ = std::move(why);
-    changed_.notify_all();
+    changed_.NotifyAll();
+    assert(devices_left_ > 0);
     if (--devices_left_ == 0) return;
     try {
       lost_(device, last_);
     } catch (...) {
-      // Out of host memory: nobody is told.
+      // Out of host memory: nobody is told of the lost device.
     }
   }
 
   Status Outcome() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return undone_ == 0 ? Status::Ok() : last_;
   }
 
@@ -65,12 +68,12 @@ class Spreading {
 
   const DoUnit& do_unit_;
   const DeviceLost& lost_;
-  std::mutex mutex_;  // of all that follows
-  std::condition_variable changed_;
-  std::vector<size_t> waiting_;  // the next one last
-  size_t devices_left_;
-  size_t undone_;
-  Status last_;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<size_t> waiting_ UCUDNN_GUARDED_BY(mutex_);  // the next one last
+  size_t devices_left_ UCUDNN_GUARDED_BY(mutex_);
+  size_t undone_ UCUDNN_GUARDED_BY(mutex_);
+  Status last_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tuning/tensor.h"
 
+#include <cassert>
+
 namespace ucudnn::tuning {
 namespace {
 
@@ -44,6 +46,7 @@ bool Tensor::IsNested() const {
 }
 
 std::array<int64_t, kAxes> Tensor::Position(int64_t offset) const {
+  assert(offset >= 0 && offset < Span());
   std::array<int64_t, kAxes> position = {};
   for (const Axis& axis : SortedAxes(*this)) {
     position[axis.index] = offset / axis.stride;

@@ -11,34 +11,34 @@
 
 namespace ucudnn::tuning {
 
-// A tensor in memory: extents and strides in elements, order n, c, d, h, w (k, c, d, h, w for a
-// filter).
+// A tensor in memory. Extents and strides are in elements, in the order n, c, d, h, w (k, c, d, h,
+// w for a filter).
 struct Tensor {
   DataType type = DataType::kFloat;
   std::array<int64_t, kMaxSpatial + 2> extents = {1, 1, 1, 1, 1};
   Strides strides = {};
 
   int64_t Elements() const;
-  int64_t Span() const;  // elements of memory from the first to behind the last
+  int64_t Span() const;  // elements of memory, from the first to behind the last
   size_t Bytes() const { return static_cast<size_t>(Span()) * ElementBytes(type); }
-  // Every axis steps over all that the axes with smaller strides reach: no two elements share
-  // memory.
+  // True when every axis steps over all that the axes with smaller strides reach, so that no two
+  // elements share memory.
   bool IsNested() const;
-  // Where the element at `offset` is, in the order of extents. Nested tensors only.
+  // The position, in the order of extents, of the element at `offset`. Requires a nested tensor.
   std::array<int64_t, kMaxSpatial + 2> Position(int64_t offset) const;
 };
 
 Tensor ImageTensor(const ConvolutionProblem& problem);
 Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
-// The one of the three that the operation writes.
+// The one of these three that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
 
 // An axis of more than one element.
 struct Axis {
   int64_t extent;
   int64_t stride;
-  int64_t reach;  // elements from the first to behind the last of this axis and all behind it
+  int64_t reach;  // elements of memory that this axis and those behind it span
   int index;
 };
 
@@ -52,7 +52,7 @@ void ForEachRun(std::span<const Axis> axes, int64_t offset, int64_t begin, int64
                 const Visit& visit) {
   const Axis& axis = axes.front();
   const int64_t inner = axes.size() > 1 ? axes[1].reach : 1;
-  // The indices with an element in [begin, end): offset + i stride + inner > begin, and
+  // The indices i with an element in [begin, end) satisfy offset + i stride + inner > begin and
   // offset + i stride < end.
   const int64_t from_begin = begin - offset - inner + 1;
   const int64_t first = from_begin <= 0 ? 0 : (from_begin + axis.stride - 1) / axis.stride;

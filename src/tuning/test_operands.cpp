@@ -8,8 +8,9 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
-// Elements after which a dense operand repeats itself: primes, so that no two images, channels or
-// rows are the same. No stride of a tensor that fits into memory is a multiple of both.
+// A dense operand repeats itself after so many elements. The periods are primes, so that no two
+// images, channels or rows are the same; no stride of a tensor that fits into memory is a multiple
+// of both.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
 // Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
@@ -20,7 +21,7 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// +-1, or +-2 where `two`.
+// Stores +-1, or +-2 where `two`.
 void StoreInteger(DataType type, bool negative, bool two, std::byte* to) {
   const auto store = [&](auto one_bits, auto two_bits) {
     using Bits = decltype(one_bits);
@@ -104,7 +105,7 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Of how many elements that meet in one output element one is not 0.
+// One in how many of the elements that meet in an output element is not 0.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;

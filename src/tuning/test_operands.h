@@ -1,5 +1,5 @@
-// Integer-valued operands of a convolution for which results can be compared exactly: see
-// tolerance.h. Pseudo-random, the same in every process.
+// Integer-valued operands of a convolution, for which results can be compared exactly (see
+// tolerance.h). They are pseudo-random and the same in every process.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,30 @@
 
 namespace ucudnn::tuning {
 
-// What a tensor's memory holds, the bytes between its elements included: `pattern` over and over.
+// The content of a tensor's memory, including the bytes between its elements: `pattern`, repeated.
 struct OperandPattern {
   std::vector<std::byte> pattern;
   size_t bytes = 0;
 };
 
 struct TestOperands {
-  OperandPattern dense;   // +-1 and +-2: the image; the output's gradient for backward_data
-  OperandPattern sparse;  // +-1 and zeros: the filter; the output's gradient for backward_filter
+  OperandPattern dense;   // +-1 and +-2: the image; for backward_data the output's gradient
+  OperandPattern sparse;  // +-1 and zeros: the filter; for backward_filter the output's gradient
 };
 
-// Terms of one output element with these operands, at the most.
+// The most terms that an output element has with these operands.
 int64_t TestTerms(const ConvolutionProblem& problem);
 
-// May throw std::bad_alloc: where terms must be left out, a whole tensor is built in host memory.
+// May throw std::bad_alloc: where most terms must be zero, a whole tensor is built in host memory.
 TestOperands MakeTestOperands(const ConvolutionProblem& problem);
 
-// Enqueues the operand into `to`, which holds operand.bytes. `operand` must outlive the copy.
+// Enqueues a copy of the operand into `to`, which holds operand.bytes. The caller keeps `operand`
+// alive until the copy is over.
 Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
               CUdeviceptr to);
 
-// Whether `from` still holds the operand, behind what `stream` holds. An error when copying fails
-// or `deadline` passes.
+// Whether `from` still holds the operand. Waits for what `stream` holds. An error when copying
+// fails or `deadline` passes first.
 Result<bool> IsUnchanged(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
                          CUdeviceptr from, Clock::time_point deadline);
 

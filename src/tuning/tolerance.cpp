@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <vector>
 
 #include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
@@ -10,11 +10,10 @@
 namespace ucudnn::tuning {
 namespace {
 
-using planning::NumericClass;
-
-constexpr double kLargestTerm = 2;         // |x| <= 2, |w| <= 1
-constexpr double kMeanSquareOfTerm = 2.5;  // of +-1 and +-2, times +-1
-constexpr double kDeviations = 8;          // 1e9 elements stay within with probability 1 - 1e-5
+// The image's values are at most 2 in magnitude, the filter's 1.
+constexpr double kLargestTerm = 2;
+constexpr double kMeanSquareOfTerm = 2.5;  // squares of +-1 and +-2, times +-1
+constexpr double kDeviations = 8;          // 1e9 elements all stay within with probability 1 - 1e-5
 constexpr double kTransformRoundings = 24;
 constexpr double kCancellation = 16;
 constexpr double kWinogradAmplification = 79.5;
@@ -23,7 +22,7 @@ constexpr double kFftAmplification = 16;
 
 double UnitRoundoff(int precision_bits) { return std::ldexp(1.0, -precision_bits); }
 
-// Where fp32 tensors may be converted for tensor cores, to TF32 or fp16, 11 bits are left.
+// Tensor cores may convert fp32 tensors to TF32 or fp16, which leaves 11 bits.
 int StoredBits(const ConvolutionProblem& problem) {
   const int bits = PrecisionBits(problem.type);
   const bool may_convert = problem.type == DataType::kFloat && problem.math != MathType::kFma;
@@ -89,15 +88,15 @@ Tolerance IntegerTolerance(const ConvolutionProblem& problem, NumericClass numer
 }
 
 Result<NumericClass> CoarsestClass(Operation operation, std::span<const Run> runs) {
-  NumericClass coarsest = NumericClass::kDirect;
+  std::vector<NumericClass> classes;
   for (const Run& run : runs) {
-    const auto engine = cudnn::ParseLegacyEngine(run.micro.engine);
-    if (!engine) return Status::Error("'" + run.micro.engine + "' is no legacy engine");
-    const NumericClass numeric = cudnn::LegacyNumericClass(operation, engine->algorithm);
-    if (numeric == NumericClass::kDirect || coarsest == NumericClass::kWinograd) continue;
-    coarsest = numeric;
+    const EngineId::Legacy* const engine = run.micro.engine.legacy();
+    if (engine == nullptr) {
+      return Status::Error("'" + run.micro.engine.Text() + "' is no legacy engine");
+    }
+    classes.push_back(cudnn::LegacyNumericClass(operation, engine->algorithm));
   }
-  return coarsest;
+  return Coarsest(classes);
 }
 
 Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric, double largest) {
@@ -108,7 +107,7 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
   const double amplification = direct ? 1 : Amplification(problem, numeric);
   const double sums =
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
-  // Not std::hypot, which in a library built on glibc 2.35 needs that version.
+  // std::hypot would need glibc 2.35 at run time when built there.
   const double rounded = kCancellation * arithmetic;
   const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
   const double sigma = largest * std::sqrt(amplification * amplification *

@@ -1,4 +1,4 @@
-// A cuDNN handle and device memory of our own on a stream of our own: where engines are measured
+// A cuDNN handle and device memory of our own on a stream of our own, on which engines are measured
 // and plans verified. Thread-compatible; needs its context current from construction to
 // destruction.
 #pragma once

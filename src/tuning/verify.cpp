@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "base/byte_size.h"
@@ -16,13 +17,13 @@
 namespace ucudnn::tuning {
 namespace {
 
-// What outputs and workspace hold before an engine runs: NaN in every type, so that what is read
-// before it is written, or never written, shows.
+// Outputs and workspace are filled with this byte before an engine runs. It is NaN in every type,
+// so an element that is read before it is written, or is never written, shows.
 constexpr unsigned char kUnwritten = 0xff;
 
 // One division of the whole batch, undivided included.
 struct Division {
-  std::string name;  // in messages
+  std::string name;  // for messages
   Configuration configuration;
 };
 
@@ -33,6 +34,7 @@ class Verifier {
       : problem_(problem),
         budget_(budget),
         scope_(scope),
+        fused_(FusedIn(scope)),
         functions_(*device.functions),
         driver_(*device.driver),
         handle_(driver_, *device.functions),
@@ -47,14 +49,15 @@ class Verifier {
         workspace_(handle_.memory(), driver_) {}
 
   ~Verifier() {
-    // Nothing of ours may still run when the memory goes.
+    // The memory must not be freed while a kernel of ours may run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
   Verification Verify(const Division& undivided, const Division& plan) {
     if (Status status = Prepare(undivided, plan); !status.ok()) return Unknown(status);
     if (auto outcome = Compute(undivided, Output(), 0)) return *outcome;
-    // Of pieces that add up the first replaces the output: each run of the plan is once first.
+    // Where pieces add up, the first one replaces the output; each run of the plan is first in one
+    // of the passes.
     const size_t passes = Accumulates(plan) ? plan.configuration.runs.size() : 1;
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan, other_, first)) return *outcome;
@@ -89,16 +92,19 @@ class Verifier {
     return problem_.operation == Operation::kBackwardFilter ? y_ : w_;
   }
 
+  Result<NumericClass> CoarsestOf(const Division& undivided, const Division& plan) const {
+    if (const auto* const graph = std::get_if<GraphScope>(&scope_)) return graph->numeric;
+    if (const auto* const mixed = std::get_if<MixedScope>(&scope_)) return mixed->numeric;
+    std::vector<Run> runs = undivided.configuration.runs;
+    runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
+    return CoarsestClass(problem_.operation, runs);
+  }
+
   Status DeriveTolerance(const Division& undivided, const Division& plan) {
     if (!ImageTensor(problem_).IsNested() || !OutputTensor(problem_).IsNested()) {
       return Status::Error("elements of a tensor share memory");
     }
-    planning::NumericClass numeric = scope_.numeric;
-    if (scope_.legacy() && !scope_.mixed) {
-      std::vector<Run> runs = undivided.configuration.runs;
-      runs.insert(runs.end(), plan.configuration.runs.begin(), plan.configuration.runs.end());
-      UCUDNN_ASSIGN_OR_RETURN(numeric, CoarsestClass(problem_.operation, runs));
-    }
+    UCUDNN_ASSIGN_OR_RETURN(const NumericClass numeric, CoarsestOf(undivided, plan));
     const int64_t terms = TestTerms(problem_) * (twice_ ? 2 : 1);
     tolerance_ = IntegerTolerance(problem_, numeric, terms);
     if (!Discriminates(tolerance_, terms)) {
@@ -126,8 +132,8 @@ class Verifier {
          {&w_, FilterTensor(problem_).Bytes()},
          {&y_, OutputTensor(problem_).Bytes()},
          {&other_, result_.Bytes()},
-         {&residual_, scope_.residual ? OutputTensor(problem_).Bytes() : 0},
-         {&bias_, scope_.bias_bytes},
+         {&residual_, fused_.residual ? OutputTensor(problem_).Bytes() : 0},
+         {&bias_, fused_.bias_bytes},
          {&sum_, sum},
          {&workspace_, workspace}}};
     size_t needed = 0;
@@ -145,7 +151,7 @@ class Verifier {
     }
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.dense, DenseInput().address()));
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.sparse, SparseInput().address()));
-    // Small integers, too: they are added to the sums.
+    // These hold small integers, too, because they are added to the sums.
     for (GuardedBuffer* const addend : {&residual_, &bias_}) {
       if (addend->size() == 0) continue;
       addends_.push_back({operands_.dense.pattern, addend->size()});
@@ -158,7 +164,8 @@ class Verifier {
     return division.configuration.Pieces() > 1 && SumsPartials(problem_);
   }
 
-  // Whether engines add to an output that they also replace: some are two engines then.
+  // Whether pieces of the division add to the output: then replacing and adding may be two engines,
+  // and both are compared.
   bool Accumulates(const Division& division) const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !division.configuration.runs.empty();
@@ -167,10 +174,10 @@ class Verifier {
   // One of a division's pieces, and where its images begin.
   struct Part {
     size_t run;
-    int number;  // in messages
+    int number;  // for messages
     size_t x_offset, y_offset;
   };
-  // In the order in which they are computed: what the run `first` begins with comes first.
+  // The pieces in the order in which they are computed, beginning with those of the run `first`.
   std::vector<Part> PartsOf(const Configuration& configuration, size_t first) const {
     const size_t element = ElementBytes(problem_.type);
     std::vector<Part> parts;
@@ -186,16 +193,16 @@ class Verifier {
     }
     std::rotate(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(front),
                 parts.begin() + static_cast<std::ptrdiff_t>(front) + 1);
-    // What is whole adds to itself.
+    // An undivided gradient is computed twice, so that it is added to itself.
     if (twice_) parts.push_back(parts[0]);
     return parts;
   }
 
-  // Runs `division` into `output`. Empty when nothing is to be said against it.
+  // Runs `division` into `output`. None where nothing is wrong; else the verdict.
   std::optional<Verification> Compute(const Division& division, GuardedBuffer& output,
                                       size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
-    const std::unique_ptr<cudnn::Engines> engines = scope_.make(handle_.get());
+    const std::unique_ptr<cudnn::Engines> engines = MakeEngines(scope_, functions_, handle_.get());
     std::unique_ptr<cudnn::PartialSum> sum;
     if (IsSummed(division)) {
       auto made = engines->MakeSum(problem_);
@@ -217,11 +224,11 @@ class Verifier {
       if (Status status = InTime(); !status.ok()) return Unknown(status);
       const MicroConfiguration& micro = division.configuration.runs[part.run].micro;
       const std::string who = division.configuration.Pieces() == 1
-                                  ? division.name + " (" + micro.engine + ")"
+                                  ? division.name + " (" + micro.engine.Text() + ")"
                                   : "piece " + std::to_string(part.number) + " of " +
-                                        division.name + " (" + micro.engine + ")";
-      if (auto outcome = RunPiece(*prepared[part.run], micro, who, output, result, part,
-                                  adds && result == output.data())) {
+                                        division.name + " (" + micro.engine.Text() + ")";
+      const Destination destination = {output, result, adds && result == output.data()};
+      if (auto outcome = RunPiece(*prepared[part.run], micro, who, part, destination)) {
         return outcome;
       }
       if (sum != nullptr) {
@@ -244,32 +251,35 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Computes gradients of the filter into `result`, others into `output`. `adds`: as execution does
-  // behind the first piece.
+  // Where a piece writes: gradients of the filter go to `filter_gradient`, all else to `output`.
+  struct Destination {
+    GuardedBuffer& output;
+    void* filter_gradient;
+    bool adds;  // to the gradient that is there, as execution does after the first piece
+  };
   std::optional<Verification> RunPiece(cudnn::PreparedProblem& prepared,
                                        const MicroConfiguration& micro, const std::string& who,
-                                       GuardedBuffer& output, void* result, const Part& part,
-                                       bool adds) {
+                                       const Part& part, const Destination& destination) {
     const size_t bytes = EngineBytes(problem_, micro);
     Status status = workspace_.Fill(kUnwritten, stream());
     if (status.ok()) status = workspace_.Guard(bytes, stream());
     const auto address = [&](const GuardedBuffer& buffer, size_t offset) -> void* {
-      const GuardedBuffer& used = &buffer == &Output() ? output : buffer;
+      const GuardedBuffer& used = &buffer == &Output() ? destination.output : buffer;
       return static_cast<char*>(used.data()) + offset;
     };
     const bool gradient_of_filter = problem_.operation == Operation::kBackwardFilter;
-    cudnn::Buffers buffers{address(x_, part.x_offset), gradient_of_filter ? result : w_.data(),
-                           address(y_, part.y_offset), bytes > 0 ? workspace_.data() : nullptr,
-                           bytes};
-    buffers.accumulate = gradient_of_filter && adds;
-    if (scope_.residual) buffers.residual = address(residual_, part.y_offset);
-    if (scope_.bias_bytes > 0) buffers.bias = bias_.data();
+    cudnn::Buffers buffers{
+        address(x_, part.x_offset), gradient_of_filter ? destination.filter_gradient : w_.data(),
+        address(y_, part.y_offset), bytes > 0 ? workspace_.data() : nullptr, bytes};
+    buffers.accumulate = gradient_of_filter && destination.adds;
+    if (fused_.residual) buffers.residual = address(residual_, part.y_offset);
+    if (fused_.bias_bytes > 0) buffers.bias = bias_.data();
     if (status.ok()) status = prepared.Run({micro.engine}, buffers);
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
     return Trespass(who);
   }
 
-  // Looks at what lies around all buffers, behind what `who` did.
+  // Looks for writes around all buffers after what `who` ran; none where there are none.
   std::optional<Verification> Trespass(const std::string& who) {
     const std::pair<GuardedBuffer*, const char*> watched[] = {{&x_, "the image"},
                                                               {&w_, "the filter"},
@@ -298,8 +308,8 @@ class Verifier {
       if (!*unchanged) return {Verdict::kTrespassed, "an input was changed"};
     }
     const Result<Differences> compared =
-        CompareOnDevice(driver_, stream(), result_, tolerance_, other_.address(),
-                        Output().address(), std::byte{kUnwritten}, budget_.deadline);
+        CompareOnDevice(driver_, stream(), {result_, tolerance_, std::byte{kUnwritten}},
+                        other_.address(), Output().address(), budget_.deadline);
     if (!compared.ok()) return Unknown(compared.status());
     if (compared->count > 0)
       return {Verdict::kDifferent, Tell(result_, *compared, tolerance_, Whose(plan, *compared))};
@@ -310,7 +320,7 @@ class Verifier {
     return {Verdict::kEqual, ""};
   }
 
-  // Which piece computed the element that is farthest off; empty for gradients of the filter.
+  // Names the piece that computed the element farthest off; empty for gradients of the filter.
   std::string Whose(const Division& plan, const Differences& differences) const {
     if (problem_.operation == Operation::kBackwardFilter) return "";
     const int64_t image = result_.Position(differences.offset)[0];
@@ -319,7 +329,7 @@ class Verifier {
       const int64_t end = begin + int64_t{run.micro.micro_batch} * run.count;
       if (image < end) {
         piece += (image - begin) / run.micro.micro_batch;
-        return " of piece " + std::to_string(piece) + " (" + run.micro.engine + ")";
+        return " of piece " + std::to_string(piece) + " (" + run.micro.engine.Text() + ")";
       }
       begin = end;
       piece += run.count;
@@ -330,6 +340,7 @@ class Verifier {
   const ConvolutionProblem problem_;
   const MeasureLimits budget_;
   const EngineScope& scope_;
+  const FusedOperands fused_;
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   TuningHandle handle_;
@@ -337,12 +348,13 @@ class Verifier {
   TestOperands operands_;
   std::vector<OperandPattern> addends_;
   Tolerance tolerance_;
-  bool twice_ = false;  // a whole gradient is added to itself, so that adding is compared, too
+  // An undivided gradient is added to itself, so that adding is compared, too.
+  bool twice_ = false;
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
   GuardedBuffer residual_, bias_;
-  GuardedBuffer sum_;        // what precedes the engine's own part of a workspace
-  GuardedBuffer workspace_;  // of engines
+  GuardedBuffer sum_;        // the part of a workspace before the engine's own
+  GuardedBuffer workspace_;  // the engines' own
 };
 
 }  // namespace

@@ -12,7 +12,6 @@
 namespace ucudnn::fuzz {
 
 using cudnn::AlgorithmPerformance;
-using planning::NumericClass;
 using test::Extra;
 using test::GuardedMemory;
 using test::Question;
@@ -70,8 +69,8 @@ bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
   if (setting_.options.workspace_limit_auto) limit = 0;
   return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
     const MicroConfiguration& micro = row.micro;
-    const auto engine = cudnn::ParseLegacyEngine(micro.engine);
-    if (!engine) return false;
+    const EngineId::Legacy* const engine = micro.engine.legacy();
+    if (engine == nullptr) return false;
     const NumericClass offered = Class(engine->algorithm);
     const bool right_math = !math || (*math == setting_.problem.math && !engine->math);
     return right_math && micro.micro_batch == call_.what.problem.n &&

@@ -9,7 +9,6 @@
 
 namespace ucudnn::fuzz {
 
-using planning::NumericClass;
 using test::Bytes;
 using test::Extra;
 using test::GuardedMemory;

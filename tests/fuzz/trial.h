@@ -95,7 +95,7 @@ class Trial {
   double Tolerance(size_t element) const;
   void CheckNothingElse(const test::GuardedMemory& workspace, const char* when);
 
-  planning::NumericClass Class(int algorithm) const {
+  NumericClass Class(int algorithm) const {
     return cudnn::LegacyNumericClass(operation_, algorithm);
   }
   bool Aligned(const test::GuardedMemory& workspace) const {
@@ -105,7 +105,7 @@ class Trial {
   bool MustFit(const test::GuardedMemory& workspace) const;
   // Whether some undivided engine is known that may serve within `limit` (in calls with `math`,
   // where set: measurements are filed by it): then ucudnn has no excuse.
-  bool MayBeServed(planning::NumericClass numeric, bool deterministic, size_t limit,
+  bool MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                    std::optional<MathType> math) const;
 
   const Setting& setting_;

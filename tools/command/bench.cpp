@@ -68,14 +68,14 @@ void PrintMeasuredJson(const Measured& measured, const Options& options) {
 
 // Each engine once, in the order of the pieces.
 std::string EnginesText(const Configuration& plan) {
-  std::vector<std::string> engines;
+  std::vector<EngineId> engines;
   for (const Run& run : plan.runs) {
     if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
       engines.push_back(run.micro.engine);
     }
   }
   std::string text;
-  for (const std::string& engine : engines) text += (text.empty() ? "" : ", ") + engine;
+  for (const EngineId& engine : engines) text += (text.empty() ? "" : ", ") + engine.Text();
   return text;
 }
 

@@ -71,7 +71,7 @@ Json ToJson(const db::StoredMeasurement& row) {
     if (!text.empty()) json[column] = Value(text);
   }
   json["op"] = OperationName(row.problem.operation);
-  json["engine"] = measured.micro.engine;
+  json["engine"] = measured.micro.engine.Text();
   json["micro_batch"] = measured.micro.micro_batch;
   json["time_ms"] = measured.micro.time_ms;
   json["workspace_bytes"] = measured.micro.workspace_bytes;
@@ -90,10 +90,10 @@ Json ToJson(const planning::EnginePromise& promise) {
     if (!text.empty()) json[column] = Value(text);
   }
   json["op"] = OperationName(promise.problem.operation);
-  json["engine"] = promise.engine;
+  json["engine"] = promise.engine.Text();
   json["limit_bytes"] = promise.limit_bytes;
   json["workspace_bytes"] = promise.workspace_bytes;
-  json["undivided"] = promise.undivided;
+  json["undivided"] = promise.undivided.Text();
   json["any_engine"] = promise.any_engine;
   json["cudnn"] = promise.platform.cudnn;
   json["driver"] = promise.platform.driver;
@@ -107,7 +107,7 @@ struct Kernel {
   ConvolutionProblem problem;
   size_t rows = 0;
   size_t verified = 0;
-  std::set<std::string> engines;
+  std::set<EngineId> engines;
   std::set<int> micro_batches;
   MicroConfiguration fastest;  // at the largest micro-batch
 };

@@ -119,8 +119,10 @@ class Arena {
   };
 
   static Result<int> AlgorithmOf(const MicroConfiguration& micro) {
-    const std::optional<cudnn::LegacyEngine> engine = cudnn::ParseLegacyEngine(micro.engine);
-    if (!engine) return Status::Error("'" + micro.engine + "' is no legacy engine");
+    const EngineId::Legacy* const engine = micro.engine.legacy();
+    if (engine == nullptr) {
+      return Status::Error("'" + micro.engine.Text() + "' is no legacy engine");
+    }
     return engine->algorithm;
   }
 

@@ -67,24 +67,29 @@ std::string SummaryText(const ReportSummary& summary) {
          " divided";
 }
 
-// What a process that is seen does with cuDNN; the driver's version is none where its absence was
-// told already. The verdict of success.
+// What is known before a process is looked at.
+struct Surroundings {
+  const Installation& installation;
+  const Options& options;          // of the process
+  std::optional<int> cuda_driver;  // its version; none where its absence was told already
+};
+
+// Adds to `diagnosis` what a process that was seen does with cuDNN. Returns the verdict of success.
 std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
-                             const std::string& report, const Installation& installation,
-                             const Options& options, std::optional<int> cuda_driver,
+                             const std::string& report, const Surroundings& around,
                              Diagnosis& diagnosis) {
   AddUse(view, use, diagnosis);
-  if (cuda_driver) CheckCuda(view, use, *cuda_driver, diagnosis);
-  if (!CheckInterception(view, use, installation, diagnosis)) return {};
+  if (around.cuda_driver) CheckCuda(view, use, *around.cuda_driver, diagnosis);
+  if (!CheckInterception(view, use, around.installation, diagnosis)) return {};
   if (!report.empty()) {
-    const Result<ReportSummary> summary = CheckReport(report, options, diagnosis);
+    const Result<ReportSummary> summary = CheckReport(report, around.options, diagnosis);
     if (!summary.ok()) {
       diagnosis.Add(Severity::kWarning, summary.message(), "what it decides is not known");
       return "the drop-in is in place";
     }
     if (summary->kernels > 0) return SummaryText(*summary);
   } else if (!view.has_log) {
-    if (options.report.empty()) {
+    if (around.options.report.empty()) {
       diagnosis.Add(Severity::kNote, "what it decides is not known: it writes no report", "",
                     "start it with `ucudnn run --report FILE.json --`");
     }
@@ -96,7 +101,7 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
     diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",
                   "it may have ended before, or run on the CPU");
   } else {
-    const bool legacy_alone = options.engines == EngineSet::kLegacy;
+    const bool legacy_alone = around.options.engines == EngineSet::kLegacy;
     diagnosis.Add(severity, "the program called cuDNN, but no convolution that could be divided",
                   legacy_alone
                       ? "UCUDNN_ENGINES=legacy leaves convolutions of the graph API alone "
@@ -152,13 +157,14 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
     diagnosis.Add(Severity::kNote, "the program's loader said nothing of what it loaded",
                   "it is not glibc's: how the program came by cuDNN is a guess");
   }
-  const auto cuda_driver = machine.driver.ok() ? std::optional(machine.cuda_driver) : std::nullopt;
+  const Surroundings around = {
+      installation, parsed,
+      machine.driver.ok() ? std::optional(machine.cuda_driver) : std::nullopt};
   // Those that use cuDNN; where none does, the program itself.
   std::string success;
   bool any = false;
   const auto check = [&](const ObservedProcess& process, const CudnnUse& use) {
-    const std::string one = CheckSeenProcess(process.view, use, process.report, installation,
-                                             parsed, cuda_driver, diagnosis);
+    const std::string one = CheckSeenProcess(process.view, use, process.report, around, diagnosis);
     if (success.empty()) success = one;
   };
   for (const ObservedProcess& process : seen->processes) {
@@ -194,9 +200,8 @@ void DiagnoseProcess(pid_t pid, Diagnosis& diagnosis) {
   }
   int cuda_driver = 0;
   if (!FindDriver(cuda_driver).ok()) cuda_driver = 0;
-  Judge(CheckSeenProcess(*view, FindCudnnUse(*view), report, installation, options, cuda_driver,
-                         diagnosis),
-        diagnosis);
+  const Surroundings around = {installation, options, cuda_driver};
+  Judge(CheckSeenProcess(*view, FindCudnnUse(*view), report, around, diagnosis), diagnosis);
 }
 
 void DiagnoseMachine(Diagnosis& diagnosis) {

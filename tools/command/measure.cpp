@@ -9,6 +9,7 @@
 #include "command/plan_output.h"
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
+#include "planning/decision/promises.h"
 #include "planning/workspace_reuse.h"
 #include "tuning/legacy_kernel.h"
 #include "tuning/spread.h"
@@ -60,10 +61,11 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     MeasuredLayer chosen = Choose(layer, usable, request);
     chosen.wrong = wrong;
     if (!chosen.divided) return chosen;
-    if (chosen.divided->Pieces() == 1 && !tuning::UsesGraph(*chosen.divided)) return chosen;
+    if (chosen.divided->Pieces() == 1 && !planning::UsesGraph(*chosen.divided)) return chosen;
     const std::optional<MicroConfiguration> reference = Reference(chosen, usable, request);
+    const auto proof = options.tuning.on ? planning::Proof::kOnce : planning::Proof::kKnown;
     const tuning::Trust trust =
-        reference ? kernels.Verify(kernel, *chosen.divided, *reference, options.tuning.on)
+        reference ? kernels.Verify(kernel, *chosen.divided, *reference, proof)
                   : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
     chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
     if (trust.kind != tuning::Trust::Kind::kWrong) {

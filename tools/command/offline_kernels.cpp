@@ -23,10 +23,10 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, bo
   const std::vector<int> sizes =
       planning::MicroBatchSizes(options.policy, problem.n, LegalStep(problem));
   const auto sum = std::find_if(rows.begin(), rows.end(),
-                                [](const auto& row) { return row.engine == kPartialSum; });
+                                [](const auto& row) { return row.engine.is_partial_sum(); });
   std::vector<MicroConfiguration> usable;
   for (MicroConfiguration row : rows) {
-    if (row.engine == kPartialSum) continue;
+    if (row.engine.is_partial_sum()) continue;
     if (options.deterministic && !row.deterministic) continue;
     if (IsPartial(problem, row.micro_batch)) {
       if (sum == rows.end()) continue;

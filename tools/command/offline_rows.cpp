@@ -59,11 +59,11 @@ Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& d
 }
 
 bool ServesApi(const ConvolutionProblem& problem, bool legacy, MicroConfiguration& row) {
-  if (row.engine.starts_with("graph:") == legacy) return false;
-  const std::optional<cudnn::LegacyEngine> engine = cudnn::ParseLegacyEngine(row.engine);
-  if (!engine) return true;
+  if (row.engine.of_graph_api() == legacy) return false;
+  const EngineId::Legacy* const engine = row.engine.legacy();
+  if (engine == nullptr) return true;
   if (engine->math && *engine->math != problem.math) return false;
-  row.engine = cudnn::LegacyEngineName({engine->algorithm, std::nullopt});
+  row.engine = EngineId::Legacy{engine->algorithm, std::nullopt};
   return true;
 }
 

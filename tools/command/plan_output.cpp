@@ -20,7 +20,7 @@ Json ProblemJson(const ConvolutionProblem& problem) {
 }
 
 Json EngineJson(const MicroConfiguration& micro) {
-  return {{"engine", micro.engine},
+  return {{"engine", micro.engine.Text()},
           {"workspace_bytes", micro.workspace_bytes},
           {"time_ms", micro.time_ms}};
 }

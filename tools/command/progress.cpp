@@ -21,12 +21,12 @@ Progress::Progress(const std::vector<Layer>& layers, bool terminal,
 }
 
 void Progress::UseDevices(size_t devices) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   devices_ = devices;
 }
 
 void Progress::Begin(const Layer& layer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   at_ = std::min(at_ + 1, layers_);  // what failed on one device begins again on another
   if (!terminal_) return;
   std::cerr << "\r\033[Kmeasuring " << at_ << "/" << layers_;
@@ -36,18 +36,18 @@ void Progress::Begin(const Layer& layer) {
 }
 
 void Progress::Done(const Layer& layer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   work_done_ += MeasuringWork(layer.problem);
 }
 
 void Progress::Warn(const std::string& line) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (terminal_) std::cerr << "\r\033[K" << std::flush;
   warn_(line);
 }
 
 void Progress::Clear() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (terminal_) std::cerr << "\r\033[K" << std::flush;
 }
 

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "convolution/layer.h"
 
 namespace ucudnn::command {
@@ -32,16 +32,17 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string TimeLeft() const;
+  std::string TimeLeft() const UCUDNN_REQUIRES(mutex_);
 
   const bool terminal_;
   const std::function<void(const std::string&)> warn_;
   const size_t layers_;
   const Clock::time_point begin_ = Clock::now();
-  double work_ = 0, work_done_ = 0;
-  std::mutex mutex_;  // of all that follows, and of work_done_
-  size_t devices_ = 1;
-  size_t at_ = 0;
+  double work_ = 0;
+  Mutex mutex_;
+  double work_done_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  size_t devices_ UCUDNN_GUARDED_BY(mutex_) = 1;
+  size_t at_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 
 // "about 2 min left", in the unit that a person would say.

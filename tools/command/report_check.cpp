@@ -71,7 +71,7 @@ class UndividedNeeds {
     }
   }
 
-  std::optional<size_t> Of(const ConvolutionProblem& problem, const std::string& engine) {
+  std::optional<size_t> Of(const ConvolutionProblem& problem, const EngineId& engine) {
     if (store_ == nullptr) return std::nullopt;
     const Result<planning::KernelMeasurements> measured = store_->Read(problem, platform_);
     if (!measured.ok()) return std::nullopt;

@@ -52,7 +52,7 @@ std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, c
 }
 
 std::string PieceTip(const Run& run) {
-  return std::to_string(run.micro.micro_batch) + " images by " + run.micro.engine + ": " +
+  return std::to_string(run.micro.micro_batch) + " images by " + run.micro.engine.Text() + ": " +
          Milliseconds(run.micro.time_ms) + ", " + FormatByteSize(run.micro.workspace_bytes);
 }
 
@@ -64,7 +64,7 @@ Bar PlanBar(const std::string& label, const Configuration& plan, double plan_ms,
     return bar;
   }
   for (const Run& run : plan.runs) {
-    const int colour = engines.Of(run.micro.engine);
+    const int colour = engines.Of(run.micro.engine.Text());
     const std::string size = std::to_string(run.micro.micro_batch);
     if (plan.Pieces() > kMostPieces) {
       bar.segments.push_back({run.micro.time_ms * run.count, colour,

@@ -38,14 +38,14 @@ std::string RatioText(double over, double under) {
 
 // Engines of a plan, each once, in their order.
 std::string Engines(const Configuration& plan) {
-  std::vector<std::string> names;
+  std::vector<EngineId> engines;
   for (const Run& run : plan.runs) {
-    if (std::find(names.begin(), names.end(), run.micro.engine) == names.end()) {
-      names.push_back(run.micro.engine);
+    if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
+      engines.push_back(run.micro.engine);
     }
   }
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  for (const EngineId& engine : engines) text += (text.empty() ? "" : ", ") + engine.Text();
   return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "cases.h"
 #include "failing_allocations.h"
+#include "free_memory.h"
 #include "layer.h"
 #include "libraries.h"
 #include "primed_store.h"
@@ -38,12 +39,6 @@ ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::k
   return AsRead(problem);
 }
 
-size_t FreeMemory() {
-  size_t free = 0, total = 0;
-  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
-  return free;
-}
-
 class Faults : public testing::Test {
  protected:
   // The first call of the process finds the driver, the platform and the store.
@@ -56,6 +51,7 @@ class Faults : public testing::Test {
   // Asks and runs with the k-th occurrence at `site` failing; false when there was none so late.
   static bool StepWithFault(Operation operation, const char* site, long kth) {
     SCOPED_TRACE(std::string(OperationName(operation)) + " " + site + " " + std::to_string(kth));
+    const NothingStays nothing_stays;
     Convolution convolution(FreshProblem(operation));
     std::mt19937 random(15);
     convolution.FillIntegers(random);
@@ -85,7 +81,7 @@ class Faults : public testing::Test {
     }
     EXPECT_TRUE(convolution.NothingElseWasWritten());
     EXPECT_TRUE(workspace.GuardsAreIntact());
-    EXPECT_EQ(FreeMemory(), before);
+    ExpectNothingStays(before);
     return counted >= kth;
   }
 };
@@ -97,7 +93,7 @@ TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
     for (const Operation operation : kOperations) {
       // Repeated runs are all alike: after the first, some.
       for (long kth = 1; StepWithFault(operation, site, kth) && !HasFailure();) {
-        kth += kth < 12 ? 1 : kth < 100 ? 17 : 151;
+        kth += (kth < 12 ? 1 : kth < 100 ? 17 : 151) * (TotalWorkspace() ? 4 : 1);
       }
     }
   const nlohmann::json report = ReadReport();
@@ -199,23 +195,24 @@ class HostMemory : public Faults {};
 
 TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  constexpr int kLast = 400;
+  // Under one budget for all kernels most goes as it does without.
+  const int step = TotalWorkspace() ? 4 : 1, last = 400 / step;
   std::vector<ConvolutionProblem> problems;
   PrimedStore store;
-  for (int i = 0; i < kLast; ++i) {
+  for (int i = 0; i < last; ++i) {
     problems.push_back(FreshProblem(kOperations[i % 3]));
     store.Add(problems.back(), {1, kImages}, DividedInto(1, kImages));
   }
   store.Write();
   long injected = 0, divided = 0;
-  for (int i = 0; i < kLast; ++i) {
-    SCOPED_TRACE("allocation " + std::to_string(i / 3 + 1));
+  for (int i = 0; i < last; ++i) {
+    const long kth = i / 3 * step + 1;
+    SCOPED_TRACE("allocation " + std::to_string(kth));
     Convolution convolution(problems[i]);
     std::mt19937 random(17);
     convolution.FillIntegers(random);
     const Bytes expected = convolution.Expected();
     ConvolutionsRun();
-    const long kth = i / 3 + 1;
     FailAllocation(kth);
     const Answer answer = Ask(DropIn(), Question::kFindEx, convolution, 1);
     const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0);
@@ -226,8 +223,47 @@ TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
     EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
     EXPECT_TRUE(convolution.NothingElseWasWritten());
   }
-  EXPECT_GT(injected, 30);
+  EXPECT_GT(injected, 30 / step);
   EXPECT_GT(divided, 0);
+}
+
+// Of a program whose first handle is made while memory is short, under one budget for all kernels.
+class NewHandles : public Faults {
+ protected:
+  static void SetUpTestSuite() {
+    // Makes the process's interposer and no handle, so that no device has a budget yet.
+    cudnnTensorDescriptor_t descriptor = nullptr;
+    EXPECT_EQ(DropIn().cudnnCreateTensorDescriptor(&descriptor), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(DropIn().cudnnDestroyTensorDescriptor(descriptor), CUDNN_STATUS_SUCCESS);
+  }
+};
+
+TEST_F(NewHandles, EveryAllocationMayFail) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  long kth = 0;
+  for (bool failed = true; failed && !HasFailure();) {
+    ++kth;
+    SCOPED_TRACE("allocation " + std::to_string(kth));
+    cudnnHandle_t handle = nullptr;
+    FailAllocation(kth);
+    EXPECT_EQ(DropIn().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+    failed = AllocationsSince() >= kth;
+    EXPECT_EQ(DropIn().cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+  }
+  EXPECT_GT(kth, 5);
+  // The budget is there for the handles that follow.
+  Convolution convolution(FreshProblem(Operation::kForward));
+  std::mt19937 random(19);
+  convolution.FillIntegers(random);
+  const Bytes expected = convolution.Expected();
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_EQ(convolution.Run(DropIn(), 1, nullptr, 0), CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
+  }
+  const nlohmann::json report = ReadReport();
+  ASSERT_FALSE(report.is_null());
+  ASSERT_TRUE(report.contains("total_workspace")) << report;
+  EXPECT_EQ(report["total_workspace"]["total_bytes"], 64 << 10);
 }
 
 }  // namespace
@@ -238,5 +274,6 @@ int main(int argc, char** argv) {
       argc, argv,
       {{"WhileMeasuring", {{"UCUDNN_DATABASE", "none"}, {"UCUDNN_WORKSPACE_LIMIT", "8KiB"}}},
        {"WhilePiecesRun", {{"UCUDNN_TUNE", "off"}}},
-       {"HostMemory", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}}});
+       {"HostMemory", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
+       {"NewHandles", {{"UCUDNN_TOTAL_WORKSPACE", "64KiB"}}}});
 }

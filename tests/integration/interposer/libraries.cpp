@@ -15,6 +15,7 @@ const cudnn::Functions& DropIn() {
     cudnn::Functions linked;
 #define LINKED(name) linked.name = &::name;
     UCUDNN_CUDNN_FUNCTIONS(LINKED)
+    UCUDNN_CUDNN_GRAPH_FUNCTIONS(LINKED)
 #undef LINKED
     return linked;
   }();

@@ -27,12 +27,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const size_t need = ReportedNeed(convolution, 1).value();
-    // Without a deterministic engine that fits undivided, the genuine need is what is told.
-    if (operation == Operation::kForward) {
-      EXPECT_LE(need, kTightBytes);
-    } else {
-      EXPECT_EQ(need, *GenuineNeed(convolution, 1));
-    }
+    // Without a deterministic engine that fits undivided, pieces of it keep what is told.
+    EXPECT_LE(need, kTightBytes);
     RunAndCompare(convolution, 1, need);
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
@@ -56,7 +52,7 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
 }
 
-// Told for another math type than was asked about, of which nothing is measured, and passed more.
+// Told for another math type than was asked about, and passed more.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward);
   problem.type = DataType::kHalf;
@@ -67,10 +63,11 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
   store.Write();
   Convolution convolution(problem, Extra::kIdentity);
   const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
-  const auto told = std::find_if(answer.algorithms.begin(), answer.algorithms.end(),
-                                 [](const auto& line) { return line.algorithm == 1; });
+  const auto told =
+      std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [&](const auto& line) {
+        return line.algorithm == 1 && static_cast<MathType>(line.math) != problem.math;
+      });
   ASSERT_TRUE(told != answer.algorithms.end());
-  EXPECT_NE(static_cast<MathType>(told->math), problem.math);
   UseMath(convolution, told->math);
   const size_t need = GenuineNeed(convolution, 1).value();
   EXPECT_LE(told->workspace_bytes, kTightBytes);

@@ -29,11 +29,14 @@ std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
     EXPECT_TRUE(choices.ok()) << choices.message();
     if (!choices.ok()) continue;
     for (const cudnn::EngineChoice& choice : *choices) {
-      const double time_ms = cost(cudnn::ParseLegacyEngine(choice.engine)->algorithm, size);
+      const double time_ms = cost(choice.engine.legacy()->algorithm, size);
       if (time_ms < 0) continue;
       planning::Measurement row;
       row.micro = {choice.engine, size, time_ms, choice.workspace_bytes, choice.deterministic};
       row.samples = 1;
+      rows.push_back(row);
+      if (choice.twin.empty()) continue;
+      row.micro.engine = choice.twin;
       rows.push_back(std::move(row));
     }
   }

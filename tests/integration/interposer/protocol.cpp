@@ -17,7 +17,7 @@ namespace {
 
 // Whole numbers are exact in such an algorithm.
 bool IsDirect(Operation operation, int algorithm) {
-  return cudnn::LegacyNumericClass(operation, algorithm) == planning::NumericClass::kDirect;
+  return cudnn::LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
 }
 
 // The report holds a plan of so many pieces inside what the caller was told, of engines that
@@ -31,7 +31,7 @@ void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerfor
       return false;
     }
     for (const std::string& name : Engines(kernel)) {
-      const int algorithm = cudnn::ParseLegacyEngine(name)->algorithm;
+      const int algorithm = EngineId(name).legacy()->algorithm;
       const bool random = algorithm == 0 && operation != Operation::kForward;
       if (random && told.determinism == CUDNN_DETERMINISTIC) return false;
       if (!IsDirect(operation, algorithm)) return false;

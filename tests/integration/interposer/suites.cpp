@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/byte_size.h"
+
 extern char** environ;
 
 // No store of a test outlives it, so none waits for the disk: of this program and libucudnn.so.
@@ -21,6 +23,7 @@ namespace ucudnn::test {
 namespace {
 
 constexpr char kFolderVariable[] = "INTERPOSER_TEST_FOLDER";
+constexpr char kTotalVariable[] = "INTERPOSER_TEST_TOTAL_WORKSPACE";
 std::string folder;
 
 void Set(const std::string& name, const std::string& value) {
@@ -82,6 +85,7 @@ int RunHere(const Suite& suite) {
     // What is counted and primed are legacy algorithms; which graph engines are tried depends on
     // times.
     Set("UCUDNN_ENGINES", "legacy");
+    if (const char* total = std::getenv(kTotalVariable)) Set("UCUDNN_TOTAL_WORKSPACE", total);
     for (const auto& [variable, value] : suite.environment) Set(variable, value);
   } else {
     folder = given;
@@ -105,6 +109,11 @@ int RunSuites(int argc, char** argv, const std::vector<Suite>& suites) {
   }
   if (!failed.empty()) std::fprintf(stderr, "failed:%s\n", failed.c_str());
   return failed.empty() ? 0 : 1;
+}
+
+std::optional<size_t> TotalWorkspace() {
+  const char* const text = std::getenv("UCUDNN_TOTAL_WORKSPACE");
+  return text == nullptr ? std::nullopt : std::optional(*ParseByteSize(text));
 }
 
 const std::string& Folder() { return folder; }

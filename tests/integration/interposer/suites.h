@@ -2,6 +2,8 @@
 // each suite runs in a process of its own, with its own folder, store and report.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +21,11 @@ struct Suite {
 // program's exit status. Every process gets UCUDNN_REAL_CUDNN (the stand-in), and UCUDNN_DATABASE,
 // UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the device, measures
 // powers of two at the first call without a bound on its time, and gets no other UCUDNN_ variable.
+// INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget for all kernels.
 int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
+
+// Bytes of that budget of this process; none: kernels use what callers bring.
+std::optional<size_t> TotalWorkspace();
 
 // This process's own folder, and the files in it.
 const std::string& Folder();

@@ -1,30 +1,37 @@
 """The rules of the house that a compiler does not see: which folder may include which, where the loader and the
-environment are touched, and that no machine's own paths are committed. Pure functions of a path and its text."""
+environment are touched, that mutexes are those whose use clang checks, how long functions and their lists of parameters are, and that no machine's own paths are
+committed. Pure functions of a path and its text."""
 
 import posixpath
 import re
 import subprocess
+
+import functions
 
 # Rooms on one line do not include each other; every room may include those on the lines before its own.
 FLOORS = [
     ["src/base"],
     ["src/convolution"],
     ["src/planning", "src/cuda"],
-    ["src/cudnn"],
+    ["src/cudnn", "src/transport"],
     ["src/tuning"],
-    ["src/execution", "src/spatial"],
+    ["src/execution"],
+    ["src/spatial"],
     ["src/interposer"],
     ["shim", "tools"],
 ]
+# Rooms below that a room may not include all the same: transport knows nothing of convolutions.
+UNKNOWN_TO = {"src/transport": ["src/convolution", "src/planning"]}
 PURE = ["src/base", "src/convolution", "src/planning"]
+ON_DEVICES = ["src/cuda", "src/cudnn", "src/transport", "src/execution", "src/spatial"]
 
 # Folders outside the tower, and what they may include beside themselves.
 ANNEXES = {
     "include": [],
     "db": PURE,
     "planner": PURE,
-    "planner/runtime": PURE + ["src/cuda", "src/cudnn", "src/spatial", "planner"],
-    "planner/multigrid": PURE + ["src/cuda", "src/cudnn", "src/spatial", "planner"],
+    "planner/runtime": PURE + ON_DEVICES + ["planner"],
+    "planner/multigrid": PURE + ON_DEVICES + ["planner"],
 }
 # Where the annexes are joined to the tower.
 JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner"]}
@@ -36,6 +43,7 @@ CUDA_HEADER = re.compile(r"^(cuda|cudnn|cublas|nccl|nvrtc|driver_types|vector_ty
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 LOADER = re.compile(r"\b(dlopen|dlmopen|dlsym|dlvsym)\s*\(")
+LOCK = re.compile(r"\bstd::(\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock)\b")
 ENVIRONMENT = re.compile(r"\b(secure_getenv|getenv|environ)\b")
 # Written in pieces so that this file passes its own test.
 MACHINE_PATH = re.compile(
@@ -43,6 +51,14 @@ MACHINE_PATH = re.compile(
 )
 
 SOURCES = (".h", ".hpp", ".cpp", ".cc", ".c", ".S", ".inc")
+
+# Functions are held to these limits in these folders. A longer one says why directly above: "// Long because ...".
+# Functions of C linkage have the signatures that others gave them.
+WITH_SHORT_FUNCTIONS = ["src", "db", "planner", "tools/command"]
+MOST_LINES = 80
+MOST_PARAMETERS = 6
+FUNCTION_SOURCES = (".h", ".hpp", ".cpp", ".cc", ".c")
+REASON = re.compile(r"\bLong because \w")
 
 
 def within(path, folder):
@@ -61,7 +77,7 @@ def allowed_rooms(room):
     below = []
     for floor in FLOORS:
         if room in floor:
-            return {room, *below, *JOINED_IN.get(room, [])}
+            return {room, *below, *JOINED_IN.get(room, [])} - {*UNKNOWN_TO.get(room, [])}
         below += floor
     raise KeyError(room)
 
@@ -97,7 +113,7 @@ def forbids_cuda(path):
 
 
 def call_violations(path, text):
-    """dlopen and its kin, and the environment, outside the places that own them."""
+    """dlopen and its kin, the environment and bare mutexes, outside the places that own them."""
     if room_of(path) is None or not path.endswith(SOURCES):
         return
     keep_lines = lambda match: "\n" * match[0].count("\n")
@@ -108,6 +124,36 @@ def call_violations(path, text):
         if not (path.startswith("src/base/options.") or within(path, "shim/host") or within(path, "tools")) \
                 and ENVIRONMENT.search(line):
             yield f"{path}:{number}: only src/base/options, shim/host and tools/ read the environment"
+        if not (path == "src/base/mutex.h" or within(path, "shim/host")) and LOCK.search(line):
+            yield f"{path}:{number}: only src/base/mutex.h and shim/host use mutexes that clang does not check"
+
+
+def comment_above(lines, first):
+    """The comment that ends directly above line `first`."""
+    above = first - 1
+    while above > 0 and lines[above - 1].lstrip().startswith("//"):
+        above -= 1
+    return "\n".join(lines[above:first - 1])
+
+
+def function_violations(path, text):
+    """Functions that are too long without a reason, and lists of too many parameters."""
+    if not path.endswith(FUNCTION_SOURCES) or not any(within(path, folder) for folder in WITH_SHORT_FUNCTIONS):
+        return
+    try:
+        found = functions.functions(text)
+    except functions.Unreadable as fault:
+        yield f"{path}:{fault.line}: functions cannot be told apart: {fault}"
+        return
+    lines = text.splitlines()
+    for function in found:
+        length = function.last - function.first + 1
+        if length > MOST_LINES and not REASON.search(comment_above(lines, function.first)):
+            yield f"{path}:{function.first}: {function.name} has {length} lines; more than {MOST_LINES} want a " \
+                  f"comment directly above with \"Long because\""
+        if function.parameters > MOST_PARAMETERS and not function.is_c:
+            yield f"{path}:{function.first}: {function.name} takes {function.parameters} parameters, more than " \
+                  f"{MOST_PARAMETERS}"
 
 
 def machine_path_violations(path, text):
@@ -122,6 +168,7 @@ def violations(files):
     for path, text in sorted(files.items()):
         yield from include_violations(path, text, files)
         yield from call_violations(path, text)
+        yield from function_violations(path, text)
         yield from machine_path_violations(path, text)
 
 

@@ -13,7 +13,7 @@ HEADERS = {
     path: ""
     for path in (
         "src/base/status.h", "src/convolution/problem.h", "src/planning/wr.h", "src/cuda/driver.h", "src/cudnn/table.h",
-        "src/tuning/measure.h", "src/execution/run.h", "src/spatial/halo.h", "src/interposer/session.h",
+        "src/transport/channel.h", "src/tuning/measure.h", "src/execution/run.h", "src/spatial/halo.h", "src/interposer/session/session.h",
         "shim/host/hostgpu.h", "tools/command/command.h", "db/store.h", "planner/graph/graph.h",
         "planner/runtime/execute.h", "include/ucudnn/ucudnn.h", "tests/unit/fake.h")
 }
@@ -49,7 +49,9 @@ class Includes(unittest.TestCase):
         for path, header in (
             ("src/base/a.cpp", "convolution/problem.h"), ("src/convolution/a.h", "planning/wr.h"),
             ("src/planning/a.cpp", "cudnn/table.h"), ("src/cudnn/a.cpp", "tuning/measure.h"),
-            ("src/tuning/a.cpp", "execution/run.h"), ("src/execution/a.cpp", "interposer/session.h"),
+            ("src/cuda/a.cpp", "transport/channel.h"), ("src/transport/a.cpp", "tuning/measure.h"),
+            ("src/tuning/a.cpp", "execution/run.h"), ("src/execution/a.cpp", "spatial/halo.h"),
+            ("src/spatial/a.cpp", "interposer/session/session.h"), ("src/execution/a.cpp", "interposer/session/session.h"),
             ("src/interposer/a.cpp", "shim/host/hostgpu.h"), ("src/interposer/a.cpp", "tools/command/command.h"),
             ("db/a.cpp", "cudnn/table.h"), ("planner/graph/a.cpp", "planner/runtime/execute.h"),
             ("planner/graph/a.cpp", "tuning/measure.h"), ("include/ucudnn/a.h", "base/status.h")):
@@ -59,11 +61,17 @@ class Includes(unittest.TestCase):
     def test_sideways_is_found(self):
         for path, header in (
             ("src/planning/a.cpp", "cuda/driver.h"), ("src/cuda/a.cpp", "planning/wr.h"),
-            ("src/spatial/a.cpp", "execution/run.h"), ("src/execution/a.cpp", "spatial/halo.h"),
+            ("src/cudnn/a.cpp", "transport/channel.h"), ("src/transport/a.cpp", "cudnn/table.h"),
             ("tools/command/a.cpp", "shim/host/hostgpu.h"), ("shim/api/a.cpp", "tools/command/command.h"),
             ("db/a.cpp", "planner/graph/graph.h")):
             with self.subTest(path=path, header=header):
                 self.assertEqual(1, len(found(path, f'#include "{header}"\n')))
+
+    def test_transport_knows_nothing_of_convolutions(self):
+        for header in ("convolution/problem.h", "planning/wr.h"):
+            self.assertEqual(1, len(found("src/transport/a.cpp", f'#include "{header}"\n')), header)
+        for header in ("base/status.h", "cuda/driver.h"):
+            self.assertEqual([], found("src/transport/a.cpp", f'#include "{header}"\n'), header)
 
     def test_circle_through_a_top_level_folder_is_found(self):
         self.assertEqual(["src/interposer/a.cpp:2: src/interposer may not include db/store.h"],
@@ -79,9 +87,12 @@ class Includes(unittest.TestCase):
     def test_pointing_down_is_allowed(self):
         for path, header in (
             ("src/interposer/a.cpp", "base/status.h"), ("src/execution/a.cpp", "tuning/measure.h"),
+            ("src/tuning/a.cpp", "transport/channel.h"), ("src/spatial/a.cpp", "execution/run.h"),
+            ("src/spatial/a.cpp", "transport/channel.h"), ("src/interposer/a.cpp", "spatial/halo.h"),
+            ("planner/multigrid/a.cpp", "execution/run.h"), ("planner/runtime/a.cpp", "transport/channel.h"),
             ("src/base/a.cpp", "base/status.h"), ("shim/api/a.cpp", "db/store.h"), ("tools/a.cpp", "planner/graph/graph.h"),
             ("shim/api/a.cpp", "ucudnn/ucudnn.h"), ("planner/runtime/a.cpp", "cuda/driver.h"),
-            ("tests/unit/a.cpp", "interposer/session.h"), ("src/base/a.cpp", "unistd.h")):
+            ("tests/unit/a.cpp", "interposer/session/session.h"), ("src/base/a.cpp", "unistd.h")):
             with self.subTest(path=path, header=header):
                 self.assertEqual([], found(path, f'#include "{header}"\n'))
 
@@ -107,10 +118,49 @@ class Calls(unittest.TestCase):
         for path in ("src/base/options.cpp", "shim/host/cuda/a.cpp", "tools/command/a.cpp", "tests/unit/a.cpp"):
             self.assertEqual([], found(path, 'std::getenv("X");\n'))
 
+    def test_mutex_that_is_not_checked_is_found(self):
+        for lock in ("std::mutex m;", "std::shared_mutex m;", "std::lock_guard lock(m);", "std::condition_variable_any c;"):
+            self.assertEqual(1, len(found("src/cudnn/a.cpp", lock + "\n")), lock)
+        for path in ("src/base/mutex.h", "shim/host/cuda/a.cpp", "tests/unit/a.cpp"):
+            self.assertEqual([], found(path, "std::mutex m;\n"))
+
     def test_words_in_comments_and_texts_are_no_calls(self):
         self.assertEqual([], found("src/cudnn/a.cpp", '// dlopen(x)\n/* getenv(\n) */ f("dlsym(x)");\n'))
         self.assertEqual(["src/cudnn/a.cpp:3: only src/base/shared_library and shim/ open libraries"],
                          found("src/cudnn/a.cpp", "/* a\nb */\ndlopen(x);\n"))
+
+
+class Functions(unittest.TestCase):
+    def function(self, lines, above=""):
+        return above + "void F() {\n" + "  g();\n" * (lines - 2) + "}\n"
+
+    def test_long_one_is_found(self):
+        for path in ("src/base/a.cpp", "db/a.h", "planner/graph/a.cpp", "tools/command/a.cpp"):
+            self.assertEqual([], found(path, self.function(80)), path)
+            self.assertEqual([f'{path}:1: F has 81 lines; more than 80 want a comment directly above with "Long because"'],
+                             found(path, self.function(81)))
+
+    def test_long_one_with_a_reason_directly_above_is_allowed(self):
+        self.assertEqual([], found("src/base/a.cpp", self.function(81, "// What it does. Long because it is a table\n// of all.\n")))
+        for above in ("// It is long.\n", "// Long because\n", "// Long because it is a table.\n\n",
+                      "// Long because it is a table.\nint x;\n"):
+            self.assertEqual(1, len(found("src/base/a.cpp", self.function(81, above))), above)
+
+    def test_seven_parameters_are_found(self):
+        self.assertEqual([], found("src/base/a.h", "void F(int a, int b, int c, int d, int e, int f);\n"))
+        self.assertEqual(["src/base/a.h:2: F takes 7 parameters, more than 6"],
+                         found("src/base/a.h", "\nvoid F(int a, int b, int c, int d, int e, int f, int g);\n"))
+
+    def test_signature_of_c_linkage_is_given(self):
+        self.assertEqual([], found("src/base/a.h", 'extern "C" void F(int a, int b, int c, int d, int e, int f, int g);\n'))
+
+    def test_other_folders_are_free(self):
+        for path in ("shim/api/a.cpp", "tests/unit/a.cpp", "tools/a.cpp", "src/README.md"):
+            self.assertEqual([], found(path, self.function(200)), path)
+
+    def test_text_whose_functions_cannot_be_told_apart_is_found(self):
+        self.assertEqual(["src/base/a.cpp:2: functions cannot be told apart: } closes nothing"],
+                         found("src/base/a.cpp", "void F();\n}\n"))
 
 
 class MachinePaths(unittest.TestCase):

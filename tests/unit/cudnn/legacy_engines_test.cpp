@@ -5,59 +5,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-TEST(LegacyEngineName, RoundTrips) {
-  for (int algorithm = 0; algorithm < 100; ++algorithm) {
-    const std::string plain = LegacyEngineName({algorithm, std::nullopt});
-    const auto parsed = ParseLegacyEngine(plain);
-    ASSERT_TRUE(parsed.has_value()) << plain;
-    EXPECT_EQ(parsed->algorithm, algorithm);
-    EXPECT_FALSE(parsed->math.has_value());
-    for (const MathType math : {MathType::kDefault, MathType::kTensorOp,
-                                MathType::kTensorOpAllowConversion, MathType::kFma}) {
-      const std::string name = LegacyEngineName({algorithm, math});
-      const auto with_math = ParseLegacyEngine(name);
-      ASSERT_TRUE(with_math.has_value()) << name;
-      EXPECT_EQ(with_math->algorithm, algorithm);
-      EXPECT_EQ(with_math->math, math);
-    }
-  }
-}
-
-TEST(LegacyEngineName, HostileTextsAreNoEngine) {
-  for (const char* text : {"",
-                           "legacy",
-                           "legacy:",
-                           "legacy:x",
-                           "legacy:-1",
-                           "legacy: 1",
-                           "legacy:+1",
-                           "legacy:01",
-                           "legacy:100",
-                           "legacy:99999999999999999999",
-                           "legacy:1 ",
-                           " legacy:1",
-                           "Legacy:1",
-                           "legacy:1[",
-                           "legacy:1[]",
-                           "legacy:1[math=]",
-                           "legacy:1[math=4]",
-                           "legacy:1[math=9]",
-                           "legacy:1[math=-1]",
-                           "legacy:1[math=10]",
-                           "legacy:1[math=1",
-                           "legacy:1[math=1]x",
-                           "legacy:1[math=1][math=1]",
-                           "legacy:1[k2=1]",
-                           "graph:1",
-                           "graph:38[k2=1,k14=0]",
-                           "legacy:%n%n%n",
-                           "legacy:1\n"}) {
-    EXPECT_FALSE(ParseLegacyEngine(text).has_value()) << text;
-  }
-}
-
 TEST(LegacyNumericClass, FollowsTheAlgorithmOfEachOperation) {
-  using planning::NumericClass;
   EXPECT_EQ(LegacyNumericClass(Operation::kForward, CUDNN_CONVOLUTION_FWD_ALGO_GEMM),
             NumericClass::kDirect);
   EXPECT_EQ(LegacyNumericClass(Operation::kForward, CUDNN_CONVOLUTION_FWD_ALGO_FFT),

@@ -79,8 +79,8 @@ class Rebatching : public ::testing::Test {
       const auto native = others[i]->Plan(engine, knobs);
       const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kBatches[i],
                                           options.alpha, options.beta);
-      const std::string who =
-          read->plan.engine + " at " + std::to_string(kBatches[i]) + " of " + Describe(problem);
+      const std::string who = read->plan.engine.Text() + " at " + std::to_string(kBatches[i]) +
+                              " of " + Describe(problem);
       if (native.has_value() != rebatched.ok()) {
         ++unlike_;
         ADD_FAILURE() << who << ": natively " << native.has_value() << ", re-batched "
@@ -137,20 +137,6 @@ TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
   EXPECT_GE(plans_, cases_ * 3);
 }
 
-// "graph:38[k2=1,k14=0]+bias" as engine and knobs.
-std::pair<int, Graph::Knobs> Parse(const std::string& name) {
-  int engine = 0, read = 0;
-  EXPECT_EQ(std::sscanf(name.c_str(), "graph:%d%n", &engine, &read), 1) << name;
-  Graph::Knobs knobs;
-  int number = 0, more = 0;
-  long long value = 0;
-  while (std::sscanf(name.c_str() + read, "%*1[[,]k%d=%lld%n", &number, &value, &more) == 2) {
-    knobs.emplace_back(number, value);
-    read += more;
-  }
-  return {engine, knobs};
-}
-
 TEST_F(Rebatching, KnobsThatHeuristicsChose) {
   int chosen = 0, fused = 0;
   for (ConvolutionProblem problem : Layers()) {
@@ -181,10 +167,12 @@ TEST_F(Rebatching, KnobsThatHeuristicsChose) {
         for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
           const auto read = ReadTemplate(RealCudnn(), plan.get());
           ASSERT_TRUE(read.ok()) << read.message();
-          const auto [engine, knobs] = Parse(read->plan.engine);
-          EXPECT_TRUE(Compare(graph, pointers, engine, knobs, options, problem))
+          ASSERT_NE(read->plan.engine.graph(), nullptr) << read->plan.engine;
+          const auto& [engine, knobs, fusion] = *read->plan.engine.graph();
+          EXPECT_TRUE(Compare(graph, pointers, static_cast<int>(engine), knobs, options, problem))
               << read->plan.engine << " of " << Describe(problem);
           chosen += !knobs.empty();
+          EXPECT_EQ(!fusion.empty(), fuses) << read->plan.engine;
           fused += fuses;
         }
       }

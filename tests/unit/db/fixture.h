@@ -30,7 +30,7 @@ inline ConvolutionProblem Problem(int n = 64, int channels = 64) {
 
 inline const planning::Platform kPlatform{"NVIDIA H100 80GB HBM3", 91900, 13000};
 
-inline planning::Measurement Row(const std::string& engine, int micro_batch, double time_ms,
+inline planning::Measurement Row(const EngineId& engine, int micro_batch, double time_ms,
                                  size_t workspace_bytes = 0) {
   return {{engine, micro_batch, time_ms, workspace_bytes, true}, 5, true};
 }

@@ -48,7 +48,7 @@ TEST_F(PromiseRowsTest, ItIsFoundByItsKeyAlone) {
   SqliteStore store({Path()});
   EXPECT_EQ(*store.KeepPromise(Promise()), Promise());
   EnginePromise key = Promise(0);
-  key.undivided.clear();
+  key.undivided = {};
   key.any_engine = false;
   EXPECT_EQ(Find(store, key), Promise());
 }
@@ -116,10 +116,10 @@ TEST_F(PromiseRowsTest, TheyAreListedOnce) {
 TEST_F(PromiseRowsTest, WhatMakesNoSenseIsRefused) {
   SqliteStore store({Path()});
   for (const auto edit : std::vector<void (*)(EnginePromise&)>{
-           [](auto& p) { p.engine.clear(); }, [](auto& p) { p.undivided.clear(); },
+           [](auto& p) { p.engine = {}; }, [](auto& p) { p.undivided = {}; },
            [](auto& p) { p.problem.n = 0; }, [](auto& p) { p.workspace_bytes = 8193; },
            [](auto& p) { p.limit_bytes = p.workspace_bytes = ~size_t{0}; },
-           [](auto& p) { p.engine += '\0'; }}) {
+           [](auto& p) { p.engine = p.engine.Text() + '\0'; }}) {
     EnginePromise promise = Promise();
     edit(promise);
     EXPECT_FALSE(store.KeepPromise(promise).ok());

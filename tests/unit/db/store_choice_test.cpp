@@ -104,9 +104,9 @@ TEST_F(StoreChoiceTest, HostsWriteTheirOwnFilesAndAgreeOnceTheyAreMerged) {
   for (const char* host : {"one", "two"}) {
     const auto rows = open(host)->Rows(Problem(), kPlatform);
     ASSERT_TRUE(rows.ok()) << rows.message();
-    std::vector<std::string> names;
-    for (const auto& row : *rows) names.push_back(row.micro.engine);
-    EXPECT_THAT(names, ElementsAre("both", "shared", "one", "two"));
+    std::vector<EngineId> engines;
+    for (const auto& row : *rows) engines.push_back(row.micro.engine);
+    EXPECT_THAT(engines, ElementsAre("both", "shared", "one", "two"));
     EXPECT_EQ((*rows)[0].micro.time_ms, 2);
   }
 }

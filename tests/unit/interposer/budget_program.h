@@ -49,7 +49,7 @@ struct Shared : Program {
   Network& TheNetwork() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *interposer.NetworkOf(context);
+    return *interposer.process().budgets.Of(context);
   }
   nlohmann::json Total() { return ReportJson()["total_workspace"]; }
 

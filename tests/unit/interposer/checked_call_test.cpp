@@ -1,4 +1,4 @@
-#include "interposer/checked_call.h"
+#include "interposer/core/checked_call.h"
 
 #include <cuda.h>
 #include <gmock/gmock.h>
@@ -15,6 +15,7 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
+#include "execution/planned_convolution.h"
 #include "shim/host/hostgpu.h"
 #include "tests/unit/convolution/random_problem.h"
 #include "tests/unit/cudnn/faulty_cudnn.h"
@@ -185,8 +186,8 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   EXPECT_TRUE(made.ok()) << made.message();
   call = caller.Call(alpha, beta, workspace);
   const size_t before = FreeBytes();
-  checked.call = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made, caller.problem(),
-                            *numeric, call);
+  checked.call = RunChecked(*cuda::GetDriver(),
+                            {nullptr, caller.stream(), **made, caller.problem(), *numeric, call});
   EXPECT_EQ(FreeBytes(), before);
   checked.output = caller.Output(call);
   return checked;
@@ -267,8 +268,9 @@ TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
   ASSERT_TRUE(made.ok());
   const cudnn::LegacyCall call = caller.Call(1, 0, 0);
   hostgpuInjectFault("alloc", 1);
-  const CheckedCall checked = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made,
-                                         caller.problem(), planning::NumericClass::kDirect, call);
+  const CheckedCall checked =
+      RunChecked(*cuda::GetDriver(),
+                 {nullptr, caller.stream(), **made, caller.problem(), NumericClass::kDirect, call});
   hostgpuInjectFault("alloc", 0);
   EXPECT_FALSE(checked.done);
   EXPECT_THAT(checked.verification.message, HasSubstr("allocating"));
@@ -282,8 +284,9 @@ TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, {});
   ASSERT_TRUE(made.ok());
   const cudnn::LegacyCall call = caller.Call(1, 0, 0);
-  const CheckedCall checked = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made,
-                                         caller.problem(), planning::NumericClass::kDirect, call);
+  const CheckedCall checked =
+      RunChecked(*cuda::GetDriver(),
+                 {nullptr, caller.stream(), **made, caller.problem(), NumericClass::kDirect, call});
   EXPECT_FALSE(checked.done);
   EXPECT_EQ(caller.Output(call), caller.contents(2));
 }
@@ -331,8 +334,9 @@ TEST(RunChecked, ZMayBeTheOutput) {
   const Bytes expected = caller.Output(call);
   call = caller.Call(1, 0, undivided.workspace_bytes);
   with_bias(call, bias);
-  const CheckedCall checked = RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made,
-                                         caller.problem(), planning::NumericClass::kDirect, call);
+  const CheckedCall checked =
+      RunChecked(*cuda::GetDriver(),
+                 {nullptr, caller.stream(), **made, caller.problem(), NumericClass::kDirect, call});
   EXPECT_TRUE(checked.done);
   EXPECT_EQ(checked.verification.verdict, Verdict::kEqual) << checked.verification.message;
   EXPECT_EQ(caller.Output(call), expected);
@@ -370,11 +374,11 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     const MicroConfiguration undivided = {a.engine, problem.n, 1, a.workspace_bytes, true};
     auto made = execution::PlannedConvolution::Create(genuine, problem, plan, undivided);
     ASSERT_TRUE(made.ok()) << made.message();
-    const auto numeric = a.numeric == planning::NumericClass::kDirect ? b.numeric : a.numeric;
+    const auto numeric = a.numeric == NumericClass::kDirect ? b.numeric : a.numeric;
     const cudnn::LegacyCall call = caller.Call(1, static_cast<double>(random() % 2),
                                                std::max(a.workspace_bytes, piece.workspace_bytes));
     const CheckedCall checked =
-        RunChecked(*cuda::GetDriver(), nullptr, caller.stream(), **made, problem, numeric, call);
+        RunChecked(*cuda::GetDriver(), {nullptr, caller.stream(), **made, problem, numeric, call});
     EXPECT_TRUE(checked.done);
     EXPECT_NE(checked.verification.verdict, Verdict::kDifferent) << checked.verification.message;
     EXPECT_NE(checked.verification.verdict, Verdict::kTrespassed) << checked.verification.message;

@@ -58,7 +58,7 @@ class Shared : public OnePlan {
   // Of a piece, with what sums partials.
   size_t need() const { return need_; }
   void EndRecording() {
-    const Status status = program_.interposer.EndRecording(program_.handle);
+    const Status status = program_.interposer.process().budgets.EndRecording(program_.handle);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
@@ -117,9 +117,9 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
           Interposer& interposer = shared.program().interposer;
           cudnnHandle_t handle = nullptr;
           CUstream stream = nullptr;
-          EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+          EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
           EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-          EXPECT_EQ(interposer.SetStream(handle, stream), CUDNN_STATUS_SUCCESS);
+          EXPECT_EQ(interposer.sessions().SetStream(handle, stream), CUDNN_STATUS_SUCCESS);
           const auto operands = shared.Memory();
           operands->Fill(thread + 1);
           for (int call = 0; call < kCalls; ++call) {
@@ -128,7 +128,7 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
             EXPECT_LE(network.bytes(), budget);
             EXPECT_EQ(operands->Output(), expected[thread]) << "call " << call;
           }
-          EXPECT_EQ(interposer.Destroy(handle), CUDNN_STATUS_SUCCESS);
+          EXPECT_EQ(interposer.sessions().Destroy(handle), CUDNN_STATUS_SUCCESS);
           EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
         });
       }

@@ -36,10 +36,12 @@ class CapturedStep {
     operands_ = std::make_unique<Operands>(problem_, GraphOptions(),
                                            *cudnn::PlanWorkspace(program_.hooked, plan_->get()));
     EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    EXPECT_EQ(program_.interposer.SetStream(program_.handle, stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle, stream_),
+              CUDNN_STATUS_SUCCESS);
   }
   ~CapturedStep() {
-    EXPECT_EQ(program_.interposer.SetStream(program_.handle, nullptr), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle, nullptr),
+              CUDNN_STATUS_SUCCESS);
     cuStreamDestroy(stream_);
   }
   static Options Stored() {
@@ -128,11 +130,11 @@ TEST_P(GraphCapture, MeasuringOnAnotherThreadLeavesItAlone) {
   options.policy = BatchSizePolicy::kPowerOfTwo;
   CapturedStep step(GetParam(), options);
   step.Run();
-  const long measured_before = step.program().interposer.measured();
+  const long measured_before = step.program().interposer.process().kernels.measured();
   CUcontext context = nullptr;
   ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
   cudnnHandle_t handle = nullptr;
-  ASSERT_EQ(step.program().interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(step.program().interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
   std::atomic<bool> done = false;
   std::thread other([&] {
     EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
@@ -152,12 +154,12 @@ TEST_P(GraphCapture, MeasuringOnAnotherThreadLeavesItAlone) {
     if (HasFailure()) break;
   }
   other.join();
-  EXPECT_GT(step.program().interposer.measured(), measured_before);
+  EXPECT_GT(step.program().interposer.process().kernels.measured(), measured_before);
   for (size_t i = 0; i + 1 < execs.size(); ++i) {
     EXPECT_EQ(cuGraphExecDestroy(execs[i]), CUDA_SUCCESS);
   }
   step.ExpectReplays(execs.back());
-  step.program().interposer.Destroy(handle);
+  step.program().interposer.sessions().Destroy(handle);
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, GraphCapture,

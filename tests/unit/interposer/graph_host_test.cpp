@@ -24,7 +24,7 @@ struct Case {
 class GraphHost : public ::testing::TestWithParam<Case> {};
 
 // Whole numbers: what is wrong is wrong by one at the least. Engines that transform round.
-void ExpectSame(const Values& got, const Values& expected, const std::string& who) {
+void ExpectSame(const Values& got, const Values& expected, const EngineId& who) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], expected[i], 0.01) << who << " at " << i;
@@ -104,7 +104,7 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     const auto read = cudnn::ReadTemplate(program.genuine, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
     // In bf16 a transform's rounding would hide wrong results: no plan of it is trusted.
-    if (problem.type == DataType::kBfloat16 && read->numeric != planning::NumericClass::kDirect) {
+    if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.genuine);
@@ -129,7 +129,7 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     EXPECT_THAT(report["fallbacks"].dump(), "[]");
     const auto& runs = report["kernels"][0]["plan"];
     ASSERT_EQ(runs.size(), 1u) << report.dump(1);
-    EXPECT_EQ(runs[0]["engine"], read->plan.engine);
+    EXPECT_EQ(runs[0]["engine"], read->plan.engine.Text());
     EXPECT_EQ(runs[0]["micro_batch"], kPart);
     EXPECT_EQ(runs[0]["count"], problem.n / kPart);
     ++plans;
@@ -226,7 +226,7 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
       need = *cudnn::PlanWorkspace(program.genuine, whole->get());
       part_need = *cudnn::PlanWorkspace(program.genuine, piece->get());
       const auto candidate = cudnn::ReadTemplate(program.genuine, whole->get());
-      direct = candidate.ok() && candidate->numeric == planning::NumericClass::kDirect;
+      direct = candidate.ok() && candidate->numeric == NumericClass::kDirect;
     }
     const auto read = cudnn::ReadTemplate(program.genuine, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();

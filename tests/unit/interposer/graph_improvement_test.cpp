@@ -121,13 +121,13 @@ TEST(GraphImprovement, ACaptureKeepsWhatThereIs) {
   CUstream stream;
   CUgraph graph;
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(PiecesOf(setting, plan), 1u);
   ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
   cuGraphDestroy(graph);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
-  setting.interposer.SetStream(setting.handle, nullptr);
+  setting.interposer.sessions().SetStream(setting.handle, nullptr);
   cuStreamDestroy(stream);
 }
 
@@ -141,7 +141,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
     threads.emplace_back([&] {
       test::PlannedSetting::MakeContextCurrent();
       cudnnHandle_t handle = nullptr;
-      EXPECT_EQ(setting.interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(setting.interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
       while (!start) std::this_thread::yield();
       for (int call = 0; call < 300; ++call) {
         Executions() = {};
@@ -152,7 +152,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
         EXPECT_TRUE(pieces == 1 || pieces == 4) << pieces;
         ++executions;
       }
-      setting.interposer.Destroy(handle);
+      setting.interposer.sessions().Destroy(handle);
     });
   }
   start = true;

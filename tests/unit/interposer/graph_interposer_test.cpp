@@ -1,5 +1,5 @@
 // Execution plans of the graph API, divided inside what is promised for them.
-#include "interposer/graph_interposer.h"
+#include "interposer/graph/graph_plans.h"
 
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ using ::testing::SizeIs;
 
 uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-TEST(GraphInterposer, DividesInsideItsPromise) {
+TEST(GraphPlans, DividesInsideItsPromise) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
@@ -43,7 +43,7 @@ TEST(GraphInterposer, DividesInsideItsPromise) {
   setting.interposer.graph().Destroy(plan);
 }
 
-TEST(GraphInterposer, ReportsWhatWasDecided) {
+TEST(GraphPlans, ReportsWhatWasDecided) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   setting.Execute(plan);
@@ -57,14 +57,15 @@ TEST(GraphInterposer, ReportsWhatWasDecided) {
 }
 
 // A native CUDA graph counts as a call on the handle that it was made with.
-TEST(GraphInterposer, ReportsTheStreamsThatPlansRanOn) {
+TEST(GraphPlans, ReportsTheStreamsThatPlansRanOn) {
   for (const bool ordered : {false, true}) {
     SCOPED_TRACE(ordered ? "handles in order" : "handles by themselves");
     GraphSetting setting;
     cudnnHandle_t other = nullptr;
-    ASSERT_EQ(setting.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
     if (ordered) {
-      EXPECT_TRUE(setting.interposer.DeclareOrder(setting.handle, other).ok()) << "no budget";
+      EXPECT_TRUE(setting.interposer.sessions().DeclareOrder(setting.handle, other).ok())
+          << "no budget";
     }
     const auto streams = [&] {
       const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
@@ -83,17 +84,18 @@ TEST(GraphInterposer, ReportsTheStreamsThatPlansRanOn) {
     EXPECT_EQ(cuGraphDestroy(native), CUDA_SUCCESS);
     CUstream stream = nullptr;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    EXPECT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream),
+              CUDNN_STATUS_SUCCESS);
     setting.Execute(plan);
     EXPECT_EQ(streams(), (ordered ? std::vector{0} : std::vector{0, 1, 2}));
     setting.interposer.graph().Destroy(pack);
     setting.interposer.graph().Destroy(plan);
-    EXPECT_EQ(setting.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting.interposer.sessions().Destroy(other), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
 }
 
-TEST(GraphInterposer, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {
+TEST(GraphPlans, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {
   GraphSetting::With with;
   with.x_step = 3'000'000'000;
   with.y_step = 5'000'000'000;
@@ -110,7 +112,7 @@ TEST(GraphInterposer, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {
   }
 }
 
-TEST(GraphInterposer, BackwardFilterAddsUp) {
+TEST(GraphPlans, BackwardFilterAddsUp) {
   GraphSetting::With with;
   with.operation = Operation::kBackwardFilter;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
@@ -122,7 +124,7 @@ TEST(GraphInterposer, BackwardFilterAddsUp) {
   }
 }
 
-TEST(GraphInterposer, WhatIsFusedMovesAlong) {
+TEST(GraphPlans, WhatIsFusedMovesAlong) {
   GraphSetting::With with;
   with.fused = true;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
@@ -136,7 +138,7 @@ TEST(GraphInterposer, WhatIsFusedMovesAlong) {
   }
 }
 
-TEST(GraphInterposer, WithoutALimitAPlanIsDividedOnlyForAGain) {
+TEST(GraphPlans, WithoutALimitAPlanIsDividedOnlyForAGain) {
   GraphSetting faster(test::PlannedSetting::NotMeasuring(), {});
   const auto plan = faster.Plan();
   EXPECT_EQ(faster.Workspace(plan), GraphSetting::kNeed);
@@ -151,7 +153,7 @@ TEST(GraphInterposer, WithoutALimitAPlanIsDividedOnlyForAGain) {
   EXPECT_EQ(Executions().calls[0].engine, 38);
 }
 
-TEST(GraphInterposer, APlanThatFitsIsLeftAsItIs) {
+TEST(GraphPlans, APlanThatFitsIsLeftAsItIs) {
   GraphSetting::With with;
   with.part_ms = with.whole_ms;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kNeed), with);
@@ -162,7 +164,7 @@ TEST(GraphInterposer, APlanThatFitsIsLeftAsItIs) {
   EXPECT_THAT(setting.interposer.report().Json("on", 0), HasSubstr("\"fallbacks\": []"));
 }
 
-TEST(GraphInterposer, AFailedPieceIsReplacedInsideThePromise) {
+TEST(GraphPlans, AFailedPieceIsReplacedInsideThePromise) {
   for (const int fail_at : {0, 2}) {
     GraphSetting setting;
     const auto plan = setting.Plan();
@@ -179,7 +181,7 @@ TEST(GraphInterposer, AFailedPieceIsReplacedInsideThePromise) {
   }
 }
 
-TEST(GraphInterposer, AFailedSumIsTheGenuineError) {
+TEST(GraphPlans, AFailedSumIsTheGenuineError) {
   GraphSetting::With with;
   with.operation = Operation::kBackwardFilter;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
@@ -198,13 +200,13 @@ TEST(GraphInterposer, AFailedSumIsTheGenuineError) {
   EXPECT_THAT(Executions().calls, SizeIs(3));
 }
 
-TEST(GraphInterposer, ACaptureHoldsPiecesOnlyAfterTheyRan) {
+TEST(GraphPlans, ACaptureHoldsPiecesOnlyAfterTheyRan) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   CUstream stream;
   CUgraph graph;
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
   ExpectSubstitute();
@@ -217,13 +219,13 @@ TEST(GraphInterposer, ACaptureHoldsPiecesOnlyAfterTheyRan) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
   ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
   cuGraphDestroy(graph);
-  setting.interposer.SetStream(setting.handle, nullptr);
+  setting.interposer.sessions().SetStream(setting.handle, nullptr);
   cuStreamDestroy(stream);
 }
 
-TEST(GraphInterposer, TheWorkspaceForAPackIsThePromise) {
+TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   GraphSetting setting;
-  interposer::GraphInterposer& graph = setting.interposer.graph();
+  interposer::GraphPlans& graph = setting.interposer.graph();
   const auto plan = setting.Plan();
   const auto pack = setting.Pack();
   size_t bytes = 0;
@@ -243,7 +245,7 @@ TEST(GraphInterposer, TheWorkspaceForAPackIsThePromise) {
   graph.Destroy(plain);
 }
 
-TEST(GraphInterposer, APackWithOtherShapesIsNotDivided) {
+TEST(GraphPlans, APackWithOtherShapesIsNotDivided) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   const auto pack = setting.Pack();
@@ -255,7 +257,7 @@ TEST(GraphInterposer, APackWithOtherShapesIsNotDivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
-TEST(GraphInterposer, APackOfAnotherThreadIsDividedAsWell) {
+TEST(GraphPlans, APackOfAnotherThreadIsDividedAsWell) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   cudnnBackendDescriptor_t pack = nullptr;
@@ -265,7 +267,7 @@ TEST(GraphInterposer, APackOfAnotherThreadIsDividedAsWell) {
   setting.interposer.graph().Destroy(pack);
 }
 
-TEST(GraphInterposer, EqualPlansGetEqualPromises) {
+TEST(GraphPlans, EqualPlansGetEqualPromises) {
   GraphSetting setting;
   const auto first = setting.Plan();
   const int reads = setting.store.reads;
@@ -278,7 +280,7 @@ TEST(GraphInterposer, EqualPlansGetEqualPromises) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
 }
 
-TEST(GraphInterposer, ADestroyedPlanIsForgotten) {
+TEST(GraphPlans, ADestroyedPlanIsForgotten) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   setting.interposer.graph().Destroy(plan);
@@ -291,7 +293,7 @@ TEST(GraphInterposer, ADestroyedPlanIsForgotten) {
   EXPECT_EQ(Executions().calls[0].engine, 28);
 }
 
-TEST(GraphInterposer, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
+TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
   GraphSetting::With with;
   with.measured = with.other = false;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
@@ -303,7 +305,7 @@ TEST(GraphInterposer, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) 
 
 // Plans that are timed against each other would all be the one engine that fits; and what is
 // promised once leaves no room for pieces in the next process.
-TEST(GraphInterposer, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
+TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   GraphSetting::With with;
   with.measured = with.other = false;
   for (const bool strict : {false, true}) {
@@ -324,7 +326,7 @@ TEST(GraphInterposer, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   }
 }
 
-TEST(GraphInterposer, WhatCannotFitReportsItsNeed) {
+TEST(GraphPlans, WhatCannotFitReportsItsNeed) {
   GraphSetting::With with;
   for (const bool strict : {false, true}) {
     Options options = GraphSetting::Limited(GraphSetting::kPartBytes - 1);
@@ -344,7 +346,7 @@ TEST(GraphInterposer, WhatCannotFitReportsItsNeed) {
 }
 
 // A store that says of pieces that they need less than they do.
-TEST(GraphInterposer, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
+TEST(GraphPlans, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting::With with;
     with.measured = false;
@@ -362,7 +364,7 @@ TEST(GraphInterposer, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
   }
 }
 
-TEST(GraphInterposer, OnlyTheFirstOfAListMayChangeItsEngine) {
+TEST(GraphPlans, OnlyTheFirstOfAListMayChangeItsEngine) {
   GraphSetting::With with;
   with.other_ms = 0.5;  // the other engine is faster than four pieces
   for (const int rank : {0, 1}) {
@@ -380,7 +382,7 @@ TEST(GraphInterposer, OnlyTheFirstOfAListMayChangeItsEngine) {
   }
 }
 
-TEST(GraphInterposer, ObservingChangesNothing) {
+TEST(GraphPlans, ObservingChangesNothing) {
   Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
   options.mode = Mode::kObserve;
   GraphSetting setting(options, {});
@@ -391,7 +393,7 @@ TEST(GraphInterposer, ObservingChangesNothing) {
   EXPECT_THAT(setting.interposer.report().Json("observe", 0), HasSubstr("observed"));
 }
 
-TEST(GraphInterposer, RowsOfGraphsAreNoLegacyMeasurements) {
+TEST(GraphPlans, RowsOfGraphsAreNoLegacyMeasurements) {
   GraphSetting setting;
   setting.Plan();
   // A legacy call of the same problem is not measured.

@@ -42,7 +42,7 @@ TEST(GraphLibrary, LegacyCallsAndPlansShareOneBudget) {
     call.w = GraphSetting::Pointer(0x20000000);
     call.y = GraphSetting::Pointer(0x30000000);
     for (size_t i = 0; i < kLearning && setting.TheNetwork().learning(); ++i) {
-      EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
       setting.Run(plan);
       setting.Run(hungry);
     }

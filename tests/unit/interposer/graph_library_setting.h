@@ -63,7 +63,7 @@ struct Shared : GraphSetting {
   interposer::Network& TheNetwork() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *interposer.NetworkOf(context);
+    return *interposer.process().budgets.Of(context);
   }
   nlohmann::json Report() { return nlohmann::json::parse(interposer.report().Json("on", 0)); }
   nlohmann::json Total() { return Report()["total_workspace"]; }

@@ -20,10 +20,10 @@ using ::testing::SizeIs;
 struct OtherStream {
   explicit OtherStream(Shared& of) : setting(of) {
     EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    setting.interposer.SetStream(setting.handle, stream);
+    setting.interposer.sessions().SetStream(setting.handle, stream);
   }
   ~OtherStream() {
-    setting.interposer.SetStream(setting.handle, nullptr);
+    setting.interposer.sessions().SetStream(setting.handle, nullptr);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
   Shared& setting;

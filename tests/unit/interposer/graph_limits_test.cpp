@@ -130,16 +130,16 @@ TEST(GraphLimits, AnotherLimitHoldsForPlansMadeFromThenOn) {
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), {});
   const auto before = setting.Plan();
   ASSERT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
-  setting.interposer.SetWorkspaceLimit(kNoLimit);
+  setting.interposer.process().limit.Set(kNoLimit);
   const auto free = setting.Plan();
   EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
   EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
-  setting.interposer.SetWorkspaceLimit(0);
+  setting.interposer.process().limit.Set(0);
   EXPECT_EQ(setting.Workspace(setting.PlanOfRank(0)), 0u);
   EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
   EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
   // What was promised under a limit is promised under it again.
-  setting.interposer.SetWorkspaceLimit(GraphSetting::kPartBytes);
+  setting.interposer.process().limit.Set(GraphSetting::kPartBytes);
   EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
 }
 
@@ -219,7 +219,7 @@ struct Shapes {
 };
 cudnnBackendDescriptor_t PlanOf(GraphSetting& setting, const Shapes& shapes,
                                 cudnnStatus_t& finalized) {
-  GraphInterposer& graph = setting.interposer.graph();
+  GraphPlans& graph = setting.interposer.graph();
   const auto make = [&](cudnnBackendDescriptorType_t type) {
     cudnnBackendDescriptor_t made = nullptr;
     EXPECT_EQ(graph.Create(type, &made), CUDNN_STATUS_SUCCESS);

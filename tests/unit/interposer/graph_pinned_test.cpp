@@ -10,7 +10,6 @@
 
 #include "convolution/columns.h"
 #include "convolution/partial_sums.h"
-#include "cudnn/engine_name.h"
 #include "graph_program.h"
 
 namespace ucudnn::interposer {
@@ -45,7 +44,7 @@ std::optional<Pieces> PiecesOf(const PinnedCase& which, int engine) {
   const cudnn::test::Graph piece(part, Fused(which.fused), program.genuine, {program.handle});
   const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
   if (!plan || !of_piece) return std::nullopt;
-  return Pieces{cudnn::ReadTemplate(program.genuine, plan->get())->plan.engine,
+  return Pieces{cudnn::ReadTemplate(program.genuine, plan->get())->plan.engine.Text(),
                 *cudnn::PlanWorkspace(program.genuine, of_piece->get()) +
                     (SumsPartials(problem) ? PartialSumBytes(problem) : 0),
                 *cudnn::PlanWorkspace(program.genuine, plan->get())};
@@ -135,7 +134,7 @@ class Follower : public OnePlan {
     EXPECT_EQ(kernel["plan"][0]["micro_batch"], kPart);
     EXPECT_EQ(kernel["plan"][0]["count"], problem_.n / kPart);
     EXPECT_THAT(kernel["reason"], HasSubstr("as the plan file says"));
-    EXPECT_EQ(program_.interposer.measured(), 0);
+    EXPECT_EQ(program_.interposer.process().kernels.measured(), 0);
     EXPECT_EQ(Fallbacks(), "[]");
   }
 };
@@ -210,7 +209,7 @@ TEST_P(GraphPlanFile, ThatTheLibraryContradictsIsNotFollowed) {
   EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
   EXPECT_THAT(follower.Fallbacks(), HasSubstr("the plan file does not hold for it"));
   EXPECT_THAT(follower.Fallbacks(), HasSubstr("needs " + std::to_string(pieces.bytes)));
-  EXPECT_EQ(follower.program().interposer.measured(), 0);
+  EXPECT_EQ(follower.program().interposer.process().kernels.measured(), 0);
 }
 
 TEST_P(GraphPlanFile, WhoseLimitIsTooLowForItsOwnEngineIsNotFollowed) {
@@ -243,7 +242,7 @@ TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
                                    {program.handle});
     std::vector<std::string> engines;
     for (const auto& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 16)) {
-      engines.push_back(cudnn::ReadTemplate(program.genuine, plan.get())->plan.engine);
+      engines.push_back(cudnn::ReadTemplate(program.genuine, plan.get())->plan.engine.Text());
     }
     return engines;
   }();

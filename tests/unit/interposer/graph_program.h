@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "convolution/partial_sums.h"
 #include "deviceless_cudnn.h"
 #include "interposer/interposer.h"
 #include "memory_store.h"
@@ -210,9 +211,9 @@ class Program {
     EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
     EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
     the_interposer = &interposer;
-    EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
   }
-  ~Program() { interposer.Destroy(handle); }
+  ~Program() { interposer.sessions().Destroy(handle); }
 
   // Runs `plan` on whole numbers, in exactly the workspace that is asked for it, and gives its
   // output.
@@ -242,7 +243,7 @@ class Program {
                            {})
                     .ok());
   }
-  nlohmann::json Report() { return nlohmann::json::parse(interposer.ReportText()); }
+  nlohmann::json Report() { return nlohmann::json::parse(interposer.process().ReportText()); }
 
   const cudnn::Functions genuine = cudnn::test::StandInGraphs();
   cudnn::Functions under = genuine;  // what the interposer calls
@@ -294,7 +295,7 @@ class OnePlan {
   Network& TheNetwork() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *program_.interposer.NetworkOf(context);
+    return *program_.interposer.process().budgets.Of(context);
   }
   // Memory of exactly the workspace that is asked for.
   std::unique_ptr<Operands> Memory() {
@@ -356,10 +357,10 @@ class CaptureSetting {
   explicit CaptureSetting(OnePlan& subject) : subject_(subject) {
     EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamCreate(&other_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    subject_.program().interposer.SetStream(subject_.program().handle, stream_);
+    subject_.program().interposer.sessions().SetStream(subject_.program().handle, stream_);
   }
   ~CaptureSetting() {
-    subject_.program().interposer.SetStream(subject_.program().handle, nullptr);
+    subject_.program().interposer.sessions().SetStream(subject_.program().handle, nullptr);
     EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(other_), CUDA_SUCCESS);
   }

@@ -164,14 +164,10 @@ struct Serialised {
 Serialised Serialise(const cudnn::Functions& genuine, cudnnBackendDescriptor_t plan) {
   const auto read = cudnn::ReadTemplate(genuine, plan);
   EXPECT_TRUE(read.ok()) << read.message();
-  const std::string& text = read->plan.engine;
-  Serialised serialised;
-  serialised.engine = std::atoi(text.c_str() + text.find(':') + 1);
-  for (size_t at = text.find("k"); at != std::string::npos; at = text.find("k", at + 1)) {
-    serialised.knobs.emplace_back(std::atoi(text.c_str() + at + 1),
-                                  std::atoi(text.c_str() + text.find('=', at) + 1));
-  }
-  return serialised;
+  const EngineId::Graph* const engine = read->plan.engine.graph();
+  EXPECT_NE(engine, nullptr) << read->plan.engine;
+  if (engine == nullptr) return {};
+  return {static_cast<int>(engine->index), engine->knobs};
 }
 
 TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {

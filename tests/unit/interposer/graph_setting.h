@@ -116,10 +116,10 @@ struct GraphSetting {
       if (with.images > kPart) Measured("graph:38", kPart, with.part_ms, kPartBytes);
     }
     if (with.other) Measured("graph:0", with.images, with.other_ms, 0);
-    EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
   }
   GraphSetting() : GraphSetting(Limited(kPartBytes), With()) {}
-  ~GraphSetting() { interposer.Destroy(handle); }
+  ~GraphSetting() { interposer.sessions().Destroy(handle); }
 
   // What the store knows from now on.
   void Measured(const std::string& engine, int images, double time_ms, size_t bytes) {
@@ -198,7 +198,7 @@ struct GraphSetting {
   // What an application does, through the interposer.
   cudnnBackendDescriptor_t Plan(cudnnStatus_t* finalized = nullptr, std::string json = "") {
     if (json.empty()) json = Json();
-    interposer::GraphInterposer& graph = interposer.graph();
+    interposer::GraphPlans& graph = interposer.graph();
     cudnnBackendDescriptor_t plan = nullptr;
     EXPECT_EQ(graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle),
@@ -214,7 +214,7 @@ struct GraphSetting {
   // plans, or else of one that says nothing but how long it is.
   cudnnBackendDescriptor_t PlanOfRank(int rank, const std::vector<std::string>& listed = {},
                                       cudnnStatus_t* finalized = nullptr) {
-    interposer::GraphInterposer& graph = interposer.graph();
+    interposer::GraphPlans& graph = interposer.graph();
     cudnnBackendDescriptor_t heuristics = nullptr, plan = nullptr;
     std::vector<cudnnBackendDescriptor_t> results(std::max<size_t>(rank + 1, listed.size()));
     std::vector<const char*> texts;
@@ -251,7 +251,7 @@ struct GraphSetting {
 
   static void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
   cudnnBackendDescriptor_t Pack() {
-    interposer::GraphInterposer& graph = interposer.graph();
+    interposer::GraphPlans& graph = interposer.graph();
     cudnnBackendDescriptor_t pack = nullptr;
     const int64_t uids[] = {kX, kW, kY, kResidual, kBias};
     void* const pointers[] = {Pointer(0x10000000), Pointer(0x20000000), Pointer(0x30000000),

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "interposer/descriptor_shadows.h"
-#include "interposer/plan_table.h"
-#include "interposer/variant_packs.h"
+#include "interposer/graph/descriptor_shadows.h"
+#include "interposer/graph/variant_packs.h"
+#include "interposer/session/address_table.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -18,10 +18,10 @@ cudnnBackendDescriptor_t At(uintptr_t address) {
   return reinterpret_cast<cudnnBackendDescriptor_t>(address);
 }
 
-TEST(PlanTable, BehavesAsAMap) {
+TEST(AddressTable, BehavesAsAMap) {
   constexpr unsigned kSeed = 7;
   std::mt19937 random(kSeed);
-  const auto table = std::make_unique<PlanTable<int>>();
+  const auto table = std::make_unique<AddressTable<int>>();
   std::vector<int> values(64);
   std::unordered_map<const void*, int*> expected;
   for (int i = 0; i < 200000; ++i) {
@@ -41,8 +41,8 @@ TEST(PlanTable, BehavesAsAMap) {
   }
 }
 
-TEST(PlanTable, IsFullAtHalf) {
-  const auto table = std::make_unique<PlanTable<int>>();
+TEST(AddressTable, IsFullAtHalf) {
+  const auto table = std::make_unique<AddressTable<int>>();
   int value = 0, taken = 0;
   while (table->Insert(At(16 * (taken + 1)), &value)) ++taken;
   EXPECT_EQ(taken, 32768);

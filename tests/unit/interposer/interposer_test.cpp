@@ -42,7 +42,7 @@ TEST(Interposer, DividesWhatIsFasterInPieces) {
   PlannedSetting setting = Divided();
   for (int i = 0; i < 2; ++i) {
     ThisRecording() = {};
-    EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
     ASSERT_THAT(ThisRecording().calls, SizeIs(4));
     EXPECT_EQ(ThisRecording().calls[3].images, 4);
     EXPECT_EQ(ThisRecording().calls[3].algorithm, 1);
@@ -54,31 +54,31 @@ TEST(Interposer, DividesWhatIsFasterInPieces) {
 TEST(Interposer, ACallThatPassesLessRunsAsAsked) {
   PlannedSetting setting = Divided();
   const cudnn::LegacyCall call = setting.Call(PlannedSetting::kPieceBytes - 1);
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(call);
 }
 
 TEST(Interposer, NoDriverNoModeAndNoPointersForward) {
   PlannedSetting setting = Divided();
   Interposer without_driver(setting.options, setting.functions, nullptr, &setting.store);
-  EXPECT_EQ(without_driver.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(without_driver.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(setting.Call());
 
   ThisRecording() = {};
   cudnn::LegacyCall no_output = setting.Call();
   no_output.y = nullptr;
-  setting.interposer.Convolve(no_output);
+  setting.interposer.legacy().Convolve(no_output);
   ExpectAsAsked(no_output);
 
   PlannedSetting off(test::RecordingFunctions(), 4, With(Mode::kOff));
-  EXPECT_EQ(off.interposer.Convolve(off.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(off.interposer.legacy().Convolve(off.Call()), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(off.Call());
   EXPECT_TRUE(off.interposer.report().empty());
 }
 
 TEST(Interposer, ObservingRecordsAndChangesNothing) {
   PlannedSetting setting(test::RecordingFunctions(), 4, With(Mode::kObserve));
-  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(setting.Call());
   EXPECT_EQ(ReportOf(setting)["kernels"][0]["calls"], 1);
   EXPECT_EQ(setting.store.reads, 0);
@@ -87,10 +87,10 @@ TEST(Interposer, ObservingRecordsAndChangesNothing) {
 TEST(Interposer, AFailedPieceBarsThePlan) {
   PlannedSetting setting = Divided();
   ThisRecording().fail_at = 2;
-  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));  // three pieces, then the whole
   ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
   EXPECT_THAT(ReportOf(setting)["fallbacks"], SizeIs(1));
@@ -102,33 +102,33 @@ TEST(Interposer, AFailureWhileAccumulatingIsTheGenuineError) {
   cudnn::LegacyCall call = setting.Call();
   call.beta = &half;
   ThisRecording().fail_at = 1;
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_EXECUTION_FAILED);
   EXPECT_THAT(ThisRecording().calls, SizeIs(2));
 }
 
 TEST(Interposer, AStoreThatFailsCostsThePlanNotTheCall) {
   PlannedSetting setting = Divided();
   setting.store.read_fails = true;
-  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(setting.Call());
 }
 
 TEST(Interposer, WhatFindReportsIsWhatRuns) {
   PlannedSetting setting = Divided();
-  const auto answer = setting.interposer.FindAlgorithms(
+  const auto answer = setting.interposer.legacy().FindAlgorithms(
       Operation::kForward, setting.handle, setting.descriptors.get(), PlannedSetting::kPieceBytes);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->front().algorithm, 1);
   EXPECT_EQ(answer->front().workspace_bytes, PlannedSetting::kPieceBytes);
   for (const auto& line : *answer) EXPECT_LE(line.workspace_bytes, PlannedSetting::kPieceBytes);
   size_t again = 0;
-  EXPECT_EQ(setting.interposer.WorkspaceSize(Operation::kForward, setting.handle,
-                                             setting.descriptors.get(), 1, &again),
+  EXPECT_EQ(setting.interposer.legacy().WorkspaceSize(Operation::kForward, setting.handle,
+                                                      setting.descriptors.get(), 1, &again),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(again, PlannedSetting::kPieceBytes);
   cudnn::LegacyCall call = setting.Call();
   call.algorithm = 1;
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
 }
 
@@ -142,32 +142,32 @@ TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
                   .Write(PlannedSetting::Problem(), *platform,
                          {{{"legacy:0", 12, 0.5, 0, true}, 5, true}}, {12})
                   .ok());
-  const auto answer = setting.interposer.FindAlgorithms(
+  const auto answer = setting.interposer.legacy().FindAlgorithms(
       Operation::kForward, setting.handle, setting.descriptors.get(), PlannedSetting::kPieceBytes);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->front().algorithm, 0);
   EXPECT_EQ(answer->front().workspace_bytes, PlannedSetting::kPieceBytes);
   cudnn::LegacyCall call = setting.Call();
   call.x = reinterpret_cast<void*>(0x10000008);
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   for (const test::RecordedCall& seen : ThisRecording().calls) EXPECT_EQ(seen.algorithm, 0);
 }
 
 TEST(Interposer, FindWithoutRoomReportsNoMoreThanTheCallerHas) {
   PlannedSetting setting = Divided();
-  const auto answer = setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,
-                                                        setting.descriptors.get(), 0);
+  const auto answer = setting.interposer.legacy().FindAlgorithms(
+      Operation::kForward, setting.handle, setting.descriptors.get(), 0);
   ASSERT_TRUE(answer);
   for (const auto& line : *answer) EXPECT_EQ(line.workspace_bytes, 0u);
 }
 
 TEST(Interposer, ADestroyedHandleTakesItsDecisionsAlong) {
   PlannedSetting setting = Divided();
-  setting.interposer.Convolve(setting.Call());
-  ASSERT_EQ(setting.interposer.Destroy(setting.handle), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(setting.interposer.Create(&setting.handle), CUDNN_STATUS_SUCCESS);
+  setting.interposer.legacy().Convolve(setting.Call());
+  ASSERT_EQ(setting.interposer.sessions().Destroy(setting.handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(setting.interposer.sessions().Create(&setting.handle), CUDNN_STATUS_SUCCESS);
   ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
 }
 
@@ -182,11 +182,11 @@ TEST(Interposer, FourThreadsWithHandlesOfTheirOwn) {
       ASSERT_TRUE(own.Create(PlannedSetting::Problem()).ok());
       call.descriptors = own.get();
       for (int i = 0; i < 20; ++i) {
-        ASSERT_EQ(setting.interposer.Create(&call.handle), CUDNN_STATUS_SUCCESS);
+        ASSERT_EQ(setting.interposer.sessions().Create(&call.handle), CUDNN_STATUS_SUCCESS);
         ThisRecording() = {};
-        for (int k = 0; k < 5; ++k) setting.interposer.Convolve(call);
+        for (int k = 0; k < 5; ++k) setting.interposer.legacy().Convolve(call);
         EXPECT_EQ(ThisRecording().calls.size(), 20u);
-        setting.interposer.Destroy(call.handle);
+        setting.interposer.sessions().Destroy(call.handle);
       }
     });
   }

@@ -1,4 +1,4 @@
-#include "interposer/kernel_sequence.h"
+#include "interposer/budget/kernel_sequence.h"
 
 #include <gmock/gmock.h>
 

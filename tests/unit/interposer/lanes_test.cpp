@@ -1,5 +1,5 @@
 // Whose calls are whose, for the report.
-#include "interposer/lanes.h"
+#include "interposer/session/lanes.h"
 
 #include <gtest/gtest.h>
 

@@ -114,8 +114,8 @@ TEST(LegacyGraphEngines, AreNotWhatACallerIsToldOf) {
     program.Store(0, kImages, 100);
     program.StoreGraph(kImages, 1);
     const size_t need = program.GraphNeed(kImages);
-    const auto told =
-        program.interposer.GetAlgorithms(operation, program.handle(), program.descriptors());
+    const auto told = program.interposer.legacy().GetAlgorithms(operation, program.handle(),
+                                                                program.descriptors());
     ASSERT_TRUE(told);
     ASSERT_THAT(*told, SizeIs(1));
     EXPECT_EQ(told->front().algorithm, 0);
@@ -218,12 +218,13 @@ TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
   program.StoreGraph(kImages, 1);
   CUstream stream = nullptr;
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.SetStream(program.handle(), stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), stream),
+            CUDNN_STATUS_SUCCESS);
   const auto captured = [&] {
     executions = 0;
     TheCalls().clear();
     EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
     CUgraph graph = nullptr;
     EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
     EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
@@ -231,10 +232,11 @@ TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
   };
   EXPECT_EQ(captured(), 0);
   EXPECT_THAT(TheCalls(), SizeIs(1));
-  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(executions, 1);
   EXPECT_EQ(captured(), 1) << "it ran outside";
-  EXPECT_EQ(program.interposer.SetStream(program.handle(), nullptr), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.sessions().SetStream(program.handle(), nullptr),
+            CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
@@ -248,22 +250,24 @@ TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   adding.beta = &one;
   CUstream stream = nullptr;
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.SetStream(program.handle(), stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), stream),
+            CUDNN_STATUS_SUCCESS);
   const auto captured = [&] {
     executions = 0;
     EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.Convolve(adding), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.legacy().Convolve(adding), CUDNN_STATUS_SUCCESS);
     CUgraph graph = nullptr;
     EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
     EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
     return executions;
   };
-  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(executions, 1);
   EXPECT_EQ(captured(), 0);
-  EXPECT_EQ(program.interposer.Convolve(adding), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.legacy().Convolve(adding), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(captured(), 1);
-  EXPECT_EQ(program.interposer.SetStream(program.handle(), nullptr), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.sessions().SetStream(program.handle(), nullptr),
+            CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
@@ -280,19 +284,19 @@ TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   const auto graphs = [&] {
     const auto rows = program.Stored();
     return std::count_if(rows.begin(), rows.end(), [](const planning::Measurement& row) {
-      return cudnn::IsGraphEngine(row.micro.engine);
+      return row.micro.engine.of_graph_api();
     });
   };
   cudnn::LegacyCall scaled = program.Call();
   scaled.alpha = &two;
-  EXPECT_EQ(program.interposer.Convolve(scaled), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.legacy().Convolve(scaled), CUDNN_STATUS_SUCCESS);
   EXPECT_GT(program.Stored().size(), 0u);
   EXPECT_EQ(graphs(), 0);
-  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(graphs(), 3);
-  const long measured = program.interposer.measured();
-  EXPECT_EQ(program.interposer.Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(program.interposer.measured(), measured);
+  const long measured = program.interposer.process().kernels.measured();
+  EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
 }
 
 // A plan holds its scales: beta = 1 where gradients of the filter add up, and else none.
@@ -334,13 +338,13 @@ TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
     options.engines = engines;
     options.workspace_limit = GraphProgram(Operation::kForward, options).GraphNeed(kImages);
     GraphProgram program(Operation::kForward, options);
-    const auto told = program.interposer.GetAlgorithms(Operation::kForward, program.handle(),
-                                                       program.descriptors());
+    const auto told = program.interposer.legacy().GetAlgorithms(
+        Operation::kForward, program.handle(), program.descriptors());
     ASSERT_TRUE(told && !told->empty());
     double legacy_ms = 1e9, graph_ms = 1e9;
     int graphs = 0;
     for (const planning::Measurement& row : program.Stored()) {
-      const bool graph = cudnn::IsGraphEngine(row.micro.engine);
+      const bool graph = row.micro.engine.of_graph_api();
       graphs += graph;
       EXPECT_EQ(row.micro.micro_batch, kImages);
       if (row.micro.workspace_bytes > *options.workspace_limit) continue;
@@ -352,9 +356,10 @@ TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
     program.ExpectRight(told->front().algorithm, told->front().workspace_bytes);
     EXPECT_EQ(program.Executions(told->front().algorithm, told->front().workspace_bytes), expected)
         << graph_ms << " ms against " << legacy_ms;
-    const long measured = program.interposer.measured();
-    program.interposer.GetAlgorithms(Operation::kForward, program.handle(), program.descriptors());
-    EXPECT_EQ(program.interposer.measured(), measured);
+    const long measured = program.interposer.process().kernels.measured();
+    program.interposer.legacy().GetAlgorithms(Operation::kForward, program.handle(),
+                                              program.descriptors());
+    EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
   }
 }
 

@@ -14,15 +14,15 @@ namespace {
 class Lane {
  public:
   explicit Lane(Program& program) : program_(program), call_(program.Call(0, 0)) {
-    EXPECT_EQ(program.interposer.Create(&call_.handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.sessions().Create(&call_.handle), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.SetStream(call_.handle, stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.sessions().SetStream(call_.handle, stream_), CUDNN_STATUS_SUCCESS);
     CUdeviceptr output = 0;
     EXPECT_EQ(cuMemAlloc(&output, kElements * sizeof(float)), CUDA_SUCCESS);
     call_.y = reinterpret_cast<void*>(output);
   }
   ~Lane() {
-    EXPECT_EQ(program_.interposer.Destroy(call_.handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program_.interposer.sessions().Destroy(call_.handle), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cuMemFree(reinterpret_cast<CUdeviceptr>(call_.y)), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
   }
@@ -38,7 +38,7 @@ class Lane {
     EXPECT_EQ(cudnn::Convolve(program_.functions, call_), CUDNN_STATUS_SUCCESS);
     return Output();
   }
-  void Run() { EXPECT_EQ(program_.interposer.Convolve(call_), CUDNN_STATUS_SUCCESS); }
+  void Run() { EXPECT_EQ(program_.interposer.legacy().Convolve(call_), CUDNN_STATUS_SUCCESS); }
 
  private:
   static constexpr size_t kElements = size_t{kImages} * 8 * 64;
@@ -54,12 +54,12 @@ TEST(TotalWorkspaceOfLanes, HandlesWhoseWorkIsOrderedShareASegment) {
     SCOPED_TRACE(ordered ? "ordered" : "not ordered");
     Shared program(Operation::kForward, need);
     cudnnHandle_t other = nullptr;
-    ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
     CUstream stream = nullptr;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.SetStream(other, stream), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.sessions().SetStream(other, stream), CUDNN_STATUS_SUCCESS);
     if (ordered) {
-      const Status status = program.interposer.DeclareOrder(program.handle(), other);
+      const Status status = program.interposer.sessions().DeclareOrder(program.handle(), other);
       ASSERT_TRUE(status.ok()) << status.message();
     }
     cudnn::LegacyCall call = program.Call(0, 0);
@@ -69,7 +69,7 @@ TEST(TotalWorkspaceOfLanes, HandlesWhoseWorkIsOrderedShareASegment) {
       program.ExpectRight(0, 0);  // synchronises
       last[0] = TheCalls();
       TheCalls().clear();
-      EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(program.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       last[1] = TheCalls();
       EXPECT_LE(program.TheNetwork().bytes(), need);
@@ -78,7 +78,7 @@ TEST(TotalWorkspaceOfLanes, HandlesWhoseWorkIsOrderedShareASegment) {
     const size_t pieces = last[0].size() + last[1].size();
     EXPECT_EQ(pieces, ordered ? size_t{kImages} : 2u) << "two segments do not fit";
     EXPECT_EQ(last[0][0].workspace, last[1][0].workspace);
-    EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.sessions().Destroy(other), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
 }
@@ -87,18 +87,19 @@ TEST(TotalWorkspaceOfLanes, OrderIsDeclaredBeforeAnythingRuns) {
   Shared program(Operation::kForward);
   cudnnHandle_t others[2];
   for (cudnnHandle_t& other : others) {
-    ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   }
-  EXPECT_TRUE(program.interposer.DeclareOrder(others[0], others[0]).ok());
-  EXPECT_TRUE(program.interposer.DeclareOrder(program.handle(), others[0]).ok());
-  EXPECT_TRUE(program.interposer.DeclareOrder(program.handle(), others[0]).ok()) << "again";
+  EXPECT_TRUE(program.interposer.sessions().DeclareOrder(others[0], others[0]).ok());
+  EXPECT_TRUE(program.interposer.sessions().DeclareOrder(program.handle(), others[0]).ok());
+  EXPECT_TRUE(program.interposer.sessions().DeclareOrder(program.handle(), others[0]).ok())
+      << "again";
   program.Ran();
-  const Status late = program.interposer.DeclareOrder(others[1], others[0]);
+  const Status late = program.interposer.sessions().DeclareOrder(others[1], others[0]);
   ASSERT_FALSE(late.ok());
   EXPECT_NE(late.message().find("ran on one of the handles before"), std::string::npos);
-  EXPECT_TRUE(program.interposer.DeclareOrder(others[1], others[1]).ok());
+  EXPECT_TRUE(program.interposer.sessions().DeclareOrder(others[1], others[1]).ok());
   for (const cudnnHandle_t other : others) {
-    EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.sessions().Destroy(other), CUDNN_STATUS_SUCCESS);
   }
 }
 
@@ -116,7 +117,7 @@ TEST(TotalWorkspaceOfLanes, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
       const Values expected = Lane(program).Undivided();
       CUcontext context = nullptr;
       ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-      Network& network = *program.interposer.NetworkOf(context);
+      Network& network = *program.interposer.process().budgets.Of(context);
       std::vector<std::thread> threads;
       for (int thread = 0; thread < 2; ++thread) {
         threads.emplace_back([&] {

@@ -19,10 +19,10 @@ constexpr Operation kDivided[] = {Operation::kForward, Operation::kBackwardFilte
 struct OtherStream {
   explicit OtherStream(Program& of) : program(of) {
     EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    program.interposer.SetStream(program.handle(), stream);
+    program.interposer.sessions().SetStream(program.handle(), stream);
   }
   ~OtherStream() {
-    program.interposer.SetStream(program.handle(), nullptr);
+    program.interposer.sessions().SetStream(program.handle(), nullptr);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
   Program& program;
@@ -53,15 +53,16 @@ TEST(TotalWorkspace, QueriesAnswerThatNoneIsNeeded) {
   const auto& descriptors = program.descriptors();
   for (const bool get : {false, true}) {
     const auto answer =
-        get ? program.interposer.GetAlgorithms(Operation::kForward, program.handle(), descriptors)
-            : program.interposer.FindAlgorithms(Operation::kForward, program.handle(), descriptors,
-                                                Program::kWorkspace);
+        get ? program.interposer.legacy().GetAlgorithms(Operation::kForward, program.handle(),
+                                                        descriptors)
+            : program.interposer.legacy().FindAlgorithms(Operation::kForward, program.handle(),
+                                                         descriptors, Program::kWorkspace);
     ASSERT_TRUE(answer && !answer->empty());
     for (const auto& told : *answer) {
       EXPECT_EQ(told.workspace_bytes, 0u);
       size_t bytes = 1;
-      EXPECT_EQ(program.interposer.WorkspaceSize(Operation::kForward, program.handle(), descriptors,
-                                                 told.algorithm, &bytes),
+      EXPECT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
+                                                          descriptors, told.algorithm, &bytes),
                 CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(bytes, 0u);
     }
@@ -112,15 +113,15 @@ TEST(TotalWorkspace, OfTwoStreamsAndTwoHandlesIsApart) {
     EXPECT_EQ(program.Ran(), first);
     EXPECT_LE(program.TheNetwork().bytes(), program.Total()["total_bytes"]);
     cudnnHandle_t other = nullptr;
-    ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
     cudnn::LegacyCall call = program.Call(0, 0);
     call.handle = other;
     TheCalls().clear();
-    EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
     ASSERT_FALSE(TheCalls().empty());
     EXPECT_NE(TheCalls()[0].workspace, first);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.sessions().Destroy(other), CUDNN_STATUS_SUCCESS);
   }
 }
 
@@ -143,15 +144,15 @@ TEST(TotalWorkspace, IsGivenBackWithTheLastHandle) {
   Shared program(Operation::kForward);
   ASSERT_EQ(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
   cudnnHandle_t other = nullptr;
-  ASSERT_EQ(program.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::LegacyCall call = program.Call(0, 0);
   call.handle = other;
   for (int i = 0; i < 2 * kLearning; ++i) {
-    EXPECT_EQ(program.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(program.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   }
   EXPECT_EQ(program.TheNetwork().bytes(), program.need);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(program.interposer.Destroy(other), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(program.interposer.sessions().Destroy(other), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(program.TheNetwork().bytes(), 0u);
   EXPECT_EQ(program.Total()["total_workspace_bytes"], 0) << "a handle that never ran is left";
   ASSERT_EQ(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
@@ -166,7 +167,7 @@ TEST(TotalWorkspace, OfACaptureIsItsOwn) {
     TheCalls().clear();
     EXPECT_EQ(cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     for (int i = 0; i < calls; ++i) {
-      EXPECT_EQ(program.interposer.Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
     }
     CUgraph graph = nullptr;
     EXPECT_EQ(cuStreamEndCapture(other.stream, &graph), CUDA_SUCCESS);
@@ -230,23 +231,24 @@ TEST(TotalWorkspace, WithoutMemoryASmallerBudgetIsPlanned) {
 
 TEST(TotalWorkspace, IsDividedWhenTheProgramEndsTheRecording) {
   Shared program(Operation::kForward);
-  EXPECT_FALSE(program.interposer.EndRecording(program.handle()).ok()) << "nothing ran";
+  EXPECT_FALSE(program.interposer.process().budgets.EndRecording(program.handle()).ok())
+      << "nothing ran";
   program.Ran();
   EXPECT_EQ(program.Total()["divided"], false);
-  ASSERT_TRUE(program.interposer.EndRecording(program.handle()).ok());
+  ASSERT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok());
   EXPECT_EQ(program.Total()["divided"], true);
   EXPECT_EQ(program.Total()["kernels"], 1);
   EXPECT_FALSE(program.TheNetwork().learning());
   program.Ran();
-  EXPECT_TRUE(program.interposer.EndRecording(program.handle()).ok()) << "again";
+  EXPECT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok()) << "again";
   EXPECT_EQ(program.TheNetwork().bytes(), program.need);
 }
 
 TEST(TotalWorkspace, IsDividedAmongWhatWasAskedAboutWhereNothingRan) {
   Shared program(Operation::kForward);
-  ASSERT_TRUE(program.interposer.FindAlgorithms(Operation::kForward, program.handle(),
-                                                program.descriptors(), {}));
-  ASSERT_TRUE(program.interposer.EndRecording(program.handle()).ok());
+  ASSERT_TRUE(program.interposer.legacy().FindAlgorithms(Operation::kForward, program.handle(),
+                                                         program.descriptors(), {}));
+  ASSERT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok());
   EXPECT_EQ(program.Total()["divided"], true);
   EXPECT_EQ(program.Total()["kernels"], 1);
   EXPECT_EQ(program.Total()["total_workspace_bytes"], 0) << "who runs it is not known";

@@ -18,7 +18,7 @@ constexpr int kParts = 4;
 // Pieces the call ran in.
 size_t PiecesRun(PlannedSetting& setting, const cudnn::LegacyCall& call) {
   ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   return ThisRecording().calls.size();
 }
 
@@ -78,21 +78,21 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
   late.Know();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(PiecesRun(setting, late.Call()), 1u);
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 0);
-  EXPECT_FALSE(setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,
-                                                 late.descriptors(), PlannedSetting::kPieceBytes));
-  EXPECT_FALSE(
-      setting.interposer.GetAlgorithms(Operation::kForward, setting.handle, late.descriptors()));
+  EXPECT_FALSE(setting.interposer.legacy().FindAlgorithms(
+      Operation::kForward, setting.handle, late.descriptors(), PlannedSetting::kPieceBytes));
+  EXPECT_FALSE(setting.interposer.legacy().GetAlgorithms(Operation::kForward, setting.handle,
+                                                         late.descriptors()));
   EXPECT_THAT(Fallbacks(setting), HasSubstr("kernels beyond the first 10000"));
 
   EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
   // On a handle that never met it, too.
   cudnnHandle_t another = nullptr;
-  ASSERT_EQ(setting.interposer.Create(&another), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(setting.interposer.sessions().Create(&another), CUDNN_STATUS_SUCCESS);
   cudnn::LegacyCall call = last.Call();
   call.handle = another;
   EXPECT_EQ(PiecesRun(setting, call), size_t{kParts});
-  setting.interposer.Destroy(another);
+  setting.interposer.sessions().Destroy(another);
 }
 
 // A call is told from others by its workspace as well.

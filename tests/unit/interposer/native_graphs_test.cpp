@@ -106,7 +106,7 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
 // into an array that has room for just that, whatever room it claims.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
-  GraphInterposer& graph = setting.interposer.graph();
+  GraphPlans& graph = setting.interposer.graph();
   cudnnBackendDescriptor_t configuration = nullptr, engine = nullptr;
   graph.Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configuration);
   graph.Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
@@ -153,7 +153,7 @@ TEST(NativeGraphs, AreClaimedOnlyWhereWhatRunsInAPlansPlaceBecomesOne) {
       if (decided) {
         plan = setting.Plan();
       } else {
-        GraphInterposer& graph = setting.interposer.graph();
+        GraphPlans& graph = setting.interposer.graph();
         const std::string json = setting.Json();
         graph.Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
         graph.Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &setting.handle);

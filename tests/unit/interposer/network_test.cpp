@@ -1,6 +1,6 @@
 // A network's memory by itself, on the stand-in's driver: whose segments are whose, and that none
 // is lost to what is gone.
-#include "interposer/network.h"
+#include "interposer/budget/network.h"
 
 #include <gmock/gmock.h>
 
@@ -59,7 +59,8 @@ class NetworkTest : public testing::Test {
   void Destroy(int handle) { network->Closed(network->Close(&handles[handle])); }
   // As a session does: handles whose order was declared are one owner.
   void Declare(int first, int second) {
-    const Result<Network::Lane> lane = network->DeclareOrder(&handles[first], &handles[second]);
+    const Result<OrderedHandles::Lane> lane =
+        network->DeclareOrder(&handles[first], &handles[second]);
     ASSERT_TRUE(lane.ok()) << lane.message();
     for (const void* const handle : lane->handles) order[handle] = lane->name;
   }

@@ -92,10 +92,10 @@ TEST(PlanFile, IsFollowedInTheCallersWorkspaceAndNothingIsMeasured) {
     Follower program(operation, PlanFile(operation, need));
     EXPECT_EQ(program.Pieces(need), kPairs);
     EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
-    EXPECT_EQ(program.interposer.measured(), 0);
+    EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
     EXPECT_EQ(program.Fallbacks(), "[]");
     EXPECT_EQ(program.Pieces(need - 1), 1u) << "not in less than it needs";
-    EXPECT_EQ(program.interposer.measured(), 0);
+    EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
   }
 }
 
@@ -106,14 +106,16 @@ TEST(PlanFile, AnswersItsOwnWorkspaceAndKeepsIt) {
     for (const bool get : {false, true}) {
       Follower program(operation, PlanFile(operation, need));
       auto& interposer = program.interposer;
-      const auto answer =
-          get ? interposer.GetAlgorithms(operation, program.handle(), program.descriptors())
-              : interposer.FindAlgorithms(operation, program.handle(), program.descriptors(), {});
+      const auto answer = get ? interposer.legacy().GetAlgorithms(operation, program.handle(),
+                                                                  program.descriptors())
+                              : interposer.legacy().FindAlgorithms(operation, program.handle(),
+                                                                   program.descriptors(), {});
       ASSERT_TRUE(answer && !answer->empty());
       size_t bytes = 0;
-      EXPECT_EQ(interposer.WorkspaceSize(operation, program.handle(), program.descriptors(),
-                                         answer->at(0).algorithm, &bytes),
-                CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(
+          interposer.legacy().WorkspaceSize(operation, program.handle(), program.descriptors(),
+                                            answer->at(0).algorithm, &bytes),
+          CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(bytes, answer->at(0).workspace_bytes);
       EXPECT_GE(bytes, need);
       program.ExpectRight(answer->at(0).algorithm, bytes);
@@ -127,8 +129,8 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
     SCOPED_TRACE(OperationName(operation));
     const size_t need = NeedOfPairs(operation);
     Follower program(operation, Totalled(PlanFile(operation, need), need));
-    const auto answer =
-        program.interposer.FindAlgorithms(operation, program.handle(), program.descriptors(), {});
+    const auto answer = program.interposer.legacy().FindAlgorithms(operation, program.handle(),
+                                                                   program.descriptors(), {});
     ASSERT_TRUE(answer && !answer->empty());
     for (const auto& told : *answer) EXPECT_EQ(told.workspace_bytes, 0u);
     EXPECT_EQ(program.Pieces(0), kPairs) << "from the first call on";
@@ -140,10 +142,10 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
     EXPECT_EQ(total["total_bytes"], need);
     EXPECT_EQ(total["total_workspace_bytes"], need);
     EXPECT_EQ(total["divided"], true);
-    EXPECT_EQ(program.interposer.measured(), 0);
+    EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
     CUcontext context = nullptr;
     ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.NetworkOf(context)->bytes(), need);
+    EXPECT_EQ(program.interposer.process().budgets.Of(context)->bytes(), need);
   }
 }
 
@@ -160,10 +162,10 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
     const void* const first = TheCalls()[0].workspace;
     CUstream stream = nullptr;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
-    program.interposer.SetStream(program.handle(), stream);
+    program.interposer.sessions().SetStream(program.handle(), stream);
     EXPECT_EQ(program.Pieces(0), ordered ? kPairs : 1u);
     EXPECT_EQ(TheCalls()[0].workspace, ordered ? first : nullptr);
-    program.interposer.SetStream(program.handle(), nullptr);
+    program.interposer.sessions().SetStream(program.handle(), nullptr);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
 }
@@ -178,11 +180,11 @@ TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
     CUstream stream = nullptr, other = nullptr;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    program.interposer.SetStream(program.handle(), stream);
+    program.interposer.sessions().SetStream(program.handle(), stream);
     const auto capture = [&](CUgraph& graph) {
       TheCalls().clear();
       EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-      EXPECT_EQ(program.interposer.Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
       return TheCalls();
     };
@@ -213,8 +215,8 @@ TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
     }
     CUcontext context = nullptr;
     ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.NetworkOf(context)->bytes(), 2 * need);
-    program.interposer.SetStream(program.handle(), nullptr);
+    EXPECT_EQ(program.interposer.process().budgets.Of(context)->bytes(), 2 * need);
+    program.interposer.sessions().SetStream(program.handle(), nullptr);
     EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
   }

@@ -15,12 +15,13 @@ TEST(PlannedCall, AllocatesNothing) {
                                  test::PlannedSetting::NotMeasuring());
     CUstream stream;
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    ASSERT_EQ(setting.interposer.SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream),
+              CUDNN_STATUS_SUCCESS);
     const cudnn::LegacyCall call = setting.Call();
-    ASSERT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);  // decides
+    ASSERT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);  // decides
     const int reads = setting.store.reads;
     const long before = bench::Allocations();
-    for (int i = 0; i < 100; ++i) setting.interposer.Convolve(call);
+    for (int i = 0; i < 100; ++i) setting.interposer.legacy().Convolve(call);
     EXPECT_EQ(bench::Allocations() - before, 0) << pieces << " pieces";
     EXPECT_EQ(setting.store.reads, reads) << "the store was asked again";
     const std::string report = setting.interposer.report().Json("on", 0);

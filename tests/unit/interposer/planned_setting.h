@@ -29,10 +29,10 @@ struct PlannedSetting {
                             {{"legacy:1", kImages / pieces, 1, kPieceBytes, true}, 5, true}},
                            {kImages / pieces, kImages})
                     .ok());
-    EXPECT_EQ(interposer.Create(&handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
     EXPECT_TRUE(descriptors.Create(Problem()).ok());
   }
-  ~PlannedSetting() { interposer.Destroy(handle); }
+  ~PlannedSetting() { interposer.sessions().Destroy(handle); }
 
   // What the genuine cudnnCreate leaves behind on a thread, and the null library does not.
   static void MakeContextCurrent() {

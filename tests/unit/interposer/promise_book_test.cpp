@@ -1,4 +1,4 @@
-#include "interposer/promise_book.h"
+#include "interposer/legacy/promise_book.h"
 
 #include <gtest/gtest.h>
 

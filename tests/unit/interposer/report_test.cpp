@@ -1,4 +1,4 @@
-#include "interposer/report.h"
+#include "interposer/report/report.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-#include "interposer/session.h"
+#include "interposer/session/session.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -25,9 +26,9 @@ Session* Open(SessionTable& table, uintptr_t number) {
 }
 
 // A decision that no promise will overtake.
-std::unique_ptr<Decision> AsAsked() {
+std::unique_ptr<CallState> AsAsked() {
   static PromiseBook book;
-  auto decision = std::make_unique<Decision>();
+  auto decision = std::make_unique<CallState>();
   decision->page = &book.PageOf({});
   return decision;
 }
@@ -121,13 +122,35 @@ TEST(SessionTable, WhatIsOrderedWithTheSameIsOrdered) {
   const auto table = std::make_unique<SessionTable>();
   std::vector<Session*> sessions;
   for (uintptr_t i = 1; i <= 4; ++i) sessions.push_back(Open(*table, i));
-  table->Order(*sessions[0], *sessions[1]);
-  table->Order(*sessions[2], *sessions[3]);
+  table->Order(Handle(1), Handle(2));
+  table->Order(Handle(3), Handle(4));
   EXPECT_NE(sessions[0]->order(), nullptr);
   EXPECT_EQ(sessions[0]->order(), sessions[1]->order());
   EXPECT_NE(sessions[0]->order(), sessions[2]->order());
-  table->Order(*sessions[1], *sessions[2]);
+  table->Order(Handle(2), Handle(3));
   for (const Session* session : sessions) EXPECT_EQ(session->order(), sessions[0]->order());
+}
+
+TEST(SessionTable, AHandleAtAnOldAddressIsOrderedWithNobody) {
+  const auto table = std::make_unique<SessionTable>();
+  for (uintptr_t i = 1; i <= 3; ++i) Open(*table, i);
+  table->Order(Handle(1), Handle(2));
+  table->Close(Handle(1));
+  Session* const again = Open(*table, 1);
+  EXPECT_EQ(again->order(), nullptr);
+  table->Order(Handle(1), Handle(3));
+  EXPECT_EQ(again->order(), table->Find(Handle(3))->order());
+  EXPECT_NE(again->order(), table->Find(Handle(2))->order());
+}
+
+TEST(SessionTable, IsEmptyAgainAfterOpeningFailed) {
+  const auto table = std::make_unique<SessionTable>();
+  const auto fail = [](Session&) { throw std::bad_alloc(); };
+  EXPECT_THROW(table->FindOrOpen(Handle(1), fail), std::bad_alloc);
+  EXPECT_EQ(table->Find(Handle(1)), nullptr);
+  EXPECT_TRUE(table->empty());
+  ASSERT_NE(Open(*table, 1), nullptr);
+  EXPECT_FALSE(table->empty());
 }
 
 TEST(Session, ForgetsItsLaneOnlyWhereThatMayBeAnother) {
@@ -150,10 +173,10 @@ TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
   other.algorithm = 1;
   Session session;
   session.Open(nullptr, 0, nullptr);
-  auto decision = std::make_unique<Decision>();
+  auto decision = std::make_unique<CallState>();
   decision->page = &book.PageOf(key);
   decision->version = decision->page->version();
-  Decision* const kept = session.Keep({}, std::move(decision));
+  CallState* const kept = session.Keep({}, std::move(decision));
   EXPECT_EQ(session.Find({}), kept);
   book.Add(other, {});
   EXPECT_EQ(session.Find({}), kept);
@@ -163,11 +186,11 @@ TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
 
 TEST(Session, AReplacedDecisionStaysValid) {
   Session session;
-  Decision* const first = session.Keep({}, AsAsked());
-  Decision* const second = session.Keep({}, AsAsked());
+  CallState* const first = session.Keep({}, AsAsked());
+  CallState* const second = session.Keep({}, AsAsked());
   EXPECT_EQ(session.Find({}), second);
-  first->barred = true;  // a call on another thread may still hold it
-  EXPECT_FALSE(second->barred);
+  first->ran = true;  // a call on another thread may still hold it
+  EXPECT_FALSE(second->ran);
 }
 
 }  // namespace

@@ -64,12 +64,14 @@ class Capture {
   explicit Capture(PlannedSetting& setting) : setting_(setting) {
     EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(setting_.interposer.SetStream(setting_.handle, stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting_.interposer.sessions().SetStream(setting_.handle, stream_),
+              CUDNN_STATUS_SUCCESS);
   }
   ~Capture() {
     CUgraph graph = nullptr;
     EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(setting_.interposer.SetStream(setting_.handle, nullptr), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting_.interposer.sessions().SetStream(setting_.handle, nullptr),
+              CUDNN_STATUS_SUCCESS);
   }
 
  private:
@@ -81,7 +83,7 @@ TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
   cudnn::LegacyCall call = setting.Call();
   call.algorithm = 2;  // what is measured may all be slower
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 2);
 }
@@ -89,11 +91,11 @@ TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
 // Sizes 1, 2 and 8 are not known, so the decision is to be taken anew some day.
 TEST(Unsettled, WhatRanOutsideIsCaptured) {
   PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
-  for (int i = 0; i < 2; ++i) setting.interposer.Convolve(setting.Call());
+  for (int i = 0; i < 2; ++i) setting.interposer.legacy().Convolve(setting.Call());
   ASSERT_THAT(ThisRecording().calls, SizeIs(8));
   ThisRecording() = {};
   const Capture capture(setting);
-  EXPECT_EQ(setting.interposer.Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
 }
 
@@ -106,7 +108,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
   cudnn::LegacyCall call = kernel.Call(kNeed);
   call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
   EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
@@ -124,11 +126,11 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
                {{"legacy:1", 4, 0.1, PlannedSetting::kPieceBytes, true}, 5, true}});
   cudnn::LegacyCall call = kernel.Call(kNeed);
   ThisRecording().fail_at = 1;
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
   ThisRecording() = {};
   call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
   EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
@@ -143,7 +145,7 @@ TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
                {{"legacy:0", 16, 100, 0, true}, 5, true}});
   cudnn::LegacyCall call = kernel.Call(2 * PlannedSetting::kPieceBytes);
   call.algorithm = 1;
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 1);
 }
@@ -155,7 +157,7 @@ TEST(Unsettled, APlanThatRunsStaysUntilABetterOneIsCompared) {
                {{"legacy:1", 4, 5, PlannedSetting::kPieceBytes, true}, 5, true}});
   const auto pieces = [&] {
     ThisRecording() = {};
-    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
+    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
               CUDNN_STATUS_SUCCESS);
     return ThisRecording().calls.size();
   };
@@ -174,14 +176,14 @@ TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
                {{"legacy:1", 8, 0.5, 4096, true}, 5, true},
                {{"legacy:1", 4, 0.4, 64, true}, 5, true}});
   for (const size_t bytes : {64, 4096}) {
-    const auto answer = setting.interposer.FindAlgorithms(Operation::kForward, setting.handle,
-                                                          kernel.descriptors.get(), bytes);
+    const auto answer = setting.interposer.legacy().FindAlgorithms(
+        Operation::kForward, setting.handle, kernel.descriptors.get(), bytes);
     ASSERT_TRUE(answer);
     ASSERT_EQ(answer->front().workspace_bytes, bytes);
   }
   cudnn::LegacyCall call = kernel.Call(64);
   call.algorithm = 1;
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
   const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
   EXPECT_THAT(report["fallbacks"], SizeIs(0)) << report;
@@ -194,7 +196,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   const auto run = [&] {
     ThisRecording() = {};
     const int before = setting.store.reads;
-    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
+    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
               CUDNN_STATUS_SUCCESS);
     return setting.store.reads > before;
   };
@@ -228,7 +230,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   const auto run = [&](int fail_at) {
     ThisRecording() = {};
     ThisRecording().fail_at = fail_at;
-    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
+    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
               CUDNN_STATUS_SUCCESS);
     return ThisRecording().calls.size();
   };
@@ -237,13 +239,13 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   for (int call = 3; call <= 100; ++call) EXPECT_EQ(run(-1), 1u) << call;
   // Nor on another handle.
   cudnnHandle_t other = nullptr;
-  ASSERT_EQ(setting.interposer.Create(&other), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::LegacyCall call = kernel.Call(PlannedSetting::kPieceBytes);
   call.handle = other;
   ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.Convolve(call), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(1));
-  setting.interposer.Destroy(other);
+  setting.interposer.sessions().Destroy(other);
   EXPECT_THAT(setting.interposer.report().Json("on", 0),
               testing::HasSubstr("a piece of a plan failed"));
 }
@@ -257,10 +259,10 @@ TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   OtherKernel kernel(setting);
   {
     const Capture capture(setting);
-    EXPECT_EQ(setting.interposer.Convolve(kernel.Call(kNeed)), CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(kNeed)), CUDNN_STATUS_NOT_SUPPORTED);
   }
   kernel.Know({{{"legacy:1", 16, 2, PlannedSetting::kPieceBytes, true}, 5, true}});
-  EXPECT_EQ(setting.interposer.Convolve(kernel.Call(kNeed)), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(kNeed)), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 1);
 }

@@ -73,18 +73,18 @@ Told First(const Answer& answer) {
 const std::pair<const char*, Asking> kAskings[] = {
     {"FindEx",
      [](Program& program, Operation operation, size_t lent) {
-       return First(program.interposer.FindAlgorithms(operation, program.handle(),
-                                                      program.descriptors(), lent));
+       return First(program.interposer.legacy().FindAlgorithms(operation, program.handle(),
+                                                               program.descriptors(), lent));
      }},
     {"Get",
      [](Program& program, Operation operation, size_t) {
-       return First(
-           program.interposer.GetAlgorithms(operation, program.handle(), program.descriptors()));
+       return First(program.interposer.legacy().GetAlgorithms(operation, program.handle(),
+                                                              program.descriptors()));
      }},
     {"GetWorkspaceSize", [](Program& program, Operation operation, size_t) {
        Told told{1, 0};
-       EXPECT_EQ(program.interposer.WorkspaceSize(operation, program.handle(),
-                                                  program.descriptors(), 1, &told.bytes),
+       EXPECT_EQ(program.interposer.legacy().WorkspaceSize(operation, program.handle(),
+                                                           program.descriptors(), 1, &told.bytes),
                  CUDNN_STATUS_SUCCESS);
        return told;
      }}};

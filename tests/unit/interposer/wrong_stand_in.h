@@ -148,7 +148,7 @@ class Program {
     test::MakeContextCurrent();
     TheWrong() = {};
     TheCalls().clear();
-    EXPECT_EQ(interposer.Create(&handle_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(interposer.sessions().Create(&handle_), CUDNN_STATUS_SUCCESS);
     EXPECT_TRUE(descriptors_.Create(Problem(operation)).ok());
     const size_t elements[] = {size_t{kImages} * 4 * 64, size_t{8} * 4 * 9,
                                size_t{kImages} * 8 * 64};
@@ -169,7 +169,7 @@ class Program {
         0, kWorkspace);
   }
   ~Program() {
-    EXPECT_EQ(interposer.Destroy(handle_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(interposer.sessions().Destroy(handle_), CUDNN_STATUS_SUCCESS);
     for (const CUdeviceptr buffer : buffers_) EXPECT_EQ(cuMemFree(buffer), CUDA_SUCCESS);
     EXPECT_EQ(cuMemFree(workspace_), CUDA_SUCCESS);
   }
@@ -206,8 +206,9 @@ class Program {
   // Runs through the interposer, and expects the undivided result.
   void ExpectRight(int algorithm = 0, size_t bytes = kWorkspace) {
     TheCalls().clear();
-    const Values output = RunWith(
-        [&](const cudnn::LegacyCall& call) { return interposer.Convolve(call); }, algorithm, bytes);
+    const Values output =
+        RunWith([&](const cudnn::LegacyCall& call) { return interposer.legacy().Convolve(call); },
+                algorithm, bytes);
     EXPECT_EQ(output, expected_);
   }
   cudnn::LegacyCall Call(int algorithm = 0, size_t bytes = kWorkspace) const {
@@ -231,7 +232,7 @@ class Program {
     return RunWith(
         [&](cudnn::LegacyCall call) {
           change(call);
-          return interposer.Convolve(call);
+          return interposer.legacy().Convolve(call);
         },
         0, kWorkspace);
   }
@@ -258,7 +259,7 @@ class Program {
     }
     return seen;
   }
-  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.ReportText()); }
+  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.process().ReportText()); }
   std::string Fallbacks() { return ReportJson()["fallbacks"].dump(); }
   cudnnHandle_t handle() const { return handle_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }

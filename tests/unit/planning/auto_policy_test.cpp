@@ -64,6 +64,26 @@ TEST(AutoPolicy, BeginsWithTheWholeAndTwoParts) {
   EXPECT_THAT(NextSizes({}, {}, Asking(100, kNoLimit, 8)), ElementsAre(8, 24, 100));
 }
 
+TEST(FittingSizes, AreFewAndBeginWithTheLeastPieceOfThePolicy) {
+  EXPECT_THAT(FittingSizes(BatchSizePolicy::kUndivided, 256, 1), ElementsAre(256));
+  EXPECT_THAT(FittingSizes(BatchSizePolicy::kAuto, 256, 1), ElementsAre(1, 16, 64, 256));
+  EXPECT_THAT(FittingSizes(BatchSizePolicy::kAuto, 100, 8), ElementsAre(4, 8, 24, 100));
+  EXPECT_THAT(FittingSizes(BatchSizePolicy::kAuto, 8, 8), ElementsAre(8));
+  EXPECT_THAT(FittingSizes(BatchSizePolicy::kAll, 20, 3), ElementsAre(2, 3, 20));
+  for (const int n : {1, 2, 7, 100, 256}) {
+    for (const int step : {1, 2, 3, 16}) {
+      for (const BatchSizePolicy policy : {BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kAll}) {
+        const std::vector<int> sizes = FittingSizes(policy, n, step);
+        const std::vector<int> of_policy = MicroBatchSizes(policy, n, step);
+        EXPECT_THAT(of_policy, IsSupersetOf(sizes));
+        EXPECT_EQ(sizes.front(), of_policy.front());
+        EXPECT_EQ(sizes.back(), n);
+        EXPECT_LE(sizes.size(), 14u);
+      }
+    }
+  }
+}
+
 TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
   for (const AutoRequest& undivided : {Asking(1, kMiB), Asking(8, kMiB, 8), Asking(8, kMiB, 16)}) {
     const Replay replay = ReplayAuto(SlowAndFast(64), undivided);

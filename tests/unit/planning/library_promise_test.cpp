@@ -71,7 +71,7 @@ TEST(LibraryPromise, ChoicesRiseAndFallAndHoldTheBestOfEveryLimit) {
     for (int i = 0; i < 6; ++i) {
       const int images = 1 << random() % 4;
       measured.push_back(Row("legacy:1", images, 1 << random() % 18, random() % 8 * 100));
-      measured.back().micro.engine += std::to_string(i);
+      measured.back().micro.engine = "legacy:1" + std::to_string(i);
       rows.push_back(measured.back().micro);
     }
     const std::vector<Configuration> choices = LibraryChoices(measured, Within(600));

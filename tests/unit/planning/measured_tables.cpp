@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kDevice = "Host stand-in (CPU times)";
 
-using Times = std::map<std::pair<std::string, int>, double>;  // by engine and size
+using Times = std::map<std::pair<EngineId, int>, double>;  // by engine and size
 
 Times TimesOf(const KernelTable& table) {
   Times times;

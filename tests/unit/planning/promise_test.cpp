@@ -105,12 +105,37 @@ TEST(Promise, APlanNeverMixesTransforms) {
 }
 
 TEST(Promise, TheLargestPieceIsTheLeastExact) {
-  // 4 direct images and 2 by FFT would be reported as direct.
+  // 4 direct images and 2 by FFT would be reported as direct; thrice 2 by FFT are reported as FFT.
   const std::vector<Candidate> measured = {Row(0, 6, 100, 0), Row(0, 4, 1, 0),
                                            Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(6, 0));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 1);
+  EXPECT_EQ(promise->plan, (Configuration{{{Row(4, 2, 1, 0, kFft).micro, 3}}}));
+  EXPECT_EQ(promise->reported.engine, "legacy:4");
+}
+
+// Twice 4 direct images would be fastest, and nothing direct takes their place.
+TEST(Promise, AFasterPieceOfTheSameSizeFollowsTheOneThatIsReported) {
+  const std::vector<Candidate> measured = {Row(4, 8, 90, 0, kFft), Row(4, 4, 3, 0, kFft),
+                                           Row(0, 4, 2, 0)};
+  const auto promise = MakePromise(measured, Request(8, 0));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan,
+            (Configuration{{{Row(4, 4, 3, 0, kFft).micro, 1}, {Row(0, 4, 2, 0).micro, 1}}}));
+  EXPECT_EQ(promise->reported.engine, "legacy:4");
+}
+
+TEST(Promise, InPiecesNeedsNoGain) {
+  const std::vector<Candidate> measured = {Row(0, 8, 10, 80), Row(0, 4, 6, 40), Row(1, 4, 7, 20)};
+  EXPECT_EQ(MakePromise(measured, Request(8, 80))->plan.Pieces(), 1);
+  const auto promise = DividedPromise(measured, Request(8, 80));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->plan.TimeMs(), 12);
+  EXPECT_EQ(promise->workspace_bytes, 80u);  // of what takes its place
+  EXPECT_EQ(promise->fastest_undivided.time_ms, 10);
+  EXPECT_FALSE(DividedPromise(measured, Request(8, 79))) << "nothing takes its place";
+  EXPECT_FALSE(DividedPromise(std::vector{Row(0, 8, 10, 0)}, Request(8, 80)));
 }
 
 TEST(Promise, BrokenTimesAreNoChoice) {
@@ -156,7 +181,7 @@ TEST(Promise, PiecesOfOneEngineNeedNothingElse) {
 }
 
 NumericClass ClassOf(const std::vector<NumericClass>& classes, const MicroConfiguration& micro) {
-  return classes[std::stoi(micro.engine.substr(std::string("legacy:").size()))];
+  return classes[static_cast<size_t>(micro.engine.legacy()->algorithm)];
 }
 
 // What holds of every promise, whatever was measured.
@@ -289,6 +314,18 @@ TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   ASSERT_TRUE(random);
   EXPECT_EQ(random->plan.Largest().engine, "graph:38");
   EXPECT_FALSE(random->reported.deterministic);
+}
+
+// A faster Winograd engine, which nothing could replace, does not stand in the way of the direct
+// one.
+TEST(Promise, AForeignEngineThatNothingReplacesLeavesTheNextOneItsPlace) {
+  const std::vector<Candidate> measured = {
+      Row(0, 8, 8, 0), Foreign(8, 3, 20, kWinograd), {{"graph:5", 8, 4, 10, true}, kDirect, false}};
+  for (const size_t limit : {10, 20}) {
+    const auto promise = MakePromise(measured, Request(8, limit));
+    ASSERT_TRUE(promise);
+    EXPECT_EQ(promise->plan.Largest().engine, "graph:5") << limit;
+  }
 }
 
 TEST(Promise, ForeignPiecesShareAPlanWithNativeOnes) {

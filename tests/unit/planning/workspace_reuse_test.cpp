@@ -146,6 +146,78 @@ TEST(WorkspaceReuse, TheFastestEngineInsideTheLimitServesASize) {
   EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 4, 1, 99));
 }
 
+using Pieces = std::vector<Piece>;
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Every ordered composition of the images from `begin` on, where `lead` is the largest piece so
+// far.
+Cost BruteForceLed(const Pieces& pieces, int begin, int n, int step, const Piece& lead) {
+  if (begin == n) return lead.may_lead ? Cost{0, 0} : kImpossible;
+  if (begin > n || begin % step != 0) return kImpossible;
+  Cost best = kImpossible;
+  for (const Piece& piece : pieces) {
+    if (!Usable(*piece.micro, kNoLimit)) continue;
+    const bool leads = lead.micro == nullptr || piece.micro->micro_batch > lead.micro->micro_batch;
+    const int end = begin + piece.micro->micro_batch;
+    const Cost rest = BruteForceLed(pieces, end, n, step, leads ? piece : lead);
+    if (rest == kImpossible) continue;
+    best = std::min(best, {piece.micro->time_ms + rest.first, 1 + rest.second});
+  }
+  return best;
+}
+
+bool MayLead(const Pieces& pieces, const MicroConfiguration& micro) {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](const Piece& piece) { return piece.may_lead && *piece.micro == micro; });
+}
+
+TEST(WorkspaceReuse, LedEqualsEnumerationOfAllCompositions) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  int divided = 0, slower = 0;
+  for (int i = 0; i < 3000 && !::testing::Test::HasFailure(); ++i) {
+    const int n = Draw(random, 1, 7);
+    const int step = 1 << Draw(random, 0, 2);
+    const std::vector<MicroConfiguration> measured = RandomMeasured(random, n, Draw(random, 1, 3));
+    Pieces pieces;
+    for (const MicroConfiguration& micro : measured) {
+      pieces.push_back({&micro, Draw(random, 0, 2) == 0});
+    }
+    SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
+    const std::optional<Configuration> plan = OptimizeLedWorkspaceReuse(pieces, n, step, kNever);
+    const Cost optimum = BruteForceLed(pieces, 0, n, step, {});
+    ASSERT_EQ(plan.has_value(), optimum != kImpossible);
+    if (!plan) continue;
+    ExpectLegalDivision(*plan, n, step, kNoLimit);
+    for (const ucudnn::Run& run : plan->runs) EXPECT_THAT(measured, Contains(run.micro));
+    EXPECT_TRUE(MayLead(pieces, plan->Largest()));
+    EXPECT_EQ(plan->TimeMs(), optimum.first);
+    EXPECT_EQ(plan->Pieces(), optimum.second);
+    divided += plan->Pieces() > 1;
+    slower += plan->TimeMs() > OptimizeWorkspaceReuse(measured, n, step, kNoLimit)->TimeMs();
+  }
+  EXPECT_GT(divided, 300);
+  EXPECT_GT(slower, 300);
+}
+
+TEST(WorkspaceReuse, ALeadIsRepeatedOnlyWhereNothingOfItsSizeIsFaster) {
+  const MicroConfiguration lead = Micro(2, 3, 0, "legacy:0");
+  const MicroConfiguration equal = Micro(2, 3, 0, "legacy:1");
+  const MicroConfiguration faster = Micro(2, 2, 0, "legacy:2");
+  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&equal}, {&lead, true}}, 6, 1, kNever)->runs,
+            (std::vector<ucudnn::Run>{{lead, 3}}));
+  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&faster}, {&lead, true}}, 6, 1, kNever)->runs,
+            (std::vector<ucudnn::Run>{{lead, 1}, {faster, 2}}));
+  EXPECT_FALSE(OptimizeLedWorkspaceReuse(Pieces{{&faster}}, 6, 1, kNever));
+}
+
+TEST(WorkspaceReuse, LedIsNoneWhereItIsNoFasterThanAsked) {
+  const MicroConfiguration half = Micro(2, 3);
+  EXPECT_TRUE(OptimizeLedWorkspaceReuse(Pieces{{&half, true}}, 4, 1, 6.5));
+  EXPECT_FALSE(OptimizeLedWorkspaceReuse(Pieces{{&half, true}}, 4, 1, 6));
+}
+
 TEST(WorkspaceReuse, NothingComesOfNothing) {
   EXPECT_FALSE(OptimizeWorkspaceReuse({}, 4, 1, kNoLimit));
   const std::vector<MicroConfiguration> measured = {Micro(2, 1)};

@@ -115,7 +115,7 @@ TEST(CompareChunk, FindsWhatABruteForceFinds) {
         return std::span(all).subspan(static_cast<size_t>(begin) * element,
                                       static_cast<size_t>(count) * element);
       };
-      CompareChunk(tensor, tolerance, begin, bytes(got), bytes(expected), std::byte{0xff},
+      CompareChunk({tensor, tolerance, std::byte{0xff}}, begin, bytes(got), bytes(expected),
                    differences);
       begin += count;
     }
@@ -141,7 +141,7 @@ TEST(CompareChunk, EveryByteOfEveryGapIsWatched) {
     std::vector<std::byte> got(tensor.Bytes(), std::byte{0x11}), expected(got);
     got[byte] = std::byte{0x10};
     Differences differences;
-    CompareChunk(tensor, {}, 0, got, expected, std::byte{0x11}, differences);
+    CompareChunk({tensor, {}, std::byte{0x11}}, 0, got, expected, differences);
     EXPECT_EQ(differences.count, 0);
     ASSERT_TRUE(differences.gap.has_value()) << byte;
     EXPECT_EQ(*differences.gap, static_cast<int64_t>(byte));
@@ -157,13 +157,13 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
       for (const Tolerance& tolerance : {Tolerance{0, 0}, Tolerance{1e30, 1}}) {
         float a = value, b = other;
         Differences differences;
-        CompareChunk(tensor, tolerance, 0, std::as_writable_bytes(std::span(&a, 1)),
-                     std::as_writable_bytes(std::span(&b, 1)), std::nullopt, differences);
+        CompareChunk({tensor, tolerance, std::nullopt}, 0, std::as_writable_bytes(std::span(&a, 1)),
+                     std::as_writable_bytes(std::span(&b, 1)), differences);
         EXPECT_EQ(differences.count, 1) << value << " " << other;
         a = other;
         b = value;
-        CompareChunk(tensor, tolerance, 0, std::as_writable_bytes(std::span(&a, 1)),
-                     std::as_writable_bytes(std::span(&b, 1)), std::nullopt, differences);
+        CompareChunk({tensor, tolerance, std::nullopt}, 0, std::as_writable_bytes(std::span(&a, 1)),
+                     std::as_writable_bytes(std::span(&b, 1)), differences);
         EXPECT_EQ(differences.count, 2) << other << " " << value;
       }
     }
@@ -225,7 +225,7 @@ TEST(TestOperands, SumsOfMagnitudesAreExact) {
 
 TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
   ConvolutionProblem problem;
-  const Tolerance direct = IntegerTolerance(problem, planning::NumericClass::kDirect, 1000);
+  const Tolerance direct = IntegerTolerance(problem, NumericClass::kDirect, 1000);
   EXPECT_EQ(direct.absolute, 0);
   EXPECT_EQ(direct.relative, 0);
   EXPECT_TRUE(Discriminates(direct, 1));
@@ -233,7 +233,6 @@ TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
 
 // fp32 Winograd is told from a wrong result by far, bf16 Winograd cannot be.
 TEST(Tolerance, TransformsAreJudgedByTheirType) {
-  using planning::NumericClass;
   ConvolutionProblem problem;
   problem.w = {1, 3, 3};
   problem.math = MathType::kFma;
@@ -254,7 +253,6 @@ TEST(Tolerance, TransformsAreJudgedByTheirType) {
 // On real data, direct fp32 engines are told apart at a thousandth of the largest result, with TF32
 // allowed at a hundredth, and gradients of filters over millions of pixels at a fiftieth.
 TEST(Tolerance, RealDataIsJudgedByItsLargestResult) {
-  using planning::NumericClass;
   ConvolutionProblem problem;
   problem.n = 256;
   problem.c = 512;
@@ -276,7 +274,6 @@ TEST(Tolerance, RealDataIsJudgedByItsLargestResult) {
 using Piece = ::ucudnn::Run;  // not gtest's
 
 TEST(CoarsestClass, WinogradRoundsTheMost) {
-  using planning::NumericClass;
   const auto run = [](int algorithm) {
     return Piece{{"legacy:" + std::to_string(algorithm), 1, 1, 0, true}, 1};
   };

@@ -84,8 +84,8 @@ class DevicesTest : public MeasuredKernelsTest {
     EXPECT_FALSE(IsActive(2));
   }
   // Engines and sizes, without the times.
-  static std::set<std::tuple<std::string, int, size_t, bool>> WhatOf(const Rows& rows) {
-    std::set<std::tuple<std::string, int, size_t, bool>> what;
+  static std::set<std::tuple<EngineId, int, size_t, bool>> WhatOf(const Rows& rows) {
+    std::set<std::tuple<EngineId, int, size_t, bool>> what;
     for (const MicroConfiguration& row : rows) {
       what.emplace(row.engine, row.micro_batch, row.workspace_bytes, row.deterministic);
       EXPECT_GT(row.time_ms, 0);

@@ -11,6 +11,8 @@
 namespace ucudnn::tuning {
 namespace {
 
+using planning::Proof;
+
 // Seconds: enough to begin with one engine on a loaded machine, and over when it has run twice.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
@@ -65,6 +67,7 @@ TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFi
   const Answer answer = Ask(kernels, Problem());
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_FALSE(answer.settled);
+  EXPECT_TRUE(answer.late);
   EXPECT_FALSE(answer.whole_tried);
   EXPECT_EQ(SizesOf(answer.rows), std::set{8});
   EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
@@ -74,6 +77,106 @@ TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFi
   EXPECT_EQ(kernels.measured(), measured);
   EXPECT_TRUE(Ask(kernels, Other()).status.ok());
   EXPECT_GT(kernels.measured(), measured);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
+  device_.functions = &functions_;
+  MeasuredKernels patient(nullptr, std::nullopt, kNoFolder);
+  const Rows all = Ask(patient, Problem()).rows;
+  size_t largest = 0;
+  for (const MicroConfiguration& row : all) largest = std::max(largest, row.workspace_bytes);
+  // Undivided, the engine of that row has no chance; its pieces have.
+  const auto needy = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& row) { return row.workspace_bytes == largest; });
+  ASSERT_EQ(needy->micro_batch, 8);
+  for (const BatchSizePolicy policy :
+       {BatchSizePolicy::kAuto, BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kAll}) {
+    for (const bool everything : {false, true}) {
+      SCOPED_TRACE(std::string(BatchSizePolicyName(policy)) + (everything ? " everything" : ""));
+      MemoryStore store;
+      MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
+      Question question = Asking(Problem(), true, policy);
+      question.must_fit = question.request.limit_bytes = largest - 1;
+      if (everything) {
+        EXPECT_TRUE(kernels.Get(device_, question).settled);
+      } else {
+        EXPECT_TRUE(kernels.MeasureFitting(device_, question).ok());
+      }
+      const long measured = kernels.measured();
+      const auto stored = store.Read(Problem(), device_.platform);
+      std::set<EngineId> whole;
+      for (const auto& row : stored->rows) {
+        if (row.micro.micro_batch == 8) whole.insert(row.micro.engine);
+      }
+      EXPECT_EQ(whole.contains(needy->engine), everything);
+      for (const auto& row : stored->rows) {
+        if (everything) continue;
+        EXPECT_LT(row.micro.workspace_bytes, largest);
+        // Pieces of what fits undivided would only be faster.
+        EXPECT_TRUE(row.micro.micro_batch == 8 || !whole.contains(row.micro.engine));
+      }
+      const auto known =
+          std::find_if(stored->rows.begin(), stored->rows.end(), [&](const auto& row) {
+            return row.micro.micro_batch == 1 && row.micro.engine == needy->engine;
+          });
+      EXPECT_NE(known, stored->rows.end());
+      EXPECT_EQ(stored->complete_sizes.empty(), !everything);
+      // Both times all is tried that there is.
+      EXPECT_TRUE(kernels.MeasureFitting(device_, question).ok());
+      EXPECT_EQ(kernels.measured(), measured);
+    }
+  }
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWholeIs) {
+  ConvolutionProblem problem = Problem();
+  size_t needy = 0;
+  device_.functions = &functions_;
+  MeasuredKernels patient(nullptr, std::nullopt, kNoFolder);
+  for (const MicroConfiguration& row : Ask(patient, problem).rows) {
+    if (row.engine == "legacy:1" && row.micro_batch == 8) needy = row.workspace_bytes;
+  }
+  ASSERT_GT(needy, 0u);
+  // Only engine 1 serves, whose whole does not fit.
+  cudnn::Functions one = slow_;
+  one.cudnnGetConvolutionForwardAlgorithm_v7 =
+      [](cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+         cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int requested,
+         int* returned, cudnnConvolutionFwdAlgoPerf_t* results) {
+        const cudnnStatus_t status = ::cudnnGetConvolutionForwardAlgorithm_v7(
+            handle, x, w, convolution, y, requested, returned, results);
+        for (int i = 0; i < *returned; ++i) {
+          if (results[i].algo != 1) results[i].status = CUDNN_STATUS_NOT_SUPPORTED;
+        }
+        return status;
+      };
+  device_.functions = &one;
+  MeasuredKernels kernels(&store_, Seconds(kTooLittle, 1000), kNoFolder);
+  Question question = Asking(problem, true, BatchSizePolicy::kAuto);
+  question.must_fit = question.request.limit_bytes = needy / 2;
+  const Answer answer = kernels.Get(device_, question);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+  ASSERT_EQ(answer.rows.size(), 1u);
+  EXPECT_EQ(answer.rows[0].engine, "legacy:1");
+  EXPECT_EQ(answer.rows[0].micro_batch, 1);
+  EXPECT_LE(answer.rows[0].workspace_bytes, needy / 2);
+  EXPECT_FALSE(answer.settled);
+  EXPECT_TRUE(answer.late);
+  // Without a limit of the user's nothing can be promised of that.
+  question.must_fit.reset();
+  question.may_measure = false;
+  const Answer unlimited = kernels.Get(device_, question);
+  EXPECT_TRUE(unlimited.rows.empty());
+  EXPECT_TRUE(unlimited.late);
+}
+
+TEST_F(MeasuredKernelsBoundsTest, WhatMayStillBeMeasuredIsNotLate) {
+  MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
+  const Answer answer = Ask(kernels, Problem(), false);
+  EXPECT_FALSE(answer.settled);
+  EXPECT_FALSE(answer.late);
+  MeasuredKernels over(&store_, Seconds(1000, 0), kNoFolder);
+  EXPECT_TRUE(Ask(over, Problem(), false).late);
 }
 
 TEST_F(MeasuredKernelsBoundsTest, WhatWasLateIsReadWhenAnotherProcessMeasuredIt) {
@@ -100,12 +203,11 @@ TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
   problem.operation = Operation::kBackwardFilter;
   problem.type = DataType::kHalf;
   device_.functions = &functions_;
-  const auto nothing_known = [](const std::string&, int) { return false; };
+  const auto nothing_known = [](const EngineId&, int) { return false; };
   for (const bool in_time : {true, false}) {
     MeasureLimits limits;
     limits.deadline = in_time ? Clock::time_point::max() : Clock::now();
-    const auto all = MeasureEngines(device_, problem, {2, 8}, limits, nothing_known,
-                                    LegacyScope(*device_.functions));
+    const auto all = MeasureEngines(device_, problem, {2, 8}, limits, nothing_known, LegacyScope());
     ASSERT_TRUE(all.ok()) << all.message();
     EXPECT_EQ(all->sum_late, !in_time);
     EXPECT_EQ(all->late_sizes, in_time ? std::vector<int>{} : (std::vector{2, 8}));
@@ -240,10 +342,13 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   // The undivided engine runs first, the plan's first piece next.
   const cudnn::Functions faulty = cudnn::test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), false).kind, Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kWrong);
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kKnown).kind,
+            Trust::Kind::kUnknown);
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+            Trust::Kind::kWrong);
   device_.functions = &functions_;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kWrong);
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+            Trust::Kind::kWrong);
   const Answer after = Ask(kernels, Problem());
   EXPECT_TRUE(after.settled);
   EXPECT_EQ(after.rows.size() + 1, before.rows.size());
@@ -261,8 +366,10 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
     });
   };
   const Configuration plan = {{{row(4), 2}}};
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kUnknown);
-  EXPECT_EQ(measured.Verify(device_, Problem(), plan, row(8), true).kind, Trust::Kind::kTrusted);
+  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+            Trust::Kind::kUnknown);
+  EXPECT_EQ(measured.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+            Trust::Kind::kTrusted);
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ inline size_t FreeBytes() {
   return free;
 }
 
-inline std::set<std::string> EnginesAt(const Rows& rows, int size) {
-  std::set<std::string> engines;
+inline std::set<EngineId> EnginesAt(const Rows& rows, int size) {
+  std::set<EngineId> engines;
   for (const MicroConfiguration& row : rows) {
     if (row.micro_batch == size) engines.insert(row.engine);
   }

@@ -4,11 +4,14 @@
 #include <array>
 #include <thread>
 
+#include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
 #include "measured_kernels_setting.h"
 
 namespace ucudnn::tuning {
 namespace {
+
+using planning::Proof;
 
 TEST_F(MeasuredKernelsTest, EverySizeOfThePolicyIsMeasured) {
   MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
@@ -54,7 +57,7 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
   int asked = 0;
   Question question = Asking(Problem(), false);
-  question.need = [&](int images, const std::string& engine) -> std::optional<size_t> {
+  question.need = [&](int images, const EngineId& engine) -> std::optional<size_t> {
     ++asked;
     if (engine == "legacy:0") return std::nullopt;
     if (images == 2) return cudnn::LegacyNeeds::kNeverServes;
@@ -298,8 +301,8 @@ TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
   MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // no other process is met
   const MicroConfiguration undivided = {"legacy:0", 8, 1, 0, true};
   const Configuration plan = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
-  const Trust first = kernels.Verify(device_, Problem(), plan, undivided, true);
-  const Trust second = kernels.Verify(device_, Problem(), plan, undivided, true);
+  const Trust first = kernels.Verify(device_, Problem(), plan, undivided, Proof::kOnce);
+  const Trust second = kernels.Verify(device_, Problem(), plan, undivided, Proof::kOnce);
   EXPECT_EQ(first.message, "verifying takes too long");
   EXPECT_EQ(second.kind, Trust::Kind::kUnknown);
   EXPECT_EQ(second.message, "the time for measuring is used up");
@@ -366,11 +369,13 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
   const Configuration plan = {{{row(4), 2}}};
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), false).kind, Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), true).kind, Trust::Kind::kTrusted);
+  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), Proof::kKnown).kind,
+            Trust::Kind::kUnknown);
+  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), Proof::kOnce).kind,
+            Trust::Kind::kTrusted);
   // The next process finds it compared.
   MeasuredKernels next(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(next.Verify(device_, problem, plan, row(8), false).kind, Trust::Kind::kTrusted);
+  EXPECT_EQ(next.Verify(device_, problem, plan, row(8), Proof::kKnown).kind, Trust::Kind::kTrusted);
 }
 
 // Serves at most four images.
@@ -395,20 +400,20 @@ class FewImages : public cudnn::Engines {
 };
 
 TEST_F(MeasuredKernelsTest, WhereNoEngineServesTheWholeItsSumIsStillKnown) {
-  EngineScope few;
+  GraphScope few{"graph:1"};
   few.make = [this](cudnnHandle_t handle) {
     return std::make_unique<FewImages>(*device_.functions, handle);
   };
   MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
   ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   Question question = Asking(problem, true, BatchSizePolicy::kUndivided);
-  question.scope = &few;
+  question.scope = few;
   const Answer whole = kernels.Get(device_, question);
   EXPECT_TRUE(whole.rows.empty());
   EXPECT_EQ(whole.status.message(), "too many images");
   problem.n = 4;
   question = Asking(problem, true);
-  question.scope = &few;
+  question.scope = few;
   EXPECT_EQ(SizesOf(kernels.Get(device_, question).rows), (std::set{1, 2, 4}));
 }
 

@@ -54,7 +54,7 @@ class VerifyTest : public ::testing::Test {
   }
 
   // `engine` at `images`, with the workspace it takes as a piece; no engine when it does not serve.
-  MicroConfiguration Micro(ConvolutionProblem problem, const std::string& engine, int images) {
+  MicroConfiguration Micro(ConvolutionProblem problem, const EngineId& engine, int images) {
     const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
       if (choice.engine != engine) continue;
@@ -66,19 +66,18 @@ class VerifyTest : public ::testing::Test {
 
   Verification Verify(const ConvolutionProblem& problem, const Configuration& plan,
                       const MicroConfiguration& undivided, const MeasureLimits& budget = {}) {
-    return VerifyPlan(device_, problem, plan, undivided, budget, LegacyScope(*device_.functions));
+    return VerifyPlan(device_, problem, plan, undivided, budget, LegacyScope());
   }
 
   // 4 + 4 + 2 images of `engine`, against algorithm 0.
-  Verification VerifyThree(const ConvolutionProblem& problem,
-                           const std::string& engine = "legacy:1",
+  Verification VerifyThree(const ConvolutionProblem& problem, const EngineId& engine = "legacy:1",
                            const MeasureLimits& budget = {}) {
     const Configuration plan = {{{Micro(problem, engine, 4), 2}, {Micro(problem, engine, 2), 1}}};
     return Verify(problem, plan, Micro(problem, "legacy:0", problem.n), budget);
   }
 
   Verification VerifyFaulty(const ConvolutionProblem& problem, const Fault& fault,
-                            const std::string& engine = "legacy:1") {
+                            const EngineId& engine = "legacy:1") {
     const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
     device_.functions = &faulty;
     const Verification verification = VerifyThree(problem, engine);
@@ -445,8 +444,8 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
           << Describe(problem) << " " << choice.engine << ": " << verification.message;
       EXPECT_NE(verification.verdict, Verdict::kTrespassed)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;
-      const bool rounds = choice.numeric != planning::NumericClass::kDirect ||
-                          undivided.numeric != planning::NumericClass::kDirect;
+      const bool rounds =
+          choice.numeric != NumericClass::kDirect || undivided.numeric != NumericClass::kDirect;
       winograd += rounds ? 1 : 0;
       equal += verification.verdict == Verdict::kEqual ? 1 : 0;
       // Only what rounding hides is left undecided.

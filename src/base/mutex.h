@@ -1,0 +1,65 @@
+// Mutexes whose use clang checks (-Wthread-safety): a member names the mutex that guards it, a
+// function those that its callers hold. Other compilers see plain mutexes. A lambda is checked
+// apart from the function around it: one that is called under a lock says so by AssertHeld.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#if defined(__clang__)
+#define UCUDNN_THREAD_ATTRIBUTE(...) __attribute__((__VA_ARGS__))
+#else
+#define UCUDNN_THREAD_ATTRIBUTE(...)
+#endif
+
+#define UCUDNN_GUARDED_BY(mutex) UCUDNN_THREAD_ATTRIBUTE(guarded_by(mutex))
+#define UCUDNN_REQUIRES(...) UCUDNN_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
+
+namespace ucudnn {
+
+class UCUDNN_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
+ public:
+  void Lock() UCUDNN_THREAD_ATTRIBUTE(acquire_capability()) { mutex_.lock(); }
+  void Unlock() UCUDNN_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
+  bool TryLock() UCUDNN_THREAD_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  // The calling thread holds it, which the compiler cannot see. Nothing is checked at run time.
+  void AssertHeld() const UCUDNN_THREAD_ATTRIBUTE(assert_capability(this)) {}
+
+ private:
+  friend class Condition;
+  std::mutex mutex_;
+};
+
+class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
+ public:
+  enum Adopt { kAdopt };
+
+  explicit MutexLock(Mutex& mutex) UCUDNN_THREAD_ATTRIBUTE(acquire_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.Lock();
+  }
+  // Unlocks in the end what the calling thread has locked before.
+  MutexLock(Mutex& mutex, Adopt) UCUDNN_REQUIRES(mutex) : mutex_(mutex) {}
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+  ~MutexLock() UCUDNN_THREAD_ATTRIBUTE(release_capability()) { mutex_.Unlock(); }
+
+ private:
+  Mutex& mutex_;
+};
+
+// Threads wait in a loop that tests what they wait for.
+class Condition {
+ public:
+  void Wait(Mutex& mutex) UCUDNN_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    changed_.wait(lock);
+    lock.release();
+  }
+  void NotifyAll() { changed_.notify_all(); }
+
+ private:
+  std::condition_variable changed_;
+};
+
+}  // namespace ucudnn

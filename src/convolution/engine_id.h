@@ -1,0 +1,118 @@
+// What runs a convolution, as a value: an algorithm of the legacy API, an engine of the graph API,
+// what sums partials, or whatever else an imported measurement names. Its text is what stores,
+// files, reports and messages hold. Plain values; thread-compatible.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "convolution/problem.h"
+
+namespace ucudnn {
+
+// Copies share what they hold and allocate nothing; a legacy engine holds nothing on the heap.
+class EngineId {
+ public:
+  // "legacy:1" is algorithm 1 with the problem's own math type, "legacy:1[math=1]" with math type 1
+  // (cudnnMathType_t).
+  struct Legacy {
+    int algorithm = 0;             // 0 to kMostAlgorithm
+    std::optional<MathType> math;  // set where it differs from the problem's
+
+    bool operator==(const Legacy&) const = default;
+  };
+  static constexpr int kMostAlgorithm = 99;
+
+  // "graph:38[k2=1,k14=0]+bias+relu" is engine 38 of an operation graph with knob 2 at 1 and knob
+  // 14 at 0, other knobs at their default; a bias and an activation are fused behind the
+  // convolution.
+  struct Graph {
+    using Knob = std::pair<int, int64_t>;  // cudnnBackendKnobType_t and value
+
+    int64_t index = 0;
+    std::vector<Knob> knobs;  // in the order of the text
+    // Empty, or the rest of the text from "+", or from ":fp16" where what is fused reads an
+    // intermediate result of that type.
+    std::string fusion;
+
+    bool operator==(const Graph&) const = default;
+  };
+
+  // "sum": it adds up partials (convolution/partial_sums.h).
+  struct PartialSum {
+    bool operator==(const PartialSum&) const = default;
+  };
+
+  // No engine; its text is empty. What was moved from is none, too.
+  EngineId() = default;
+  EngineId(const EngineId&) = default;
+  EngineId(EngineId&& other) noexcept : value_(std::exchange(other.value_, {})) {}
+  EngineId& operator=(const EngineId&) = default;
+  EngineId& operator=(EngineId&& other) noexcept {
+    value_ = std::exchange(other.value_, {});
+    return *this;
+  }
+  ~EngineId() = default;
+  // The engine that `text` names. Any other text is foreign: it is kept as it is and names nothing
+  // that could run.
+  EngineId(std::string_view text);                                  // NOLINT: implicit by design
+  EngineId(const char* text) : EngineId(std::string_view(text)) {}  // NOLINT: implicit by design
+  EngineId(const std::string& text) : EngineId(std::string_view(text)) {}  // NOLINT: as above
+  // Foreign where `legacy` is beyond kMostAlgorithm, or of an unknown math type.
+  EngineId(const Legacy& legacy);            // NOLINT: implicit by design
+  EngineId(const Graph& graph);              // NOLINT: implicit by design
+  EngineId(PartialSum sum) : value_(sum) {}  // NOLINT: implicit by design
+
+  // Byte for byte what the engine was made from.
+  std::string Text() const;
+  bool empty() const { return std::holds_alternative<std::monostate>(value_); }
+
+  // Null where the engine is of another kind. The result lives as long as this object.
+  const Legacy* legacy() const { return std::get_if<Legacy>(&value_); }
+  const Graph* graph() const;
+  bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
+  // Whether the text claims to be of the graph API, "graph:...", readable or not: its measurements
+  // are kept apart from those of the legacy API.
+  bool of_graph_api() const;
+
+  // The engine without what is fused behind the convolution.
+  EngineId Unfused() const;
+
+  // Engines are ordered as their texts.
+  friend bool operator==(const EngineId& a, const EngineId& b);
+  friend std::strong_ordering operator<=>(const EngineId& a, const EngineId& b);
+  friend std::ostream& operator<<(std::ostream& out, const EngineId& engine) {
+    return out << engine.Text();
+  }
+
+ private:
+  friend struct std::hash<EngineId>;
+  struct NamedGraph {
+    std::string text;
+    Graph graph;
+  };
+  using SharedGraph = std::shared_ptr<const NamedGraph>;
+  using Foreign = std::shared_ptr<const std::string>;
+  class View;  // of the text
+
+  size_t Hash() const;  // of the text
+
+  std::variant<std::monostate, Legacy, PartialSum, SharedGraph, Foreign> value_;
+};
+
+}  // namespace ucudnn
+
+template <>
+struct std::hash<ucudnn::EngineId> {
+  size_t operator()(const ucudnn::EngineId& engine) const { return engine.Hash(); }
+};

@@ -1,0 +1,24 @@
+// The kind of arithmetic behind an engine. Plain values.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <span>
+
+namespace ucudnn {
+
+// FFT and Winograd round differently from a direct sum, so a caller who asked for a direct engine
+// never gets them. The classes are in the order of their rounding errors: Winograd rounds the most.
+enum class NumericClass { kDirect, kFft, kWinograd };
+
+// The class among `classes` that rounds the most; kDirect where there are none.
+constexpr NumericClass Coarsest(std::span<const NumericClass> classes) {
+  NumericClass coarsest = NumericClass::kDirect;
+  for (const NumericClass numeric : classes) coarsest = std::max(coarsest, numeric);
+  return coarsest;
+}
+constexpr NumericClass Coarsest(std::initializer_list<NumericClass> classes) {
+  return Coarsest(std::span<const NumericClass>(classes.begin(), classes.size()));
+}
+
+}  // namespace ucudnn

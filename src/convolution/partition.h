@@ -1,0 +1,107 @@
+// The geometry of divided convolutions: half-open intervals, boxes of tensors, what sliding windows
+// read, and grids of parts. Positions and lengths are in elements of one axis. Plain values and
+// pure functions that allocate nothing; thread-compatible. All of it follows from what a
+// convolution is: element o of an output axis reads the elements o stride - pad + j dilation, j <
+// taps, of the input that exist.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "convolution/problem.h"
+
+namespace ucudnn {
+
+// Quotients rounded down and up, of negative dividends, too. REQUIRES: divisor > 0.
+int64_t FloorDivide(int64_t dividend, int64_t divisor);
+int64_t CeilDivide(int64_t dividend, int64_t divisor);
+
+// The elements from `begin` up to, but without, `end`. It is empty where end <= begin; the
+// functions below return an empty interval as [0, 0) unless they say otherwise.
+struct Interval {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  bool operator==(const Interval&) const = default;
+  int64_t Length() const { return end > begin ? end - begin : 0; }
+};
+
+// The elements that are in both; [0, 0) where there are none.
+Interval Intersection(const Interval& a, const Interval& b);
+// How many elements are in both.
+int64_t Overlap(const Interval& a, const Interval& b);
+
+// Part `index` of `extent` elements in `parts`; the first parts are the larger ones. A part is
+// empty, at its place, where there are more parts than elements; a negative extent counts as 0.
+// REQUIRES: 0 <= index < parts.
+Interval Part(int64_t extent, int parts, int index);
+
+constexpr int kTensorAxes = 5;
+enum TensorAxis : size_t { kAxisN, kAxisC, kAxisD, kAxisH, kAxisW };
+using TensorExtents = std::array<int64_t, kTensorAxes>;  // axis order n, c, d, h, w
+using Box = std::array<Interval, kTensorAxes>;           // likewise: the product of its intervals
+
+int64_t Elements(const Box& box);  // 0 where any interval is empty
+Box Intersection(const Box& a, const Box& b);
+
+// A window along one axis: window `o` begins at element o * stride - pad of the image and touches
+// every `dilation`-th element from there, `taps` of them. REQUIRES: taps, dilation and stride > 0.
+struct SlidingWindow {
+  int64_t taps = 1;
+  int64_t dilation = 1;
+  int64_t stride = 1;
+  int64_t pad = 0;
+
+  int64_t Extent() const { return (taps - 1) * dilation + 1; }  // from its first to its last tap
+};
+
+// That of axis 0 (d), 1 (h) or 2 (w) of a convolution.
+SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
+
+// The smallest interval with all elements of an image of `image` elements that lie under the
+// windows `outputs`, from a window's first to its last tap. It is empty where `outputs` is, or all
+// of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
+Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
+
+// The windows, of `windows` in all, under which at least one of the image's elements `elements`
+// lies, again from first to last tap: what backward data and transposed convolutions read to
+// compute `elements`. It is empty where `elements` is, or lies between all windows (stride >
+// Extent()).
+Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
+
+// The channels on the other side of a grouped convolution that the channels `channels` of this side
+// are computed from: all those of the groups that they are in. REQUIRES: both counts > 0.
+Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t others_per_group);
+
+// A convolution divided into a grid of parts, each tensor alike: part i has of every tensor the
+// intervals that the digits of i choose, the last axis running fastest, as Part divides an extent.
+// Axis c divides each tensor's own channels.
+struct Partition {
+  std::array<int, kTensorAxes> degrees = {1, 1, 1, 1, 1};  // parts along n, c, d, h, w; each > 0
+
+  bool operator==(const Partition&) const = default;
+  int Parts() const;
+  // The box of part `part` of a tensor: the boxes of all parts are disjoint and cover it.
+  // REQUIRES, as everywhere below: 0 <= part < Parts().
+  Box Of(const TensorExtents& extents, int part) const;
+
+  // What a part computes: its box of y (forward) or dx (backward_data). Of backward_filter, to
+  // whose result every part adds, it is the box of dy that the part sums over.
+  Box Computed(const ConvolutionProblem& problem, int part) const;
+  // What a part owns of the tensor it reads through windows: its box of x (forward,
+  // backward_filter) or dy (backward_data).
+  Box Owned(const ConvolutionProblem& problem, int part) const;
+  // The smallest box of that tensor that holds all the part reads for what it computes, halos
+  // included, clipped to the tensor. It has no elements where the part reads nothing.
+  Box Needed(const ConvolutionProblem& problem, int part) const;
+  // What a part needs and `peer` owns; without elements where part == peer. Disjoint for different
+  // peers, which may be any, not only the part's neighbours: together with what the part owns
+  // itself they make up all that it needs.
+  Box Received(const ConvolutionProblem& problem, int part, int peer) const;
+  // What `peer` receives from a part.
+  Box Sent(const ConvolutionProblem& problem, int part, int peer) const {
+    return Received(problem, peer, part);
+  }
+};
+
+}  // namespace ucudnn

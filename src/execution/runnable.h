@@ -1,0 +1,38 @@
+// What runs in place of a convolution call. Implementations are immutable once made: a call
+// allocates nothing, takes no lock and does not synchronise.
+#pragma once
+
+#include <cudnn.h>
+
+#include "cudnn/legacy_call.h"
+
+namespace ucudnn::execution {
+
+enum class Outcome {
+  kPlanned,    // every piece was enqueued
+  kUndivided,  // the undivided engine replaced the pieces; the status is its own
+  // A piece failed after others had changed the output, which a rerun would read; the status is the
+  // genuine error.
+  kFailed,
+  // The output was not touched: the workspace is missing or too small or, with its error as status,
+  // the first piece failed and no undivided engine replaces it.
+  kNotAttempted,
+};
+
+class Runnable {
+ public:
+  virtual ~Runnable() = default;
+
+  // Enqueues `call` in at most the workspace that it passes. Where a piece fails and the output is
+  // unchanged, or may be written again, the undivided engine runs instead.
+  virtual cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const = 0;
+  // Enqueues the undivided engine alone, in the same workspace.
+  virtual cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const = 0;
+  // Whether `workspace` is aligned as the pieces need it.
+  virtual bool Suits(const void* workspace) const = 0;
+
+  virtual bool has_pieces() const = 0;
+  virtual bool has_undivided() const = 0;
+};
+
+}  // namespace ucudnn::execution

@@ -1,0 +1,204 @@
+#include "interposer/budget/budgets.h"
+
+#include <algorithm>
+
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "base/shared_library.h"
+#include "cuda/resources.h"
+#include "interposer/core/measuring.h"
+#include "interposer/process.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+// In the folder of libucudnn.so.1, in the build tree and the install tree.
+constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
+
+// The path of the GLPK plug-in; empty where the exact solver is asked for.
+std::string SolverPath(const Options& options) {
+  if (options.solver != Solver::kGlpk) return {};
+  const std::string self = FileOf(kGlpkPlugin);
+  const size_t folder = self.rfind('/');
+  // A relative path would be looked for in the folder that the program happens to run in.
+  return folder == std::string::npos ? std::string("/") + kGlpkPlugin
+                                     : self.substr(0, folder + 1) + kGlpkPlugin;
+}
+
+}  // namespace
+
+std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                             cudnnHandle_t handle) {
+  auto owner = execution::OwnerOf(driver, handle, session.stream());
+  if (const void* const lane = session.order(); owner && lane != nullptr) {
+    owner = execution::ArenaOwner{lane};
+    owner->capturable = true;
+  }
+  return owner;
+}
+
+// Null where the device does not say how much memory it has, or where only a plan file demands a
+// budget and its segments exceed that memory.
+std::unique_ptr<Network> Budgets::Make(CUcontext context, const planning::PinnedPlan* pinned) {
+  const Options& options = process_.options;
+  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  size_t budget = options.total_workspace ? *options.total_workspace : *pinned->total_bytes;
+  size_t free_bytes = 0, device_bytes = 0;
+  if (process_.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
+  if (pinned != nullptr && pinned->reserved_bytes > device_bytes) {
+    process_.pinned.Ignore("its segments take " + FormatByteSize(pinned->reserved_bytes) +
+                           ", and the device has " + FormatByteSize(device_bytes));
+    pinned = nullptr;
+    if (!options.total_workspace) return nullptr;
+  }
+  if (budget > device_bytes) {
+    WarnOnce("budget", "the total workspace of " + FormatByteSize(budget) +
+                           " is more than the device has: " + FormatByteSize(device_bytes) +
+                           " are planned with");
+    budget = device_bytes;
+  }
+  return std::make_unique<Network>(*process_.driver, context, budget, options.division,
+                                   SolverPath(options), pinned);
+}
+
+Network* Budgets::Of(CUcontext context) {
+  const Options& options = process_.options;
+  if (options.mode != Mode::kOn) return nullptr;
+  const cuda::ContextScope scope(*process_.driver, context);
+  const planning::PinnedPlan* pinned = nullptr;
+  if (!options.plan.empty()) {
+    const auto platform = tuning::DescribePlatform(*process_.driver, process_.functions);
+    if (platform.ok()) pinned = process_.pinned.For(*platform);
+  }
+  const bool divided = pinned != nullptr && pinned->total_bytes;
+  if (!options.total_workspace && !divided) return nullptr;
+  CUdevice device = 0;
+  if (process_.driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  MutexLock lock(mutex_);
+  auto known = networks_.find(device);
+  if (known == networks_.end()) {
+    std::unique_ptr<Network> made = Make(context, pinned);
+    if (made == nullptr) return nullptr;
+    known = networks_.emplace(device, std::move(made)).first;
+    NoteBudget(*known->second);
+  }
+  Network& network = *known->second;
+  if (network.context() == context) return &network;
+  WarnOnce("contexts", "a second context on one device has no part in the total workspace");
+  return nullptr;
+}
+
+std::pair<Network*, uint64_t> Budgets::Leave(const void* handle) {
+  MutexLock lock(mutex_);
+  for (const auto& [device, network] : networks_) {
+    if (const uint64_t leave = network->Close(handle); leave > 0) return {network.get(), leave};
+  }
+  return {};
+}
+
+void Budgets::NoteBudget(const Network& network) {
+  const Network::Summary summary = network.summary();
+  process_.reporter.report().SetBudget(
+      &network,
+      {process_.options.total_workspace.value_or(network.budget_bytes()), summary.budget_bytes,
+       WorkspaceDivisionName(network.division()), summary.divided, summary.kernels,
+       summary.held_bytes, summary.capture_bytes, summary.solver, summary.optimal});
+}
+
+void Budgets::NoteAll() {
+  MutexLock lock(mutex_);
+  for (const auto& [device, network] : networks_) NoteBudget(*network);
+}
+
+size_t Budgets::LimitOf(const Network& network) const {
+  return std::min(network.budget_bytes(), process_.limit.set_bytes());
+}
+
+void Budgets::Follow(const MetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept {
+  Network& network = *session.network();
+  const bool learning = network.learning();
+  if (!learning && !network.waiting()) return;
+  try {
+    if (process_.sessions.Capturing(session)) return;
+    const cuda::ContextScope scope(*process_.driver, session.context());
+    if (network.waiting()) network.SettleNow();
+    if (!learning) return;
+    const auto owner = OwnerOf(*process_.driver, session, handle);
+    if (!owner) return;
+    const KernelSequence::Known known = network.Run(kernel, *owner);
+    if (known != KernelSequence::Known::kNotYet) Divide(network, session, handle, known);
+  } catch (...) {
+    if (!learning) return;  // a later call settles the division
+    WarnOnce("memory", "out of host memory: the total workspace is not divided");
+    network.Stop();
+  }
+}
+
+std::optional<planning::BudgetShare> Budgets::ShareOf(const MetKernel& kernel,
+                                                      const Session& session, cudnnHandle_t handle,
+                                                      LibraryPart& part) const {
+  Network* const network = session.network();
+  if (network == nullptr) return std::nullopt;
+  const cuda::ContextScope scope(*process_.driver, session.context());
+  const auto owner = OwnerOf(*process_.driver, session, handle);
+  if (!owner) return std::nullopt;
+  const Network::Share share = network->ShareOf(kernel, *owner);
+  part.kernel = share.kernel;
+  return planning::BudgetShare{share.bytes, LimitOf(*network)};
+}
+
+Status Budgets::EndRecording(cudnnHandle_t handle) {
+  Session* const session = process_.sessions.Of(handle);
+  if (session == nullptr) return Status::Error("the handle is unknown");
+  Network* const network = session->network();
+  if (network == nullptr) return Status::Ok();
+  if (process_.sessions.Capturing(*session)) {
+    return Status::Error("the handle's stream is captured");
+  }
+  const cuda::ContextScope scope(*process_.driver, session->context());
+  try {
+    UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Known known, network->EndLearning());
+    if (known != KernelSequence::Known::kNotYet) Divide(*network, *session, handle, known);
+    return Status::Ok();
+  } catch (...) {
+    network->Stop();
+    throw;
+  }
+}
+
+void Budgets::Divide(Network& network, Session& session, cudnnHandle_t handle,
+                     KernelSequence::Known known) {
+  const std::vector<MetKernel> kernels = network.Kernels();
+  std::vector<std::vector<Configuration>> choices;
+  for (const MetKernel& met : kernels) {
+    const bool legacy = met.plan == nullptr;
+    // Applications make many plans to choose from; most never run and are not worth measuring.
+    const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
+    const bool may_measure =
+        may_run && Tunes(process_, session, met.problem, legacy ? Api::kLegacy : Api::kGraph);
+    choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf(met, session, handle, may_measure));
+    if (choices.back().empty() && may_run) {
+      process_.reporter.Fallback(met.problem, planning::Cause::kNoShare);
+    }
+  }
+  if (const Status status = network.Divide(kernels, std::move(choices), known); !status.ok()) {
+    WarnOnce("division", "the total workspace is not divided: " + status.message());
+    network.Stop();
+    return;
+  }
+  // Every kernel that runs was measured, so devices that helped are let go.
+  if (known == KernelSequence::Known::kRepeated) process_.kernels.ReleaseHelpers();
+  const Network::Summary summary = network.summary();
+  NoteBudget(network);
+  if (!summary.divided) return;
+  Log(LogLevel::kInfo, FormatByteSize(summary.budget_bytes) + " of workspace divided among " +
+                           std::to_string(summary.kernels) + " kernels (" +
+                           WorkspaceDivisionName(process_.options.division) + "): they may use " +
+                           FormatByteSize(summary.shares_bytes));
+  if (!summary.asked_only && summary.shares_bytes == 0) {
+    WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.budget_bytes) +
+                           " makes no kernel faster: all run without");
+  }
+}
+
+}  // namespace ucudnn::interposer

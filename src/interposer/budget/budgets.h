@@ -1,0 +1,81 @@
+// The workspace budgets of this process, one for each device (UCUDNN_TOTAL_WORKSPACE, or a plan
+// file with a total): learns each network from the program's calls, and divides its budget.
+// Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "interposer/budget/network.h"
+#include "planning/decision/facts.h"
+
+namespace ucudnn::interposer {
+
+struct Process;
+class Session;
+
+// Tells what a division may choose from for a kernel; each API has its own. Returns no
+// configuration where nobody knows how long the kernel takes without workspace.
+class DivisionChoices {
+ public:
+  virtual ~DivisionChoices() = default;
+  virtual std::vector<Configuration> ChoicesOf(const MetKernel& kernel, Session& session,
+                                               cudnnHandle_t handle, bool may_measure) = 0;
+};
+
+// The owner, to the arena, of what `session`'s calls enqueue. None where the driver does not tell
+// the stream's id.
+std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                             cudnnHandle_t handle);
+
+class Budgets {
+ public:
+  explicit Budgets(Process& process) : process_(process) {}
+  // Call before anything runs. The caller owns both and keeps them alive.
+  void SetChoices(DivisionChoices& legacy, DivisionChoices& graph) {
+    legacy_ = &legacy;
+    graph_ = &graph;
+  }
+
+  // The budget of the device that `context` is on; null where there is none, or where another
+  // context of the device has it.
+  Network* Of(CUcontext context);
+  // Call when `handle` was or will be destroyed. Returns its network (null: none) and what
+  // Network::Close returned.
+  std::pair<Network*, uint64_t> Leave(const void* handle);
+  // The most bytes of ucudnn's workspace that any kernel may have.
+  size_t LimitOf(const Network& network) const;
+
+  // Call before a call runs. The network learns from it and is divided once it knows enough; a
+  // division that waits for memory is settled where the memory is free by now. Does nothing inside
+  // a capture.
+  void Follow(const MetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
+  // What the network has for `kernel` on `session`; `part.kernel` becomes the kernel's number. None
+  // where there is no network, or the driver does not tell the stream's id.
+  std::optional<planning::BudgetShare> ShareOf(const MetKernel& kernel, const Session& session,
+                                               cudnnHandle_t handle, LibraryPart& part) const;
+  // Divides the budget of the handle's device among the kernels that were run so far. Does nothing
+  // where there is no budget.
+  Status EndRecording(cudnnHandle_t handle);
+
+  // Brings the report's records of all budgets up to date.
+  void NoteAll();
+
+ private:
+  void Divide(Network& network, Session& session, cudnnHandle_t handle,
+              KernelSequence::Known known);
+  std::unique_ptr<Network> Make(CUcontext context, const planning::PinnedPlan* pinned);
+  void NoteBudget(const Network& network);
+
+  Process& process_;
+  DivisionChoices* legacy_ = nullptr;
+  DivisionChoices* graph_ = nullptr;
+  Mutex mutex_;
+  std::map<CUdevice, std::unique_ptr<Network>> networks_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,12 @@
+// How many kernels a process remembers.
+#pragma once
+
+#include <cstddef>
+
+namespace ucudnn::interposer {
+
+// A kernel costs a few KiB. The bound keeps a program whose shapes never repeat from growing for
+// ever.
+constexpr size_t kMostKernels = 10000;
+
+}  // namespace ucudnn::interposer

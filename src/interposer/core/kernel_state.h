@@ -1,0 +1,51 @@
+// A kernel's decision, made ready to run. After it is published for other threads, only its atomic
+// members change.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "execution/runnable.h"
+#include "interposer/report/report.h"
+#include "planning/decision/decide.h"
+
+namespace ucudnn::interposer {
+
+// What a plan uses of the library's workspace: how many bytes, as which kernel of the network, and
+// under which of its divisions (Network::epoch).
+struct LibraryPart {
+  size_t bytes = 0;
+  int kernel = -1;
+  int epoch = 0;
+};
+
+struct KernelState {
+  planning::Decision decision;
+  std::unique_ptr<execution::Runnable> runnable;  // null: the program's own call runs
+  CountedKernel* record = nullptr;
+  LibraryPart library;
+  // Set where calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
+  // undivided engine.
+  std::optional<NumericClass> checked;
+  // True once a piece failed or the plan was found wrong: the kernel then runs undivided wherever
+  // something undivided keeps the promise. All states of the kernel share the flag.
+  std::shared_ptr<std::atomic<bool>> failed;
+  // All pieces ran once outside a capture, so a capture may contain them.
+  std::atomic<bool> ran = false;
+  // After so many calls the kernel is decided about anew; kFinal: never.
+  static constexpr long kFinal = std::numeric_limits<long>::max();
+  std::atomic<long> due_at = kFinal;
+
+  bool refused() const { return decision.course == planning::Course::kRefusal; }
+  bool Divides() const { return runnable != nullptr && runnable->has_pieces() && !*failed; }
+  // Counts a call that runs undivided although the record's plan has pieces.
+  void CountUndivided() const {
+    if (record->record.plan.Pieces() > 1) {
+      record->undivided_calls.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,93 @@
+#include "interposer/core/lifecycle.h"
+
+#include <cassert>
+#include <variant>
+
+namespace ucudnn::interposer {
+
+using planning::Decision;
+
+namespace {
+
+// Asks `steps` each question, and adds the answer to the facts.
+struct Learn {
+  planning::Facts& facts;
+  Steps& steps;
+  Reporter* reporter;
+
+  void operator()(planning::Measure& question) {
+    planning::Rows rows = steps.Answer(question);
+    facts.measured.Add(std::move(question), std::move(rows));
+  }
+  void operator()(planning::FindSubstitutes& question) {
+    facts.substitutes.Add(question, steps.Answer(question));
+  }
+  void operator()(planning::Compare& question) {
+    planning::Trust trust = steps.Answer(question);
+    if (trust.kind == planning::Trust::Kind::kWrong) {
+      const auto cause = question.plan.Pieces() > 1 ? planning::Cause::kDivisionWrong
+                                                    : planning::Cause::kGraphEngineWrong;
+      if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
+      // The rows of the wrong plan's pieces were dropped, so measurements are asked for again.
+      facts.measured.Clear();
+    }
+    facts.compared.Add(std::move(question), std::move(trust));
+  }
+  void operator()(planning::Build& question) {
+    planning::BuildOutcome outcome = steps.Answer(question);
+    facts.built.Add(std::move(question), std::move(outcome));
+  }
+  void operator()(Decision&) {}
+};
+
+// Stores the promise of a decision. Returns false where another process has promised something else
+// before: that promise becomes a fact, and the caller decides anew.
+bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
+  if (!decision.gives_promise) return true;
+  const planning::KeptPromise kept = steps.Keep(decision);
+  if (kept == *decision.promise) return true;
+  std::get<planning::PlanFacts>(facts.program).told = kept;
+  facts.built.Clear();
+  return false;
+}
+
+}  // namespace
+
+Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
+  for (;;) {
+    planning::Step step = planning::Decide(facts);
+    auto* const decision = std::get_if<Decision>(&step);
+    if (decision == nullptr) {
+      std::visit(Learn{facts, steps, reporter}, step);
+      continue;
+    }
+    if (const char* const broken = planning::BrokenInvariant(facts, *decision)) {
+      assert(!"a decision contradicts itself");
+      *decision = planning::AsAsked(facts, planning::Because::kNotMeasured);
+      decision->standing = facts.earlier.has_value();
+      decision->notes.push_back({planning::Cause::kBrokenInvariant, broken});
+    } else if (reporter != nullptr && !IsKept(*decision, facts, steps)) {
+      continue;
+    }
+    if (reporter == nullptr) return std::move(*decision);
+    for (const planning::Note& note : decision->notes) {
+      reporter->Fallback(facts.problem, note.cause, note.detail);
+    }
+    return std::move(*decision);
+  }
+}
+
+KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
+  KernelRecord record;
+  record.problem = facts.problem;
+  record.limit_bytes = decision.limit_bytes;
+  record.workspace_bytes = decision.promised_bytes;
+  record.library_bytes = decision.owned_bytes;
+  record.plan = decision.plan;
+  record.undivided = decision.best_undivided;
+  record.reason = Sentence(decision.reason);
+  if (std::holds_alternative<planning::PlanFacts>(facts.program)) record.api = "graph";
+  return record;
+}
+
+}  // namespace ucudnn::interposer

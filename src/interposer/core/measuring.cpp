@@ -1,0 +1,47 @@
+#include "interposer/core/measuring.h"
+
+#include <algorithm>
+
+namespace ucudnn::interposer {
+
+bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api) {
+  if (!process.options.tuning.on) return false;
+  return process.options.plan.empty() ||
+         !process.pinned.Has(process.sessions.DeviceOf(session).platform, problem,
+                             api == Api::kLegacy);
+}
+
+bool MeasuresBeforePromising(Process& process, const Session& session,
+                             const ConvolutionProblem& problem, Api api) {
+  return process.options.tuning.before_promising && Tunes(process, session, problem, api) &&
+         !process.sessions.Capturing(session);
+}
+
+size_t UserLimit(Process& process, const Session& session) {
+  // Under one budget a kernel has no workspace of the caller's: ucudnn brings it.
+  const bool budget = process.options.total_workspace && process.options.mode == Mode::kOn;
+  if (budget || session.network() != nullptr) return 0;
+  return process.limit.Of(session.context());
+}
+
+planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
+                                    size_t limit_bytes) {
+  return planning::RequestFor(problem, limit_bytes, process.options.deterministic);
+}
+
+void NoteUnpinned(Process& process, const Session& session, const ConvolutionProblem& problem,
+                  Api api) {
+  const auto instead = process.pinned.Misses(process.sessions.DeviceOf(session).platform, problem,
+                                             api == Api::kLegacy);
+  if (instead) {
+    process.reporter.Fallback(problem, planning::Cause::kPlanFileLacksIt, *instead);
+  }
+}
+
+long CallsUntil(const Process& process, planning::When when, long calls, bool tunes) {
+  if (when == planning::When::kNever) return KernelState::kFinal;
+  if (when == planning::When::kNextCall) return calls;
+  return std::max({tunes ? process.options.tuning.after_calls : 0, 2 * calls, calls + 1});
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,29 @@
+// Whether and when a kernel is measured, and the user's workspace ceiling for it.
+#pragma once
+
+#include "convolution/problem.h"
+#include "interposer/process.h"
+#include "planning/decision/decide.h"
+
+namespace ucudnn::interposer {
+
+enum class Api { kLegacy, kGraph };
+
+// Whether this process may measure the kernel on the session's device: the user allows it, and no
+// plan file pins the kernel.
+bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api);
+// Whether a caller that asks about the kernel waits for its measurements.
+bool MeasuresBeforePromising(Process& process, const Session& session,
+                             const ConvolutionProblem& problem, Api api);
+// The user's ceiling for each kernel's part of the caller's workspace, in bytes; kNoLimit: none.
+size_t UserLimit(Process& process, const Session& session);
+planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
+                                    size_t limit_bytes);
+// Reports once for each kernel that the followed plan file does not have it.
+void NoteUnpinned(Process& process, const Session& session, const ConvolutionProblem& problem,
+                  Api api);
+// The number of calls after which the kernel is decided about anew, given that it had `calls` and
+// the decision says `when`. `tunes`: this process measures the kernel.
+long CallsUntil(const Process& process, planning::When when, long calls, bool tunes = true);
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,41 @@
+// The user's workspace ceiling for each kernel: a size that was set, a part of the free memory, or
+// none. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "base/options.h"
+#include "cuda/driver.h"
+#include "planning/decision/facts.h"
+
+namespace ucudnn::interposer {
+
+using planning::kNoLimit;
+
+class WorkspaceLimit {
+ public:
+  WorkspaceLimit(const Options& options, const cuda::Driver* driver)
+      : driver_(driver),
+        limit_(options.workspace_limit.value_or(kNoLimit)),
+        is_auto_(options.workspace_limit_auto) {}
+
+  // Holds for kernels that are asked about or first called from now on.
+  void Set(size_t bytes);
+  // The ceiling in bytes; kNoLimit: none. A ceiling from free memory is taken from the device of
+  // `context` when it is asked for first, and then holds for all.
+  size_t Of(CUcontext context);
+  // The size that was set; kNoLimit where the ceiling comes from free memory.
+  size_t set_bytes() const;
+  bool is_auto() const { return is_auto_; }
+  // Lowers a ceiling from free memory to `bytes`, where it is above.
+  void FallTo(size_t bytes);
+
+ private:
+  const cuda::Driver* const driver_;
+  std::atomic<size_t> limit_;
+  std::atomic<bool> is_auto_;                  // then auto_limit_ holds, not limit_
+  std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
+};
+
+}  // namespace ucudnn::interposer

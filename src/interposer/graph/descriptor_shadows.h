@@ -1,0 +1,84 @@
+// What is remembered of the graph API's descriptors because cuDNN does not give it back, or only
+// slowly: to which operation graph an engine, a configuration or a plan belongs. It is enough to
+// leave a plan alone at once that cannot be divided. Thread-safe. The one lock is taken while plans
+// are made, never while they run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::interposer {
+
+// What is known of an operation graph.
+enum class GraphKind : uint8_t {
+  kUnknown,      // it was made without our seeing it, or from JSON
+  kConvolution,  // one of its operations is a convolution
+  kUndividable,  // its convolution has a single image
+  kUnfamiliar,   // its convolution has dynamic or ragged shapes
+  kOther,        // it has no convolution
+};
+
+// The configurations of one heuristics' list, best first, each with its shadow's number. A
+// configuration that was destroyed since has another number, or none.
+using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
+
+struct DescriptorShadow {
+  cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
+  GraphKind kind = GraphKind::kUnknown;
+  bool first = false;  // the first of a list of the heuristics, or made from it
+  std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
+  cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
+  // Of a tensor, and of a convolution's image.
+  int64_t batch = 0;
+  bool ragged = false;
+  bool dynamic = false;  // of an operation graph
+  // Of an engine: the configuration that it was read from (null: that exists no more), and what was
+  // answered about native CUDA graphs of its plans, which must not change.
+  cudnnBackendDescriptor_t configuration = nullptr;
+  uint64_t configuration_number = 0;
+  std::optional<bool> keeps_native;
+  uint64_t number = 0;  // tells it from a later descriptor at the same address
+};
+
+class DescriptorShadows {
+ public:
+  // Call after the genuine library made, set, read or destroyed a descriptor. They may throw
+  // std::bad_alloc; the descriptor then stays unknown.
+  void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
+  void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
+             const void* values);
+  // `count` is the number of values that the library returned.
+  void OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
+             const void* values);
+  // Returns what was known of the descriptor.
+  std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
+
+  std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
+
+  // The configurations of `list` that still exist.
+  std::vector<cudnnBackendDescriptor_t> Alive(const ListedConfigurations& list);
+
+  // Sets DescriptorShadow::keeps_native where it is not set, and returns it; returns `keeps` of an
+  // unknown descriptor.
+  bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
+
+ private:
+  // Null when it is unknown.
+  DescriptorShadow* At(cudnnBackendDescriptor_t descriptor) UCUDNN_REQUIRES(mutex_);
+  void Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from) UCUDNN_REQUIRES(mutex_);
+  void TakeOperations(DescriptorShadow& graph, int64_t count, const cudnnBackendDescriptor_t* ops)
+      UCUDNN_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  std::unordered_map<cudnnBackendDescriptor_t, DescriptorShadow> shadows_ UCUDNN_GUARDED_BY(mutex_);
+  uint64_t created_ UCUDNN_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ucudnn::interposer

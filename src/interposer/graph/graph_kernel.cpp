@@ -1,0 +1,294 @@
+#include "interposer/graph/graph_kernel.h"
+
+#include <algorithm>
+
+#include "cuda/resources.h"
+#include "execution/planned_convolution.h"
+#include "interposer/core/measuring.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using planning::BuildOutcome;
+
+// So many configurations of a heuristics' list are looked at, and timed against each other, as
+// substitutes.
+constexpr size_t kMostCompared = 3;
+constexpr int kMostEngines = 128;
+
+std::vector<const cudnn::GraphTemplate*> Pointers(const EngineTemplates& engines) {
+  std::vector<const cudnn::GraphTemplate*> pointers;
+  for (const EngineTemplate& engine : engines) pointers.push_back(engine.get());
+  return pointers;
+}
+
+}  // namespace
+
+std::vector<int> FormerSubstitutes::Find(uint64_t problem) {
+  MutexLock lock(mutex_);
+  const auto known = engines_.find(problem);
+  return known == engines_.end() ? std::vector<int>() : known->second;
+}
+
+void FormerSubstitutes::Add(uint64_t problem, int engine) {
+  MutexLock lock(mutex_);
+  engines_[problem].push_back(engine);
+}
+
+Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
+                                        cudnnBackendDescriptor_t configuration,
+                                        cudnnHandle_t handle) {
+  const cuda::RelaxedCaptureScope relaxed(*process.driver);
+  UCUDNN_ASSIGN_OR_RETURN(
+      cudnn::BackendDescriptor plan,
+      cudnn::BackendDescriptor::Create(process.functions, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
+  UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &configuration));
+  UCUDNN_RETURN_IF_ERROR(plan.Finalize());
+  return plan;
+}
+
+bool BecomesNative(const cudnn::EngineNotes& notes) {
+  return std::count(notes.behavior.begin(), notes.behavior.end(),
+                    CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API) > 0;
+}
+
+EngineTemplate GraphSteps::Find(const EngineId& engine) const {
+  const auto known = std::find_if(known_.begin(), known_.end(), [&](const EngineTemplate& other) {
+    return other->plan.engine == engine;
+  });
+  return known == known_.end() ? nullptr : *known;
+}
+
+EngineTemplates GraphSteps::EnginesOf(const Configuration& plan) const {
+  EngineTemplates engines;
+  for (const Run& run : plan.runs) engines.push_back(Find(run.micro.engine));
+  return engines;
+}
+
+EngineTemplates GraphSteps::Used(const Configuration& plan,
+                                 const MicroConfiguration& undivided) const {
+  EngineTemplates used = {kernel_.own}, named = EnginesOf(plan);
+  named.push_back(Find(undivided.engine));
+  for (EngineTemplate& engine : named) {
+    if (engine != nullptr && std::find(used.begin(), used.end(), engine) == used.end()) {
+      used.push_back(std::move(engine));
+    }
+  }
+  return used;
+}
+
+NumericClass GraphSteps::CoarsestOf(const Configuration& plan,
+                                    const MicroConfiguration& undivided) const {
+  return ScopeOf(Used(plan, undivided)).numeric;
+}
+
+tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
+  const cudnn::GraphTemplate& own = *engines[0];
+  std::vector<NumericClass> classes;
+  for (const EngineTemplate& engine : engines) classes.push_back(engine->numeric);
+  tuning::GraphScope scope;
+  scope.engine = own.plan.engine;
+  scope.numeric = Coarsest(classes);
+  scope.fused = {own.plan.residual_uid.has_value(), own.plan.bias_bytes};
+  scope.make = [functions = &process_.functions, engines](cudnnHandle_t handle) {
+    return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{handle, nullptr},
+                                                 Pointers(engines));
+  };
+  return scope;
+}
+
+planning::Rows GraphSteps::Answer(const planning::Measure& question) {
+  const EngineTemplate engine = Find(question.engine);
+  if (engine == nullptr) return {{}, true};
+  tuning::Question asked;
+  asked.problem = kernel_.problem();
+  // A substitute only ever runs whole, so it is measured on the whole mini-batch alone.
+  asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
+  asked.request = question.request;
+  asked.may_measure = may_measure_;
+  asked.scope = ScopeOf({engine});
+  asked.read_again = kernel_.again;
+  if (kernel_.limit_bytes != kNoLimit) {
+    asked.must_fit = std::min(kernel_.limit_bytes, question.request.limit_bytes);
+  }
+  const tuning::Answer measured =
+      process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
+  if (may_measure_ && !measured.status.ok()) {
+    process_.reporter.Fallback(kernel_.problem(), planning::Cause::kCannotBeMeasured,
+                               measured.status.message());
+  }
+  process_.reporter.NoteUnlikeRanks();
+  planning::Rows rows;
+  rows.settled = measured.settled;
+  rows.late = measured.late;
+  for (const MicroConfiguration& row : measured.rows) {
+    rows.candidates.push_back({row, engine->numeric});
+  }
+  return rows;
+}
+
+EngineTemplate GraphSteps::Serving(Result<cudnn::GraphTemplate> other) const {
+  const cudnn::GraphTemplate& own = *kernel_.own;
+  if (!other.ok() || !cudnn::IsExactAs(other->notes, own.notes)) return nullptr;
+  // For fp32, tensor cores compute in TF32.
+  const auto in_tf32 = [&](const cudnn::GraphTemplate& one) {
+    return kernel_.problem().type == DataType::kFloat &&
+           one.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  };
+  if (in_tf32(*other) && !in_tf32(own)) return nullptr;
+  cudnn::GraphPlan same = other->plan;
+  same.engine = own.plan.engine;
+  if (same != own.plan) return nullptr;
+  return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
+}
+
+EngineTemplate GraphSteps::Serving(const EngineId& engine) const {
+  return Serving(
+      cudnn::WithOtherEngine(process_.functions, {kernel_.handle, nullptr}, *kernel_.own, engine));
+}
+
+std::optional<MicroConfiguration> GraphSteps::UndividedOf(const cudnn::GraphTemplate& other,
+                                                          size_t limit_bytes) const {
+  const cudnn::GraphPlan& own = kernel_.own->plan;
+  const auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, other,
+                                         kernel_.problem().n, own.alpha, own.beta);
+  if (!built.ok()) return std::nullopt;
+  const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
+  if (!bytes.ok() || *bytes > limit_bytes) return std::nullopt;
+  return MicroConfiguration{other.plan.engine, kernel_.problem().n, kUnknownTime, *bytes,
+                            other.deterministic};
+}
+
+std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
+  planning::MeasurementStore* const store = process_.kernels.store();
+  if (store == nullptr) return {};
+  const auto stored =
+      store->Read(kernel_.problem(), process_.sessions.DeviceOf(*kernel_.session).platform);
+  const EngineId::Graph* const own = kernel_.own->plan.engine.graph();
+  if (!stored.ok() || own == nullptr) return {};
+  std::vector<std::pair<double, EngineId>> ranked;
+  for (const planning::Measurement& row : stored->rows) {
+    const MicroConfiguration& micro = row.micro;
+    const EngineId::Graph* const graph = micro.engine.graph();
+    // Others may have written the store, so its rows may hold anything.
+    const bool fits = micro.micro_batch == kernel_.problem().n &&
+                      micro.workspace_bytes <= limit_bytes && micro.time_ms >= 0;
+    if (fits && graph != nullptr && graph->fusion == own->fusion) {
+      ranked.emplace_back(micro.time_ms, micro.engine.Unfused());
+    }
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<EngineId> engines;
+  for (auto& [time_ms, engine] : ranked) engines.push_back(std::move(engine));
+  return engines;
+}
+
+bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
+                     std::vector<MicroConfiguration>& found) {
+  if (other == nullptr) return false;
+  const std::optional<MicroConfiguration> whole = UndividedOf(*other, limit_bytes);
+  const bool known = std::any_of(found.begin(), found.end(), [&](const MicroConfiguration& before) {
+    return before.engine == other->plan.engine;
+  });
+  if (!whole || known) return false;
+  found.push_back(*whole);
+  if (Find(other->plan.engine) == nullptr) known_.push_back(std::move(other));
+  return true;
+}
+
+// Trying every engine number takes long, so one that was a substitute before is tried first.
+void GraphSteps::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found) {
+  const uint64_t hash = kernel_.problem().Hash();
+  const auto add = [&](int engine) {
+    return Add(Serving("graph:" + std::to_string(engine)), limit_bytes, found);
+  };
+  for (const int engine : former_.Find(hash)) {
+    if (add(engine)) return;
+  }
+  for (int engine = 0; engine < kMostEngines; ++engine) {
+    if (!add(engine)) continue;
+    former_.Add(hash, engine);
+    return;
+  }
+}
+
+std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitutes& question) {
+  const size_t limit = question.limit_bytes;
+  std::vector<MicroConfiguration> found;
+  if (kernel_.need_bytes <= limit) {
+    found.push_back({kernel_.own->plan.engine, kernel_.problem().n, kUnknownTime,
+                     kernel_.need_bytes, kernel_.own->deterministic});
+    return found;
+  }
+  if (!question.promised.empty() && Add(Serving(question.promised.Unfused()), limit, found)) {
+    return found;
+  }
+  // The next configurations of the list are what a framework that kept the limit itself would try.
+  for (const cudnnBackendDescriptor_t configuration : kernel_.listed) {
+    if (found.size() == kMostCompared) break;
+    // Notes are read before the plan is built, which may take long.
+    const auto notes = cudnn::ConfigurationNotes(process_.functions, configuration);
+    if (notes.ok() && !cudnn::IsExactAs(*notes, kernel_.own->notes)) continue;
+    const auto plan = PlanOf(process_, configuration, kernel_.handle);
+    if (plan.ok()) Add(Serving(cudnn::ReadTemplate(process_.functions, plan->get())), limit, found);
+  }
+  for (const EngineId& engine : MeasuredWhole(limit)) {
+    if (Add(Serving(engine), limit, found)) break;
+  }
+  if (found.empty()) AddAny(limit, found);
+  return found;
+}
+
+planning::Trust GraphSteps::Answer(const planning::Compare& question) {
+  const bool capturing = process_.sessions.Capturing(*kernel_.session);
+  return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
+                                 question.plan, question.against,
+                                 capturing ? planning::Proof::kKnown : question.proof,
+                                 ScopeOf(Used(question.plan, question.against)));
+}
+
+BuildOutcome GraphSteps::Answer(const planning::Build& question) {
+  const cudnn::GraphPlan& own = kernel_.own->plan;
+  if (question.in_place) {
+    const EngineTemplate other = Find(question.undivided.engine);
+    if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, "its engine is not known"};
+    auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, *other,
+                                     kernel_.problem().n, own.alpha, own.beta);
+    if (!built.ok()) return {BuildOutcome::Kind::kNoUndivided, built.message()};
+    const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
+    if (!bytes.ok()) return {BuildOutcome::Kind::kNoUndivided, bytes.message()};
+    if (*bytes > question.promised_bytes) {
+      return {BuildOutcome::Kind::kNoUndivided, other->plan.engine.Text() + " needs " +
+                                                    std::to_string(*bytes) + " bytes, not " +
+                                                    std::to_string(question.promised_bytes)};
+    }
+    substitute_ = std::move(*built);
+  }
+  if (question.plan.runs.empty()) return {};
+  const EngineTemplates used = Used(question.plan, question.undivided);
+  cudnn::GraphEngines engines(process_.functions, {kernel_.handle, nullptr}, Pointers(used));
+  auto pieces = execution::PlannedConvolution::Create(engines, kernel_.problem(), question.plan,
+                                                      question.undivided);
+  if (!pieces.ok()) return {BuildOutcome::Kind::kNoPieces, pieces.message()};
+  runnable_ = std::move(*pieces);
+  return {};
+}
+
+planning::KeptPromise GraphSteps::Keep(const planning::Decision& decision) {
+  const planning::KeptPromise& promise = *decision.promise;
+  const planning::EnginePromise given = {
+      kernel_.problem(),        process_.sessions.DeviceOf(*kernel_.session).platform,
+      kernel_.own->plan.engine, kernel_.limit_bytes,
+      promise.workspace_bytes,  promise.undivided,
+      promise.any_engine};
+  if (decision.replaces_promise) {
+    promises_.Replace(given);
+    return promise;
+  }
+  const planning::EnginePromise kept = promises_.Keep(given);
+  return {kept.workspace_bytes, kept.undivided, kept.any_engine};
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,126 @@
+// An execution plan while it is decided about, and the steps of that decision.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cudnn/graph_engines.h"
+#include "interposer/core/lifecycle.h"
+#include "interposer/graph/descriptor_shadows.h"
+#include "interposer/graph/kept_promises.h"
+#include "interposer/graph/plan_state.h"
+#include "interposer/process.h"
+#include "tuning/engine_scope.h"
+
+namespace ucudnn::interposer {
+
+struct GraphKernel {
+  cudnnHandle_t handle = nullptr;
+  Session* session = nullptr;
+  EngineTemplate own;
+  size_t need_bytes = 0;   // of the plan as the application built it
+  size_t limit_bytes = 0;  // the user's, when the plan was finalized
+  bool is_first = false;   // the first of a list of the heuristics
+  // The configurations of that list that still exist, best first.
+  std::vector<cudnnBackendDescriptor_t> listed;
+  bool again = false;  // it was decided about before, and the store may hold more by now
+
+  const ConvolutionProblem& problem() const { return own->plan.problem; }
+};
+
+// Numbers of engines that became substitutes, by the problem's hash: AddAny tries them first.
+// Thread-safe.
+class FormerSubstitutes {
+ public:
+  std::vector<int> Find(uint64_t problem);
+  void Add(uint64_t problem, int engine);
+
+ private:
+  Mutex mutex_;
+  std::unordered_map<uint64_t, std::vector<int>> engines_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+// A finalized plan of `configuration`.
+Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
+                                        cudnnBackendDescriptor_t configuration,
+                                        cudnnHandle_t handle);
+
+// Whether plans of an engine with these notes can become native CUDA graphs.
+bool BecomesNative(const cudnn::EngineNotes& notes);
+
+class GraphSteps : public Steps {
+ public:
+  GraphSteps(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
+             KeptPromises& promises, bool may_measure)
+      : process_(process),
+        kernel_(kernel),
+        former_(former),
+        promises_(promises),
+        may_measure_(may_measure),
+        known_({kernel.own}) {}
+
+  planning::Rows Answer(const planning::Measure& question) override;
+  std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) override;
+  planning::Trust Answer(const planning::Compare& question) override;
+  planning::BuildOutcome Answer(const planning::Build& question) override;
+  planning::KeptPromise Keep(const planning::Decision& decision) override;
+
+  // In pinned_execution.cpp. What the plan file's `kernel` means for this plan, in at most
+  // `limit_bytes` of workspace (the caller's or, under a budget, ucudnn's). The error says why it
+  // does not hold.
+  Result<planning::PinnedExecution> Pinned(const planning::PinnedKernel& kernel,
+                                           size_t limit_bytes);
+
+  // Adds an engine that may become a substitute.
+  void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
+  // The engine of that name among those known so far; null where it is not.
+  EngineTemplate Find(const EngineId& engine) const;
+  // The engine of each run of `plan`.
+  EngineTemplates EnginesOf(const Configuration& plan) const;
+  // The coarsest arithmetic among the plan's own engine, `plan` and `undivided`.
+  NumericClass CoarsestOf(const Configuration& plan, const MicroConfiguration& undivided) const;
+  // What Answer(Build) made last: the pieces (null: none) and the substitute's plan.
+  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+  cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
+  const EngineTemplates& known() const { return known_; }
+
+ private:
+  // The plan's own engine, then those of `plan` and `undivided`, each once.
+  EngineTemplates Used(const Configuration& plan, const MicroConfiguration& undivided) const;
+  tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
+  // `other` (or the engine of that name) as a substitute; null where it does not compute what the
+  // plan does, or less exactly or less deterministically.
+  EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
+  EngineTemplate Serving(const EngineId& engine) const;
+  // `other` on the whole mini-batch, with the workspace that the library states; none where that
+  // exceeds `limit_bytes`.
+  std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
+                                                size_t limit_bytes) const;
+  // Engines that were measured on the whole mini-batch within `limit_bytes`, the fastest first.
+  std::vector<EngineId> MeasuredWhole(size_t limit_bytes) const;
+  // Adds `other` to the known engines and to `found`. Returns false where it is null, does not fit,
+  // or is in `found`.
+  bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
+  void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
+
+  // In pinned_execution.cpp. The engines that the file names, one for each run; empty where the
+  // plan may not use them.
+  EngineTemplates EnginesOfFile(const Configuration& plan);
+  // `plan` with `engines`, one for each run, and the sizes that the library says. An error where
+  // they exceed those of the plan.
+  Result<Configuration> Confirm(Configuration plan, const EngineTemplates& engines) const;
+
+  Process& process_;
+  const GraphKernel& kernel_;
+  FormerSubstitutes& former_;
+  KeptPromises& promises_;
+  const bool may_measure_;
+  EngineTemplates known_;  // the plan's own engine comes first
+  std::unique_ptr<execution::Runnable> runnable_;
+  cudnn::BackendDescriptor substitute_;
+};
+
+}  // namespace ucudnn::interposer

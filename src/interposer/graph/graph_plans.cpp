@@ -1,0 +1,296 @@
+#include "interposer/graph/graph_plans.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "interposer/core/measuring.h"
+#include "interposer/core/runner.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+constexpr float kOne = 1, kZero = 0;
+constexpr double kWideOne = 1, kWideZero = 0;
+
+// Executes `whole`, which PlanState::Whole gave: null where only pieces keep what was promised.
+cudnnStatus_t ExecuteInPromise(const cudnn::Functions& functions, cudnnHandle_t handle,
+                               cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack) {
+  return whole != nullptr ? functions.cudnnBackendExecute(handle, whole, pack)
+                          : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+// Runs the whole mini-batch by the genuine library, with the application's own pack, inside the
+// promise.
+class GraphOtherWays : public OtherWays {
+ public:
+  GraphOtherWays(const cudnn::Functions& functions, cudnnHandle_t handle,
+                 cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack)
+      : functions_(functions), handle_(handle), whole_(whole), pack_(pack) {}
+
+  cudnnStatus_t Undivided() override {
+    return ExecuteInPromise(functions_, handle_, whole_, pack_);
+  }
+  cudnnStatus_t Real() override { return Undivided(); }
+
+ private:
+  const cudnn::Functions& functions_;
+  const cudnnHandle_t handle_;
+  const cudnnBackendDescriptor_t whole_, pack_;
+};
+
+}  // namespace
+
+cudnnStatus_t GraphPlans::Create(cudnnBackendDescriptorType_t type,
+                                 cudnnBackendDescriptor_t* descriptor) {
+  const cudnnStatus_t status = process_.functions.cudnnBackendCreateDescriptor(type, descriptor);
+  if (status != CUDNN_STATUS_SUCCESS || descriptor == nullptr) return status;
+  if (type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
+    OpenPack(*descriptor);
+    return status;
+  }
+  try {
+    shadows_.OnCreate(*descriptor, type);
+  } catch (...) {
+    // Out of memory: plans made of the descriptor are left alone.
+  }
+  return status;
+}
+
+std::optional<DescriptorShadow> GraphPlans::Forget(cudnnBackendDescriptor_t descriptor) {
+  std::optional<DescriptorShadow> shadow = shadows_.OnDestroy(descriptor);
+  Plans* const plans = plans_.load(std::memory_order_acquire);
+  if (shadow && shadow->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plans != nullptr) {
+    plans->Remove(descriptor);
+  }
+  return shadow;
+}
+
+cudnnStatus_t GraphPlans::Destroy(cudnnBackendDescriptor_t descriptor) {
+  if (!CloseOwnPack(descriptor) && !Forget(descriptor)) ClosePack(descriptor);
+  return process_.functions.cudnnBackendDestroyDescriptor(descriptor);
+}
+
+cudnnStatus_t GraphPlans::Initialize(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = process_.functions.cudnnBackendInitialize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (VariantPack* pack = FindPack(descriptor)) {
+    pack->Clear();
+    return status;
+  }
+  try {
+    const std::optional<DescriptorShadow> shadow = Forget(descriptor);
+    if (shadow) shadows_.OnCreate(descriptor, shadow->type);
+  } catch (...) {
+    // Out of memory: plans made of the descriptor are left alone.
+  }
+  return status;
+}
+
+cudnnStatus_t GraphPlans::Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  const cudnnStatus_t status =
+      process_.functions.cudnnBackendSetAttribute(descriptor, name, type, count, values);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS && name < CUDNN_ATTR_LAYOUT_INFO_TENSOR_UID) {
+    if (VariantPack* pack = FindPack(descriptor)) pack->OnSet(name, count, values);
+  } else {
+    shadows_.OnSet(descriptor, name, count, values);
+  }
+  return status;
+}
+
+cudnnStatus_t GraphPlans::Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+                              void* values) {
+  if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) {
+    return BehaviorNotes(descriptor, type, requested, count, values);
+  }
+  int64_t given = 0;
+  int64_t* const counted = count != nullptr ? count : &given;
+  const cudnnStatus_t status =
+      process_.functions.cudnnBackendGetAttribute(descriptor, name, type, requested, count, values);
+  if (status != CUDNN_STATUS_SUCCESS || values == nullptr || requested < 1) return status;
+  if (count == nullptr) given = requested;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+    const PlanState* const state = FindPlan(descriptor);
+    if (state != nullptr && state->promises_less()) {
+      *static_cast<int64_t*>(values) = static_cast<int64_t>(state->decision.promised_bytes);
+    }
+  } else if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) {
+    if (const std::optional<size_t> promised = PromiseOf(descriptor)) {
+      *static_cast<int64_t*>(values) = static_cast<int64_t>(*promised);
+    }
+  } else {
+    shadows_.OnGet(descriptor, name, std::min(*counted, requested), values);
+  }
+  return status;
+}
+
+std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configuration) {
+  const std::optional<DescriptorShadow> shadow = shadows_.Find(configuration);
+  const bool convolution = shadow && (shadow->kind == GraphKind::kConvolution ||
+                                      shadow->kind == GraphKind::kUndividable);
+  if (!convolution || shadow->handle == nullptr) return std::nullopt;
+  try {
+    // Without a limit a plan reports its own need.
+    Session* const session = process_.sessions.Of(shadow->handle);
+    const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
+                                                !process_.options.plan.empty());
+    if (!limited) return std::nullopt;
+    const auto plan = PlanOf(process_, configuration, shadow->handle);
+    if (!plan.ok()) return std::nullopt;
+    const PlanState* const state = Decide(plan->get(), *shadow);
+    if (state == nullptr || !state->promises_less()) return std::nullopt;
+    return state->decision.promised_bytes;
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = process_.functions.cudnnBackendFinalize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS || FindOwnPack(descriptor) != nullptr) return status;
+  try {
+    const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
+    if (!shadow || shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+        shadow->kind == GraphKind::kOther || shadow->handle == nullptr) {
+      return status;
+    }
+    PlanState* const state = Decide(descriptor, *shadow);
+    if (state == nullptr) return status;
+    if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
+    Plans* plans = plans_.load(std::memory_order_acquire);
+    if (plans == nullptr) {
+      auto made = std::make_unique<Plans>();
+      if (plans_.compare_exchange_strong(plans, made.get(), std::memory_order_acq_rel)) {
+        plans = made.release();
+      }
+    }
+    // Nothing was promised yet, so a plan that finds no room in the table stays as it is.
+    if (!plans->Insert(descriptor, state)) {
+      process_.reporter.TooManyKernels();
+    } else if (state->network != nullptr) {
+      state->network->Ask({state->own->plan.problem, 0, state->first});
+    }
+  } catch (...) {
+    WarnOnce("memory", "out of host memory: a plan is left alone");
+  }
+  return status;
+}
+
+PlanState* GraphPlans::FindPlan(cudnnBackendDescriptor_t plan) const {
+  const Plans* const plans = plans_.load(std::memory_order_acquire);
+  PlanState* const state = plans == nullptr ? nullptr : plans->Find(plan);
+  return state == nullptr ? nullptr : state->Latest();
+}
+
+cudnnBackendDescriptor_t GraphPlans::WholeOf(cudnnBackendDescriptor_t plan) const {
+  const PlanState* const state = FindPlan(plan);
+  return state != nullptr ? state->Whole(plan) : plan;
+}
+
+void GraphPlans::Count(cudnnHandle_t handle, const PlanState& state) {
+  Session* const session = process_.sessions.Find(handle);
+  state.record->Count(session != nullptr ? process_.sessions.LaneOf(*session, handle) : 0);
+}
+
+cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack) {
+  PlanState* state = FindPlan(plan);
+  if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
+  if (state->network != nullptr) Follow(handle, *state);
+  const long calls = state->record->calls.load(std::memory_order_relaxed);
+  if (calls >= state->due_at.load(std::memory_order_relaxed) || state->redivided()) {
+    state = Improve(handle, *state, calls);
+  }
+  Count(handle, *state);
+  if (state->runnable != nullptr) return RunPieces(handle, plan, pack, *state);
+  return ExecuteInPromise(process_.functions, handle, state->Whole(plan), pack);
+}
+
+cudnnStatus_t GraphPlans::ExecuteWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                       cudnnBackendDescriptor_t pack) noexcept {
+  const PlanState* const state = FindPlan(plan);
+  if (state != nullptr) state->CountUndivided();
+  return ExecuteInPromise(process_.functions, handle, state != nullptr ? state->Whole(plan) : plan,
+                          pack);
+}
+
+void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
+  if (!state.network->learning() && !state.network->waiting()) return;
+  try {
+    Session* const session = process_.sessions.Of(handle);
+    if (session == nullptr || session->network() != state.network) return;
+    process_.budgets.Follow({state.own->plan.problem, 0, state.first}, *session, handle);
+  } catch (...) {
+    // Out of memory when a handle is met for the first time.
+  }
+}
+
+cudnnStatus_t GraphPlans::RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                    cudnnBackendDescriptor_t pack, PlanState& state) {
+  GraphOtherWays other(process_.functions, handle, state.Whole(plan), pack);
+  const auto undivided = [&] {
+    state.CountUndivided();
+    return other.Undivided();
+  };
+  const VariantPack* const operands = FindPack(pack);
+  Session* session = nullptr;
+  try {
+    session = process_.sessions.Of(handle);
+  } catch (...) {
+    // Out of memory when a handle is met for the first time.
+  }
+  if (operands == nullptr || !operands->plain || session == nullptr ||
+      session->context() != state.context) {
+    return undivided();
+  }
+  const cudnn::GraphPlan& graph = state.own->plan;
+  const bool wide = graph.problem.type == DataType::kDouble;
+  cudnn::LegacyCall call;
+  call.operation = graph.problem.operation;
+  call.handle = handle;
+  call.alpha = wide ? static_cast<const void*>(&state.wide_alpha) : &state.alpha;
+  call.beta = wide ? static_cast<const void*>(&state.wide_beta) : &state.beta;
+  call.x = operands->Find(graph.x_uid);
+  call.w = operands->Find(graph.w_uid);
+  call.y = operands->Find(graph.y_uid);
+  // A pointer carries no size; the caller was told this one.
+  call.workspace = operands->workspace;
+  call.workspace_bytes = state.decision.promised_bytes;
+  cudnn::BiasActivation fused;
+  if (graph.residual_uid || graph.bias_uid) {
+    const bool reads = graph.residual_uid.has_value();
+    fused.alpha2 = wide ? static_cast<const void*>(reads ? &kWideOne : &kWideZero)
+                        : static_cast<const void*>(reads ? &kOne : &kZero);
+    if (graph.residual_uid) fused.z = operands->Find(*graph.residual_uid);
+    if (graph.bias_uid) fused.bias = operands->Find(*graph.bias_uid);
+    fused.bias_bytes = graph.bias_bytes;
+    call.bias = &fused;
+  }
+  // Packs that lack an operand are the genuine library's to refuse.
+  if (call.x == nullptr || call.w == nullptr || call.y == nullptr ||
+      (graph.residual_uid && fused.z == nullptr) || (graph.bias_uid && fused.bias == nullptr)) {
+    return undivided();
+  }
+  return RunSchedule({process_, *session, graph.problem, state, call}, other);
+}
+
+cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                        cudnnBackendDescriptor_t pack, size_t* bytes) {
+  const PlanState* const state = FindPlan(plan);
+  const bool less = state != nullptr && state->promises_less();
+  const VariantPack* const operands = FindPack(pack);
+  const cudnnBackendDescriptor_t whole = state != nullptr ? state->Whole(plan) : plan;
+  if (whole == nullptr && (operands == nullptr || !operands->plain)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  const cudnnStatus_t status = process_.functions.cudnnGetExecutionPlanWorkspaceSize(
+      handle, whole != nullptr ? whole : plan, pack, bytes);
+  if (status != CUDNN_STATUS_SUCCESS || !less || bytes == nullptr) return status;
+  // A pack with other shapes runs undivided, in the workspace that those need.
+  if (operands != nullptr && operands->plain) *bytes = state->decision.promised_bytes;
+  return status;
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,143 @@
+// The application's calls of cuDNN's graph API. Every function answers like the genuine one.
+// Whatever goes wrong inside leaves a plan alone as long as nothing was promised, and afterwards
+// runs an undivided engine inside the promise. Thread-safe. Functions are defined in
+// graph_plans.cpp but for those that name another file.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/mutex.h"
+#include "interposer/budget/budgets.h"
+#include "interposer/graph/descriptor_shadows.h"
+#include "interposer/graph/graph_kernel.h"
+#include "interposer/graph/kept_promises.h"
+#include "interposer/graph/plan_state.h"
+#include "interposer/graph/variant_packs.h"
+#include "interposer/session/address_table.h"
+
+namespace ucudnn::interposer {
+
+class GraphPlans : public DivisionChoices {
+ public:
+  // `store` keeps promises for later processes; null: they live as long as this one.
+  GraphPlans(Process& process, planning::MeasurementStore* store)
+      : process_(process), promises_(store) {
+    refused_.decision.course = planning::Course::kRefusal;
+  }
+  GraphPlans(const GraphPlans&) = delete;
+  GraphPlans& operator=(const GraphPlans&) = delete;
+  ~GraphPlans() override { delete plans_.load(); }
+
+  cudnnStatus_t Create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor);
+  cudnnStatus_t Destroy(cudnnBackendDescriptor_t descriptor);
+  // Deprecated in cuDNN: makes a descriptor new, of the same type.
+  cudnnStatus_t Initialize(cudnnBackendDescriptor_t descriptor);
+  cudnnStatus_t Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, int64_t count, const void* values);
+  cudnnStatus_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+                    void* values);
+  cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor);
+  cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                        cudnnBackendDescriptor_t pack);
+  // cuDNN 9.23 and newer: the workspace that `plan` needs for the shapes of `pack`.
+  cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                              cudnnBackendDescriptor_t pack, size_t* bytes);
+  // In native_graphs.cpp. A divided plan becomes a graph of its pieces, one child behind the other.
+  // Where pieces cannot become native graphs, the undivided plan inside the promise does.
+  cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack, cudaGraph_t graph);
+  cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                cudnnBackendDescriptor_t pack, cudaGraph_t graph);
+
+  // What is left of executing and populating where memory is out: the plan undivided, inside its
+  // promise. They allocate nothing.
+  cudnnStatus_t ExecuteWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack) noexcept;
+  cudnnStatus_t PopulateWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                              cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
+
+  std::vector<Configuration> ChoicesOf(const MetKernel& kernel, Session& session,
+                                       cudnnHandle_t handle, bool may_measure) override;
+
+ private:
+  using Plans = AddressTable<PlanState>;
+
+  // Forgets a descriptor that is destroyed or made new. Returns what was known of it; none of a
+  // pack.
+  std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);
+  PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
+  // The plan to give to the genuine library in place of `plan`: the substitute where there is one.
+  cudnnBackendDescriptor_t WholeOf(cudnnBackendDescriptor_t plan) const;
+  cudnnStatus_t RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                          cudnnBackendDescriptor_t pack, PlanState& state);
+  // The workspace that a plan of this configuration would report; none where that is its own need.
+  std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
+  // Tells the network whose budget holds for the plan that it is about to run.
+  void Follow(cudnnHandle_t handle, const PlanState& state);
+  // Counts a call of the plan on `handle`.
+  void Count(cudnnHandle_t handle, const PlanState& state);
+
+  // In native_graphs.cpp, as is all that follows up to PopulatePieces. The engine's notes without
+  // native support where a plan of it may run another engine that lacks it.
+  cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
+                              int64_t requested, int64_t* count, void* values);
+  bool KeepsNativeSupport(const DescriptorShadow& engine);
+  // The operands of a native graph; null where pieces cannot stand in for the plan.
+  const VariantPack* NativeOperands(cudnnHandle_t handle, const PlanState& state,
+                                    cudnnBackendDescriptor_t pack);
+  // Makes the pieces' plans.
+  Status BuildNative(cudnnHandle_t handle, PlanState& state) UCUDNN_REQUIRES(native_mutex_);
+  // Gives each piece's plan with its pack to `take`, in their order, while it succeeds.
+  using TakePiece =
+      std::function<cudnnStatus_t(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)>;
+  Status ForEachNative(const PlanState& state, const VariantPack& operands,
+                       const TakePiece& take) const UCUDNN_REQUIRES(native_mutex_);
+  // False: `graph` is as it was.
+  bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
+                      cudaGraph_t graph);
+
+  // In plan_decision.cpp, as is all that follows, and ChoicesOf. Decides about a plan that is
+  // finalized; null where it is left alone.
+  PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
+  // Records why the plan stays as it is. Returns null, or the refusal where a strict limit or
+  // determinism forbids it to run.
+  PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
+  // Decides anew after `calls` calls of `state`. Returns the better state that replaces it, or
+  // itself.
+  PlanState* Improve(cudnnHandle_t handle, PlanState& state, long calls);
+  GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
+  // `part.kernel` becomes the kernel's number in the network, where there is one. `earlier` is the
+  // state in force; null when the plan is finalized.
+  planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
+                          LibraryPart& part);
+  std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphSteps& steps,
+                                  const PlanState* earlier, KernelRecord& record);
+  long CallsUntilLook(const GraphKernel& kernel, const PlanState& state, long calls) const;
+
+  // A context, a limit and the plan's JSON.
+  using Key = std::tuple<CUcontext, size_t, std::string>;
+
+  Process& process_;
+  KeptPromises promises_;
+  PlanState refused_;  // of plans that are left alone although the user forbids what they do
+  DescriptorShadows shadows_;
+  std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
+  FormerSubstitutes former_;
+  Mutex native_mutex_;  // of PlanState::native
+  Mutex mutex_;
+  // Null: left alone. States keep their address.
+  std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,42 @@
+// Promises of less workspace than a plan of the graph API needs: those of this process and, as far
+// as a store has them, of earlier ones. A promise is given once, and whoever comes later gets the
+// same. Thread-safe. Used while plans are made, never while they run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "planning/measurement_store.h"
+
+namespace ucudnn::interposer {
+
+class KeptPromises {
+ public:
+  // Where `store` is null or fails, promises live as long as the process.
+  explicit KeptPromises(planning::MeasurementStore* store) : store_(store) {}
+
+  // The promise under the key of `asked` (see EnginePromise); none when none was given or can be
+  // read.
+  std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
+
+  // Gives `promise` and returns it; returns the earlier one where one was given under its key.
+  planning::EnginePromise Keep(const planning::EnginePromise& promise);
+
+  // Gives `promise` in this process in place of one from the store that cannot be kept. The store
+  // stays as it is.
+  void Replace(const planning::EnginePromise& promise);
+
+ private:
+  // Null when this process knows none.
+  planning::EnginePromise* Known(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
+
+  planning::MeasurementStore* const store_;
+  Mutex mutex_;
+  std::unordered_map<uint64_t, std::vector<planning::EnginePromise>> known_
+      UCUDNN_GUARDED_BY(mutex_);  // by problem
+};
+
+}  // namespace ucudnn::interposer

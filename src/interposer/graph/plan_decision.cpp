@@ -1,0 +1,325 @@
+// Decides about an execution plan when the application finalizes it, and again when more is known:
+// what it promises, and how that is kept.
+#include <algorithm>
+#include <cassert>
+
+#include "base/byte_size.h"
+#include "base/log.h"
+#include "cuda/resources.h"
+#include "cudnn/plan_json.h"
+#include "interposer/core/measuring.h"
+#include "interposer/graph/graph_plans.h"
+#include "planning/library_promise.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using planning::Cause;
+
+// Ends a thread's look when it goes out of scope.
+class Looking {
+ public:
+  explicit Looking(std::atomic<bool>& looking) : looking_(looking) {}
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+  ~Looking() { looking_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool>& looking_;
+};
+
+}  // namespace
+
+GraphKernel GraphPlans::KernelOf(const PlanState& state, Session& session,
+                                 cudnnHandle_t handle) const {
+  GraphKernel kernel;
+  kernel.handle = handle;
+  kernel.session = &session;
+  kernel.own = state.own;
+  kernel.need_bytes = state.need_bytes;
+  kernel.limit_bytes = state.limit_bytes;
+  kernel.is_first = state.is_first;
+  kernel.again = true;
+  return kernel;
+}
+
+planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps,
+                                    const PlanState* earlier, LibraryPart& part) {
+  const Options& options = process_.options;
+  const ConvolutionProblem& problem = kernel.problem();
+  const Network* const network = kernel.session->network();
+  const planning::Platform platform = process_.sessions.DeviceOf(*kernel.session).platform;
+  planning::Facts facts;
+  facts.problem = problem;
+  facts.asked = kernel.own->plan.engine;
+  facts.numeric = kernel.own->numeric;
+  facts.user_limit = kernel.limit_bytes;
+  facts.observes = options.mode != Mode::kOn;
+  facts.deterministic = options.deterministic;
+  facts.strict_limit = options.strict_limit;
+  facts.tunes = Tunes(process_, *kernel.session, problem, Api::kGraph);
+  facts.capturing = process_.sessions.Capturing(*kernel.session);
+
+  planning::PlanFacts plan;
+  plan.need_bytes = kernel.need_bytes;
+  plan.deterministic = kernel.own->deterministic;
+  plan.is_first = kernel.is_first;
+  plan.store = process_.kernels.store() != nullptr;
+  if (network != nullptr) {
+    // The share of a budget is known only when the plan runs, on its handle and stream.
+    facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*network)};
+    if (earlier != nullptr && earlier->network != nullptr) {
+      if (auto share = process_.budgets.ShareOf({problem, 0, earlier->first}, *kernel.session,
+                                                kernel.handle, part)) {
+        facts.share = share;
+      }
+    }
+  }
+  if (earlier != nullptr) {
+    const bool lost = earlier->library.bytes > 0 && earlier->library.epoch != part.epoch;
+    facts.earlier = {earlier->Divides(), lost, earlier->promises_less(),
+                     earlier->decision.promised_bytes};
+    plan.told = earlier->decision.promise;
+    plan.told_here = plan.told.has_value();
+  }
+  const bool on = options.mode == Mode::kOn;
+  const planning::PinnedPlan* file = nullptr;
+  if (on && !options.plan.empty()) {
+    NoteUnpinned(process_, *kernel.session, problem, Api::kGraph);
+    file = process_.pinned.For(platform);
+  }
+  const int position = file == nullptr ? -1 : file->Find(problem, false);
+  plan.in_file = position >= 0;
+  plan.file_waits = network != nullptr && part.kernel < 0;
+  if (plan.in_file && !plan.file_waits) {
+    const size_t limit = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
+                                     : std::min({kernel.limit_bytes, kernel.need_bytes,
+                                                 file->limit_bytes.value_or(kNoLimit)});
+    auto pinned = steps.Pinned(file->kernels[position], limit);
+    if (pinned.ok()) {
+      plan.pinned = std::move(*pinned);
+    } else {
+      plan.pinned_why = pinned.message();
+    }
+  }
+  const bool may_shrink =
+      on && (kernel.need_bytes > kernel.limit_bytes || (network != nullptr && plan.in_file));
+  if (may_shrink && !plan.told) {
+    const auto kept =
+        promises_.Find({problem, platform, kernel.own->plan.engine, kernel.limit_bytes});
+    if (kept) plan.told = {kept->workspace_bytes, kept->undivided, kept->any_engine};
+  }
+  facts.program = std::move(plan);
+  return facts;
+}
+
+std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphSteps& steps,
+                                            const PlanState* earlier, KernelRecord& record) {
+  auto state = std::make_unique<PlanState>();
+  Network* const network = kernel.session->network();
+  if (network != nullptr) state->library.epoch = network->epoch();
+  planning::Facts facts = FactsOf(kernel, steps, earlier, state->library);
+  state->own = kernel.own;
+  state->context = kernel.session->context();
+  state->need_bytes = kernel.need_bytes;
+  state->limit_bytes = kernel.limit_bytes;
+  state->is_first = kernel.is_first;
+  state->wide_alpha = kernel.own->plan.alpha;
+  state->wide_beta = kernel.own->plan.beta;
+  state->alpha = static_cast<float>(state->wide_alpha);
+  state->beta = static_cast<float>(state->wide_beta);
+  state->failed = earlier != nullptr ? earlier->failed : std::make_shared<std::atomic<bool>>(false);
+  state->decision = DecideBy(facts, steps, &process_.reporter);
+  const planning::Decision& decision = state->decision;
+  record = RecordOf(facts, decision);
+  if (decision.course == planning::Course::kSchedule) {
+    const bool pieces = decision.plan.Pieces() > 1 || decision.owned_bytes > 0;
+    if (pieces) state->runnable = steps.TakeRunnable();
+    if (pieces && process_.options.check) {
+      state->checked = steps.CoarsestOf(decision.plan, decision.undivided);
+    }
+    state->engines = steps.EnginesOf(decision.plan);
+    state->ran = decision.ran_here;
+  }
+  if (decision.promises_less) {
+    state->substitute = steps.TakeSubstitute();
+    state->other = steps.Find(decision.undivided.engine);
+    state->network = network;
+    state->library.bytes = decision.owned_bytes;
+    // The genuine plan never runs again: a substitute does, or pieces alone keep the promise.
+    assert((state->substitute.get() != nullptr && state->other != nullptr) ||
+           decision.otherwise == planning::Otherwise::kPieces);
+  }
+  return state;
+}
+
+long GraphPlans::CallsUntilLook(const GraphKernel& kernel, const PlanState& state,
+                                long calls) const {
+  const bool tunes = Tunes(process_, *kernel.session, kernel.problem(), Api::kGraph);
+  return CallsUntil(process_, state.decision.look_again, calls, tunes);
+}
+
+PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long calls) {
+  // One thread decides anew; the others go on with the present state.
+  if (state.looking.exchange(true, std::memory_order_acquire)) return &state;
+  const Looking looking(state.looking);
+  const int epoch = state.network == nullptr ? 0 : state.network->epoch();
+  const int looked_at = state.looked_at.exchange(epoch);
+  const bool redivided = state.network != nullptr && looked_at != epoch;
+  const long due = state.due_at.exchange(KernelState::kFinal);
+  if ((due == KernelState::kFinal && !redivided) || *state.failed) return &state;
+  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  try {
+    Session* const session = process_.sessions.Of(handle);
+    // A capture keeps the plan that already ran outside, although more may be known by now.
+    if (session == nullptr || session->context() != state.context ||
+        process_.sessions.Capturing(*session)) {
+      state.due_at = due;
+      state.looked_at = looked_at;
+      return &state;
+    }
+    const GraphKernel kernel = KernelOf(state, *session, handle);
+    const bool may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
+                             calls >= process_.options.tuning.after_calls;
+    GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+    KernelRecord record;
+    std::unique_ptr<PlanState> better = Make(kernel, steps, &state, record);
+    const long next = CallsUntilLook(kernel, *better, calls);
+    if (better->decision.standing || (record == state.record->record && !redivided)) {
+      // The budget was divided anew and took the workspace of this state away, so a share is looked
+      // for again soon.
+      const bool lost = redivided && state.library.bytes > 0;
+      const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
+      state.due_at = lost ? std::min(next, soon) : next;
+      return &state;
+    }
+    better->due_at = next;
+    better->first = state.first;
+    better->looked_at = epoch;
+    if (record.plan == state.record->record.plan) better->ran = state.ran.load();
+    bool fresh = false;
+    better->record = process_.reporter.report().Record(std::move(record), state.record, fresh);
+    PlanState* const latest = better.get();
+    {
+      MutexLock lock(mutex_);
+      improved_.push_back(std::move(better));
+    }
+    state.better.store(latest, std::memory_order_release);
+    if (fresh) process_.WriteReport();
+    return latest;
+  } catch (...) {
+    WarnOnce("memory", "out of host memory: a plan stays as it was decided");
+    state.due_at = CallsUntil(process_, planning::When::kLater, calls, false);
+    return &state;
+  }
+}
+
+PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes,
+                                  const std::string& why) {
+  const Options& options = process_.options;
+  process_.reporter.Unread(Cause::kLeftAlone, why);
+  if (options.mode != Mode::kOn) return nullptr;
+  if (options.deterministic) {
+    const auto notes = cudnn::ReadNotes(process_.functions, plan);
+    if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
+      process_.reporter.Unread(Cause::kRefused, "not deterministic");
+      return &refused_;
+    }
+  }
+  const auto need = cudnn::PlanWorkspace(process_.functions, plan);
+  if (!need.ok() || *need <= limit_bytes) return nullptr;
+  process_.reporter.Unread(Cause::kOverLimit,
+                           FormatByteSize(*need) + " of a plan that is left alone");
+  return options.strict_limit ? &refused_ : nullptr;
+}
+
+PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow) {
+  const cudnn::Functions& functions = process_.functions;
+  GraphKernel kernel;
+  kernel.handle = shadow.handle;
+  kernel.is_first = shadow.first;
+  kernel.session = process_.sessions.Of(shadow.handle);
+  if (kernel.session == nullptr) return nullptr;
+  const size_t limit = kernel.limit_bytes = UserLimit(process_, *kernel.session);
+  // Building plans must not break a capture that another thread has under way.
+  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  if (shadow.kind == GraphKind::kUnfamiliar) {
+    return LeaveAlone(plan, limit, "a convolution of dynamic or ragged shapes");
+  }
+  const bool undividable = shadow.kind == GraphKind::kUndividable;
+  if (undividable && !process_.options.deterministic && !process_.TellsAll()) {
+    // No limit bites, so the report says nothing of it.
+    const auto bytes = cudnn::PlanWorkspace(functions, plan);
+    if (!bytes.ok() || *bytes <= limit) return nullptr;
+  }
+  auto json = cudnn::PlanJson(functions, plan);
+  if (!json.ok()) {
+    return shadow.kind == GraphKind::kUnknown ? nullptr : LeaveAlone(plan, limit, json.message());
+  }
+  // Equal plans get equal promises under one limit, whatever their place in a list.
+  Key key{kernel.session->context(), limit, std::move(*json)};
+  const std::string& text = std::get<std::string>(key);
+  {
+    MutexLock lock(mutex_);
+    const auto known = states_.find(key);
+    if (known != states_.end()) {
+      return known->second == nullptr ? nullptr : known->second->Latest();
+    }
+    if (states_.size() >= kMostKernels) {
+      process_.reporter.TooManyKernels();
+      return nullptr;
+    }
+  }
+  const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(text);
+  auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
+                                    : cudnn::ReadTemplate(functions, plan, text);
+  if (!read.ok()) {
+    // A plan that came as JSON may compute anything, not only a convolution.
+    const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
+    PlanState* const refused = convolution ? LeaveAlone(plan, limit, read.message()) : nullptr;
+    if (refused != nullptr) return refused;
+    MutexLock lock(mutex_);
+    states_.try_emplace(std::move(key), nullptr);
+    return nullptr;
+  }
+  const auto need = cudnn::PlanWorkspace(functions, plan);
+  if (!need.ok()) return nullptr;
+  kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
+  kernel.need_bytes = *need;
+  if (shadow.list != nullptr) kernel.listed = shadows_.Alive(*shadow.list);
+  const bool may_measure =
+      MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+  GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+  KernelRecord record;
+  std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, record);
+  state->due_at = CallsUntilLook(kernel, *state, 0);
+  bool fresh = false;
+  state->record = process_.reporter.report().Record(std::move(record), nullptr, fresh);
+  PlanState* kept = nullptr;
+  {
+    // Threads that decide about equal plans at once keep the first one's state.
+    MutexLock lock(mutex_);
+    kept = states_.try_emplace(std::move(key), std::move(state)).first->second.get();
+  }
+  if (fresh) process_.WriteReport();
+  return kept;
+}
+
+std::vector<Configuration> GraphPlans::ChoicesOf(const MetKernel& met, Session& session,
+                                                 cudnnHandle_t handle, bool may_measure) {
+  // Building plans must not break a capture that another thread has under way.
+  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  const auto& state = *static_cast<const PlanState*>(met.plan);
+  const GraphKernel kernel = KernelOf(state, session, handle);
+  GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+  steps.Know(state.other);
+  const planning::PromiseRequest request =
+      RequestFor(process_, met.problem, process_.budgets.LimitOf(*session.network()));
+  const planning::Rows own = steps.Answer(planning::Measure{state.own->plan.engine, request});
+  const planning::Rows other = steps.Answer(planning::Measure{state.other->plan.engine, request});
+  return planning::LibraryChoices(planning::CandidatesInBudget(own.candidates, other.candidates,
+                                                               met.problem.n, state.need_bytes),
+                                  request);
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,51 @@
+// Shadows of the application's variant packs, whose pointers cuDNN does not give back. Frameworks
+// make a pack for every execution, so shadows come from a pool of the thread's own: after a
+// thread's first pack they take no lock and allocate nothing. A pack may be used and destroyed on
+// another thread, too. Thread-safe. The pools belong to the process and are leaked at exit.
+#pragma once
+
+#include <cudnn.h>
+
+#include <array>
+#include <cstdint>
+
+namespace ucudnn::interposer {
+
+struct VariantPack {
+  static constexpr int kMost = 16;  // operands; no convolution of ours has more than five
+  std::array<void*, kMost> pointers;
+  std::array<int64_t, kMost> uids;
+  int pointer_count = 0, uid_count = 0;
+  void* workspace = nullptr;
+  // False once an attribute was set that is not kept here: more operands, other shapes,
+  // intermediates.
+  bool plain = true;
+
+  // The operand's pointer; null when there is none.
+  void* Find(int64_t uid) const {
+    for (int i = 0; i < uid_count && i < pointer_count; ++i) {
+      if (uids[i] == uid) return pointers[i];
+    }
+    return nullptr;
+  }
+  // Makes it as a new one.
+  void Clear() {
+    pointer_count = uid_count = 0;
+    workspace = nullptr;
+    plain = true;
+  }
+  // Call after the genuine library took the attribute.
+  void OnSet(cudnnBackendAttributeName_t name, int64_t count, const void* values);
+};
+
+// Makes a shadow for a new pack; returns false when memory is out, and the pack stays unknown.
+bool OpenPack(cudnnBackendDescriptor_t pack) noexcept;
+// Null when the pack is unknown. Valid until the pack is closed.
+VariantPack* FindPack(cudnnBackendDescriptor_t pack) noexcept;
+// The same, for a pack that the calling thread made; `descriptor` may be of any type.
+VariantPack* FindOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
+// Frees the shadow; returns false when `descriptor` is no pack that the calling thread made.
+bool CloseOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
+bool ClosePack(cudnnBackendDescriptor_t pack) noexcept;
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,138 @@
+// Decides how a convolution call runs that its session meets for the first time, or again when more
+// is known.
+#include <algorithm>
+
+#include "cuda/resources.h"
+#include "cudnn/legacy_engines.h"
+#include "interposer/core/measuring.h"
+#include "interposer/legacy/legacy_calls.h"
+#include "planning/library_promise.h"
+
+namespace ucudnn::interposer {
+
+using planning::CallFacts;
+
+void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes) {
+  if (!process_.limit.is_auto()) return;
+  const std::optional<size_t> reported = process_.promises.LastReported(key);
+  // A caller that was told several sizes may have chosen any of them.
+  if (!reported || passed_bytes >= *reported || process_.promises.Find(key, passed_bytes)) return;
+  // A caller that passes no workspace at all may simply want none: that does not say that memory is
+  // out.
+  process_.limit.FallTo(std::max(passed_bytes, *reported / 2));
+  process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
+}
+
+planning::Facts LegacyCalls::FactsOf(const cudnn::LegacyCall& call, const LegacyKernel& kernel,
+                                     const CallKey& key) {
+  const Options& options = process_.options;
+  const ConvolutionProblem& problem = kernel.problem;
+  const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
+  planning::Facts facts;
+  facts.problem = problem;
+  facts.asked = EngineId::Legacy{call.algorithm, std::nullopt};
+  facts.numeric = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
+  facts.user_limit = UserLimit(process_, *kernel.session);
+  facts.observes = options.mode == Mode::kObserve;
+  facts.deterministic = options.deterministic;
+  facts.strict_limit = options.strict_limit;
+  facts.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
+  facts.capturing = process_.sessions.Capturing(*kernel.session);
+
+  CallFacts asked;
+  asked.kind = key.kind;
+  asked.passed_bytes = key.workspace_bytes;
+  size_t need = 0;
+  if (cudnn::WorkspaceBytes(process_.functions, problem.operation, call.handle, call.descriptors,
+                            call.algorithm, &need) == CUDNN_STATUS_SUCCESS) {
+    asked.need_bytes = need;
+  }
+  asked.graph_engines = kernel.graph;
+  const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
+  asked.more_outside = (plain && options.engines != EngineSet::kLegacy) || !options.plan.empty();
+  if (!facts.observes) {
+    NoteScarceWorkspace(promise_key, key.workspace_bytes);
+    PromiseBook& promises = process_.promises;
+    asked.told = promises.Find(promise_key, key.workspace_bytes);
+    asked.told_alone = key.kind == CallKind::kIdentity
+                           ? promises.FindAlone(promise_key, key.workspace_bytes)
+                           : asked.told;
+    asked.was_told = promises.LastReported(promise_key).has_value();
+    PinnedFact pinned = FindPinned(process_, kernel);
+    asked.pinned = std::move(pinned.choice);
+    asked.pinned_later = pinned.unanswered;
+  }
+  facts.program = std::move(asked);
+  return facts;
+}
+
+CallState* LegacyCalls::Decide(const cudnn::LegacyCall& call, Session& session, const CallKey& key,
+                               CallState* earlier) {
+  // Building plans must not break a capture that another thread has under way.
+  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  const bool capturing = process_.sessions.Capturing(session);
+  const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
+  // Building plans of graph engines could break this thread's capture.
+  const LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
+  auto state = std::make_unique<CallState>();
+  state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
+  state->version = state->page->version();
+  state->failed = state->page->failed;
+  if (const Network* network = session.network()) state->library.epoch = network->epoch();
+
+  planning::Facts facts = FactsOf(call, kernel, key);
+  facts.failed = *state->failed;
+  const bool alone = key.kind == CallKind::kMisaligned || key.kind == CallKind::kIdentity;
+  if (!facts.observes && !alone) {
+    facts.share = process_.budgets.ShareOf({key.problem}, session, call.handle, state->library);
+  }
+  if (earlier != nullptr) {
+    const bool lost = earlier->library.epoch != state->library.epoch;
+    facts.earlier = {earlier->Divides(), lost, false, earlier->decision.promised_bytes};
+  }
+  const long calls = state->page->calls.load(std::memory_order_relaxed);
+  // A strict limit is refused or kept at the first call, which needs measurements.
+  const bool may_measure =
+      facts.tunes && !capturing &&
+      (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
+  LegacySteps steps(process_, kernel, may_measure);
+  state->decision = DecideBy(facts, steps, &process_.reporter);
+  const planning::Decision& decision = state->decision;
+  const long due_at = CallsUntil(process_, decision.look_again, calls);
+  if (decision.standing && earlier != nullptr) {
+    earlier->due_at = due_at;
+    return earlier;
+  }
+  // Nothing is measured during a capture, so the decision would not be a final one.
+  if (decision.course == planning::Course::kReal && capturing) return nullptr;
+  if (decision.course == planning::Course::kSchedule) {
+    state->runnable = steps.TakeRunnable();
+    state->library.bytes = decision.owned_bytes;
+    state->ran = decision.ran_here;
+    if (process_.options.check && state->runnable->has_pieces()) {
+      const auto numeric = process_.engines.CoarsestClass(TuningKernel(process_, kernel),
+                                                          decision.plan, decision.undivided);
+      if (numeric.ok()) state->checked = *numeric;
+    }
+  }
+  state->due_at = due_at;
+  bool fresh = false;
+  state->record = process_.reporter.report().Record(
+      RecordOf(facts, decision), earlier == nullptr ? nullptr : earlier->record, fresh);
+  CallState* const kept = session.Keep(key, std::move(state));
+  if (fresh) process_.WriteReport();
+  return kept;
+}
+
+std::vector<Configuration> LegacyCalls::ChoicesOf(const MetKernel& met, Session& session,
+                                                  cudnnHandle_t handle, bool may_measure) {
+  const LegacyKernel kernel{met.problem, &session, handle};
+  const size_t limit = process_.budgets.LimitOf(*session.network());
+  const tuning::LegacyAnswer measured =
+      Measured(process_, kernel, RequestFor(process_, met.problem, limit), may_measure);
+  const std::vector<planning::Candidate> candidates = tuning::OwnCandidates(met.problem, measured);
+  return planning::LibraryChoices(
+      candidates, planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit)));
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,151 @@
+#include "interposer/legacy/legacy_calls.h"
+
+#include "base/log.h"
+#include "convolution/partial_sums.h"
+#include "cudnn/descriptors.h"
+#include "interposer/core/measuring.h"
+#include "interposer/core/runner.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+// Calls without all pointers are the genuine library's to refuse.
+bool HasAllPointers(const cudnn::LegacyCall& call) {
+  if (call.alpha == nullptr || call.x == nullptr || call.w == nullptr || call.y == nullptr) {
+    return false;
+  }
+  if (call.bias == nullptr) return call.beta != nullptr;
+  return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
+}
+
+// Runs a call for which nothing can be remembered, because memory is out or there are too many
+// kernels: undivided, inside what was promised. That may be less than the caller's algorithm needs,
+// so the engine that keeps the promise is looked up, which allocates nothing.
+cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
+                                const cudnn::LegacyCall& call) {
+  cudnn::LegacyCall whole = call;
+  std::optional<int> promised;
+  if (key.kind != CallKind::kIdentity) {
+    promised = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
+                                              key.workspace_bytes);
+    whole.algorithm = promised.value_or(call.algorithm);
+  }
+  size_t need = 0;
+  const bool over_limit =
+      process.options.strict_limit && process.options.mode == Mode::kOn && !promised &&
+      cudnn::WorkspaceBytes(process.functions, call.operation, call.handle, call.descriptors,
+                            call.algorithm, &need) == CUDNN_STATUS_SUCCESS &&
+      need > UserLimit(process, session);
+  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(process.functions, whole);
+}
+
+class LegacyOtherWays : public OtherWays {
+ public:
+  LegacyOtherWays(Process& process, const Session& session, const CallKey& key,
+                  const CallState& state, const cudnn::LegacyCall& call)
+      : process_(process), session_(session), key_(key), state_(state), call_(call) {}
+
+  cudnnStatus_t Undivided() override {
+    execution::Outcome outcome;
+    const cudnnStatus_t status = state_.runnable->RunUndivided(call_, outcome);
+    const bool ran = outcome == execution::Outcome::kUndivided && status == CUDNN_STATUS_SUCCESS;
+    return ran ? status : Real();
+  }
+  cudnnStatus_t Real() override {
+    return state_.runnable->has_undivided() ? cudnn::Convolve(process_.functions, call_)
+                                            : ConvolveUnplanned(process_, session_, key_, call_);
+  }
+
+ private:
+  Process& process_;
+  const Session& session_;
+  const CallKey& key_;
+  const CallState& state_;
+  const cudnn::LegacyCall& call_;
+};
+
+}  // namespace
+
+std::optional<CallKind> LegacyCalls::KindOf(const cudnn::LegacyCall& call,
+                                            const ConvolutionProblem& problem) const {
+  const bool aligned = cudnn::IsAligned(call.x) && cudnn::IsAligned(call.w) &&
+                       cudnn::IsAligned(call.y) && cudnn::IsAligned(call.workspace) &&
+                       (call.bias == nullptr || cudnn::IsAligned(call.bias->z));
+  if (call.bias == nullptr) {
+    if (!aligned) return CallKind::kMisaligned;
+    if (process_.options.engines == EngineSet::kLegacy) return CallKind::kPlain;
+    if (cudnn::ScaleOf(call.alpha, problem.type) != 1) return CallKind::kScaled;
+    const double beta = cudnn::ScaleOf(call.beta, problem.type);
+    if (beta == 0) return CallKind::kPlain;
+    // For gradients whose partials are summed, only engines that replace the output were compared,
+    // none that adds.
+    const bool adds =
+        problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
+    return adds ? CallKind::kAdding : CallKind::kScaled;
+  }
+  // Pieces of z are described by the descriptors of pieces of y.
+  if (!cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
+    return std::nullopt;
+  }
+  cudnnActivationMode_t mode;
+  cudnnNanPropagation_t nan;
+  double coefficient = 0;
+  if (process_.functions.cudnnGetActivationDescriptor(call.bias->activation, &mode, &nan,
+                                                      &coefficient) != CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  if (mode == CUDNN_ACTIVATION_IDENTITY) return CallKind::kIdentity;
+  return aligned ? CallKind::kActivation : CallKind::kMisaligned;
+}
+
+bool LegacyCalls::MayRemember(const Session& session, const CallKey& key) {
+  return !session.full() &&
+         (!process_.promises.full() ||
+          process_.promises.Knows({session.platform(), key.algorithm, key.problem}));
+}
+
+cudnnStatus_t LegacyCalls::Convolve(const cudnn::LegacyCall& call) {
+  const cudnn::Functions& functions = process_.functions;
+  Session* const session = HasAllPointers(call) ? process_.sessions.Of(call.handle) : nullptr;
+  CallKey key;
+  if (session == nullptr ||
+      cudnn::ReadProblem(functions, call.operation, call.descriptors, key.problem) != nullptr) {
+    return cudnn::Convolve(functions, call);
+  }
+  const std::optional<CallKind> kind = KindOf(call, key.problem);
+  if (!kind) return cudnn::Convolve(functions, call);
+  key.algorithm = call.algorithm;
+  key.kind = *kind;
+  key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
+
+  Network* const network = session->network();
+  if (network != nullptr) {
+    process_.budgets.Follow({key.problem, call.algorithm}, *session, call.handle);
+  }
+  CallState* state = session->Find(key);
+  const bool redivided =
+      state != nullptr && network != nullptr && state->library.epoch != network->epoch();
+  // A capture keeps the plan that already ran outside, although more may be known by now.
+  if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
+    // Only pieces keep a promise to an identity activation, so such a call needs a plan.
+    const bool must_plan = state != nullptr || *kind == CallKind::kIdentity;
+    if (!must_plan && !MayRemember(*session, key)) {
+      process_.reporter.TooManyKernels();
+      return ConvolveUnplanned(process_, *session, key, call);
+    }
+    try {
+      state = Decide(call, *session, key, state);
+    } catch (...) {
+      WarnOnce("memory", "out of host memory: a kernel runs undivided");
+      return ConvolveUnplanned(process_, *session, key, call);
+    }
+  }
+  if (state == nullptr) return cudnn::Convolve(functions, call);
+  state->Count(process_.sessions.LaneOf(*session, call.handle));
+  if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (state->runnable == nullptr) return cudnn::Convolve(functions, call);
+  LegacyOtherWays other(process_, *session, key, *state, call);
+  return RunSchedule({process_, *session, key.problem, *state, call}, other);
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,61 @@
+// A kernel of the legacy API on a session, and the steps of its decision.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "execution/planned_convolution.h"
+#include "interposer/core/lifecycle.h"
+#include "interposer/process.h"
+#include "planning/decision/promises.h"
+#include "tuning/legacy_kernel.h"
+
+namespace ucudnn::interposer {
+
+struct LegacyKernel {
+  ConvolutionProblem problem;
+  Session* session = nullptr;
+  cudnnHandle_t handle = nullptr;
+  bool graph = true;  // engines of the graph API may serve it
+};
+
+// The kernel as tuning names it.
+tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
+
+// Its measurements at the policy's micro-batch sizes, for what `request` asks; no rows when the
+// undivided kernel is not among them.
+tuning::LegacyAnswer Measured(Process& process, const LegacyKernel& kernel,
+                              const planning::PromiseRequest& request, bool may_measure);
+
+// What a plan file pins for the kernel. `unanswered`: the library could not confirm it now and may
+// later.
+struct PinnedFact {
+  std::optional<planning::PinnedChoice> choice;
+  bool unanswered = false;
+};
+PinnedFact FindPinned(Process& process, const LegacyKernel& kernel);
+
+class LegacySteps : public Steps {
+ public:
+  LegacySteps(Process& process, const LegacyKernel& kernel, bool may_measure)
+      : process_(process), kernel_(kernel), may_measure_(may_measure) {}
+
+  planning::Rows Answer(const planning::Measure& question) override;
+  std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes&) override { return {}; }
+  planning::Trust Answer(const planning::Compare& question) override;
+  planning::BuildOutcome Answer(const planning::Build& question) override;
+  planning::KeptPromise Keep(const planning::Decision& decision) override {
+    return *decision.promise;
+  }
+
+  // What Answer(Build) made last.
+  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+
+ private:
+  Process& process_;
+  const LegacyKernel& kernel_;
+  const bool may_measure_;
+  std::unique_ptr<execution::Runnable> runnable_;
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,90 @@
+// The promises that this process gave to callers of the legacy API. They belong to the process, not
+// to a handle: frameworks ask on one thread's handle and run on another's. Thread-safe. The lock is
+// taken when a promise is given and when a handle first meets a kernel, never at later calls.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "convolution/problem.h"
+#include "interposer/core/capacity.h"
+#include "planning/promise.h"
+
+namespace ucudnn::interposer {
+
+// What a caller names both when it asks and when it runs.
+struct PromiseKey {
+  int platform = 0;            // index of the handle's platform (Sessions)
+  int algorithm = 0;           // as reported
+  ConvolutionProblem problem;  // with the reported math type
+  bool operator==(const PromiseKey&) const = default;
+};
+
+class PromiseBook {
+ public:
+  // All promises for one key. The book owns it and keeps it at its address.
+  class Page {
+   public:
+    // Rises with every new promise: a decision taken under an earlier version may not know it.
+    uint64_t version() const { return version_.load(std::memory_order_acquire); }
+
+    // Calls of this key on all handles, counted only until the last decision about it is final.
+    std::atomic<long> calls = 0;
+    // True once a piece failed or a plan was found wrong: no plan of this key divides again, on any
+    // handle, where something undivided keeps the promise.
+    std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
+
+   private:
+    friend class PromiseBook;
+    std::atomic<uint64_t> version_ = 0;
+    std::vector<planning::Promise> promises_;
+  };
+
+  Page& PageOf(const PromiseKey& key);
+
+  // Whether there are kMostKernels pages. The book accepts more, but callers should not open any.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+  bool Knows(const PromiseKey& key) const;
+  // Whether there is a page for the problem, whatever the algorithm.
+  bool Knows(int platform, const ConvolutionProblem& problem) const;
+
+  void Add(const PromiseKey& key, planning::Promise promise);
+
+  // The fastest promise given for `key` that needs at most `workspace_bytes`.
+  std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
+
+  // The same for a call that only the reported algorithm serves: its plan is pieces of that
+  // algorithm, and nothing can replace them.
+  std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
+
+  // The undivided algorithm of the promise that Find returns. Allocates nothing, so it serves when
+  // memory is out.
+  std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
+
+  // The workspace that was last reported for `key`, which a caller that asks again must be told.
+  std::optional<size_t> LastReported(const PromiseKey& key);
+
+ private:
+  struct KeyHash {
+    size_t operator()(const PromiseKey& key) const {
+      return key.problem.Hash() + 31 * key.platform + key.algorithm;
+    }
+  };
+  // `alone`: only of promises that the reported algorithm can keep alone.
+  const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes,
+                                   bool alone = false) const UCUDNN_REQUIRES(mutex_);
+
+  // The page of `key`, made when there is none.
+  Page& Open(const PromiseKey& key) UCUDNN_REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::unordered_map<PromiseKey, Page, KeyHash> pages_ UCUDNN_GUARDED_BY(mutex_);
+  std::atomic<bool> full_ = false;
+};
+
+}  // namespace ucudnn::interposer

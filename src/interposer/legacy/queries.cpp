@@ -1,0 +1,431 @@
+// Answers callers of cudnnGetConvolution* and cudnnFindConvolution*: with promises, or with the
+// genuine answer where nothing is promised.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "cudnn/descriptors.h"
+#include "cudnn/legacy_engines.h"
+#include "interposer/core/measuring.h"
+#include "interposer/legacy/legacy_calls.h"
+#include "planning/decision/offers.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using cudnn::AlgorithmPerformance;
+using planning::Candidate;
+using planning::Cause;
+using planning::Promise;
+
+bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
+  return a.algorithm == b.algorithm && a.math == b.math;
+}
+
+// The measured performance of what the heuristics chose, undivided; none where it was not measured.
+std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
+                                               const ConvolutionProblem& problem,
+                                               const std::vector<MicroConfiguration>& measured) {
+  for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured)) {
+    for (const Candidate& candidate : group.candidates) {
+      if (candidate.micro.micro_batch != problem.n) continue;
+      const AlgorithmPerformance performance = cudnn::PerformanceOf(candidate.micro, group.math);
+      if (SameEngine(performance, choice)) return performance;
+    }
+  }
+  return std::nullopt;
+}
+
+// The workspace of the fastest undivided engine of any math type: what the genuine library's own
+// choice uses where nobody names a limit.
+size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyAnswer& measured,
+                     const planning::PromiseRequest& request) {
+  std::optional<MicroConfiguration> fastest;
+  for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured.rows)) {
+    const auto of_group = planning::FastestUndivided(group.candidates, request);
+    if (of_group && (!fastest || of_group->time_ms < fastest->time_ms)) fastest = of_group;
+  }
+  return fastest ? fastest->workspace_bytes : 0;
+}
+
+// Whether a caller that asks about a kernel waits for its pieces to be compared.
+bool MayProve(const Process& process, const Session& session) {
+  return process.options.tuning.before_promising && !process.sessions.Capturing(session);
+}
+
+}  // namespace
+
+std::optional<LegacyKernel> LegacyCalls::Meet(Operation operation, cudnnHandle_t handle,
+                                              const cudnn::Descriptors& descriptors) {
+  if (process_.options.mode != Mode::kOn) return std::nullopt;
+  LegacyKernel kernel;
+  kernel.session = process_.sessions.Of(handle);
+  kernel.handle = handle;
+  if (kernel.session == nullptr) return std::nullopt;
+  const char* const why =
+      cudnn::ReadProblem(process_.functions, operation, descriptors, kernel.problem);
+  if (why != nullptr) {
+    if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, std::string("left alone: ") + why);
+    return std::nullopt;
+  }
+  const int platform = kernel.session->platform();
+  if (process_.promises.full() && !process_.promises.Knows(platform, kernel.problem)) {
+    process_.reporter.TooManyKernels();
+    return std::nullopt;
+  }
+  return kernel;
+}
+
+bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyAnswer& measured) {
+  const auto is_whole = [&](const MicroConfiguration& row) {
+    return row.micro_batch == kernel.problem.n;
+  };
+  return std::any_of(measured.rows.begin(), measured.rows.end(), is_whole) &&
+         (measured.whole_tried || !Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy));
+}
+
+size_t LegacyCalls::MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const {
+  const Network* const network = kernel.session->network();
+  return network == nullptr ? limit_bytes : process_.budgets.LimitOf(*network);
+}
+
+LegacyCalls::Answer LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
+                                              const tuning::LegacyAnswer& measured,
+                                              size_t limit_bytes) {
+  const ConvolutionProblem& problem = kernel.problem;
+  const planning::PromiseRequest request =
+      RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
+  const auto add =
+      kernel.session->network() == nullptr ? planning::AddOffers : planning::AddOffersInBudget;
+  std::vector<planning::Offer> offers;
+  for (const cudnn::MathGroup& group : tuning::Groups(problem, measured)) {
+    add(problem.operation, group.math, group.candidates, request, offers);
+  }
+  return Told(kernel, planning::BestFirst(std::move(offers)), measured.settled);
+}
+
+LegacyCalls::Answer LegacyCalls::Told(const LegacyKernel& kernel,
+                                      std::vector<planning::Offer> offers, bool settled) {
+  Answer answer;
+  for (planning::Offer& offer : offers) {
+    answer.push_back(cudnn::PerformanceOf(offer.promise.reported, offer.math));
+    ConvolutionProblem as_told = kernel.problem;
+    as_told.math = offer.math;
+    offer.promise.provisional = !settled;
+    process_.promises.Add({kernel.session->platform(), answer.back().algorithm, as_told},
+                          std::move(offer.promise));
+  }
+  if (!answer.empty()) {
+    NoteAsked(kernel, answer[0].algorithm, static_cast<MathType>(answer[0].math));
+  }
+  return answer;
+}
+
+LegacyCalls::Answer LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
+                                                const cudnn::Descriptors& descriptors,
+                                                const tuning::LegacyAnswer& measured,
+                                                size_t limit_bytes) {
+  // Under one budget nothing but what needs no workspace of the caller's may be told.
+  if (kernel.session->network() != nullptr || !MayProve(process_, *kernel.session)) return {};
+  const planning::PromiseRequest request = RequestFor(process_, kernel.problem, limit_bytes);
+  std::vector<planning::Offer> offers;
+  for (const cudnn::MathGroup& group : tuning::Groups(kernel.problem, measured)) {
+    planning::AddPieces(kernel.problem.operation, group.math, group.candidates, request, offers);
+  }
+  int wrong = 0;
+  for (planning::Offer& offer : planning::BestFirst(std::move(offers))) {
+    LegacyKernel as_told = kernel;
+    as_told.problem.math = offer.math;
+    const planning::Trust trust = Prove(as_told, offer.promise);
+    if (trust.kind == planning::Trust::Kind::kWrong && ++wrong >= planning::kMostWrong) break;
+    if (trust.kind != planning::Trust::Kind::kTrusted) continue;
+    Answer answer = Told(kernel, {std::move(offer)}, true);
+    // A caller that has less room than the pieces need may still take what the genuine library
+    // ranks, unless the limit is strict.
+    Answer ranking;
+    if (!process_.options.strict_limit &&
+        cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
+                              descriptors, ranking) == CUDNN_STATUS_SUCCESS) {
+      std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
+        return ranked.status != CUDNN_STATUS_SUCCESS || SameEngine(ranked, answer[0]);
+      });
+      answer.insert(answer.end(), ranking.begin(), ranking.end());
+    }
+    return answer;
+  }
+  return {};
+}
+
+void LegacyCalls::NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math) {
+  Network* const network = kernel.session->network();
+  if (network == nullptr || !network->learning()) return;
+  ConvolutionProblem problem = kernel.problem;
+  problem.math = math;
+  network->Ask({problem, algorithm});
+}
+
+std::optional<LegacyCalls::Answer> LegacyCalls::NothingFits(const ConvolutionProblem& problem,
+                                                            Cause cause) {
+  process_.reporter.Fallback(problem, cause);
+  if (process_.options.strict_limit) return Answer{};
+  return std::nullopt;
+}
+
+std::optional<LegacyCalls::Answer> LegacyCalls::AnswerUnmeasured(
+    const LegacyKernel& kernel, const cudnn::Descriptors& descriptors, size_t limit_bytes) {
+  const bool deterministic = process_.options.deterministic;
+  const size_t ours = UserLimit(process_, *kernel.session);
+  Answer ranking;
+  if ((ours == kNoLimit && !deterministic) ||
+      cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
+                            descriptors, ranking) != CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
+    return ranked.status != CUDNN_STATUS_SUCCESS ||
+           (deterministic && ranked.determinism != CUDNN_DETERMINISTIC);
+  });
+  const size_t wanted = ranking.empty() ? 0 : ranking[0].workspace_bytes;
+  std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
+    return ranked.workspace_bytes > limit_bytes;
+  });
+  if (ranking.empty()) {
+    if (limit_bytes != ours && !deterministic) return std::nullopt;
+    return NothingFits(kernel.problem, Cause::kNothingKnownFits);
+  }
+  AlgorithmPerformance& best = ranking[0];
+  const auto math = static_cast<MathType>(best.math);
+  NoteAsked(kernel, best.algorithm, math);
+  const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
+  if (tunes && best.workspace_bytes < wanted) {
+    // The caller is told to bring room for the better plan that comes when the kernel is measured,
+    // up to what the genuine library's own first choice takes.
+    ConvolutionProblem problem = kernel.problem;
+    problem.math = math;
+    const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,
+                                          planning::kUnknownTime, best.workspace_bytes,
+                                          best.determinism == CUDNN_DETERMINISTIC};
+    best.workspace_bytes = std::min(limit_bytes, wanted);
+    Promise promise = {undivided, best.workspace_bytes, {{{undivided, 1}}}, undivided,
+                       undivided, limit_bytes};
+    promise.provisional = true;
+    promise.reported.workspace_bytes = best.workspace_bytes;
+    process_.promises.Add({kernel.session->platform(), best.algorithm, problem},
+                          std::move(promise));
+  }
+  return ranking;
+}
+
+std::optional<LegacyCalls::Answer> LegacyCalls::FindAlgorithms(
+    Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+    std::optional<size_t> caller_bytes) {
+  const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  if (!kernel) return std::nullopt;
+  const ConvolutionProblem& problem = kernel->problem;
+  const size_t ours = UserLimit(process_, *kernel->session);
+  size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
+  if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
+  const bool may_measure =
+      MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
+  const tuning::LegacyAnswer measured = Measured(
+      process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)), may_measure);
+  if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
+  // An engine that was left out of measuring may be the fastest. Where the user has no limit, the
+  // genuine library may still find it.
+  const bool all =
+      process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
+  if (ours == kNoLimit && !all) return std::nullopt;
+  if (limit == kNoLimit) {
+    limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));
+  }
+  Answer answer = AnswerWithin(*kernel, measured, limit);
+  if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit);
+  if (!answer.empty()) return answer;
+  // Where the caller's own workspace is too small, the genuine library answers that it is.
+  if (limit != ours) return std::nullopt;
+  return NothingFits(problem, Cause::kNothingUndividedFits);
+}
+
+std::optional<LegacyCalls::Answer> LegacyCalls::GetAlgorithms(Operation operation,
+                                                              cudnnHandle_t handle,
+                                                              const cudnn::Descriptors& descriptors,
+                                                              std::optional<size_t> caller_bytes) {
+  const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  if (!kernel) return std::nullopt;
+  const ConvolutionProblem& problem = kernel->problem;
+  const bool may_measure =
+      MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
+  const size_t ours = UserLimit(process_, *kernel->session);
+  const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
+  if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
+  if (limit != kNoLimit) {
+    const tuning::LegacyAnswer measured =
+        Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)),
+                 may_measure);
+    if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
+    Answer answer = AnswerWithin(*kernel, measured, limit);
+    if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit);
+    if (!answer.empty()) return answer;
+    // Where the caller's own limit is too low, the genuine library answers that it is.
+    if (limit != ours) return std::nullopt;
+    return NothingFits(problem, Cause::kNothingUndividedFits);
+  }
+  // Without any limit the workspace of the heuristics' choice is the limit. That choice stays the
+  // answer unless something measured is faster within it.
+  Answer ranking;
+  if (cudnn::RankAlgorithms(process_.functions, operation, handle, descriptors, ranking) !=
+          CUDNN_STATUS_SUCCESS ||
+      ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  const tuning::LegacyAnswer measured = Measured(
+      process_, *kernel, RequestFor(process_, problem, ranking[0].workspace_bytes), may_measure);
+  if (measured.rows.empty()) return AnswerUnmeasured(*kernel, descriptors, kNoLimit);
+  const std::optional<AlgorithmPerformance> choice = MeasuredAs(ranking[0], problem, measured.rows);
+  if (!choice) return std::nullopt;
+  Answer answer = AnswerWithin(*kernel, measured, choice->workspace_bytes);
+  const auto listed = [&](const AlgorithmPerformance& ranked) {
+    return std::find_if(answer.begin(), answer.end(),
+                        [&](const auto& other) { return SameEngine(other, ranked); });
+  };
+  const auto chosen = listed(*choice);
+  if (chosen == answer.end()) return std::nullopt;
+  if (answer[0].time_ms >= (1 - planning::kHysteresis) * chosen->time_ms) {
+    std::rotate(answer.begin(), chosen, chosen + 1);
+  }
+  for (const AlgorithmPerformance& ranked : ranking) {
+    const bool demanded =
+        !process_.options.deterministic || ranked.determinism == CUDNN_DETERMINISTIC;
+    if (demanded && listed(ranked) == answer.end()) answer.push_back(ranked);
+  }
+  return answer;
+}
+
+std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
+                                           const cudnn::Descriptors& descriptors) {
+  const ConvolutionProblem& problem = kernel.problem;
+  Answer ranking;
+  if (cudnn::RankAlgorithms(process_.functions, problem.operation, kernel.handle, descriptors,
+                            ranking) != CUDNN_STATUS_SUCCESS) {
+    return {};
+  }
+  std::vector<MicroConfiguration> rows;
+  for (const AlgorithmPerformance& ranked : ranking) {
+    if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
+    // Listed with whatever math type, it may run with the caller's.
+    const EngineId engine = EngineId::Legacy{ranked.algorithm, std::nullopt};
+    const bool known = std::any_of(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
+      return row.engine == engine;
+    });
+    if (known) continue;
+    // The size that execution checks, not only the heuristic's.
+    size_t bytes = 0;
+    if (cudnn::WorkspaceBytes(process_.functions, problem.operation, kernel.handle, descriptors,
+                              ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
+      continue;
+    }
+    rows.push_back({engine, problem.n, static_cast<double>(rows.size()),
+                    std::max(bytes, ranked.workspace_bytes),
+                    ranked.determinism == CUDNN_DETERMINISTIC});
+  }
+  return cudnn::OwnMathCandidates(problem, rows);
+}
+
+LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
+                                                 const cudnn::Descriptors& descriptors,
+                                                 int algorithm, size_t need_bytes,
+                                                 size_t limit_bytes) {
+  const ConvolutionProblem& problem = kernel.problem;
+  planning::NamedOffer offer{Named(kernel, algorithm, limit_bytes), need_bytes};
+  planning::PromiseRequest request = RequestFor(process_, problem, limit_bytes);
+  request.chosen = offer.named.numeric;
+  const bool may_measure =
+      MeasuresBeforePromising(process_, *kernel.session, problem, Api::kLegacy);
+  const tuning::LegacyAnswer measured = Measured(process_, kernel, request, may_measure);
+  std::vector<Candidate> candidates = tuning::OwnCandidates(problem, measured);
+  offer.settled = measured.settled;
+  offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
+  if (auto promise = planning::OfferFor(offer, candidates)) return {std::move(promise)};
+  // What was not measured may fit: that is what the heuristics know undivided.
+  const auto of_heuristics = [&] {
+    planning::NamedOffer unmeasured = offer;
+    unmeasured.ranked = true;
+    return planning::OfferFor(unmeasured, Ranked(kernel, descriptors));
+  };
+  const bool knows_whole = std::any_of(
+      candidates.begin(), candidates.end(),
+      [&](const Candidate& candidate) { return candidate.micro.micro_batch == problem.n; });
+  NamedAnswer answer;
+  if (!knows_whole) answer.promise = of_heuristics();
+  if (answer.promise) return answer;
+  if (measured.late) answer.why_none.cause = Cause::kNotMeasuredOverLimit;
+  const bool may_prove = MayProve(process_, *kernel.session);
+  for (int wrong = 0; may_prove && wrong < planning::kMostWrong; ++wrong) {
+    answer.promise = planning::PiecesFor(offer, candidates);
+    if (!answer.promise) break;
+    const planning::Trust trust = Prove(kernel, *answer.promise);
+    if (trust.kind == planning::Trust::Kind::kTrusted) return answer;
+    answer.promise.reset();
+    if (trust.kind == planning::Trust::Kind::kUnknown) {
+      answer.why_none.detail = trust.message;
+      break;
+    }
+    candidates = tuning::OwnCandidates(problem, Measured(process_, kernel, request, may_measure));
+  }
+  if (knows_whole && !measured.settled && offer.tunes) answer.promise = of_heuristics();
+  return answer;
+}
+
+planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
+  const planning::Trust trust =
+      process_.engines.Verify(TuningKernel(process_, kernel), pieces.plan, pieces.fastest_undivided,
+                              planning::Proof::kHere);
+  if (trust.kind == planning::Trust::Kind::kWrong) {
+    process_.reporter.Fallback(kernel.problem, Cause::kDivisionWrong, trust.message);
+  }
+  return trust;
+}
+
+cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t handle,
+                                         const cudnn::Descriptors& descriptors, int algorithm,
+                                         size_t* bytes) {
+  const cudnnStatus_t status =
+      cudnn::WorkspaceBytes(process_.functions, operation, handle, descriptors, algorithm, bytes);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  if (!kernel) return status;
+  NoteAsked(*kernel, algorithm, kernel->problem.math);
+  const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
+  if (const std::optional<size_t> reported = process_.promises.LastReported(key)) {
+    *bytes = *reported;
+    return status;
+  }
+  const size_t limit = UserLimit(process_, *kernel->session);
+  if (const auto pinned = FindPinned(process_, *kernel).choice) {
+    auto promise =
+        planning::PromiseOfFile(*pinned, Named(*kernel, algorithm, MeasuredLimit(*kernel, limit)));
+    if (promise && PromisePinned(*kernel, *pinned, algorithm, *promise)) {
+      *bytes = promise->workspace_bytes;
+      return status;
+    }
+  }
+  if (*bytes <= limit) return status;
+  // The caller chose the algorithm without asking: engines as exact and as deterministic may serve
+  // it.
+  NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);
+  if (!named.promise) {
+    process_.reporter.Fallback(kernel->problem, named.why_none.cause, named.why_none.detail);
+    return process_.options.strict_limit ? CUDNN_STATUS_NOT_SUPPORTED : status;
+  }
+  if (named.promise->workspace_bytes > limit) {
+    process_.reporter.Fallback(kernel->problem, Cause::kOverLimit,
+                               "it must serve an identity activation, too, which no other "
+                               "algorithm does");
+    if (process_.options.strict_limit) return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  *bytes = named.promise->workspace_bytes;
+  process_.promises.Add(key, std::move(*named.promise));
+  return status;
+}
+
+}  // namespace ucudnn::interposer

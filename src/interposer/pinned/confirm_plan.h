@@ -1,0 +1,32 @@
+// Whether the genuine library can run a kernel as a plan file divides it. Any thread, with engines
+// of its own.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/numeric_class.h"
+#include "convolution/problem.h"
+#include "cudnn/engine.h"
+
+namespace ucudnn::interposer {
+
+struct ConfirmedPlan {
+  Status status;  // an error says what contradicts the plan; then the rest but the next is void
+  bool unanswered = false;  // the library did not say: it may at a later call
+  Configuration plan;  // with the workspace and the determinism that the library says of its pieces
+  std::vector<NumericClass> numeric;  // of the pieces, by run
+};
+
+// `plan` divides `problem`; the workspace of its runs is the most that they may need. `engines` has
+// for each run where the library is asked about the engine that it names. REQUIRES:
+// plan.runs.size() == engines.size().
+ConfirmedPlan ConfirmPlan(const ConvolutionProblem& problem, const Configuration& plan,
+                          std::span<cudnn::Engines* const> engines);
+
+// "legacy:1 for 4 images"
+std::string NameOfPiece(const MicroConfiguration& micro);
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,60 @@
+#include "interposer/process.h"
+
+#include "base/log.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+const char* ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kOn:
+      return "on";
+    case Mode::kObserve:
+      return "observe";
+    case Mode::kOff:
+      return "off";
+  }
+  return "";
+}
+
+// In a job, each rank runs on one of the host's devices: measuring on the others would disturb
+// their ranks, and those would distort the measurements.
+BenchmarkDevices HelpersOf(const Options& options) {
+  if (!options.benchmark_devices.parallel() || options.rank < 0) return options.benchmark_devices;
+  WarnOnce("benchmark devices", "UCUDNN_BENCHMARK_DEVICES is ignored in rank " +
+                                    std::to_string(options.rank) +
+                                    " of a job: the other devices are its other ranks'");
+  return {};
+}
+
+}  // namespace
+
+Process::Process(const Options& options, const cudnn::Functions& functions,
+                 const cuda::Driver* driver, planning::MeasurementStore* store,
+                 bool hosts_share_store)
+    : options(options),
+      functions(functions),
+      driver(driver),
+      kernels(store, options.tuning, options.lock_folder, HelpersOf(options)),
+      pinned(options, functions),
+      engines(functions, options, kernels),
+      limit(options, driver),
+      reporter(options, kernels, hosts_share_store),
+      budgets(*this),
+      sessions(*this) {}
+
+std::string Process::ReportText() {
+  budgets.NoteAll();
+  return reporter.report().Json(ModeName(options.mode), kernels.measured());
+}
+
+void Process::WriteReport() {
+  Report& report = reporter.report();
+  if (options.report.empty() || report.empty()) return;
+  budgets.NoteAll();
+  MutexLock lock(report_mutex_);
+  const Status status = report.Write(options.report, ModeName(options.mode), kernels.measured());
+  if (!status.ok()) WarnOnce("report", "the report cannot be written: " + status.message());
+}
+
+}  // namespace ucudnn::interposer

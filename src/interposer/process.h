@@ -1,0 +1,50 @@
+// The parts that both APIs share, one object for each process. It owns and joins them, and decides
+// nothing. shim/ makes it and never destroys it. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "base/mutex.h"
+#include "base/options.h"
+#include "cuda/driver.h"
+#include "cudnn/functions.h"
+#include "interposer/budget/budgets.h"
+#include "interposer/core/workspace_limit.h"
+#include "interposer/legacy/promise_book.h"
+#include "interposer/pinned/pinned_kernels.h"
+#include "interposer/report/reporter.h"
+#include "interposer/session/sessions.h"
+#include "planning/measurement_store.h"
+#include "tuning/legacy_kernel.h"
+#include "tuning/measured_kernels.h"
+
+namespace ucudnn::interposer {
+
+struct Process {
+  // The same arguments as Interposer's constructor.
+  Process(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
+          planning::MeasurementStore* store, bool hosts_share_store);
+
+  // Whether the user wants to read of every kernel, also of those that nothing can be done about.
+  bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
+  std::string ReportText();
+  // Rewrites the report file, if the user named one and this process called a convolution.
+  void WriteReport();
+
+  const Options& options;
+  const cudnn::Functions& functions;
+  const cuda::Driver* const driver;  // null: no CUDA, so every call is forwarded
+  tuning::MeasuredKernels kernels;
+  PinnedKernels pinned;
+  tuning::LegacyKernels engines;
+  WorkspaceLimit limit;
+  PromiseBook promises;  // what this process told callers of the legacy API
+  Reporter reporter;
+  Budgets budgets;
+  Sessions sessions;
+
+ private:
+  Mutex report_mutex_;  // one writer of the file at a time
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,32 @@
+// The program's names for its layers, by the shape of their convolutions. Thread-compatible.
+#pragma once
+
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "convolution/problem.h"
+
+namespace ucudnn::interposer {
+
+// At most so many names are kept.
+constexpr size_t kMostLayerNames = 10000;
+
+class LayerNames {
+ public:
+  // Names the kernels of this shape, in every operation and math type. Returns false when
+  // kMostLayerNames names are kept.
+  bool Add(const ConvolutionProblem& problem, const std::string& name);
+  // The names of the layers that the kernel belongs to; null: nobody named any.
+  const std::set<std::string>* Find(const ConvolutionProblem& problem) const;
+
+ private:
+  struct ShapeHash {
+    size_t operator()(const ConvolutionProblem& shape) const { return shape.Hash(); }
+  };
+
+  std::unordered_map<ConvolutionProblem, std::set<std::string>, ShapeHash> names_;
+  size_t count_ = 0;
+};
+
+}  // namespace ucudnn::interposer

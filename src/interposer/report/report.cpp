@@ -1,0 +1,323 @@
+#include "interposer/report/report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/file_size_limit.h"
+#include "base/version.h"
+#include "convolution/columns.h"
+#include "interposer/session/lanes.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+// The file is rewritten for each of the first kWholeReports records, and then whenever one in
+// kShare of all records is new.
+constexpr size_t kWholeReports = 512;
+constexpr size_t kShare = 16;
+
+// JSON text is assembled by hand: destructors of nlohmann's arrays and objects allocate, and would
+// end the application's process when memory is out. Single values do not.
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+template <typename Value>
+std::string Scalar(const Value& value) {
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string Join(const std::vector<std::string>& members, char open, char close, int depth) {
+  if (members.empty()) return {open, close};
+  const std::string indent(2 * (depth + 1), ' ');
+  std::string text(1, open);
+  for (const std::string& member : members) {
+    text += (text.size() > 1 ? ",\n" : "\n") + indent + member;
+  }
+  return text + "\n" + std::string(2 * depth, ' ') + close;
+}
+
+// An object at nesting depth `depth`, whose values are JSON text already.
+std::string Object(const Fields& fields, int depth) {
+  std::vector<std::string> members;
+  for (const auto& [name, value] : fields) members.push_back(Scalar(name) + ": " + value);
+  return Join(members, '{', '}', depth);
+}
+
+std::string Array(const std::vector<std::string>& values, int depth) {
+  return Join(values, '[', ']', depth);
+}
+
+// The value of a layer column as JSON: a number where it is one, else text.
+std::string ColumnText(const std::string& text) {
+  const bool number = text.find_first_not_of("-0123456789") == std::string::npos;
+  return number ? text : Scalar(text);
+}
+
+std::string ProblemText(const ConvolutionProblem& problem, int depth) {
+  Fields fields = {{"n", Scalar(problem.n)}};
+  for (const auto& [column, text] : ToColumns(problem)) {
+    if (!text.empty() && column != "op" && column != "n") {
+      fields.emplace_back(column, ColumnText(text));
+    }
+  }
+  return Object(fields, depth);
+}
+
+std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
+
+std::string PlanText(const Configuration& plan, int depth) {
+  std::vector<std::string> runs;
+  for (const Run& run : plan.runs) {
+    runs.push_back(Object({{"engine", Scalar(run.micro.engine.Text())},
+                           {"micro_batch", Scalar(run.micro.micro_batch)},
+                           {"count", Scalar(run.count)},
+                           {"workspace_bytes", Scalar(run.micro.workspace_bytes)},
+                           {"time_ms", TimeText(run.micro.time_ms)}},
+                          depth + 1));
+  }
+  return Array(runs, depth);
+}
+
+std::string UndividedText(const MicroConfiguration& undivided, int depth) {
+  if (undivided.engine.empty()) return "null";
+  return Object({{"engine", Scalar(undivided.engine.Text())},
+                 {"workspace_bytes", Scalar(undivided.workspace_bytes)},
+                 {"time_ms", TimeText(undivided.time_ms)}},
+                depth);
+}
+
+// The numbers of `lanes` in one line, counted among `all` lanes that any kernel was on.
+// Lanes::kOthers keeps its number.
+std::string StreamsText(uint64_t lanes, uint64_t all) {
+  std::string text;
+  for (int lane = 0; lane <= Lanes::kOthers; ++lane) {
+    const uint64_t bit = uint64_t{1} << lane;
+    if ((lanes & bit) == 0) continue;
+    const int number = lane == Lanes::kOthers ? lane : std::popcount(all & (bit - 1));
+    text += (text.empty() ? "" : ", ") + std::to_string(number);
+  }
+  return "[" + text + "]";
+}
+
+// `names`: of the layers that the kernel belongs to; null: nobody named any. `lanes`: of all
+// kernels.
+std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names,
+                       uint64_t lanes, int depth) {
+  const KernelRecord& record = kernel.record;
+  Fields fields = {{"op", Scalar(OperationName(record.problem.operation))},
+                   {"problem", ProblemText(record.problem, depth + 1)},
+                   {"api", Scalar(record.api)},
+                   {"calls", Scalar(kernel.calls.load())},
+                   {"undivided_calls", Scalar(kernel.undivided_calls.load())},
+                   {"streams", StreamsText(kernel.lanes & lanes, lanes)},
+                   {"limit_bytes", Scalar(record.limit_bytes)},
+                   {"workspace_bytes", Scalar(record.workspace_bytes)},
+                   {"library_bytes", Scalar(record.library_bytes)},
+                   {"plan", PlanText(record.plan, depth + 1)},
+                   {"undivided", UndividedText(record.undivided, depth + 1)},
+                   {"reason", Scalar(record.reason)}};
+  if (names != nullptr) {
+    std::vector<std::string> texts;
+    for (const std::string& name : *names) texts.push_back(Scalar(name));
+    fields.insert(fields.begin(), {"layers", Array(texts, depth + 1)});
+  }
+  return Object(fields, depth);
+}
+
+Fields BudgetFields(const BudgetRecord& budget) {
+  return {{"total_bytes", Scalar(budget.total_bytes)},
+          {"planned_bytes", Scalar(budget.planned_bytes)},
+          {"division", Scalar(budget.division)},
+          {"divided", Scalar(budget.divided)},
+          {"kernels", Scalar(budget.kernels)},
+          {"total_workspace_bytes", Scalar(budget.total_workspace_bytes)},
+          {"capture_bytes", Scalar(budget.capture_bytes)},
+          {"solver", *budget.solver != '\0' ? Scalar(budget.solver) : "null"},
+          {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}};
+}
+
+// The budget of the device that has most kernels; the others, where they hold anything, are behind
+// it as other_devices.
+std::string BudgetsText(const std::vector<std::pair<const void*, BudgetRecord>>& budgets) {
+  const auto rank = [](const auto& a, const auto& b) {
+    return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
+           std::pair(b.second.kernels, b.second.total_workspace_bytes);
+  };
+  const auto first = std::max_element(budgets.begin(), budgets.end(), rank);
+  Fields fields = BudgetFields(first->second);
+  std::vector<std::string> others;
+  for (auto other = budgets.begin(); other != budgets.end(); ++other) {
+    const BudgetRecord& budget = other->second;
+    if (other == first || (budget.kernels == 0 && budget.total_workspace_bytes == 0)) continue;
+    others.push_back(Object(BudgetFields(budget), 3));
+  }
+  if (!others.empty()) fields.emplace_back("other_devices", Array(others, 2));
+  return Object(fields, 1);
+}
+
+std::string ExpandPid(std::string path) {
+  const std::string pid = std::to_string(getpid());
+  for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at)) {
+    path.replace(at, 2, pid);
+    at += pid.size();
+  }
+  return path;
+}
+
+Status WriteAll(int descriptor, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written = write(descriptor, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return Status::Error(std::strerror(errno));
+    done += static_cast<size_t>(written);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
+  MutexLock lock(mutex_);
+  // The limit is part of the hash because some callers pass another workspace size at every call.
+  const size_t hash = record.problem.Hash() ^ record.limit_bytes * 0x9e3779b97f4a7c15u;
+  CountedKernel* kernel = nullptr;
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto entry = first; entry != last; ++entry) {
+    if (entry->second->record == record) kernel = entry->second;
+  }
+  fresh = false;
+  if (kernel == nullptr) {
+    kernel = &kernels_.emplace_back();
+    kernel->record = std::move(record);
+    by_hash_.emplace(hash, kernel);
+    ++unwritten_;
+    fresh = kernels_.size() <= kWholeReports || unwritten_ >= kernels_.size() / kShare;
+    if (fresh) unwritten_ = 0;
+  }
+  kernel->replaced = false;
+  if (earlier != nullptr && earlier != kernel) {
+    kernel->calls += earlier->calls.exchange(0);
+    kernel->undivided_calls += earlier->undivided_calls.exchange(0);
+    kernel->lanes |= earlier->lanes.exchange(0);
+    earlier->replaced = true;
+  }
+  return kernel;
+}
+
+void Report::AddFallback(const std::string& kernel, const std::string& cause) {
+  MutexLock lock(mutex_);
+  ++fallbacks_[{kernel, cause}];
+}
+
+bool Report::NameLayer(const ConvolutionProblem& problem, const std::string& name) {
+  MutexLock lock(mutex_);
+  return layers_.Add(problem, name);
+}
+
+void Report::NameLayers(LayerNames names) {
+  MutexLock lock(mutex_);
+  layers_ = std::move(names);
+}
+
+std::optional<KernelRecord> Report::Find(const ConvolutionProblem& problem) {
+  MutexLock lock(mutex_);
+  for (auto kernel = kernels_.rbegin(); kernel != kernels_.rend(); ++kernel) {
+    const KernelRecord& record = kernel->record;
+    if (!kernel->replaced && record.problem == problem &&
+        std::string_view(record.api) == "legacy") {
+      return record;
+    }
+  }
+  return std::nullopt;
+}
+
+Totals Report::Count() {
+  MutexLock lock(mutex_);
+  Totals totals;
+  for (const CountedKernel& kernel : kernels_) {
+    const long calls = kernel.calls;
+    if (kernel.replaced && calls == 0) continue;
+    const bool divided = kernel.record.plan.Pieces() > 1;
+    ++totals.kernels;
+    totals.calls += calls;
+    if (divided) ++totals.divided_kernels;
+    if (divided) totals.divided_calls += std::max(0L, calls - kernel.undivided_calls);
+  }
+  for (const auto& [what, count] : fallbacks_) totals.fallbacks += count;
+  return totals;
+}
+
+void Report::SetPlatform(const planning::Platform& platform) {
+  MutexLock lock(mutex_);
+  platform_ = platform;
+}
+
+void Report::SetBudget(const void* device, const BudgetRecord& budget) {
+  MutexLock lock(mutex_);
+  for (auto& [known, record] : budgets_) {
+    if (known != device) continue;
+    record = budget;
+    return;
+  }
+  budgets_.emplace_back(device, budget);
+}
+
+bool Report::empty() {
+  MutexLock lock(mutex_);
+  return kernels_.empty() && fallbacks_.empty();
+}
+
+std::string Report::Json(const char* mode, long measured) {
+  MutexLock lock(mutex_);
+  std::vector<std::string> kernels, fallbacks;
+  uint64_t lanes = 0;
+  for (const CountedKernel& kernel : kernels_) lanes |= kernel.lanes;
+  for (const CountedKernel& kernel : kernels_) {
+    if (kernel.replaced && kernel.calls == 0) continue;
+    kernels.push_back(KernelText(kernel, layers_.Find(kernel.record.problem), lanes, 2));
+  }
+  for (const auto& [what, count] : fallbacks_) {
+    fallbacks.push_back(Object(
+        {{"kernel", Scalar(what.first)}, {"cause", Scalar(what.second)}, {"count", Scalar(count)}},
+        2));
+  }
+  Fields fields = {{"format", Scalar("ucudnn-report")},  {"version", Scalar(1)},
+                   {"ucudnn", Scalar(kVersion)},         {"cudnn", Scalar(platform_.cudnn)},
+                   {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
+                   {"measured", Scalar(measured)}};
+  if (!budgets_.empty()) fields.emplace_back("total_workspace", BudgetsText(budgets_));
+  fields.emplace_back("kernels", Array(kernels, 1));
+  fields.emplace_back("fallbacks", Array(fallbacks, 1));
+  return Object(fields, 0) + "\n";
+}
+
+Status Report::Write(const std::string& path, const char* mode, long measured) {
+  const std::string target = ExpandPid(path);
+  std::string temporary = target + ".XXXXXX";
+  const std::string text = Json(mode, measured);
+  const FileSizeLimitScope within_the_limit;
+  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return Status::Error(target + ": " + std::strerror(errno));
+  Status status = fchmod(descriptor, 0644) == 0 ? WriteAll(descriptor, text)
+                                                : Status::Error(std::strerror(errno));
+  if (close(descriptor) != 0 && status.ok()) status = Status::Error(std::strerror(errno));
+  if (status.ok() && std::rename(temporary.c_str(), target.c_str()) != 0) {
+    status = Status::Error(std::strerror(errno));
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return Status::Error(target + ": " + status.message());
+  }
+  return Status::Ok();
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,41 @@
+// Tells the user what did not go as planned: one warning for each cause and process, and an entry
+// in the report for each kernel. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <string_view>
+
+#include "base/options.h"
+#include "interposer/report/report.h"
+#include "planning/decision/reason.h"
+#include "tuning/measured_kernels.h"
+
+namespace ucudnn::interposer {
+
+class Reporter {
+ public:
+  // The caller owns `kernels` and keeps it alive.
+  Reporter(const Options& options, const tuning::MeasuredKernels& kernels, bool hosts_share_store)
+      : rank_(options.rank), kernels_(kernels), hosts_share_store_(hosts_share_store) {}
+
+  Report& report() { return report_; }
+
+  // `detail` is what differs from kernel to kernel. Never throws, since pieces may be under way.
+  void Fallback(const ConvolutionProblem& problem, planning::Cause cause,
+                std::string_view detail = {}) noexcept;
+  // Tells of a plan of the graph API whose convolution cannot be read.
+  void Unread(planning::Cause cause, std::string_view detail) noexcept;
+  // Tells that a kernel came after kMostKernels others.
+  void TooManyKernels() noexcept;
+  // In a process of a job, adds once an entry to the report where other ranks may plan otherwise.
+  void NoteUnlikeRanks();
+
+ private:
+  const int rank_;
+  const tuning::MeasuredKernels& kernels_;
+  const bool hosts_share_store_;
+  std::atomic<bool> unlike_ranks_noted_ = false;
+  Report report_;
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,96 @@
+// A hash table from addresses to pointers: sessions by handle, and states by execution plan. Find
+// takes no lock and is wait-free; Insert and Remove take one. Owns neither keys nor values.
+// Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/mutex.h"
+
+namespace ucudnn::interposer {
+
+template <typename Value, size_t kSlots = 65536>  // a power of two; at most half of them are used
+class AddressTable {
+ public:
+  // Null where the table lacks `key`.
+  Value* Find(const void* key) const {
+    if (key == nullptr) return nullptr;
+    for (size_t probe = 0, slot = First(key); probe < kSlots; ++probe, ++slot) {
+      const Slot& candidate = slots_[slot % kSlots];
+      const void* const found = candidate.key.load(std::memory_order_acquire);
+      if (found == key) return candidate.value.load(std::memory_order_acquire);
+      if (found == nullptr) return nullptr;
+    }
+    return nullptr;
+  }
+
+  // Returns false when the table is half full, because probes would become long.
+  bool Insert(const void* key, Value* value) {
+    assert(key != nullptr && value != nullptr);
+    MutexLock lock(mutex_);
+    if (count_ >= kSlots / 2) return false;
+    Erase(key);
+    for (size_t slot = First(key);; ++slot) {
+      Slot& candidate = slots_[slot % kSlots];
+      const void* const found = candidate.key.load(std::memory_order_relaxed);
+      if (found != nullptr && found != Gone()) continue;
+      candidate.value.store(value, std::memory_order_release);
+      candidate.key.store(key, std::memory_order_release);
+      ++count_;
+      return true;
+    }
+  }
+
+  bool Remove(const void* key) {
+    MutexLock lock(mutex_);
+    return Erase(key);
+  }
+
+ private:
+  struct Slot {
+    std::atomic<const void*> key = nullptr;  // null ends a probe; Gone() does not
+    std::atomic<Value*> value = nullptr;
+  };
+
+  // The key of a slot whose entry was removed: an address that no handle or descriptor has.
+  static const void* Gone() {
+    static const char gone = 0;
+    return &gone;
+  }
+  static size_t First(const void* key) {
+    static_assert(std::has_single_bit(kSlots));
+    constexpr int kShift = 64 - std::countr_zero(kSlots);
+    return (reinterpret_cast<uintptr_t>(key) >> 4) * 0x9e3779b97f4a7c15u >> kShift;
+  }
+
+  bool Erase(const void* key) UCUDNN_REQUIRES(mutex_) {
+    for (size_t probe = 0, slot = First(key); probe < kSlots; ++probe, ++slot) {
+      Slot& candidate = slots_[slot % kSlots];
+      const void* const found = candidate.key.load(std::memory_order_relaxed);
+      if (found == nullptr) return false;
+      if (found != key) continue;
+      candidate.key.store(Gone(), std::memory_order_release);
+      --count_;
+      // Removed slots directly before the end of a probe end it as well: no entry lies behind them.
+      for (size_t back = slot + kSlots;
+           slots_[(back + 1) % kSlots].key.load(std::memory_order_relaxed) == nullptr &&
+           slots_[back % kSlots].key.load(std::memory_order_relaxed) == Gone();
+           --back) {
+        slots_[back % kSlots].key.store(nullptr, std::memory_order_release);
+      }
+      return true;
+    }
+    return false;
+  }
+
+  std::array<Slot, kSlots> slots_;
+  Mutex mutex_;
+  size_t count_ UCUDNN_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ucudnn::interposer

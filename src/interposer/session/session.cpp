@@ -1,0 +1,92 @@
+#include "interposer/session/session.h"
+
+#include <cassert>
+
+namespace ucudnn::interposer {
+
+void Session::Open(CUcontext context, int platform, CUstream stream, Network* network) {
+  context_ = context;
+  network_ = network;
+  platform_ = platform;
+  stream_ = stream;
+  order_ = nullptr;
+  lane_ = 0;
+}
+
+void Session::Close() {
+  MutexLock lock(mutex_);
+  states_.clear();
+  replaced_.clear();
+  workspaces_.clear();
+  full_ = false;
+}
+
+execution::Arena::Segment Session::FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
+                                                 uint64_t generation) {
+  MutexLock lock(mutex_);
+  if (generation_ != generation) workspaces_.clear();
+  generation_ = generation;
+  for (const auto& [whose, segment] : workspaces_) {
+    if (whose == owner && segment.bytes >= bytes) return segment;
+  }
+  return {};
+}
+
+void Session::KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment) {
+  MutexLock lock(mutex_);
+  workspaces_.emplace_back(owner, segment);
+}
+
+CallState* Session::Find(const CallKey& key) {
+  MutexLock lock(mutex_);
+  const auto entry = states_.find(key);
+  if (entry == states_.end()) return nullptr;
+  CallState* const state = entry->second.get();
+  return state->version == state->page->version() ? state : nullptr;
+}
+
+CallState* Session::Keep(const CallKey& key, std::unique_ptr<CallState> state) {
+  MutexLock lock(mutex_);
+  assert(state != nullptr && state->page != nullptr);
+  std::unique_ptr<CallState>& kept = states_[key];
+  if (kept != nullptr) replaced_.push_back(std::move(kept));
+  kept = std::move(state);
+  if (states_.size() + replaced_.size() >= 2 * kMostKernels) full_ = true;
+  return kept.get();
+}
+
+Session* SessionTable::TakeSession() {
+  if (spare_.empty()) return sessions_.emplace_back(std::make_unique<Session>()).get();
+  Session* const session = spare_.back();
+  spare_.pop_back();
+  return session;
+}
+
+void SessionTable::Close(cudnnHandle_t handle) {
+  MutexLock lock(mutex_);
+  Session* const session = Find(handle);
+  if (session == nullptr) return;
+  table_.Remove(handle);
+  ordered_.Leave(handle);
+  session->Close();
+  spare_.push_back(session);
+}
+
+void SessionTable::Order(cudnnHandle_t first, cudnnHandle_t second) {
+  MutexLock lock(mutex_);
+  SetOrder(ordered_.Join(first, second));
+}
+
+void SessionTable::SetOrder(const OrderedHandles::Lane& lane) {
+  for (const void* const handle : lane.handles) {
+    Session* const session = Find(static_cast<cudnnHandle_t>(const_cast<void*>(handle)));
+    if (session != nullptr) session->set_order(lane.name);
+  }
+}
+
+bool SessionTable::empty() {
+  MutexLock lock(mutex_);
+  return spare_.size() == sessions_.size();
+}
+
+}  // namespace ucudnn::interposer

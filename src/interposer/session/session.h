@@ -1,0 +1,137 @@
+// One cuDNN handle of the application, and the decisions taken for calls on it. Lookups take no
+// lock that handles share. cuDNN demands that one thread at a time uses a handle; a program that
+// breaks the rule waits for the session's own mutex instead of crashing.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+#include "execution/arena.h"
+#include "interposer/budget/network.h"
+#include "interposer/legacy/call_state.h"
+#include "interposer/session/address_table.h"
+#include "interposer/session/ordered_handles.h"
+
+namespace ucudnn::interposer {
+
+class Session {
+ public:
+  Session() = default;
+
+  // Starts a new handle's session; forgets what an earlier handle left.
+  void Open(CUcontext context, int platform, CUstream stream, Network* network = nullptr);
+  void Close();
+
+  CUcontext context() const { return context_; }
+  int platform() const { return platform_; }
+  // Null where there is no budget for all kernels.
+  Network* network() const { return network_; }
+  CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
+  void set_stream(CUstream stream) {
+    if (stream == this->stream()) return;
+    stream_.store(stream, std::memory_order_relaxed);
+    set_lane(0);
+  }
+
+  // Names the lane of all handles whose work the program orders with this one; null: there is none.
+  const void* order() const { return order_.load(std::memory_order_acquire); }
+  void set_order(const void* lane) {
+    order_.store(lane, std::memory_order_release);
+    set_lane(0);
+  }
+
+  // Lanes::BitOf the lane that calls are on now; 0: not asked for yet.
+  uint64_t lane() const { return lane_.load(std::memory_order_relaxed); }
+  void set_lane(uint64_t bit) { lane_.store(bit, std::memory_order_relaxed); }
+
+  // The decision for `key`; null when there is none, or when a promise was given after it was
+  // taken. The session owns it until Close.
+  CallState* Find(const CallKey& key);
+  CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
+  // A segment of the library's workspace, of at least `bytes`, that was kept for `owner`; empty
+  // when none was. `generation` is the arena's: segments kept under an earlier one are forgotten.
+  execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
+                                          uint64_t generation);
+  void KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment);
+  // True when no more decisions should be kept. Some callers pass another workspace size at every
+  // call, and a decision is for one size.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+
+ private:
+  CUcontext context_ = nullptr;
+  int platform_ = 0;
+  Network* network_ = nullptr;
+  std::atomic<CUstream> stream_ = nullptr;
+  std::atomic<const void*> order_ = nullptr;
+  std::atomic<uint64_t> lane_ = 0;
+  Mutex mutex_;
+  std::unordered_map<CallKey, std::unique_ptr<CallState>, CallKeyHash> states_
+      UCUDNN_GUARDED_BY(mutex_);
+  std::atomic<bool> full_ = false;
+  // A call on another thread may still hold one.
+  std::vector<std::unique_ptr<CallState>> replaced_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<std::pair<execution::ArenaOwner, execution::Arena::Segment>> workspaces_
+      UCUDNN_GUARDED_BY(mutex_);
+  uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of workspaces_
+};
+
+// The owner, to the arena, of what `session`'s calls enqueue. None where the driver does not tell
+// the stream's id.
+std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                             cudnnHandle_t handle);
+
+// Sessions by handle. Find is wait-free. The table owns the sessions, reuses them and lives as long
+// as the process.
+class SessionTable {
+ public:
+  Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
+  // The session of `handle`; where there is none, `open` opens one. Null when the table is full.
+  template <typename Open>
+  Session* FindOrOpen(cudnnHandle_t handle, Open open) {
+    MutexLock lock(mutex_);
+    spare_.reserve(kMostSessions);  // Close gives sessions back and must not fail
+    if (Session* session = Find(handle)) return session;
+    Session* const session = TakeSession();
+    try {
+      open(*session);
+    } catch (...) {
+      spare_.push_back(session);
+      throw;
+    }
+    if (table_.Insert(handle, session)) return session;
+    spare_.push_back(session);
+    return nullptr;
+  }
+  void Close(cudnnHandle_t handle);
+  // The program orders the work of both, and of all that it ordered with either before: without a
+  // network, which would name them.
+  void Order(cudnnHandle_t first, cudnnHandle_t second);
+  // What the sessions of the lane's handles are ordered by from now on.
+  void SetOrder(const OrderedHandles::Lane& lane);
+  // No handle is open.
+  bool empty();
+
+ private:
+  static constexpr size_t kMostSessions = 4096;
+  Session* TakeSession() UCUDNN_REQUIRES(mutex_);
+
+  AddressTable<Session, 2 * kMostSessions> table_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Session>> sessions_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<Session*> spare_ UCUDNN_GUARDED_BY(mutex_);
+  OrderedHandles ordered_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,146 @@
+#include "interposer/session/sessions.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/log.h"
+#include "cuda/resources.h"
+#include "interposer/process.h"
+
+namespace ucudnn::interposer {
+
+int Sessions::PlatformIndex(const planning::Platform& platform) {
+  MutexLock lock(platforms_mutex_);
+  const auto known = std::find_if(platforms_.begin(), platforms_.end(),
+                                  [&](const auto& other) { return *other == platform; });
+  if (known != platforms_.end()) return static_cast<int>(known - platforms_.begin());
+  platforms_.push_back(std::make_unique<planning::Platform>(platform));
+  process_.reporter.report().SetPlatform(platform);
+  return static_cast<int>(platforms_.size()) - 1;
+}
+
+tuning::Device Sessions::DeviceOf(const Session& session) {
+  MutexLock lock(platforms_mutex_);
+  assert(session.platform() >= 0 && session.platform() < std::ssize(platforms_));
+  return {process_.driver, &process_.functions, session.context(), *platforms_[session.platform()]};
+}
+
+void Sessions::Open(cudnnHandle_t handle, Session& session) {
+  const cuda::Driver& driver = *process_.driver;
+  cudaStream_t stream = nullptr;
+  if (process_.functions.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) stream = nullptr;
+  CUcontext context = nullptr;
+  if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) {
+    if (driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) context = nullptr;
+  }
+  const cuda::ContextScope scope(driver, context);
+  const Result<planning::Platform> platform = tuning::DescribePlatform(driver, process_.functions);
+  if (!platform.ok()) {
+    // Measurements are filed by the device's name: without one, calls on the handle are left alone
+    // (platform index -1).
+    WarnOnce("platform", "a handle's device cannot be described: " + platform.message());
+    session.Open(nullptr, -1, stream);
+    return;
+  }
+  Network* const network = process_.budgets.Of(context);
+  if (network != nullptr) network->Open(handle);
+  session.Open(context, PlatformIndex(*platform), stream, network);
+}
+
+Session* Sessions::Of(cudnnHandle_t handle) {
+  const bool off = process_.driver == nullptr || process_.options.mode == Mode::kOff;
+  if (handle == nullptr || off) return nullptr;
+  Session* session = table_.Find(handle);
+  if (session == nullptr) {
+    session = table_.FindOrOpen(handle, [&](Session& fresh) { Open(handle, fresh); });
+  }
+  return session != nullptr && session->platform() >= 0 ? session : nullptr;
+}
+
+cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
+  Log(LogLevel::kDebug, "cudnnCreate intercepted");
+  const cudnnStatus_t status = process_.functions.cudnnCreate(handle);
+  if (status != CUDNN_STATUS_SUCCESS || handle == nullptr) return status;
+  try {
+    // An earlier handle at this address may have been destroyed without our seeing it.
+    Leave(*handle);
+    Of(*handle);  // now, while the handle's context is current
+  } catch (...) {
+    // Out of memory: the handle's first call opens the session instead.
+  }
+  return status;
+}
+
+std::pair<Network*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
+  table_.Close(handle);
+  lanes_.Leave(handle);
+  return process_.budgets.Leave(handle);
+}
+
+cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
+  // Must come before the genuine destroy, after which another handle may get the address.
+  const auto [network, leave] = Leave(handle);
+  if (table_.empty()) process_.kernels.ReleaseHelpers();
+  if (network == nullptr) return process_.functions.cudnnDestroy(handle);
+  // cudnnDestroy waits for the current device, as it documents.
+  const cuda::ContextScope scope(*process_.driver, network->context());
+  CUcontext current = nullptr;
+  process_.driver->cuCtxGetCurrent(&current);
+  const cudnnStatus_t status = process_.functions.cudnnDestroy(handle);
+  if (status == CUDNN_STATUS_SUCCESS && current == network->context()) network->Closed(leave);
+  return status;
+}
+
+cudnnStatus_t Sessions::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  const cudnnStatus_t status = process_.functions.cudnnSetStream(handle, stream);
+  if (status == CUDNN_STATUS_SUCCESS) {
+    if (Session* session = table_.Find(handle)) session->set_stream(stream);
+  }
+  return status;
+}
+
+void Sessions::FollowStream(cudnnHandle_t handle) {
+  Session* const session = table_.Find(handle);
+  cudaStream_t stream = nullptr;
+  if (session == nullptr ||
+      process_.functions.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) {
+    return;
+  }
+  if (stream != session->stream()) session->set_stream(stream);
+}
+
+Status Sessions::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
+  Session* const sessions[] = {Of(first), Of(second)};
+  if (sessions[0] == nullptr || sessions[1] == nullptr) {
+    return Status::Error("one of the handles is unknown");
+  }
+  Network* const network = sessions[0]->network();
+  if (network != sessions[1]->network()) {
+    return Status::Error("the handles are of different devices");
+  }
+  if (network == nullptr) {
+    table_.Order(first, second);
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(const OrderedHandles::Lane lane, network->DeclareOrder(first, second));
+    table_.SetOrder(lane);
+  }
+  return Status::Ok();
+}
+
+bool Sessions::Capturing(const Session& session) const {
+  const CUstream stream = session.stream();
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
+  const cuda::ContextScope scope(*process_.driver, session.context());
+  return cuda::IsCapturing(*process_.driver, stream);
+}
+
+uint64_t Sessions::LaneOf(Session& session, cudnnHandle_t handle) {
+  if (const uint64_t lane = session.lane(); lane != 0) return lane;
+  const void* const order = session.order();
+  const uint64_t lane =
+      lanes_.BitOf(order != nullptr ? order : handle, order != nullptr, session.stream());
+  session.set_lane(lane);
+  return lane;
+}
+
+}  // namespace ucudnn::interposer

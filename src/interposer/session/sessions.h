@@ -1,0 +1,55 @@
+// The application's cuDNN handles: opens, follows and closes their sessions. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "interposer/session/lanes.h"
+#include "interposer/session/session.h"
+#include "tuning/measure.h"
+
+namespace ucudnn::interposer {
+
+struct Process;
+
+class Sessions {
+ public:
+  explicit Sessions(Process& process) : process_(process) {}
+
+  // Do what cuDNN's functions of these names do, and follow the handle.
+  cudnnStatus_t Create(cudnnHandle_t* handle);
+  cudnnStatus_t Destroy(cudnnHandle_t handle);
+  cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream);
+  // Call before a call on `handle` whose stream may have been set without our seeing it.
+  void FollowStream(cudnnHandle_t handle);
+  // The program promises to order the work of both handles, on whichever streams: they become one
+  // lane of the budget and of the report. The error says why that cannot be followed.
+  Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
+
+  // The session of `handle`, opened where it is new; null where its calls are to be forwarded.
+  Session* Of(cudnnHandle_t handle);
+  // The session of `handle` where one is open; else null.
+  Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
+
+  tuning::Device DeviceOf(const Session& session);
+  // Whether the session's stream is captured now.
+  bool Capturing(const Session& session) const;
+  // The bit of the lane that the session's next call is on, for CountedKernel::Count.
+  uint64_t LaneOf(Session& session, cudnnHandle_t handle);
+
+ private:
+  void Open(cudnnHandle_t handle, Session& session);
+  // Call when `handle` was or will be destroyed. Returns its network (null: none) and what
+  // Network::Close returned.
+  std::pair<Network*, uint64_t> Leave(cudnnHandle_t handle);
+  int PlatformIndex(const planning::Platform& platform);
+
+  Process& process_;
+  SessionTable table_;
+  Lanes lanes_;
+  Mutex platforms_mutex_;
+  std::vector<std::unique_ptr<planning::Platform>> platforms_ UCUDNN_GUARDED_BY(platforms_mutex_);
+};
+
+}  // namespace ucudnn::interposer

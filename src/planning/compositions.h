@@ -1,0 +1,48 @@
+// Compositions: the fastest ways to make up numbers of images from pieces, which are admitted one
+// after the other. Workspace Reuse and desirable sets are built on it. Thread-compatible.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "convolution/configuration.h"
+
+namespace ucudnn::planning {
+
+// Time (ms), then number of pieces: among equal times, fewer pieces are better.
+using Cost = std::pair<double, int>;
+
+inline Cost Sum(const Cost& a, const Cost& b) { return {a.first + b.first, a.second + b.second}; }
+
+class Compositions {
+ public:
+  // For up to `n` images, where every piece but the last is a multiple of `step`. REQUIRES: both >=
+  // 1.
+  Compositions(int n, int step);
+
+  // Admits `row` as a piece of its size, in any order of sizes. The caller owns it and keeps it
+  // alive. Returns false where it makes nothing faster. REQUIRES: 1 <= row.micro_batch <= n, and a
+  // finite time >= 0.
+  bool Admit(const MicroConfiguration& row);
+
+  // The cost of the fastest composition of `images`; its time is infinite where there is none.
+  // REQUIRES: 0 <= images <= n.
+  Cost Of(int images) const;
+
+  // That composition: the largest pieces first, then one that is no multiple of the step. REQUIRES:
+  // there is one.
+  Configuration Divide(int images) const;
+
+ private:
+  // The fastest composition of `images`: its cost, and its last piece where that is no multiple of
+  // the step (else 0).
+  std::pair<Cost, int> Best(int images) const;
+
+  const int step_;
+  std::vector<const MicroConfiguration*> fastest_;  // by size in images
+  std::vector<Cost> cost_;                          // by size in steps
+  std::vector<int> piece_;  // one piece of the fastest composition, in steps
+};
+
+}  // namespace ucudnn::planning

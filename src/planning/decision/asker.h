@@ -1,0 +1,59 @@
+// Answers Decide's questions from the facts. The first question that the facts do not answer
+// becomes the next step; until then Decide goes on with an empty answer, and the decision it
+// arrives at is dropped.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "planning/decision/decide.h"
+
+namespace ucudnn::planning {
+
+class Asker {
+ public:
+  explicit Asker(const Facts& facts) : facts_(facts) {}
+
+  const Rows& operator()(Measure question) { return Ask(facts_.measured, std::move(question)); }
+  const std::vector<MicroConfiguration>& operator()(FindSubstitutes question) {
+    return Ask(facts_.substitutes, std::move(question));
+  }
+  const Trust& operator()(Compare question) { return Ask(facts_.compared, std::move(question)); }
+  const BuildOutcome& operator()(Build question) { return Ask(facts_.built, std::move(question)); }
+
+  // The first question that the facts do not answer; none when the decision counts.
+  const std::optional<Step>& open() const { return open_; }
+
+  int wrong_plans() const {
+    const auto& entries = facts_.compared.entries();
+    return static_cast<int>(std::count_if(entries.begin(), entries.end(), [](const auto& known) {
+      return known.second.kind == Trust::Kind::kWrong;
+    }));
+  }
+  bool WasWrong(const Configuration& plan) const {
+    const auto& entries = facts_.compared.entries();
+    return std::any_of(entries.begin(), entries.end(), [&](const auto& known) {
+      return known.second.kind == Trust::Kind::kWrong && known.first.plan == plan;
+    });
+  }
+
+ private:
+  template <typename Question>
+  const typename Question::Answer& Ask(const Answers<Question>& known, Question question) {
+    if (const auto* const answer = known.Find(question)) return *answer;
+    if (!open_) open_ = std::move(question);
+    static const typename Question::Answer kUnanswered;
+    return kUnanswered;
+  }
+
+  const Facts& facts_;
+  std::optional<Step> open_;
+};
+
+// How a call of the legacy API runs, and how a plan of the graph API does. The results count only
+// where `ask.open()` is none.
+Decision DecideCall(const Facts& facts, Asker& ask);
+Decision DecidePlan(const Facts& facts, Asker& ask);
+
+}  // namespace ucudnn::planning

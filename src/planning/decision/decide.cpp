@@ -1,0 +1,36 @@
+#include "planning/decision/decide.h"
+
+#include <algorithm>
+
+#include "planning/decision/asker.h"
+
+namespace ucudnn::planning {
+
+Step Decide(const Facts& facts) {
+  Asker ask(facts);
+  const bool call = std::holds_alternative<CallFacts>(facts.program);
+  Decision decision = call ? DecideCall(facts, ask) : DecidePlan(facts, ask);
+  if (ask.open()) return *ask.open();
+  return decision;
+}
+
+Decision AsAsked(const Facts& facts, Because because) {
+  Decision decision;
+  size_t bytes = 0;
+  bool deterministic = false;
+  if (const auto* const call = std::get_if<CallFacts>(&facts.program)) {
+    bytes = call->need_bytes.value_or(call->passed_bytes);
+    decision.limit_bytes = std::min(facts.user_limit, call->passed_bytes);
+  } else {
+    const auto& plan = std::get<PlanFacts>(facts.program);
+    bytes = plan.need_bytes;
+    deterministic = plan.deterministic;
+    decision.limit_bytes = facts.user_limit == kNoLimit ? plan.need_bytes : facts.user_limit;
+  }
+  decision.promised_bytes = bytes;
+  decision.plan = {{{{facts.asked, facts.problem.n, kUnknownTime, bytes, deterministic}, 1}}};
+  decision.reason = {because};
+  return decision;
+}
+
+}  // namespace ucudnn::planning

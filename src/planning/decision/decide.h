@@ -1,0 +1,91 @@
+// Decides how one kernel runs. Decide turns Facts into the next step: a question, whose answer the
+// caller adds to the facts before it asks again, or the decision. Pure: equal facts give equal
+// steps. BrokenInvariant checks the postconditions (docs/design.md, invariants 2, 4 and 8).
+#pragma once
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "planning/decision/facts.h"
+#include "planning/decision/reason.h"
+
+namespace ucudnn::planning {
+
+enum class Course {
+  kReal,      // what the program asked for, unchanged
+  kSchedule,  // Decision::plan
+  kRefusal,   // the call, or finalizing the plan, returns CUDNN_STATUS_NOT_SUPPORTED
+};
+// What runs in place of a schedule that cannot run: memory is missing, a piece failed, a capture
+// forbids it.
+enum class Otherwise {
+  kReal,       // the program's own call, whose need was promised
+  kUndivided,  // the undivided engine, which fits the promise
+  // Nothing: no undivided engine fits the promise, so the error of the pieces is the answer.
+  kPieces,
+};
+// When a call of the kernel decides anew, because more may be known then.
+enum class When { kNever, kNextCall, kLater };
+
+struct Decision {
+  Course course = Course::kReal;
+  // What runs; of kReal the program's own engine, with its time where that is known.
+  Configuration plan;
+  MicroConfiguration undivided;  // runs in place of `plan`; an empty engine means that nothing can
+  Otherwise otherwise = Otherwise::kReal;
+  size_t promised_bytes = 0;  // of the caller's workspace; no call ever uses more
+  size_t owned_bytes = 0;     // of ucudnn's own workspace, for the pieces
+  bool ran_here = false;      // the pieces ran in this process, so they may be captured
+  size_t limit_bytes = 0;     // the ceiling that it was decided under
+  // The fastest within the limit; an empty engine means that it is unknown.
+  MicroConfiguration best_undivided;
+  Reason reason;
+  When look_again = When::kNever;
+  // The earlier decision stays in force, because the better plan was not compared yet.
+  bool standing = false;
+  // Of a plan of the graph API that was told less than its need; `promise` says how that is kept.
+  bool promises_less = false;
+  std::optional<KeptPromise> promise;
+  // `promise` is new: Steps::Keep stores it before the program is told.
+  bool gives_promise = false;
+  // `promise` takes the place of one from the store that cannot be kept.
+  bool replaces_promise = false;
+  std::vector<Note> notes;
+
+  bool operator==(const Decision&) const = default;
+};
+
+using Step = std::variant<Measure, FindSubstitutes, Compare, Build, Decision>;
+
+Step Decide(const Facts& facts);
+
+// The decision that the program's own call runs, for the reason `because`.
+Decision AsAsked(const Facts& facts, Because because);
+
+// What a plan of the graph API may choose from under one budget. `own` are the rows of the plan's
+// own engine, `other` those of an engine that runs all `n` images without workspace. Rows of `own`
+// that claim to run all images in less than the plan's `need_bytes` are dropped.
+std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
+                                          const std::vector<Candidate>& other, int n,
+                                          size_t need_bytes);
+
+// The postcondition that `decision` breaks, in words (static text) that begin with the invariant's
+// number in docs/design.md; null where it keeps all of them.
+//  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
+//     API is divided with its own engine; only a substitute or the plan file takes its place.
+//  2. Nothing exceeds what the caller passes, what a plan promises, or a promise below the need. An
+//     undivided engine inside the promise keeps it, or pieces that nothing can replace. What was
+//     promised less than it needs never runs as it was asked.
+//  3. All that runs was built.
+//  4. Pieces are multiples of the legal step and cover the mini-batch.
+//  7. Without a need to fit, nothing is slower than what was asked, as far as both are measured.
+//     Nothing is refused that no user demands to be.
+//  8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit.
+//  9. Pieces were compared, but for those that keep a promise alone.
+const char* BrokenInvariant(const Facts& facts, const Decision& decision);
+
+// After so many plans of a kernel were found wrong, no further one is compared.
+constexpr int kMostWrong = 4;
+
+}  // namespace ucudnn::planning

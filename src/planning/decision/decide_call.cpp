@@ -1,0 +1,411 @@
+// Decides how a call of the legacy API runs.
+#include <algorithm>
+#include <utility>
+
+#include "planning/decision/asker.h"
+#include "planning/decision/promises.h"
+#include "planning/library_promise.h"
+
+namespace ucudnn::planning {
+namespace {
+
+// Whether `plan` runs only after it was compared with the undivided engine of the caller's API.
+bool NeedsTrust(const Configuration& plan) { return plan.Pieces() > 1 || UsesGraph(plan); }
+
+class CallDecider {
+ public:
+  CallDecider(const Facts& facts, Asker& ask)
+      : facts_(facts),
+        call_(std::get<CallFacts>(facts.program)),
+        ask_(ask),
+        decision_(AsAsked(facts, Because::kObserved)) {}
+
+  Decision Decide();
+
+ private:
+  // Whether an engine other than the algorithm that the call names may serve it.
+  bool any_engine() const {
+    return call_.kind != CallKind::kMisaligned && call_.kind != CallKind::kIdentity;
+  }
+  NamedRequest Named(size_t limit_bytes) const {
+    return {facts_.problem, facts_.asked,         facts_.numeric,
+            limit_bytes,    facts_.deterministic, facts_.share.has_value()};
+  }
+  Rows Measured(const PromiseRequest& request) {
+    const Rows& rows = ask_(Measure{{}, request});
+    settled_ = rows.settled;
+    late_ = rows.late;
+    return rows;
+  }
+
+  // Whether `told` is kept by something: pieces that keep it alone may be found wrong.
+  bool Holds(const std::optional<Promise>& told) const {
+    return told && !(told->undivided.engine.empty() && ask_.WasWrong(told->plan));
+  }
+  // Sets `promise_`: a share of the budget, what the caller was told, or a plan for a caller that
+  // did not ask.
+  void Choose();
+  std::optional<Promise> InBudget();
+  // Requires a promise that was made before everything was measured, or whose plan cannot run.
+  // Returns it with the fastest plan inside it that is known by now.
+  Promise Improved(Promise promise);
+  // A plan within what the caller passes, as exact and as deterministic as the algorithm that it
+  // names. None when the call should run as it is; the decision's reason then says why.
+  std::optional<Promise> Unasked();
+  std::optional<Promise> Unmeasured(bool over_limit);
+  void NoteUnmeasured(bool over_limit);
+  // Whether the plan of `promise_` may run. Where it was found wrong and nothing can take its
+  // place, `promise_` becomes none.
+  Trust Trusted();
+  // Whether the algorithm that was named fits and suits.
+  bool AskedServes() const;
+  bool MayRunAsAsked() const;
+  void Explain();
+  void NotPrepared(const std::string& why);
+  void Run(bool trusted);
+  void LookAgain(bool trusted);
+  // Whether only the undivided engine runs, because a piece failed before.
+  bool StaysWhole() const {
+    return facts_.failed && promise_ && !promise_->undivided.engine.empty();
+  }
+
+  const Facts& facts_;
+  const CallFacts& call_;
+  Asker& ask_;
+  Decision decision_;
+  std::optional<Promise> promise_;
+  bool told_ = false;  // the caller relies on `promise_`, or ucudnn brings its workspace
+  bool in_budget_ = false;
+  bool file_is_wrong_ = false;  // the plan file's pieces were told, and found wrong
+  bool settled_ = true;
+  bool late_ = false;  // what is not settled, there was no time to measure
+};
+
+std::optional<Promise> CallDecider::InBudget() {
+  const size_t limit = std::min(facts_.share->bytes, facts_.share->limit_bytes);
+  if (call_.pinned) {
+    auto pinned = PromiseOfFile(*call_.pinned, Named(limit), call_.told);
+    const bool stricter = call_.told && call_.told->reported.deterministic;
+    if (pinned && (pinned->plan.Deterministic() || !stricter)) return pinned;
+  }
+  const Rows rows =
+      Measured(RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic));
+  PromiseRequest request = RequestForNamed(rows.candidates, Named(limit));
+  request.deterministic |= call_.told && call_.told->reported.deterministic;
+  return MakeLibraryPromise(rows.candidates, request);
+}
+
+Promise CallDecider::Improved(Promise promise) {
+  PromiseRequest request =
+      RequestFor(facts_.problem, promise.workspace_bytes, facts_.deterministic);
+  request.deterministic |= promise.reported.deterministic;
+  // The program named an algorithm of this class, whichever engine the promise reported.
+  request.chosen = facts_.numeric;
+  const Rows rows = Measured(request);
+  const int n = facts_.problem.n;
+  if (UsesGraph(promise.plan) &&
+      FindUndivided(rows.candidates, promise.plan.runs[0].micro.engine, n) == nullptr) {
+    // The graph engine was found wrong, and its rows were dropped.
+    promise = Whole(std::move(promise));
+  }
+  std::optional<Promise> better = MakePromise(rows.candidates, request);
+  if (!better) return promise;
+  if (promise.plan.Pieces() == 1) {
+    // A replacement needs the present engine's time to be compared with.
+    const Candidate* const present =
+        FindUndivided(rows.candidates, promise.plan.runs[0].micro.engine, n);
+    if (present == nullptr) return promise;
+    if (better->plan.TimeMs() >= (1 - kHysteresis) * present->micro.time_ms) {
+      promise.plan.runs[0].micro = present->micro;
+      promise.fastest_undivided = better->fastest_undivided;
+      return promise;
+    }
+  }
+  better->reported = promise.reported;
+  better->workspace_bytes = promise.workspace_bytes;
+  better->limit_bytes = promise.limit_bytes;
+  better->alone = std::move(promise.alone);
+  return std::move(*better);
+}
+
+std::optional<Promise> CallDecider::Unmeasured(bool over_limit) {
+  const bool may_come = !settled_ && facts_.tunes && !late_;
+  decision_.reason = {late_      ? Because::kNoTime
+                      : may_come ? Because::kNotMeasuredYet
+                                 : Because::kNotMeasured};
+  if (!may_come) NoteUnmeasured(over_limit);
+  return std::nullopt;
+}
+
+void CallDecider::NoteUnmeasured(bool over_limit) {
+  if (over_limit) {
+    decision_.notes.push_back({Cause::kNotMeasuredOverLimit, {}});
+  } else if (facts_.deterministic) {
+    decision_.notes.push_back({Cause::kNotMeasuredNotDeterministic, {}});
+  }
+}
+
+std::optional<Promise> CallDecider::Unasked() {
+  const ConvolutionProblem& problem = facts_.problem;
+  if (!call_.need_bytes) {
+    // The genuine library refuses this algorithm. The call must reach it, also under a strict
+    // limit, because another engine would hide that error from the program.
+    decision_.promised_bytes = 0;
+    decision_.reason = {Because::kDoesNotServe};
+    return std::nullopt;
+  }
+  const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
+  if (any_engine() && !facts_.share && call_.pinned) {
+    if (auto pinned = PromiseOfFile(*call_.pinned, Named(limit))) {
+      decision_.best_undivided = pinned->fastest_undivided;
+      decision_.reason = {Because::kPlanFile, pinned->plan.Pieces()};
+      return pinned;
+    }
+  }
+  PromiseRequest request = RequestFor(problem, limit, facts_.deterministic);
+  request.chosen = facts_.numeric;
+  std::vector<Candidate> candidates = Measured(request).candidates;
+  if (!any_engine()) {
+    std::erase_if(candidates,
+                  [&](const Candidate& other) { return other.micro.engine != facts_.asked; });
+  }
+  if (candidates.empty()) return Unmeasured(need > limit);
+  const Candidate* const own = FindUndivided(candidates, facts_.asked, problem.n);
+  if (own != nullptr) decision_.plan.runs[0].micro = own->micro;
+  if (own == nullptr && need <= limit && !facts_.deterministic) {
+    // Time or memory for measuring ran out before this engine, so it may be faster than all that
+    // were measured.
+    decision_.reason = {Because::kAskedNotMeasured};
+    return std::nullopt;
+  }
+  request = RequestForNamed(candidates, Named(limit));
+  decision_.best_undivided = FastestUndivided(candidates, request).value_or(MicroConfiguration{});
+  std::optional<Promise> promise = MakePromise(candidates, request);
+  const bool own_serves =
+      need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
+  if (promise && own_serves) {
+    // What counts is the fastest plan, not the one that gains enough over others to be promised:
+    // that one is slower by up to kHysteresis, and what was asked would be by as much again.
+    const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
+    const bool gains =
+        promise->plan.TimeMs() < worth_ms || *FastestPromisableMs(candidates, request) < worth_ms;
+    if (!gains) {
+      decision_.reason = {late_ ? Because::kNothingFasterInTime : Because::kNothingFaster};
+      return std::nullopt;
+    }
+  }
+  if (!promise) {
+    // Pieces of the named algorithm itself, which are compared with the algorithm undivided.
+    promise = PiecesOf(facts_.asked, candidates, request);
+    if (promise) promise->fastest_undivided = decision_.plan.runs[0].micro;
+  }
+  const bool knows_whole = std::any_of(
+      candidates.begin(), candidates.end(),
+      [&](const Candidate& candidate) { return candidate.micro.micro_batch == problem.n; });
+  if (!promise && !knows_whole) return Unmeasured(need > limit);
+  if (!promise) {
+    decision_.reason = {late_ ? Because::kNoTimeToFit : Because::kNothingFits};
+    decision_.reason.limit_bytes = limit;
+    if (late_) {
+      NoteUnmeasured(need > limit);
+    } else if (need <= call_.passed_bytes && (need > limit || facts_.deterministic)) {
+      decision_.notes.push_back(
+          {need > limit ? Cause::kOverLimit : Cause::kNoDeterministicEngine, {}});
+    }
+    return std::nullopt;
+  }
+  const int pieces = promise->plan.Pieces();
+  decision_.reason = {pieces > 1 ? Because::kDivided : Because::kInPlaceOf, pieces};
+  decision_.reason.detail = facts_.asked.Text();
+  return promise;
+}
+
+void CallDecider::Choose() {
+  if (any_engine()) {
+    if (facts_.share) promise_ = InBudget();
+    in_budget_ = promise_.has_value();
+    if (!promise_ && Holds(call_.told)) promise_ = call_.told;
+  }
+  told_ = promise_.has_value();
+  const bool without_graph = promise_ && UsesGraph(promise_->plan) && !call_.graph_engines;
+  const bool wrong = promise_ && ask_.WasWrong(promise_->plan);
+  if (without_graph || wrong) promise_ = Whole(std::move(*promise_));
+  file_is_wrong_ = wrong && promise_->pinned;
+  const bool may_improve = promise_ && !promise_->pinned && !(in_budget_ && wrong);
+  if (may_improve && (promise_->provisional || wrong || (without_graph && !facts_.capturing))) {
+    promise_ = Improved(std::move(*promise_));
+  }
+  if (told_) return;
+  promise_ = Unasked();
+  if (promise_ && promise_->pinned && ask_.WasWrong(promise_->plan)) {
+    promise_ = AskedServes() ? std::nullopt : std::optional(Whole(std::move(*promise_)));
+    decision_.reason = {Because::kPlanFileWrong};
+  }
+  if (promise_ || any_engine() || decision_.promised_bytes <= decision_.limit_bytes) return;
+  // The named algorithm needs more than the caller was told to pass, or more than the user's limit.
+  // An identity activation runs with this algorithm alone, and for pointers aligned to less than 16
+  // bytes no other is known to serve.
+  if (!Holds(call_.told_alone)) return;
+  promise_ = call_.told_alone;
+  told_ = true;
+  if (UsesGraph(promise_->plan) || ask_.WasWrong(promise_->plan)) {
+    promise_ = Whole(std::move(*promise_));
+  }
+}
+
+Trust CallDecider::Trusted() {
+  if (!promise_ || StaysWhole() || !NeedsTrust(promise_->plan)) return {};
+  const bool alone = promise_->undivided.engine.empty();
+  const MicroConfiguration& against = alone ? promise_->fastest_undivided : promise_->undivided;
+  // These pieces keep the promise alone: there is nothing to compare them with.
+  if (against.engine.empty()) return {};
+  const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
+  Trust trust = ask_(Compare{promise_->plan, against, proof});
+  if (trust.kind != Trust::Kind::kWrong) return trust;
+  if (alone) {
+    promise_.reset();
+    return {};
+  }
+  trust.kind = Trust::Kind::kUnknown;
+  return trust;
+}
+
+void CallDecider::Explain() {
+  decision_.limit_bytes = promise_->limit_bytes;
+  decision_.best_undivided = promise_->fastest_undivided;
+  const int pieces = promise_->plan.Pieces();
+  const Because because = file_is_wrong_                ? Because::kPlanFileWrong
+                          : promise_->pinned            ? Because::kPlanFile
+                          : pieces > 1                  ? Because::kDivided
+                          : UsesGraph(promise_->plan)   ? Because::kGraphEngine
+                          : promise_->library_bytes > 0 ? Because::kOwnWorkspace
+                                                        : Because::kAsTold;
+  decision_.reason = {because, pieces};
+}
+
+bool CallDecider::AskedServes() const {
+  return decision_.promised_bytes <= decision_.limit_bytes &&
+         (!facts_.deterministic || decision_.plan.Largest().deterministic);
+}
+
+// Whether the program's own call may run while the plan is not compared or built, or after a piece
+// failed. It may where it fits the limit and is as deterministic as demanded: the plan was then
+// only a gain of time. If nothing undivided keeps the promise, it may where it fits what the caller
+// passes, or where the caller was told of nothing less and the error is the genuine library's,
+// unless it was told of less under a strict limit that the call would exceed.
+bool CallDecider::MayRunAsAsked() const {
+  const bool real =
+      decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
+  const bool over = facts_.strict_limit && decision_.promised_bytes > facts_.user_limit;
+  return AskedServes() || (promise_->undivided.engine.empty() && real && !(over && call_.was_told));
+}
+
+void CallDecider::NotPrepared(const std::string& why) {
+  decision_.notes.push_back({Cause::kNotPrepared, {}});
+  decision_.reason = {Because::kNotPrepared};
+  decision_.reason.detail = why;
+}
+
+void CallDecider::Run(bool trusted) {
+  const MicroConfiguration& undivided = promise_->undivided;
+  const bool has_whole = !undivided.engine.empty();
+  const bool whole_only = has_whole && (StaysWhole() || !trusted);
+  const size_t bytes = promise_->workspace_bytes;
+  if (!whole_only) {
+    const BuildOutcome& built = ask_(Build{promise_->plan, undivided, bytes});
+    if (built.kind == BuildOutcome::Kind::kReady) {
+      decision_.course = Course::kSchedule;
+      decision_.plan = promise_->plan;
+      decision_.undivided = undivided;
+      const size_t need = call_.need_bytes.value_or(kNoLimit);
+      const bool over = facts_.strict_limit && need > facts_.user_limit;
+      const bool real = !told_ && need <= call_.passed_bytes && !over;
+      decision_.otherwise = has_whole ? Otherwise::kUndivided
+                            : real    ? Otherwise::kReal
+                                      : Otherwise::kPieces;
+      decision_.ran_here = promise_->ran_here;
+      decision_.promised_bytes = bytes;
+      decision_.owned_bytes = promise_->library_bytes;
+      return;
+    }
+    NotPrepared(built.message);
+  }
+  if (!has_whole || (!told_ && MayRunAsAsked())) return;
+  // The undivided engine may need less than was promised, and the caller's own algorithm more.
+  const BuildOutcome& built = ask_(Build{{}, undivided, undivided.workspace_bytes});
+  if (built.kind != BuildOutcome::Kind::kReady) {
+    if (whole_only) NotPrepared(built.message);
+    return;
+  }
+  decision_.course = Course::kSchedule;
+  decision_.plan = {{{undivided, 1}}};
+  decision_.undivided = undivided;
+  decision_.otherwise = Otherwise::kUndivided;
+  decision_.promised_bytes = undivided.workspace_bytes;
+  if (whole_only) {
+    std::string why = std::move(decision_.reason.detail);
+    decision_.reason = {facts_.failed ? Because::kUndividedAfterFailure
+                                      : Because::kUndividedNotCompared};
+    if (!facts_.failed) decision_.reason.detail = std::move(why);
+  }
+}
+
+void CallDecider::LookAgain(bool trusted) {
+  const bool more = (facts_.capturing && call_.more_outside) || call_.pinned_later ||
+                    (!settled_ && (facts_.tunes || !trusted));
+  if (!more || StaysWhole()) return;
+  // A capture forbids measuring and building, so the first call after it decides anew.
+  decision_.look_again = facts_.capturing ? When::kNextCall : When::kLater;
+}
+
+Decision CallDecider::Decide() {
+  if (facts_.observes) {
+    LookAgain(true);
+    return decision_;
+  }
+  Choose();
+  const Trust trust = Trusted();
+  const bool trusted = trust.kind == Trust::Kind::kTrusted;
+  const bool inside = !in_budget_ || (facts_.earlier && !facts_.earlier->lost_share);
+  if (!trusted && inside && facts_.earlier && facts_.earlier->divides) {
+    // The plan that runs was compared; it stays until the better one is.
+    decision_.standing = true;
+    decision_.look_again = When::kLater;
+    return decision_;
+  }
+  if (told_ && promise_) Explain();
+  const auto over_strict = [&] {
+    return facts_.strict_limit && decision_.promised_bytes > facts_.user_limit;
+  };
+  if (!promise_ && over_strict()) {
+    decision_.course = Course::kRefusal;
+    decision_.reason = {Because::kOverStrictLimit};
+    decision_.reason.bytes = decision_.promised_bytes;
+    decision_.reason.limit_bytes = facts_.user_limit;
+    decision_.notes.push_back({Cause::kOverStrictLimit, {}});
+  }
+  const bool as_asked = promise_ && promise_->library_bytes == 0 && promise_->plan.Pieces() == 1 &&
+                        promise_->plan.runs[0].micro.engine == facts_.asked;
+  if (as_asked) {
+    decision_.plan = promise_->plan;
+    decision_.promised_bytes = promise_->workspace_bytes;
+  } else if (promise_ && !told_ && (facts_.failed || !trusted) && MayRunAsAsked()) {
+    settled_ = facts_.failed;
+    decision_.reason = {facts_.failed ? Because::kAskedAfterFailure : Because::kAskedNotCompared};
+    if (!facts_.failed) decision_.reason.detail = trust.message;
+  } else if (promise_) {
+    if (!trusted) decision_.reason.detail = trust.message;
+    settled_ &= trusted;
+    Run(trusted);
+  }
+  const bool exceeds = decision_.course == Course::kReal && !as_asked && over_strict();
+  if (exceeds) decision_.course = Course::kRefusal;
+  LookAgain(trusted);
+  return decision_;
+}
+
+}  // namespace
+
+Decision DecideCall(const Facts& facts, Asker& ask) { return CallDecider(facts, ask).Decide(); }
+
+}  // namespace ucudnn::planning

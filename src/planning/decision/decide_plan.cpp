@@ -1,0 +1,446 @@
+// Decides how an execution plan of the graph API runs, and which workspace it promises.
+#include <algorithm>
+#include <utility>
+
+#include "planning/decision/asker.h"
+#include "planning/library_promise.h"
+
+namespace ucudnn::planning {
+namespace {
+
+using Substitutes = std::vector<MicroConfiguration>;
+
+// The row of all `n` images among those of one engine; null where that was not measured.
+const MicroConfiguration* WholeOf(const std::vector<Candidate>& candidates, int n) {
+  for (const Candidate& candidate : candidates) {
+    const MicroConfiguration& micro = candidate.micro;
+    if (micro.micro_batch == n && micro.time_ms >= 0) return &micro;
+  }
+  return nullptr;
+}
+
+class PlanDecider {
+ public:
+  PlanDecider(const Facts& facts, Asker& ask)
+      : facts_(facts),
+        plan_(std::get<PlanFacts>(facts.program)),
+        ask_(ask),
+        decision_(AsAsked(facts, Because::kObserved)),
+        limit_(std::min(facts.user_limit, plan_.need_bytes)),
+        // A plan that the file gives workspace of the budget must promise none of the caller's,
+        // whatever it needs.
+        must_shrink_(plan_.need_bytes > facts.user_limit || (facts.share && plan_.in_file)) {}
+
+  Decision Decide();
+
+ private:
+  PromiseRequest Request(size_t limit_bytes) const {
+    return RequestFor(facts_.problem, limit_bytes, facts_.deterministic);
+  }
+  // The rows of `engine`, which is the plan's own, or one measured on the whole mini-batch alone.
+  Rows Measured(const EngineId& engine, const PromiseRequest& request) {
+    const Rows& rows = ask_(Measure{engine, request});
+    settled_ &= rows.settled;
+    if (engine == facts_.asked) {
+      measured_ = !rows.candidates.empty();
+      late_ = rows.late;
+    }
+    return rows;
+  }
+
+  // Returns false where what the file says does not hold for the plan; a note says why.
+  bool FollowFile();
+  void FitUnder();
+  // Decides for `promise`, which only its pieces keep.
+  void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
+  void GainTime();
+  // The promise of less than the plan needs: within the limit or, where `told` is set, the same as
+  // before. None where nothing keeps it; `why_` then says why.
+  std::optional<Promise> Within(const KeptPromise* told);
+  // Pieces of the plan's own engine that keep a promise alone; for plans that no undivided engine
+  // can replace within the limit.
+  std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
+  std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
+                                                   const PromiseRequest& request);
+  Promise InBudget(const MicroConfiguration& other);
+  Trust Compared(const Promise& promise, bool engines_differ = false);
+  // The application's own plan runs, or is refused where a strict limit forbids that.
+  void Stay(Reason why);
+  void Schedule(const Promise& promise, bool in_place);
+  void LookAgain();
+
+  const Facts& facts_;
+  const PlanFacts& plan_;
+  Asker& ask_;
+  Decision decision_;
+  const size_t limit_;
+  const bool must_shrink_;
+  Reason why_;
+  // While one of these is false, a later call may know more.
+  bool settled_ = true;   // everything that the policy wants was measured
+  bool measured_ = true;  // some row of the plan's own engine is known
+  bool late_ = false;     // there was no time to measure all of the plan's own engine
+  bool compared_ = true;  // the plan's division was compared, and could be built
+};
+
+void PlanDecider::Stay(Reason why) {
+  decision_.reason = std::move(why);
+  if (!must_shrink_) return;
+  if (facts_.strict_limit) decision_.course = Course::kRefusal;
+  decision_.notes.push_back({Cause::kOverLimit, Sentence(decision_.reason)});
+}
+
+Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
+  if (promise.plan.Pieces() < 2 && !engines_differ) return {};
+  if (ask_.wrong_plans() >= kMostWrong) return {Trust::Kind::kWrong, {}};
+  if (promise.ran_here) {
+    return ask_(Compare{promise.plan, promise.fastest_undivided, Proof::kHere});
+  }
+  return ask_(Compare{promise.plan, promise.undivided});
+}
+
+// `in_place`: less is promised than the plan needs, so the undivided engine replaces the plan.
+void PlanDecider::Schedule(const Promise& promise, bool in_place) {
+  decision_.course = Course::kSchedule;
+  decision_.plan = promise.plan;
+  decision_.undivided = promise.undivided;
+  decision_.otherwise = in_place ? Otherwise::kUndivided : Otherwise::kReal;
+  decision_.promises_less = in_place;
+  decision_.promised_bytes = promise.workspace_bytes;
+  decision_.owned_bytes = promise.library_bytes;
+  decision_.best_undivided = promise.fastest_undivided;
+}
+
+std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise* told,
+                                                              const PromiseRequest& request) {
+  const Substitutes& others =
+      ask_(FindSubstitutes{told != nullptr ? told->undivided : EngineId(), request.limit_bytes});
+  if (others.empty()) return std::nullopt;
+  // Where pieces are expected to run, the substitute only waits for them to fail: its speed does
+  // not matter, and it is not measured.
+  const bool runs = facts_.share || (told != nullptr ? told->any_engine : plan_.is_first);
+  if (others.size() < 2 || !runs) return others[0];
+  // The first of the list is what the heuristics take for the fastest. Another one replaces it only
+  // where both were timed.
+  const MicroConfiguration* best = nullptr;
+  double best_ms = 0;
+  for (const MicroConfiguration& other : others) {
+    const Rows rows = Measured(other.engine, request);
+    const MicroConfiguration* const whole = WholeOf(rows.candidates, facts_.problem.n);
+    if (whole == nullptr && best == nullptr) return other;
+    if (whole == nullptr || (best != nullptr && whole->time_ms >= best_ms)) continue;
+    best = &other;
+    best_ms = whole->time_ms;
+  }
+  return *best;
+}
+
+Promise PlanDecider::InBudget(const MicroConfiguration& other) {
+  const int n = facts_.problem.n;
+  const PromiseRequest request = Request(facts_.share->limit_bytes);
+  const size_t limit = std::min(facts_.share->bytes, facts_.share->limit_bytes);
+  const std::vector<Candidate> candidates =
+      CandidatesInBudget(Measured(facts_.asked, request).candidates,
+                         Measured(other.engine, request).candidates, n, plan_.need_bytes);
+  if (auto promise = MakeLibraryPromise(candidates, Request(limit))) return std::move(*promise);
+  // The undivided engine runs, although nobody timed it.
+  Promise promise;
+  promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
+  promise.plan = {{{promise.undivided, 1}}};
+  promise.limit_bytes = limit;
+  return promise;
+}
+
+std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
+  const size_t limit = told != nullptr && !facts_.share ? told->workspace_bytes : limit_;
+  const PromiseRequest request = Request(limit);
+  const std::optional<MicroConfiguration> other = BestSubstitute(told, request);
+  if (!other && !facts_.share) {
+    if (auto alone = PiecesAlone(told, request)) return alone;
+  }
+  if (!other) {
+    why_ = {Because::kNoSubstituteFits};
+    why_.limit_bytes = limit;
+    return std::nullopt;
+  }
+  if (facts_.share) return InBudget(*other);
+  const Rows pieces = Measured(facts_.asked, request);
+  const Rows whole = Measured(other->engine, request);
+  // Where nobody timed the substitute, it runs with the workspace that the library states for it.
+  const MicroConfiguration* const timed = WholeOf(whole.candidates, facts_.problem.n);
+  const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
+  // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
+  // and build the fastest again from its engine and knobs, also in another process. The first plan
+  // of a list is what applications take that time nothing, so it alone may change its engine.
+  const bool any_engine = told != nullptr ? told->any_engine : plan_.is_first;
+  std::optional<Promise> promise = PiecesOf(facts_.asked, pieces.candidates, request);
+  const bool other_is_faster = promise && undivided.time_ms >= 0 &&
+                               undivided.time_ms < (1 - kHysteresis) * promise->plan.TimeMs();
+  const size_t pieces_bytes = promise ? promise->plan.WorkspaceBytes() : 0;
+  // A plan promises nothing that only another engine could keep. An application that times plans
+  // would otherwise time that engine under many names, and a promise, once given, would leave no
+  // room for pieces later.
+  if (!promise && !any_engine && told == nullptr) {
+    why_ = {late_                       ? Because::kNoTimeForDivisions
+            : pieces.candidates.empty() ? Because::kDivisionsNotMeasured
+                                        : Because::kNoDivisionFits};
+    why_.limit_bytes = limit;
+    return std::nullopt;
+  }
+  // The first plan of a list must run something inside the limit; a plan that was told a workspace
+  // before must stay inside it, also where its pieces no longer fit.
+  if (!promise || (any_engine && other_is_faster)) {
+    promise = promise.value_or(Promise{});
+    promise->plan = {{{undivided, 1}}};
+  }
+  promise->undivided = undivided;
+  promise->fastest_undivided = undivided.time_ms >= 0 ? undivided : MicroConfiguration{};
+  // Whoever builds this plan again must be told the same.
+  promise->workspace_bytes =
+      told != nullptr ? told->workspace_bytes : std::max(pieces_bytes, undivided.workspace_bytes);
+  promise->limit_bytes = limit;
+  return promise;
+}
+
+std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
+                                                const PromiseRequest& request) {
+  std::optional<Promise> promise =
+      PiecesOf(facts_.asked, Measured(facts_.asked, request).candidates, request);
+  if (!promise) return std::nullopt;
+  promise->fastest_undivided = AsAsked(facts_, Because::kObserved).plan.runs[0].micro;
+  promise->ran_here = true;
+  if (told != nullptr) promise->workspace_bytes = told->workspace_bytes;
+  return promise;
+}
+
+bool PlanDecider::FollowFile() {
+  const auto fails = [&](const std::string& why) {
+    decision_.notes.push_back({Cause::kPlanFileDoesNotHold, why});
+    return false;
+  };
+  if (!plan_.pinned) return fails(plan_.pinned_why);
+  const PinnedExecution& pinned = *plan_.pinned;
+  const bool in_budget = facts_.share.has_value();
+  const size_t bytes = pinned.plan.WorkspaceBytes();
+  Promise promise;
+  promise.plan = pinned.plan;
+  promise.limit_bytes = pinned.limit_bytes;
+  if (promise.plan.Pieces() == 1 && !in_budget) {
+    // The whole mini-batch runs with the file's engine, which replaces the plan's own or is the
+    // same.
+    promise.undivided = promise.plan.runs[0].micro;
+    promise.workspace_bytes = bytes;
+  } else {
+    // An undivided engine must keep the promise. It should fit the workspace of the pieces;
+    // otherwise the promise grows to its need, within the file's limit.
+    Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
+    if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, pinned.limit_bytes});
+    if (others.empty()) return fails("no engine as exact runs it undivided");
+    promise.undivided = others[0];
+    if (in_budget) {
+      promise.undivided.workspace_bytes = 0;
+      promise.library_bytes = bytes;
+    } else {
+      promise.workspace_bytes = std::max(bytes, promise.undivided.workspace_bytes);
+    }
+  }
+  // A promise that this process gave must not grow.
+  if (plan_.told && plan_.told_here && promise.workspace_bytes > plan_.told->workspace_bytes) {
+    return fails("another workspace was promised before");
+  }
+  const bool divides = promise.plan.Pieces() > 1;
+  const bool other_engine = promise.plan.runs[0].micro.engine != facts_.asked;
+  const Trust trust = Compared(promise, in_budget && other_engine);
+  const bool trusted = trust.kind == Trust::Kind::kTrusted;
+  const bool in_place = in_budget || promise.undivided.engine != facts_.asked;
+  if (!trusted) promise = Whole(std::move(promise));
+  const bool runs_pieces = promise.plan.Pieces() > 1 || promise.library_bytes > 0;
+  const BuildOutcome& built = ask_(Build{runs_pieces ? promise.plan : Configuration{},
+                                         promise.undivided, promise.workspace_bytes, in_place});
+  if (built.kind != BuildOutcome::Kind::kReady) return fails(built.message);
+  compared_ &= trust.kind != Trust::Kind::kUnknown;
+  const size_t told_bytes = in_place ? promise.workspace_bytes : plan_.need_bytes;
+  const MicroConfiguration best = decision_.best_undivided;
+  Schedule(promise, in_place);
+  decision_.best_undivided = best;
+  decision_.promised_bytes = told_bytes;
+  decision_.limit_bytes = promise.limit_bytes;
+  if (!in_place && !runs_pieces) decision_.course = Course::kReal;
+  if (in_place) {
+    decision_.promise = {promise.workspace_bytes, promise.undivided.engine, plan_.is_first};
+  }
+  decision_.reason = pinned.reason;
+  if (trust.kind == Trust::Kind::kUnknown) {
+    decision_.reason = {Because::kUndividedNotCompared};
+    decision_.reason.detail = trust.message;
+  } else if (divides && !trusted) {
+    decision_.reason = {Because::kPlanFileWrong};
+  }
+  decision_.reason.pieces = promise.plan.Pieces();
+  return true;
+}
+
+void PlanDecider::GainTime() {
+  const PromiseRequest request = Request(limit_);
+  const Rows rows = Measured(facts_.asked, request);
+  const std::optional<Promise> promise = MakePromise(rows.candidates, request);
+  if (promise) decision_.best_undivided = promise->fastest_undivided;
+  if (!promise || promise->plan.Pieces() == 1) {
+    if (promise) decision_.plan = promise->plan;
+    const bool known = !rows.candidates.empty();
+    return Stay({late_ && known ? Because::kNothingFasterInTime
+                 : late_        ? Because::kNoTime
+                 : known        ? Because::kNothingFasterAnywhere
+                                : Because::kNotMeasured});
+  }
+  const Trust trust = Compared(*promise);
+  if (trust.kind == Trust::Kind::kWrong) return Stay({Because::kAllDivisionsWrong});
+  if (trust.kind == Trust::Kind::kUnknown) {
+    compared_ = false;
+    decision_.reason = {Because::kAskedNotCompared};
+    decision_.reason.detail = trust.message;
+    return;
+  }
+  const BuildOutcome& built =
+      ask_(Build{promise->plan, promise->undivided, promise->workspace_bytes});
+  if (built.kind != BuildOutcome::Kind::kReady) {
+    compared_ = false;
+    decision_.notes.push_back({Cause::kNotPrepared, built.message});
+    Reason why = {Because::kNotPrepared};
+    why.detail = built.message;
+    return Stay(std::move(why));
+  }
+  Schedule(*promise, false);
+  decision_.reason = {Because::kDivided, promise->plan.Pieces()};
+}
+
+void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust) {
+  const BuildOutcome& built = ask_(Build{promise.plan, {}, promise.workspace_bytes});
+  const bool ready = built.kind == BuildOutcome::Kind::kReady;
+  if (trust.kind != Trust::Kind::kTrusted || !ready) {
+    Reason why = {Because::kNoSubstituteFits};
+    why.limit_bytes = promise.limit_bytes;
+    return Stay(std::move(why));
+  }
+  Schedule(promise, true);
+  decision_.otherwise = Otherwise::kPieces;
+  decision_.ran_here = true;
+  decision_.best_undivided = {};
+  decision_.promise = told != nullptr ? *told : KeptPromise{promise.workspace_bytes, {}, false};
+  decision_.gives_promise = told == nullptr;
+  decision_.reason = {Because::kDivided, promise.plan.Pieces()};
+}
+
+void PlanDecider::FitUnder() {
+  const KeptPromise* told = plan_.told ? &*plan_.told : nullptr;
+  std::optional<Promise> promise;
+  // A promise from a store may be anybody's: one above the limit is not kept.
+  const bool too_large = told != nullptr && !plan_.told_here && told->workspace_bytes > limit_;
+  if (!too_large) promise = Within(told);
+  if (!promise && told != nullptr && !plan_.told_here) {
+    std::string why = too_large ? "it exceeds the limit" : Sentence(why_);
+    decision_.notes.push_back({Cause::kPromiseLost, std::move(why)});
+    decision_.replaces_promise = true;
+    told = nullptr;
+    promise = Within(told);
+  }
+  if (!promise) return Stay(why_);
+  const Trust trust = Compared(*promise);
+  const bool any_engine = plan_.is_first || promise->plan.Largest().engine != facts_.asked;
+  if (promise->ran_here) return RunAlone(*promise, told, trust);
+  // Until the division was compared, the undivided engine runs.
+  if (trust.kind != Trust::Kind::kTrusted) promise = Whole(std::move(*promise));
+  compared_ &= trust.kind != Trust::Kind::kUnknown;
+  const auto build = [&](const Configuration& pieces) -> const BuildOutcome& {
+    return ask_(Build{pieces, promise->undivided, promise->workspace_bytes, true});
+  };
+  const bool runs_pieces = promise->plan.Pieces() > 1 || promise->library_bytes > 0;
+  BuildOutcome built = build(runs_pieces ? promise->plan : Configuration{});
+  if (built.kind == BuildOutcome::Kind::kNoPieces) {
+    compared_ = false;
+    decision_.notes.push_back({Cause::kNotPrepared, built.message});
+    if (!any_engine && told == nullptr && !facts_.share) {
+      Reason why = {Because::kNotPrepared};
+      why.detail = built.message;
+      return Stay(std::move(why));
+    }
+    promise = Whole(std::move(*promise));
+    built = build({});
+  }
+  // The substitute and the pieces are built before anything is promised.
+  if (built.kind != BuildOutcome::Kind::kReady) return Stay({Because::kNoSubstituteReady});
+  Schedule(*promise, true);
+  if (facts_.share) decision_.limit_bytes = promise->limit_bytes;
+  decision_.promise = told != nullptr ? *told
+                                      : KeptPromise{promise->workspace_bytes,
+                                                    promise->undivided.engine, any_engine};
+  decision_.gives_promise = told == nullptr;
+  const bool unknown = trust.kind == Trust::Kind::kUnknown;
+  const int pieces = promise->plan.Pieces();
+  decision_.reason = {unknown                      ? Because::kUndividedNotCompared
+                      : pieces > 1                 ? Because::kDivided
+                      : promise->library_bytes > 0 ? Because::kOwnWorkspace
+                                                   : Because::kSubstituted,
+                      pieces};
+  decision_.reason.detail = unknown ? trust.message : facts_.asked.Text();
+}
+
+void PlanDecider::LookAgain() {
+  // A plan that reported its whole need above the limit keeps reporting that.
+  const bool told_less = decision_.promises_less || plan_.told_here;
+  if (!told_less && plan_.need_bytes > facts_.user_limit) return;
+  // A process that measures nothing itself may find another process's rows in the store.
+  const bool more = !compared_ || (facts_.tunes ? !settled_ : !measured_ && plan_.store);
+  if (more) decision_.look_again = When::kLater;
+}
+
+Decision PlanDecider::Decide() {
+  if (facts_.observes) return decision_;
+  if (facts_.deterministic && !plan_.deterministic) {
+    decision_.course = Course::kRefusal;
+    decision_.reason = {Because::kNotDeterministic};
+    return decision_;
+  }
+  const bool follows = plan_.in_file && !plan_.file_waits && FollowFile();
+  if (!follows) {
+    if (facts_.problem.n == 1 && !must_shrink_) {
+      decision_.reason = {Because::kCannotBeDivided};
+    } else if (must_shrink_) {
+      FitUnder();
+    } else {
+      GainTime();
+    }
+  }
+  LookAgain();
+  // A new decision replaces an earlier one only inside the same promise. A division that was
+  // compared stays until the better one was compared, too, unless the budget took its workspace
+  // away.
+  const EarlierDecision* const earlier = facts_.earlier ? &*facts_.earlier : nullptr;
+  decision_.standing =
+      earlier != nullptr && (earlier->promises_less != decision_.promises_less ||
+                             earlier->promised_bytes != decision_.promised_bytes ||
+                             decision_.course == Course::kRefusal ||
+                             (earlier->divides && !compared_ && !earlier->lost_share));
+  return decision_;
+}
+
+}  // namespace
+
+std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
+                                          const std::vector<Candidate>& other, int n,
+                                          size_t need_bytes) {
+  // The plan's own engine needs `need_bytes` for all images, whatever a store says.
+  std::erase_if(own, [&](const Candidate& candidate) {
+    return candidate.micro.micro_batch == n && candidate.micro.workspace_bytes < need_bytes;
+  });
+  for (Candidate candidate : other) {
+    if (candidate.micro.micro_batch != n) continue;
+    candidate.micro.workspace_bytes = 0;
+    own.push_back(std::move(candidate));
+  }
+  return own;
+}
+
+Decision DecidePlan(const Facts& facts, Asker& ask) { return PlanDecider(facts, ask).Decide(); }
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,210 @@
+// Everything that is known of one kernel when Decide decides how it runs: what the program asked
+// for and was told, what the user demands, and the answers to Decide's questions so far. Plain
+// values.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "convolution/configuration.h"
+#include "convolution/engine_id.h"
+#include "convolution/numeric_class.h"
+#include "convolution/problem.h"
+#include "planning/decision/reason.h"
+#include "planning/promise.h"
+#include "planning/trust.h"
+
+namespace ucudnn::planning {
+
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+// Stands for a time that nobody measured.
+constexpr double kUnknownTime = -1;
+
+// What a decision about a legacy call depends on beside the problem.
+//
+//  - kPlain: alpha = 1 and beta = 0, or any scales where only legacy engines may serve. Engines of
+//    the graph API may serve it.
+//  - kAdding: a filter gradient with beta = 1. Engines of the graph API serve it by plans of their
+//    own, which must have run once before they are captured.
+//  - kScaled: other scales, which only legacy engines serve.
+//  - kActivation: bias and activation.
+//  - kIdentity: bias with identity activation, which cuDNN serves with one algorithm only.
+//  - kMisaligned: a pointer is aligned to less than 16 bytes, so perhaps only the algorithm that
+//  the
+//    caller names serves it.
+enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisaligned, kIdentity };
+
+// The questions of Decide. Question::Answer is the type of the answer.
+
+// Asks for measurements at the policy's sizes that `request` allows. An empty `engine` means all
+// engines that may serve a legacy kernel. Otherwise it is the plan's own engine or, measured on the
+// whole mini-batch only, a substitute.
+struct Rows {
+  std::vector<Candidate> candidates;
+  bool settled = false;  // a later call cannot know more
+  bool late = false;     // not settled, and this process has no time left to measure it
+};
+struct Measure {
+  using Answer = Rows;
+  EngineId engine;
+  PromiseRequest request;
+  bool operator==(const Measure&) const = default;
+};
+
+// Asks for engines that may replace a plan undivided within `limit_bytes`, as exact and as
+// deterministic as it, the most promising first: the plan's own where it fits, else the `promised`
+// one, else those of the heuristics' list.
+struct FindSubstitutes {
+  using Answer = std::vector<MicroConfiguration>;
+  EngineId promised;  // the engine of an earlier promise; empty: there was none
+  size_t limit_bytes = 0;
+  bool operator==(const FindSubstitutes&) const = default;
+};
+
+// Asks whether `plan` computes the same as the undivided engine `against`.
+struct Compare {
+  using Answer = Trust;
+  Configuration plan;
+  MicroConfiguration against;
+  Proof proof = Proof::kOnce;
+  bool operator==(const Compare&) const = default;
+};
+
+// Asks for what the decision runs to be built: the pieces of `plan`, where it has runs, and
+// `undivided`, which may replace them.
+struct BuildOutcome {
+  enum class Kind { kReady, kNoPieces, kNoUndivided };
+  Kind kind = Kind::kReady;
+  std::string message;  // why it could not be built
+};
+struct Build {
+  using Answer = BuildOutcome;
+  Configuration plan;
+  MicroConfiguration undivided;  // an empty engine: nothing replaces the pieces
+  size_t promised_bytes = 0;     // of the caller's workspace
+  // Of a plan of the graph API: `undivided` is built as a plan that replaces the application's.
+  bool in_place = false;
+  bool operator==(const Build&) const = default;
+};
+
+template <typename Question>
+class Answers {
+ public:
+  // Null where the question was not answered yet.
+  const typename Question::Answer* Find(const Question& question) const {
+    const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const auto& known) { return known.first == question; });
+    return entry == entries_.end() ? nullptr : &entry->second;
+  }
+  // Of a question that has no answer yet: one that is asked again would be asked for ever.
+  void Add(Question question, typename Question::Answer answer) {
+    assert(Find(question) == nullptr);
+    entries_.emplace_back(std::move(question), std::move(answer));
+  }
+  void Clear() { entries_.clear(); }
+  const auto& entries() const { return entries_; }
+
+ private:
+  std::vector<std::pair<Question, typename Question::Answer>> entries_;
+};
+
+// What a plan file says of a legacy kernel. `candidates` are its pieces and every undivided engine,
+// with the workspace that the genuine library states. Times of engines that the file does not name
+// are only an order.
+struct PinnedChoice {
+  Configuration plan;
+  std::vector<Candidate> candidates;
+  size_t limit_bytes = 0;                     // the file's ceiling of each kernel
+  NumericClass lead = NumericClass::kDirect;  // arithmetic of the largest piece
+};
+
+// What a plan file says of an execution plan: its micro-batches, with engines that the plan may
+// use.
+struct PinnedExecution {
+  Configuration plan;
+  size_t limit_bytes = 0;  // of the caller's workspace or, under a budget, of ucudnn's
+  Reason reason;           // its number of pieces is filled in later
+};
+
+// What the budget for all kernels has for this one.
+struct BudgetShare {
+  size_t bytes = 0;        // the kernel's share of ucudnn's workspace
+  size_t limit_bytes = 0;  // the ceiling of every kernel
+};
+
+// A promise below a plan's need that was given before, by this process or an earlier one.
+struct KeptPromise {
+  size_t workspace_bytes = 0;
+  EngineId undivided;
+  bool any_engine = false;  // `undivided` may run in place of pieces even while they could run
+  bool operator==(const KeptPromise&) const = default;
+};
+
+// What is known of a call of the legacy API.
+struct CallFacts {
+  CallKind kind = CallKind::kPlain;
+  size_t passed_bytes = 0;           // of workspace, by the caller
+  std::optional<size_t> need_bytes;  // of the named algorithm; none: the library refuses it
+  bool graph_engines = false;        // engines of the graph API may serve this call
+  bool more_outside = false;         // a capture hides facts that a later call will have
+  std::optional<Promise> told;       // the fastest promise within passed_bytes
+  // The same, of promises that the named algorithm can keep alone.
+  std::optional<Promise> told_alone;
+  bool was_told = false;  // some promise was given for this algorithm, of whatever size
+  std::optional<PinnedChoice> pinned;
+  bool pinned_later = false;  // the library may confirm the plan file at a later call
+};
+
+// What is known of an execution plan of the graph API.
+struct PlanFacts {
+  size_t need_bytes = 0;
+  bool deterministic = false;
+  bool is_first = false;            // the first of a list of the heuristics
+  std::optional<KeptPromise> told;  // the promise that holds under this limit
+  bool told_here = false;           // this process gave `told`, so it must not change
+  bool store = false;               // other processes may add measurements to it
+  bool in_file = false;             // the plan file has the kernel
+  bool file_waits = false;  // what the file gives of a budget is known only when the plan runs
+  // What the file says; none: it does not hold for this plan.
+  std::optional<PinnedExecution> pinned;
+  std::string pinned_why;  // why it does not hold
+};
+
+// What is in force until the new decision replaces it.
+struct EarlierDecision {
+  bool divides = false;        // it runs pieces, which were compared
+  bool lost_share = false;     // the budget was divided anew, and took its share away
+  bool promises_less = false;  // of a plan of the graph API: less than its need
+  size_t promised_bytes = 0;
+};
+
+struct Facts {
+  ConvolutionProblem problem;
+  EngineId asked;                                // the engine that the program named
+  NumericClass numeric = NumericClass::kDirect;  // arithmetic of `asked`
+  size_t user_limit = kNoLimit;                  // of the caller's workspace, in bytes
+  bool observes = false;                         // UCUDNN_MODE=observe: nothing may change
+  bool deterministic = false;                    // the user demands deterministic engines
+  bool strict_limit = false;
+  bool tunes = true;  // this process measures the kernel, now or later
+  bool capturing = false;
+  bool failed = false;  // a piece failed, or the plan that runs was found wrong
+  std::optional<BudgetShare> share;
+  std::optional<EarlierDecision> earlier;
+  std::variant<CallFacts, PlanFacts> program;
+
+  Answers<Measure> measured;
+  Answers<FindSubstitutes> substitutes;
+  Answers<Compare> compared;
+  Answers<Build> built;
+};
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,268 @@
+// The postconditions of a decision: DESIGN's invariants, as far as facts and decision show them.
+#include <algorithm>
+
+#include "planning/decision/decide.h"
+#include "planning/decision/promises.h"
+
+namespace ucudnn::planning {
+namespace {
+
+// Says what is broken; null: nothing is.
+using Broken = const char*;
+
+template <typename Promised>
+bool HasEngine(const Promised& promised, const EngineId& engine) {
+  return std::any_of(promised.runs.begin(), promised.runs.end(),
+                     [&](const Run& run) { return run.micro.engine == engine; });
+}
+
+class Invariants {
+ public:
+  Invariants(const Facts& facts, const Decision& decision)
+      : facts_(facts),
+        decision_(decision),
+        call_(std::get_if<CallFacts>(&facts.program)),
+        plan_(std::get_if<PlanFacts>(&facts.program)),
+        has_whole_(!decision.undivided.engine.empty()) {}
+
+  Broken Find() const {
+    if (decision_.course == Course::kReal) return OfTheProgramsOwnCall();
+    if (decision_.course == Course::kRefusal) {
+      const bool demanded = facts_.strict_limit || facts_.deterministic;
+      return demanded ? nullptr : "7: it is refused, and no user demands that";
+    }
+    for (const auto check :
+         {&Invariants::Exact, &Invariants::Promised, &Invariants::Ready, &Invariants::Legal,
+          &Invariants::NoSlower, &Invariants::Limited, &Invariants::Compared}) {
+      if (const Broken broken = (this->*check)()) return broken;
+    }
+    return nullptr;
+  }
+
+ private:
+  Broken OfTheProgramsOwnCall() const;
+  Broken Exact() const;
+  Broken Promised() const;
+  Broken Ready() const;
+  Broken Legal() const;
+  Broken NoSlower() const;
+  Broken Limited() const;
+  Broken Compared() const;
+
+  // Calls `each` for all that runs, until one is broken.
+  template <typename Each>
+  Broken OfAll(Each each) const {
+    for (const Run& run : decision_.plan.runs) {
+      if (const Broken broken = each(run.micro)) return broken;
+    }
+    return has_whole_ ? each(decision_.undivided) : nullptr;
+  }
+  // Calls `each` for all that is known of a legacy kernel's engines.
+  template <typename Each>
+  void ForCandidates(Each each) const {
+    for (const auto& [question, rows] : facts_.measured.entries()) {
+      for (const Candidate& candidate : rows.candidates) each(candidate);
+    }
+    if (call_ == nullptr || !call_->pinned) return;
+    for (const Candidate& candidate : call_->pinned->candidates) each(candidate);
+  }
+  Broken ExactInCall(const MicroConfiguration& micro) const;
+  Broken ExactInPlan(const MicroConfiguration& micro) const;
+  // Whether a call must not become less deterministic.
+  bool IsDeterministic() const;
+  const MicroConfiguration* AskedAsMeasured() const;
+
+  const Facts& facts_;
+  const Decision& decision_;
+  const CallFacts* const call_;  // of the legacy API...
+  const PlanFacts* const plan_;  // ...or of the graph API
+  const bool has_whole_;
+};
+
+Broken Invariants::OfTheProgramsOwnCall() const {
+  if (plan_ != nullptr) {
+    const bool less =
+        plan_->told_here && plan_->told && plan_->told->workspace_bytes < plan_->need_bytes;
+    return less ? "2: what was promised less than it needs runs as it is" : nullptr;
+  }
+  const auto& built = facts_.built.entries();
+  const bool tried = std::any_of(built.begin(), built.end(), [](const auto& known) {
+    return known.second.kind != BuildOutcome::Kind::kReady;
+  });
+  const auto& compared = facts_.compared.entries();
+  const bool wrong = std::any_of(compared.begin(), compared.end(), [&](const auto& known) {
+    return known.second.kind == Trust::Kind::kWrong && call_->told &&
+           call_->told->undivided.engine.empty() && known.first.plan == call_->told->plan;
+  });
+  const bool other_serves =
+      call_->kind != CallKind::kMisaligned && call_->kind != CallKind::kIdentity;
+  const bool told = call_->told && other_serves && !facts_.observes && !tried && !wrong;
+  if (told && decision_.promised_bytes > call_->passed_bytes) {
+    return "2: what was promised less than it needs runs as it was asked";
+  }
+  return nullptr;
+}
+
+bool Invariants::IsDeterministic() const {
+  if (facts_.deterministic) return true;
+  if (call_->told) return call_->told->reported.deterministic;
+  if (call_->told_alone) return call_->told_alone->reported.deterministic;
+  bool known = false, random = false;
+  ForCandidates([&](const Candidate& candidate) {
+    const MicroConfiguration& micro = candidate.micro;
+    if (micro.engine != facts_.asked) return;
+    known |= micro.micro_batch == facts_.problem.n;
+    random |= !micro.deterministic;
+  });
+  return known && !random;
+}
+
+Broken Invariants::ExactInCall(const MicroConfiguration& micro) const {
+  const auto tells = [&](const std::optional<Promise>& told) {
+    return told && (told->undivided.engine == micro.engine || HasEngine(told->plan, micro.engine));
+  };
+  bool known = micro.engine == facts_.asked || tells(call_->told) || tells(call_->told_alone);
+  bool coarser = false;
+  ForCandidates([&](const Candidate& candidate) {
+    if (candidate.micro.engine != micro.engine) return;
+    known = true;
+    coarser |= candidate.numeric != NumericClass::kDirect && candidate.numeric != facts_.numeric;
+  });
+  if (!known) return "1: an engine runs that nobody knows";
+  return coarser ? "1: an engine runs that is less exact than what was asked" : nullptr;
+}
+
+Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
+  if (micro.engine == facts_.asked) return nullptr;
+  if (plan_->pinned && HasEngine(plan_->pinned->plan, micro.engine)) return nullptr;
+  if (micro.micro_batch < facts_.problem.n) return "1: pieces are not of the plan's own engine";
+  for (const auto& [question, others] : facts_.substitutes.entries()) {
+    for (const MicroConfiguration& other : others) {
+      if (other.engine == micro.engine) return nullptr;
+    }
+  }
+  return "1: an engine runs that may not take the plan's place";
+}
+
+// 1. Same mathematics.
+Broken Invariants::Exact() const {
+  const bool deterministic = call_ != nullptr && IsDeterministic();
+  return OfAll([&](const MicroConfiguration& micro) -> Broken {
+    // What was asked itself is deterministic enough for all but the user.
+    const bool may_be_random = micro.engine == facts_.asked && !facts_.deterministic;
+    if (deterministic && !micro.deterministic && !may_be_random) {
+      return "1: less deterministic than what was asked";
+    }
+    return call_ != nullptr ? ExactInCall(micro) : ExactInPlan(micro);
+  });
+}
+
+// 2. A promise is kept.
+Broken Invariants::Promised() const {
+  const size_t promised = decision_.promised_bytes;
+  if (promised > (call_ != nullptr ? call_->passed_bytes : plan_->need_bytes)) {
+    return "2: it uses more than the caller passes";
+  }
+  const size_t room = decision_.owned_bytes > 0 ? decision_.owned_bytes : promised;
+  if (decision_.plan.WorkspaceBytes() > room) return "2: its pieces exceed the promise";
+  if (has_whole_ && decision_.undivided.workspace_bytes > promised) {
+    return "2: what runs undivided exceeds the promise";
+  }
+  switch (decision_.otherwise) {
+    case Otherwise::kUndivided:
+      if (!has_whole_) return "2: nothing keeps the promise";
+      break;
+    case Otherwise::kPieces:
+      if (has_whole_ || decision_.owned_bytes > 0) return "2: pieces alone keep no such promise";
+      break;
+    case Otherwise::kReal:
+      // It is the program's own call in what it passes, or the plan in what it needs.
+      if (call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) > call_->passed_bytes
+                           : decision_.promises_less) {
+        return "2: what was asked does not keep the promise";
+      }
+  }
+  if (plan_ == nullptr || !decision_.promises_less) return nullptr;
+  if (!decision_.promise) return "2: less than the need is promised, and nothing kept";
+  const bool changes = plan_->told_here && plan_->told && promised != plan_->told->workspace_bytes;
+  return changes ? "2: a promise changes" : nullptr;
+}
+
+// 3. All that can fail is over.
+Broken Invariants::Ready() const {
+  const auto& built = facts_.built.entries();
+  const bool pieces = decision_.plan.Pieces() > 1 || decision_.owned_bytes > 0;
+  const bool ready = std::any_of(built.begin(), built.end(), [&](const auto& known) {
+    const Build& build = known.first;
+    return known.second.kind == BuildOutcome::Kind::kReady &&
+           build.undivided == decision_.undivided &&
+           (build.plan == decision_.plan || (build.plan.runs.empty() && !pieces));
+  });
+  return ready ? nullptr : "3: what it runs is not ready";
+}
+
+// 4. Alignment.
+Broken Invariants::Legal() const {
+  const int n = facts_.problem.n, step = LegalStep(facts_.problem);
+  if (decision_.plan.Images() != n) return "4: it does not cover the mini-batch";
+  if (has_whole_ && decision_.undivided.micro_batch != n) {
+    return "4: what takes its place does not cover the mini-batch";
+  }
+  for (const Run& run : decision_.plan.runs) {
+    if (run.count < 1 || run.micro.micro_batch < 1) return "4: a piece has no images";
+    const bool last = &run == &decision_.plan.runs.back() && run.count == 1;
+    if (run.micro.micro_batch % step != 0 && !last) return "4: a piece begins on no legal step";
+  }
+  return nullptr;
+}
+
+const MicroConfiguration* Invariants::AskedAsMeasured() const {
+  for (const auto& [question, rows] : facts_.measured.entries()) {
+    const Candidate* const own = FindUndivided(rows.candidates, facts_.asked, facts_.problem.n);
+    if (own != nullptr) return &own->micro;
+  }
+  return nullptr;
+}
+
+// 7. Never worse. What was told, or is given by a budget, is not measured against what was asked;
+// of what a plan file gives nothing is measured.
+Broken Invariants::NoSlower() const {
+  const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
+  const MicroConfiguration* const own = AskedAsMeasured();
+  if (bound || facts_.share || own == nullptr) return nullptr;
+  const size_t need = call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) : plan_->need_bytes;
+  const bool serves = std::max(need, own->workspace_bytes) <= decision_.limit_bytes &&
+                      (own->deterministic || !facts_.deterministic);
+  const bool slower = own->time_ms >= 0 && decision_.plan.TimeMs() > own->time_ms;
+  return serves && slower ? "7: it is slower than what was asked" : nullptr;
+}
+
+// 8. Memory stated is memory used.
+Broken Invariants::Limited() const {
+  const bool told = call_ != nullptr && call_->was_told;
+  if (!told && decision_.promised_bytes > facts_.user_limit)
+    return "8: it exceeds the user's limit";
+  if (decision_.owned_bytes == 0) return nullptr;
+  const size_t share = facts_.share ? std::min(facts_.share->bytes, facts_.share->limit_bytes) : 0;
+  return decision_.owned_bytes > share ? "8: it exceeds what the budget has" : nullptr;
+}
+
+// 9. Only what was compared runs, but for pieces that alone keep a promise.
+Broken Invariants::Compared() const {
+  const bool needs = decision_.plan.Pieces() > 1 || (call_ != nullptr && UsesGraph(decision_.plan));
+  if (!needs || decision_.otherwise == Otherwise::kPieces) return nullptr;
+  const auto& compared = facts_.compared.entries();
+  const bool trusted = std::any_of(compared.begin(), compared.end(), [&](const auto& known) {
+    return known.first.plan == decision_.plan && known.second.kind == Trust::Kind::kTrusted;
+  });
+  return trusted ? nullptr : "9: its pieces were not compared";
+}
+
+}  // namespace
+
+const char* BrokenInvariant(const Facts& facts, const Decision& decision) {
+  // What stands was judged when it was decided.
+  return decision.standing ? nullptr : Invariants(facts, decision).Find();
+}
+
+}  // namespace ucudnn::planning

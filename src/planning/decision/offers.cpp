@@ -1,0 +1,183 @@
+#include "planning/decision/offers.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "planning/library_promise.h"
+
+namespace ucudnn::planning {
+namespace {
+
+// CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM.
+constexpr int kServesIdentity = 1;
+
+// The division of `engine` alone that needs the least workspace within the request.
+std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
+                                   PromiseRequest request) {
+  std::vector<size_t> sizes;
+  for (const Candidate& candidate : candidates) {
+    const size_t bytes = candidate.micro.workspace_bytes;
+    if (candidate.micro.engine == engine && bytes <= request.limit_bytes) sizes.push_back(bytes);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  for (const size_t bytes : sizes) {
+    request.limit_bytes = bytes;
+    if (auto pieces = PiecesOf(engine, candidates, request)) return pieces;
+  }
+  return std::nullopt;
+}
+
+bool Serves(const Candidate& candidate, const PromiseRequest& request) {
+  const MicroConfiguration& micro = candidate.micro;
+  return micro.micro_batch == request.n && candidate.native &&
+         (!request.deterministic || micro.deterministic);
+}
+
+}  // namespace
+
+bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
+                       const EngineId& engine, const PromiseRequest& request, Promise& promise) {
+  const EngineId::Legacy* const legacy = engine.legacy();
+  const bool by_identity =
+      operation == Operation::kForward && legacy != nullptr && legacy->algorithm == kServesIdentity;
+  if (!by_identity) return true;
+  PromiseRequest within = request;
+  within.limit_bytes = promise.workspace_bytes;
+  std::optional<Promise> alone = PiecesOf(engine, candidates, within);
+  if (!alone) alone = LeastPieces(engine, candidates, request);
+  if (!alone) return false;
+  promise.workspace_bytes = std::max(promise.workspace_bytes, alone->workspace_bytes);
+  promise.reported.workspace_bytes = promise.workspace_bytes;
+  promise.alone = std::move(alone->plan);
+  return true;
+}
+
+void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+               const PromiseRequest& request, std::vector<Offer>& offers) {
+  const auto fastest = FastestUndivided(candidates, request);
+  for (const Candidate& candidate : candidates) {
+    const MicroConfiguration& micro = candidate.micro;
+    if (!Serves(candidate, request) || micro.workspace_bytes > request.limit_bytes) continue;
+    offers.push_back({math,
+                      {micro,
+                       micro.workspace_bytes,
+                       {{{micro, 1}}},
+                       micro,
+                       fastest.value_or(micro),
+                       request.limit_bytes}});
+  }
+  PromiseRequest stricter = request;
+  for (const bool deterministic : {false, true}) {
+    stricter.deterministic |= deterministic;
+    std::optional<Promise> promise = MakePromise(candidates, stricter);
+    if (!promise || (promise->plan.Pieces() == 1 && !UsesGraph(promise->plan))) continue;
+    const EngineId engine = promise->reported.engine;
+    if (!MakeKeepableAlone(operation, candidates, engine, stricter, *promise)) continue;
+    offers.push_back({math, std::move(*promise)});
+  }
+}
+
+void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+                       const PromiseRequest& request, std::vector<Offer>& offers) {
+  std::map<std::pair<NumericClass, bool>, std::optional<Promise>> plans;
+  std::vector<Offer> others;
+  for (const Candidate& candidate : candidates) {
+    if (!Serves(candidate, request)) continue;
+    const MicroConfiguration& micro = candidate.micro;
+    PromiseRequest as_exact = request;
+    as_exact.chosen = candidate.numeric;
+    as_exact.deterministic = micro.deterministic;
+    const auto [plan, fresh] = plans.try_emplace(std::pair(candidate.numeric, micro.deterministic));
+    if (fresh) plan->second = MakeLibraryPromise(candidates, as_exact);
+    if (!plan->second) continue;
+    Promise promise = *plan->second;
+    // Among offers of equal time, the algorithm of the largest piece comes first.
+    const bool leads = promise.plan.Largest().engine == micro.engine;
+    promise.reported = {micro.engine, request.n, promise.plan.TimeMs(), 0, micro.deterministic};
+    promise = Whole(std::move(promise));
+    as_exact.limit_bytes = 0;
+    if (!MakeKeepableAlone(operation, candidates, micro.engine, as_exact, promise)) continue;
+    (leads ? offers : others).push_back({math, std::move(promise)});
+  }
+  std::move(others.begin(), others.end(), std::back_inserter(offers));
+}
+
+std::vector<Offer> BestFirst(std::vector<Offer> offers) {
+  std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
+    return a.promise.reported.time_ms < b.promise.reported.time_ms;
+  });
+  std::vector<Offer> best;
+  for (Offer& offer : offers) {
+    const bool listed = std::any_of(best.begin(), best.end(), [&](const Offer& other) {
+      return other.math == offer.math &&
+             other.promise.reported.engine == offer.promise.reported.engine;
+    });
+    if (!listed) best.push_back(std::move(offer));
+  }
+  return best;
+}
+
+std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates) {
+  const NamedRequest& named = offer.named;
+  const PromiseRequest request = RequestForNamed(candidates, named);
+  std::optional<Promise> promise = MakePromise(candidates, request);
+  if (!promise) return std::nullopt;
+  // An identity activation may need more than the limit; pieces may take up to the algorithm's
+  // need.
+  PromiseRequest alone = request;
+  alone.limit_bytes = std::max(named.limit_bytes, offer.need_bytes - 1);
+  if (!MakeKeepableAlone(named.problem.operation, candidates, named.engine, alone, *promise)) {
+    return std::nullopt;
+  }
+  promise->provisional = !offer.settled;
+  if (offer.ranked) {
+    for (MicroConfiguration* micro : {&promise->reported, &promise->plan.runs[0].micro,
+                                      &promise->undivided, &promise->fastest_undivided}) {
+      micro->time_ms = kUnknownTime;
+    }
+  }
+  // A better plan may come once all is measured; the caller brings room for it.
+  if (promise->provisional && offer.tunes) {
+    promise->workspace_bytes =
+        std::max(promise->workspace_bytes, std::min(named.limit_bytes, offer.need_bytes));
+  }
+  return promise;
+}
+
+Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whole) {
+  pieces.fastest_undivided = std::move(whole);
+  pieces.ran_here = true;
+  // These pieces are of the engine alone, so they serve an identity activation, too.
+  if (operation == Operation::kForward) pieces.alone = pieces.plan;
+  return pieces;
+}
+
+std::optional<Promise> PiecesFor(const NamedOffer& offer,
+                                 const std::vector<Candidate>& candidates) {
+  const NamedRequest& named = offer.named;
+  PromiseRequest request = RequestFor(named.problem, named.limit_bytes, named.deterministic);
+  request.chosen = named.numeric;
+  auto pieces = PiecesOf(named.engine, candidates, request);
+  if (!pieces) return std::nullopt;
+  const Candidate* const measured = FindUndivided(candidates, named.engine, request.n);
+  const MicroConfiguration whole =
+      measured != nullptr ? measured->micro
+                          : MicroConfiguration{named.engine, request.n, kUnknownTime,
+                                               offer.need_bytes, pieces->plan.Deterministic()};
+  return PiecesAlone(named.problem.operation, std::move(*pieces), whole);
+}
+
+void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+               const PromiseRequest& request, std::vector<Offer>& offers) {
+  for (const Candidate& candidate : candidates) {
+    // Pieces are compared with their own engine on the whole mini-batch.
+    if (!Serves(candidate, request)) continue;
+    auto pieces = PiecesOf(candidate.micro.engine, candidates, request);
+    if (!pieces) continue;
+    offers.push_back({math, PiecesAlone(operation, std::move(*pieces), candidate.micro)});
+  }
+}
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,62 @@
+// Decides what a caller is told that asks about a kernel of the legacy API: the engines of each
+// math type, undivided or as a promise. Pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planning/decision/promises.h"
+
+namespace ucudnn::planning {
+
+// One line of an answer: `promise.reported`, for a caller that sets the math type `math`.
+struct Offer {
+  MathType math = MathType::kDefault;
+  Promise promise;
+};
+
+// Makes `promise` one that `engine` alone can keep where that may be necessary: cuDNN serves a bias
+// with identity activation by a single algorithm, and a caller does not say while asking whether
+// such a call will follow. The promise may grow within `request`. Returns false where the engine
+// cannot keep it alone.
+bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
+                       const EngineId& engine, const PromiseRequest& request, Promise& promise);
+
+// Adds to `offers` what `candidates`, engines for callers with `math`, can promise within
+// `request`. Without a budget these are every undivided engine that fits, and the promises that are
+// faster: the fastest, and the fastest deterministic one, for callers that choose by determinism.
+//
+// AddOffersInBudget: each algorithm that an engine without workspace can keep, with the time of the
+// best plan in ucudnn's own workspace. The promise is that engine until the kernel's share is
+// known.
+void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+               const PromiseRequest& request, std::vector<Offer>& offers);
+void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+                       const PromiseRequest& request, std::vector<Offer>& offers);
+
+// Each pair of engine and math type once, with its fastest offer; the fastest first.
+std::vector<Offer> BestFirst(std::vector<Offer> offers);
+
+// A caller that chose an algorithm without asking, and for whom something else may serve.
+struct NamedOffer {
+  NamedRequest named;
+  size_t need_bytes = 0;  // of the named algorithm
+  bool ranked = false;    // the candidates were not measured: their times are only an order
+  bool settled = true;    // a later measurement cannot add anything
+  bool tunes = true;      // this process may measure later
+};
+// The promise for such a caller; none when no engine is as exact, as deterministic and within the
+// limit, and runs undivided.
+std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
+
+// A promise that `pieces` of one engine keep alone, for kernels that no undivided engine serves
+// within the limit. It may be given once the pieces have run in this process and were compared with
+// `fastest_undivided`, which becomes `whole`: the engine itself on the whole mini-batch.
+Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whole);
+// Such a promise for the algorithm that a caller named; AddPieces adds such promises of every
+// algorithm, for callers that are yet to be told of one.
+std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
+void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+               const PromiseRequest& request, std::vector<Offer>& offers);
+
+}  // namespace ucudnn::planning

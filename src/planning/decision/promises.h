@@ -1,0 +1,43 @@
+// Promises for a program that names an algorithm, and for what a plan file pins. Pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planning/decision/facts.h"
+#include "planning/promise.h"
+
+namespace ucudnn::planning {
+
+// Whether `plan`, of a legacy kernel, has engines of the graph API.
+bool UsesGraph(const Configuration& plan);
+
+// The candidate that runs `engine` on all `n` images; null where that was not measured.
+const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
+                               int n);
+
+// What a program names, and the conditions it names it under.
+struct NamedRequest {
+  const ConvolutionProblem& problem;
+  EngineId engine;  // empty: the program names none, and will be told one
+  NumericClass numeric = NumericClass::kDirect;
+  size_t limit_bytes = 0;      // of the caller's workspace or, `in_budget`, of ucudnn's
+  bool deterministic = false;  // the user demands it
+  bool in_budget = false;      // ucudnn brings the workspace
+};
+
+// A request that only engines as exact and as deterministic as the named one meet. Where no
+// candidate tells whether the named engine is deterministic, it is taken to be.
+PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
+
+// The promise of the plan that the file pins. None where that plan is less exact or less
+// deterministic than the named engine; where `told` was given, determinism is measured by what that
+// reported.
+std::optional<Promise> PromiseOfFile(const PinnedChoice& pinned, const NamedRequest& named,
+                                     const std::optional<Promise>& told = {});
+
+// Makes the time of `micro` unknown unless `plan` of the file has it: times elsewhere are only an
+// order.
+void ForgetOrder(const Configuration& plan, MicroConfiguration& micro);
+
+}  // namespace ucudnn::planning

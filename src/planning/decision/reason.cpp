@@ -1,0 +1,157 @@
+#include "planning/decision/reason.h"
+
+#include "base/byte_size.h"
+
+namespace ucudnn::planning {
+namespace {
+
+// The sentence, with places {pieces}, {bytes}, {limit}, {detail} and {divided} that Sentence fills
+// in.
+const char* Template(Because because) {
+  switch (because) {
+    case Because::kObserved:
+      return "observed: runs as the caller asked";
+    case Because::kDoesNotServe:
+      return "the algorithm does not serve this kernel: runs as the caller asked";
+    case Because::kNotMeasured:
+      return "not measured: runs as the caller asked";
+    case Because::kNotMeasuredYet:
+      return "not measured yet: runs as the caller asked";
+    case Because::kNoTime:
+      return "measuring found no time for it: runs as the caller asked";
+    case Because::kNoTimeToFit:
+      return "measuring found no time for all that may fit {limit}: runs as the caller asked";
+    case Because::kNoTimeForDivisions:
+      return "measuring found no time for all its divisions, none is known to fit {limit}";
+    case Because::kAskedNotMeasured:
+      return "the algorithm itself is not measured: runs as the caller asked";
+    case Because::kNothingFaster:
+      return "nothing within the limit is faster than what the caller asked for";
+    case Because::kNothingFasterAnywhere:
+      return "nothing is faster than what the caller asked for";
+    case Because::kNothingFasterInTime:
+      return "nothing that measuring found time for is faster than what the caller asked for";
+    case Because::kNothingFits:
+      return "no engine as exact and deterministic fits {limit}: runs as the caller asked";
+    case Because::kNoSubstituteFits:
+      return "no engine as exact and deterministic fits {limit}";
+    case Because::kDivisionsNotMeasured:
+      return "its divisions are not measured, none is known to fit {limit}";
+    case Because::kNoDivisionFits:
+      return "no division fits {limit}";
+    case Because::kAllDivisionsWrong:
+      return "every division of it was found wrong";
+    case Because::kNoSubstituteReady:
+      return "nothing undivided is ready inside the promise";
+    case Because::kCannotBeDivided:
+      return "cannot be divided: runs as the caller asked";
+    case Because::kNotDeterministic:
+      return "not deterministic: refused";
+    case Because::kOverStrictLimit:
+      return "needs {bytes}, over the limit of {limit}: refused";
+    case Because::kDivided:
+      return "divided into {pieces} micro-batches";
+    case Because::kInPlaceOf:
+      return "a faster engine that fits, in place of {detail}";
+    case Because::kSubstituted:
+      return "an engine that fits, in place of {detail}";
+    case Because::kGraphEngine:
+      return "a faster engine of the graph API";
+    case Because::kOwnWorkspace:
+      return "undivided, in the library's workspace";
+    case Because::kAsTold:
+      return "undivided, as the library answered when it was asked";
+    case Because::kAskedAfterFailure:
+      return "as the caller asked, because a piece of a plan failed";
+    case Because::kAskedNotCompared:
+      return "as the caller asked, because the plan was not yet compared with it: {detail}";
+    case Because::kUndividedAfterFailure:
+      return "undivided, because a piece of a plan failed";
+    case Because::kUndividedNotCompared:
+      return "undivided, because the plan was not yet compared with it: {detail}";
+    case Because::kNotPrepared:
+      return "the plan could not be prepared: {detail}";
+    case Because::kPlanFile:
+      return "{divided}, as the plan file says";
+    case Because::kPlanFileOwnEngine:
+      return "{divided}, as the plan file says, with its own engine";
+    case Because::kPlanFileNoGain:
+      return "{divided}: the plan file's micro-batches need no less workspace with its own engine";
+    case Because::kPlanFileWrong:
+      return "undivided, because the plan file's micro-batches were found wrong";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Sentence(const Reason& reason) {
+  std::string words = Template(reason.because);
+  const auto fill = [&](const char* place, const std::string& value) {
+    const size_t at = words.find(place);
+    if (at != std::string::npos) words.replace(at, std::string(place).size(), value);
+  };
+  const std::string divided = "divided into " + std::to_string(reason.pieces) + " micro-batches";
+  fill("{divided}", reason.pieces > 1 ? divided : "undivided");
+  fill("{pieces}", std::to_string(reason.pieces));
+  fill("{bytes}", FormatByteSize(reason.bytes));
+  fill("{limit}", FormatByteSize(reason.limit_bytes));
+  fill("{detail}", reason.detail);
+  return words;
+}
+
+const char* Sentence(Cause cause) {
+  switch (cause) {
+    case Cause::kNotMeasuredOverLimit:
+      return "not measured, so it cannot be brought under the workspace limit";
+    case Cause::kNotMeasuredNotDeterministic:
+      return "not measured, so nothing deterministic can take its place";
+    case Cause::kOverLimit:
+      return "cannot be brought under the workspace limit";
+    case Cause::kNoDeterministicEngine:
+      return "no deterministic engine serves it";
+    case Cause::kOverStrictLimit:
+      return "refused: it cannot be brought under the strict workspace limit";
+    case Cause::kDivisionWrong:
+      return "a divided plan is wrong and never used";
+    case Cause::kGraphEngineWrong:
+      return "a graph engine is wrong and never used";
+    case Cause::kNotPrepared:
+      return "a plan could not be prepared";
+    case Cause::kCannotBeMeasured:
+      return "cannot be measured";
+    case Cause::kPromiseLost:
+      return "an earlier promise cannot be kept";
+    case Cause::kPlanFileDoesNotHold:
+      return "the plan file does not hold for it";
+    case Cause::kPlanFileUnanswered:
+      return "the plan file cannot be followed yet";
+    case Cause::kPlanFileLacksIt:
+      return "the plan file does not have it";
+    case Cause::kPieceFailed:
+      return "a piece failed; this kernel runs undivided from now on";
+    case Cause::kPieceFailedAlone:
+      return "a piece failed, and nothing else keeps what was promised: its error is returned";
+    case Cause::kPieceFailedAsAsked:
+      return "a piece failed; the call runs as the caller asked";
+    case Cause::kCheckFailed:
+      return "UCUDNN_CHECK found the plan wrong; it is never used again";
+    case Cause::kScarceWorkspace:
+      return "the caller had less memory than it was told to use: the limit falls";
+    case Cause::kNothingUndividedFits:
+      return "no undivided engine fits the workspace limit";
+    case Cause::kNothingKnownFits:
+      return "not measured, and no algorithm is known that keeps what was asked for";
+    case Cause::kNoShare:
+      return "not measured without workspace, so it has no part in the total";
+    case Cause::kLeftAlone:
+      return "left alone";
+    case Cause::kRefused:
+      return "refused";
+    case Cause::kBrokenInvariant:
+      return "a decision contradicts itself; the call runs as the caller asked";
+  }
+  return "";
+}
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,96 @@
+// Why a kernel runs as it does, and what did not go as planned: values, each with its one sentence
+// for the report and the log. Plain values.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace ucudnn::planning {
+
+enum class Because {
+  kObserved,
+  kDoesNotServe,           // the genuine library refuses the algorithm
+  kNotMeasured,            // and never will be measured
+  kNotMeasuredYet,         // a later call may know more
+  kNoTime,                 // the time for measuring was used up before
+  kNoTimeToFit,            // the same, of what may fit; the caller's own runs
+  kNoTimeForDivisions,     // the same, of a plan of the graph API
+  kAskedNotMeasured,       // other engines are measured, this one is not
+  kNothingFaster,          // within a limit that bites
+  kNothingFasterAnywhere,  // no limit bites
+  kNothingFasterInTime,    // nothing that there was time to measure
+  kNothingFits,            // no engine as exact and deterministic fits; the caller's own runs
+  kNoSubstituteFits,       // the same, of a plan of the graph API
+  kDivisionsNotMeasured,
+  kNoDivisionFits,
+  kAllDivisionsWrong,
+  kNoSubstituteReady,  // none could be built
+  kCannotBeDivided,    // a single image
+  kNotDeterministic,   // the plan is refused
+  kOverStrictLimit,    // the call is refused
+  kDivided,
+  kInPlaceOf,    // a faster engine that fits, in place of `detail`
+  kSubstituted,  // an engine that fits, in place of `detail`
+  kGraphEngine,
+  kOwnWorkspace,       // undivided, in the library's own workspace
+  kAsTold,             // undivided, as the library answered when it was asked
+  kAskedAfterFailure,  // as the caller asked, because a piece failed
+  kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
+  kUndividedAfterFailure,
+  kUndividedNotCompared,
+  kNotPrepared,  // it could not be built
+  kPlanFile,
+  kPlanFileOwnEngine,  // the file's micro-batches, with the plan's own engine
+  kPlanFileNoGain,  // with the plan's own engine, the file's micro-batches need no less workspace
+  kPlanFileWrong,   // the file's micro-batches were found wrong
+};
+
+// Besides `because`, a sentence uses those members that it has a place for. `detail` is an engine
+// or a message.
+struct Reason {
+  Because because = Because::kNotMeasured;
+  int pieces = 1;
+  size_t bytes = 0, limit_bytes = 0;
+  std::string detail;
+
+  bool operator==(const Reason&) const = default;
+};
+std::string Sentence(const Reason& reason);
+
+// An entry of the report's `fallbacks`.
+enum class Cause {
+  kNotMeasuredOverLimit,
+  kNotMeasuredNotDeterministic,
+  kOverLimit,
+  kNoDeterministicEngine,
+  kOverStrictLimit,
+  kDivisionWrong,
+  kGraphEngineWrong,
+  kNotPrepared,
+  kCannotBeMeasured,
+  kPromiseLost,  // an earlier promise cannot be kept
+  kPlanFileDoesNotHold,
+  kPlanFileUnanswered,
+  kPlanFileLacksIt,
+  kPieceFailed,
+  kPieceFailedAlone,  // and nothing else keeps the promise
+  kPieceFailedAsAsked,
+  kCheckFailed,  // UCUDNN_CHECK found the plan wrong
+  kScarceWorkspace,
+  kNothingUndividedFits,
+  kNothingKnownFits,
+  kNoShare,
+  kLeftAlone,
+  kRefused,
+  kBrokenInvariant,
+};
+const char* Sentence(Cause cause);
+
+struct Note {
+  Cause cause = Cause::kOverLimit;
+  std::string detail;  // what differs from kernel to kernel; may be empty
+
+  bool operator==(const Note&) const = default;
+};
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,27 @@
+// Whether a plan may run, and what that verdict rests on. Plain values.
+#pragma once
+
+#include <string>
+
+namespace ucudnn::planning {
+
+// Which comparison counts as proof.
+enum class Proof {
+  kKnown,  // an earlier one; none may be made now
+  kOnce,   // one on this platform, by any process
+  kHere,   // one in this process, so that its pieces have run here
+};
+
+struct Trust {
+  enum class Kind {
+    kTrusted,  // each of its pieces was compared once with the undivided output
+    kUnknown,  // not compared, and not now: a later call may try again
+    kWrong,    // compared and found wrong: its pieces are never planned with again
+  };
+  Kind kind = Kind::kTrusted;
+  std::string message;  // why not
+
+  bool operator==(const Trust&) const = default;
+};
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,20 @@
+#include "tuning/engine_scope.h"
+
+#include "cudnn/legacy_engines.h"
+
+namespace ucudnn::tuning {
+
+std::unique_ptr<cudnn::Engines> MakeEngines(const EngineScope& scope,
+                                            const cudnn::Functions& functions,
+                                            cudnnHandle_t handle) {
+  if (const auto* const graph = std::get_if<GraphScope>(&scope)) return graph->make(handle);
+  if (const auto* const mixed = std::get_if<MixedScope>(&scope)) return mixed->make(handle);
+  return std::make_unique<cudnn::LegacyEngines>(functions, handle);
+}
+
+FusedOperands FusedIn(const EngineScope& scope) {
+  const auto* const graph = std::get_if<GraphScope>(&scope);
+  return graph != nullptr ? graph->fused : FusedOperands{};
+}
+
+}  // namespace ucudnn::tuning

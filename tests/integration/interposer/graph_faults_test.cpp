@@ -1,0 +1,223 @@
+// A program of the graph API while host memory is short inside libucudnn: at every allocation while
+// its plans are made, executed and turned into native CUDA graphs. The result stays right, in the
+// workspace that the plan reports, behind which memory faults.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+
+#include "cases.h"
+#include "cudnn/backend.h"
+#include "deviceless_cudnn.h"
+#include "failing_allocations.h"
+#include "layer.h"
+#include "libraries.h"
+#include "queries.h"
+#include "suites.h"
+
+namespace ucudnn::test {
+namespace {
+
+using cudnn::BackendDescriptor;
+using cudnn::test::Graph;
+
+constexpr int kImages = 4;
+constexpr int kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
+constexpr size_t kLimit = 16384;
+constexpr char kLimitText[] = "16KiB";
+
+// Most allocations are alike: after the first, some.
+long Next(long kth) { return kth + (kth < 40 ? 1 : 7); }
+
+// Images at other distances than in every earlier problem: nothing is known of it yet.
+ConvolutionProblem FreshProblem() {
+  static int next = 0;
+  ConvolutionProblem problem = LayerProblem(Operation::kForward, kImages);
+  problem.x_strides[0] += 4 * (next % 64);
+  problem.y_strides[0] += 4 * (next / 64);
+  ++next;
+  return AsRead(problem);
+}
+
+// One plan of a program, on a handle of its own.
+class Program {
+ public:
+  Program()
+      : convolution_(FreshProblem()),
+        graph_(convolution_.problem(), {}, DropIn(), {convolution_.handle(), nullptr}) {
+    std::mt19937 random(21);
+    convolution_.FillIntegers(random);
+    expected_ = convolution_.Expected();
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudnnSetStream(convolution_.handle(), stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+  ~Program() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void MakePlan() { plan_ = graph_.Plan(kEngine); }
+  void ReadSize() {
+    ASSERT_TRUE(plan_);
+    const auto bytes = cudnn::PlanWorkspace(DropIn(), plan_->get());
+    ASSERT_TRUE(bytes.ok()) << bytes.message();
+    workspace_.emplace(*bytes);
+  }
+  size_t bytes() const { return workspace_->bytes(); }
+
+  void MakePack() {
+    auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    ASSERT_TRUE(pack.ok());
+    const std::array<int64_t, 3> uids = {cudnn::test::kUidX, cudnn::test::kUidW,
+                                         cudnn::test::kUidY};
+    const std::array<void*, 3> pointers = {
+        convolution_.x.memory.data(), convolution_.w.memory.data(), convolution_.y.memory.data()};
+    void* const workspace = workspace_->data();
+    EXPECT_TRUE(
+        pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
+    EXPECT_TRUE(
+        pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
+            .ok());
+    EXPECT_TRUE(
+        pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace).ok());
+    EXPECT_TRUE(pack->Finalize().ok());
+    pack_.emplace(std::move(*pack));
+  }
+
+  // On a handle that ucudnn has not met where it is another.
+  cudnnStatus_t Execute(cudnnHandle_t handle) {
+    return cudnnBackendExecute(handle, plan_->get(), pack_->get());
+  }
+  cudnnStatus_t Execute() { return Execute(convolution_.handle()); }
+  cudnnStatus_t Populate(cudaGraph_t graph) {
+    return cudnnBackendPopulateCudaGraph(convolution_.handle(), plan_->get(), pack_->get(), graph);
+  }
+  cudnnStatus_t Update(cudaGraph_t graph) {
+    return cudnnBackendUpdateCudaGraph(convolution_.handle(), plan_->get(), pack_->get(), graph);
+  }
+  void Launch(cudaGraph_t graph) {
+    cudaGraphExec_t executable = nullptr;
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  }
+  // What the last execution or launch left.
+  void Check() {
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_TRUE(convolution_.OutputEquals(expected_, convolution_.TakeOutput()));
+    EXPECT_TRUE(convolution_.NothingElseWasWritten());
+    EXPECT_TRUE(workspace_->GuardsAreIntact());
+  }
+
+ private:
+  Convolution convolution_;
+  const Graph graph_;
+  Bytes expected_;
+  cudaStream_t stream_ = nullptr;
+  std::optional<BackendDescriptor> plan_;
+  std::optional<GuardedMemory> workspace_;
+  std::optional<BackendDescriptor> pack_;
+};
+
+class GraphPlans : public testing::Test {
+ protected:
+  // The first plan of the process finds the driver, the platform and the store.
+  static void SetUpTestSuite() {
+    Program program;
+    program.MakePlan();
+    program.ReadSize();
+    EXPECT_LE(program.bytes(), kLimit);
+  }
+  void SetUp() override {
+    if (!AllocationsCanFail()) {
+      GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+    }
+  }
+};
+
+TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
+  long limited = 0, kth = 1;
+  for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
+    SCOPED_TRACE("allocation " + std::to_string(kth));
+    Program program;
+    FailAllocation(kth);
+    program.MakePlan();
+    program.ReadSize();
+    failed = AllocationsSince() >= kth;
+    if (HasFatalFailure()) return;
+    limited += program.bytes() <= kLimit ? 1 : 0;
+    program.MakePack();
+    for (int call = 0; call < 2; ++call) {
+      EXPECT_EQ(program.Execute(), CUDNN_STATUS_SUCCESS);
+      program.Check();
+    }
+  }
+  EXPECT_GT(kth, 100);
+  EXPECT_GT(limited, 10);
+}
+
+TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
+  Program program;
+  program.MakePlan();
+  program.ReadSize();
+  program.MakePack();
+  ASSERT_LE(program.bytes(), kLimit);
+  long kth = 1;
+  for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
+    SCOPED_TRACE("allocation " + std::to_string(kth));
+    // Nothing is known of a handle that was made past ucudnn.
+    cudnnHandle_t handle = nullptr;
+    ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+    FailAllocation(kth);
+    EXPECT_EQ(program.Execute(handle), CUDNN_STATUS_SUCCESS);
+    failed = AllocationsSince() >= kth;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    program.Check();
+    EXPECT_EQ(DropIn().cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+  }
+  EXPECT_GT(kth, 2);
+}
+
+TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
+  long kth = 1;
+  for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
+    SCOPED_TRACE("allocation " + std::to_string(kth));
+    Program program;
+    program.MakePlan();
+    program.ReadSize();
+    program.MakePack();
+    ASSERT_LE(program.bytes(), kLimit);
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaGraphCreate(&graph, 0), cudaSuccess);
+    FailAllocation(kth);
+    EXPECT_EQ(program.Populate(graph), CUDNN_STATUS_SUCCESS);
+    failed = AllocationsSince() >= kth;
+    program.Launch(graph);
+    program.Check();
+    // Of a graph that may be half updated no success is told.
+    FailAllocation(kth);
+    const cudnnStatus_t updated = program.Update(graph);
+    const bool failed_update = AllocationsSince() >= kth;
+    EXPECT_TRUE(updated == CUDNN_STATUS_SUCCESS || failed_update) << updated;
+    EXPECT_EQ(program.Update(graph), CUDNN_STATUS_SUCCESS);
+    program.Launch(graph);
+    program.Check();
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  EXPECT_GT(kth, 20);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  using ucudnn::test::kLimitText;
+  return ucudnn::test::RunSuites(argc, argv,
+                                 {{"GraphPlans",
+                                   {{"UCUDNN_ENGINES", "both"},
+                                    {"UCUDNN_DATABASE", "none"},
+                                    {"UCUDNN_REPORT", ""},
+                                    {"UCUDNN_WORKSPACE_LIMIT", kLimitText}}}});
+}

@@ -1,0 +1,216 @@
+"""The functions of a C++ text: where each begins and ends, and how many parameters it takes. This is a tokenizer that
+counts brackets, not a compiler: it reads declarations as this repository writes them, expands no macros, and does not
+look into functions but for lambdas. Pure functions of the text."""
+
+import bisect
+import re
+from dataclasses import dataclass
+
+TOKEN = re.compile(r"""
+    (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
+  | (?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
+  | (?P<raw>(?:u8|[uUL])?R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)")
+  | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+  | (?P<word>[A-Za-z_]\w*)
+  | (?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
+  | (?P<sign>::|->|<<|<=|\S)
+""", re.S | re.M | re.X)
+CLOSING = {"(": ")", "[": "]", "{": "}"}
+CLASS_KEYWORDS = {"class", "struct", "union"}
+# What a parenthesis may follow without being a list of parameters.
+NO_NAMES = {"alignas", "decltype", "explicit", "noexcept", "requires", "static_assert", "__attribute__", "if", "for",
+            "while", "switch", "return", "sizeof", "catch"}
+
+
+class Unreadable(ValueError):
+    """Brackets do not match, so that nothing is known of the text."""
+
+    def __init__(self, line, message):
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Token:
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    first: int  # line of its declaration's first token
+    last: int  # line of its closing brace; of a declaration without a body, of its end
+    parameters: int
+    is_c: bool  # of C linkage: its signature is given by others
+
+
+def tokens_of(text):
+    """The tokens without comments and directives; of #if ... #else ... #endif only the first branch."""
+    starts = [match.start() for match in re.finditer("^", text, re.M)]
+    tokens, skipped = [], 0  # #if levels deep in a branch that is left out
+    for match in TOKEN.finditer(text):
+        if match["directive"]:
+            directive = re.match(r"\s*#\s*(\w*)", match[0])[1]
+            if skipped:
+                skipped += directive.startswith("if") - (directive == "endif")
+            elif directive in ("else", "elif"):
+                skipped = 1
+        elif not match["comment"] and not skipped:
+            tokens.append(Token(match[0], bisect.bisect(starts, match.start())))
+    return tokens
+
+
+def closing(tokens, at):
+    """The position of the bracket that closes the one at `at`."""
+    open_brackets = []
+    for position in range(at, len(tokens)):
+        text = tokens[position].text
+        if text in CLOSING:
+            open_brackets.append(CLOSING[text])
+        elif text in CLOSING.values():
+            if not open_brackets or open_brackets.pop() != text:
+                raise Unreadable(tokens[position].line, f"{text} does not match what is open")
+            if not open_brackets:
+                return position
+    raise Unreadable(tokens[min(at, len(tokens) - 1)].line, "a bracket is not closed")
+
+
+def after_angles(tokens, at):
+    """The position behind the > that closes the < at `at`; behind that < where it closes nothing: it compares."""
+    depth, position = 0, at
+    while position < len(tokens):
+        text = tokens[position].text
+        depth += (text == "<") - (text == ">")
+        if depth == 0:
+            return position + 1
+        position = closing(tokens, position) + 1 if text in CLOSING else position + 1
+    return at + 1
+
+
+def parameter_count(tokens):
+    """How many parameters are between the parentheses of a list."""
+    if not tokens or [token.text for token in tokens] == ["void"]:
+        return 0
+    count, at = 1, 0
+    while at < len(tokens):
+        text = tokens[at].text
+        if text == "<":
+            at = after_angles(tokens, at)
+        elif text in CLOSING:
+            at = closing(tokens, at) + 1
+        else:
+            count += text == ","
+            at += 1
+    return count
+
+
+def parameter_list(head):
+    """Where the parentheses around the parameters open and close in a declaration, and the name before them; None where
+    it declares no function. `head` begins behind template parameters."""
+    at, texts = 0, [token.text for token in head]
+    while at < len(head):
+        text, before = texts[at], texts[at - 1] if at > 0 else ""
+        if text == "operator" and "(" in texts[at:]:
+            opening = texts.index("(", at)
+            if texts[at + 1:at + 4] == ["(", ")", "("]:
+                opening += 2
+            return opening, closing(head, opening), "".join(texts[at:opening])
+        if text == "=":
+            return None
+        if text == "<":
+            at = after_angles(head, at)
+        elif text == "(":
+            end = closing(head, at)
+            if re.match(r"[A-Za-z_]", before) and before not in NO_NAMES:
+                return at, end, before
+            at = end + 1
+        elif text in CLOSING:
+            at = closing(head, at) + 1
+        else:
+            at += 1
+    return None
+
+
+def without_template(head):
+    while head and head[0].text == "template":
+        head = head[after_angles(head, 1):]
+    return head
+
+
+def opens_scope(head):
+    """Whether the brace behind `head` holds declarations: of a namespace, a class, or a linkage."""
+    declared = without_template(head)
+    texts = [token.text for token in declared]
+    if "namespace" in texts or texts == ["extern", '"C"']:
+        return True
+    # A storage class and the like may come before; of an enum class the brace holds no declarations.
+    return not CLASS_KEYWORDS.isdisjoint(texts[:3]) and "enum" not in texts and parameter_list(declared) is None
+
+
+def in_initialisers(head):
+    """Whether the brace behind `head` is that of a member in a constructor's list, as in `A() : b{1} {`."""
+    declared = without_template(head)
+    _, end, _ = parameter_list(declared)
+    rest = [token.text for token in declared[end + 1:]]
+    return ":" in rest and rest[-1] not in (")", "}")
+
+
+def function_of(head, last, is_c):
+    """The function that `head` declares, or None."""
+    declared = without_template(head)
+    if not declared or declared[0].text in ("using", "typedef", "static_assert"):
+        return None
+    found = parameter_list(declared)
+    if not found:
+        return None
+    opening, end, name = found
+    return Function(name, head[0].line, last, parameter_count(declared[opening + 1:end]),
+                    is_c or [token.text for token in head[:2]] == ["extern", '"C"'])
+
+
+def lambdas_of(tokens):
+    """The lambdas with a list of parameters; each ends, here, with that list."""
+    for at in range(len(tokens) - 1):
+        if tokens[at].text == "]" and tokens[at + 1].text == "(":
+            end = closing(tokens, at + 1)
+            if end + 1 < len(tokens) and tokens[end + 1].text in ("{", "mutable", "->", "noexcept"):
+                yield Function("lambda", tokens[at].line, tokens[end].line, parameter_count(tokens[at + 2:end]), False)
+
+
+def functions(text):
+    """A list of the functions that `text` declares or defines, and of all lambdas. Raises Unreadable."""
+    tokens = tokens_of(text)
+    found = list(lambdas_of(tokens))
+    scopes = []  # of each scope around: whether it has C linkage
+    start = at = 0  # start: of the declaration that `at` is in
+    while at < len(tokens):
+        sign, head = tokens[at].text, tokens[start:at]
+        if sign == ";":
+            function = function_of(head, tokens[at].line, any(scopes))
+            if function:
+                found.append(function)
+            start = at + 1
+        elif sign == "}":
+            if not scopes:
+                raise Unreadable(tokens[at].line, "} closes nothing")
+            scopes.pop()
+            start = at + 1
+        elif sign == ":" and [token.text for token in head] in (["public"], ["private"], ["protected"]):
+            start = at + 1
+        elif sign == "{" and opens_scope(head):
+            scopes.append([token.text for token in head] == ["extern", '"C"'])
+            start = at + 1
+        elif sign in CLOSING:
+            end = closing(tokens, at)
+            while [token.text for token in tokens[end + 1:end + 2]] == ["catch"]:
+                end = closing(tokens, closing(tokens, end + 2) + 1)
+            function = function_of(head, tokens[end].line, any(scopes)) if sign == "{" else None
+            if function and not in_initialisers(head):
+                found.append(function)
+                start = end + 1
+            at = end
+        at += 1
+    if scopes or start < len(tokens):
+        raise Unreadable(tokens[-1].line, "the text ends inside a declaration")
+    return sorted(found, key=lambda function: function.first)

@@ -1,0 +1,403 @@
+// What every decision keeps, whatever the facts: random kernels, programs and worlds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "decision_lines.h"
+#include "decision_world.h"
+#include "planning/decision/offers.h"
+#include "planning/library_promise.h"
+
+namespace ucudnn::planning {
+namespace {
+
+constexpr int kMostBytes = 9;
+constexpr int kImageBytes = 64;
+
+// Draws worlds as the interposer meets them: what a program was told comes from what the library
+// answers, what a store holds from anyone.
+class Drawing {
+ public:
+  explicit Drawing(unsigned seed) : random_(seed) {}
+
+  int Int(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool Once(int in) { return Int(1, in) == 1; }
+  size_t Bytes() { return static_cast<size_t>(Int(0, kMostBytes)); }
+
+  // `only_rows`: all that is there to decide by is the kernel, its rows and, for the caller to set
+  // again, its limits.
+  World Call(bool only_rows = false) {
+    World world;
+    Facts& facts = world.facts;
+    auto& call = std::get<CallFacts>(facts.program);
+    DrawProblem(facts);
+    call.kind = static_cast<CallKind>(Int(0, 5));
+    const std::vector<Candidate> all = DrawRows(facts.problem.n, "legacy:", true);
+    facts.asked = all[static_cast<size_t>(Int(0, static_cast<int>(all.size()) - 1))].micro.engine;
+    if (facts.asked.of_graph_api()) facts.asked = "legacy:0";
+    const Candidate* const own = FindUndivided(all, facts.asked, facts.problem.n);
+    facts.numeric = own->numeric;
+    call.need_bytes = own->micro.workspace_bytes;
+    call.passed_bytes = Once(2) ? *call.need_bytes : Bytes();
+    if (Once(2)) facts.user_limit = Bytes();
+    facts.deterministic = Once(5);
+    const bool any_engine = call.kind != CallKind::kMisaligned && call.kind != CallKind::kIdentity;
+    const bool plain = call.kind == CallKind::kPlain || call.kind == CallKind::kAdding;
+    call.graph_engines = plain && !Once(3);
+    world.rows = all;
+    if (only_rows) return world;
+    DrawProcess(world);
+    if (Once(30)) call.need_bytes.reset();
+    call.graph_engines &= !facts.capturing;
+    call.more_outside = Once(5);
+    call.pinned_later = Once(20);
+    const bool in_budget = Once(4);
+    if (in_budget) facts.user_limit = 0;
+    if (in_budget && any_engine && !facts.observes) facts.share = {Bytes(), Bytes()};
+    // Some are not measured.
+    if (Once(3)) std::erase_if(world.rows, [&](const Candidate&) { return Once(3); });
+    if (!facts.observes && Once(2)) DrawTold(all, in_budget, facts, call);
+    if (!facts.observes && Once(5)) call.pinned = DrawPinned(all, facts);
+    if (Once(3)) facts.earlier = {Once(2), Once(2), false, Bytes()};
+    DrawTrouble(all, world);
+    return world;
+  }
+
+  World Plan(bool only_rows = false) {
+    World world;
+    Facts& facts = world.facts;
+    auto& plan = facts.program.emplace<PlanFacts>();
+    DrawProblem(facts);
+    facts.asked = "graph:0";
+    plan.deterministic = !Once(4);
+    plan.is_first = Once(2);
+    const std::vector<Candidate> all = DrawRows(facts.problem.n, "graph:", plan.deterministic);
+    plan.need_bytes = FindUndivided(all, facts.asked, facts.problem.n)->micro.workspace_bytes;
+    for (const Candidate& row : all) {
+      const bool whole = row.micro.micro_batch == facts.problem.n;
+      if (!whole || row.micro.engine == facts.asked) continue;
+      world.others.push_back(row.micro);
+      world.others.back().time_ms = kUnknownTime;
+    }
+    world.rows = all;
+    if (!Once(4)) facts.user_limit = Bytes();
+    if (only_rows) return world;
+    facts.deterministic = Once(5);
+    DrawProcess(world);
+    plan.store = Once(2);
+    if (Once(4)) {
+      facts.user_limit = 0;
+      facts.share = {Bytes(), Bytes()};
+    }
+    if (Once(3)) std::erase_if(world.others, [&](const auto&) { return Once(2); });
+    if (Once(3)) std::erase_if(world.rows, [&](const Candidate&) { return Once(3); });
+    plan.in_file = !facts.observes && Once(5);
+    plan.file_waits = facts.share && Once(3);
+    if (plan.in_file && !plan.file_waits) DrawPinned(all, facts, plan);
+    DrawPromised(world, facts, plan);
+    DrawTrouble(all, world);
+    return world;
+  }
+
+ private:
+  void DrawProblem(Facts& facts) {
+    ConvolutionProblem& problem = facts.problem;
+    problem.n = Once(12) ? 1 : Int(2, 10);
+    problem.x = {1, 4, 4};
+    SetPackedStrides(problem);
+    problem.alignment = kImageBytes * (1 << std::max(Int(-2, 2), 0));
+  }
+
+  void DrawProcess(World& world) {
+    Facts& facts = world.facts;
+    facts.observes = Once(40);
+    facts.strict_limit = Once(5);
+    facts.tunes = !Once(5);
+    facts.capturing = Once(6);
+    facts.failed = Once(10);
+    world.settled = !Once(3);
+    world.late = !world.settled && Once(3);
+  }
+
+  // Up to four engines, each with the whole and some pieces. In every other case times are nearly
+  // linear, so that gains are about as large as the hysteresis.
+  std::vector<Candidate> DrawRows(int n, const std::string& prefix, bool own_deterministic) {
+    std::vector<Candidate> rows;
+    const bool graph = prefix == "graph:", linear = Once(2);
+    const int engines = Int(2, 4);
+    for (int engine = 0; engine < engines; ++engine) {
+      Candidate row;
+      // The first is always of the caller's API; what may take a plan's place is as exact.
+      row.native = graph || engine == 0 || !Once(4);
+      row.micro.engine = (row.native ? prefix : "graph:") + std::to_string(engine);
+      row.numeric = graph ? NumericClass::kDirect : static_cast<NumericClass>(Int(0, 2));
+      row.micro.deterministic = graph ? own_deterministic : Once(2);
+      const int whole_bytes = Once(3) ? 0 : Int(0, kMostBytes);
+      for (int size = n; size >= 1; --size) {
+        if (size < n && !Once(3)) continue;
+        row.micro.micro_batch = size;
+        row.micro.time_ms = linear ? 100 * size + Int(0, 20) : size * Int(4, 12);
+        const int bytes = size == n ? whole_bytes : Int(0, whole_bytes);
+        row.micro.workspace_bytes = static_cast<size_t>(bytes);
+        rows.push_back(row);
+      }
+    }
+    return rows;
+  }
+
+  // What a program was told of the algorithm it names, when less or more was measured.
+  void DrawTold(std::vector<Candidate> rows, bool in_budget, const Facts& facts, CallFacts& call) {
+    std::erase_if(rows, [&](const Candidate&) { return Once(5); });
+    const size_t limit = in_budget ? Bytes() : std::min(facts.user_limit, Bytes());
+    std::optional<Promise> told;
+    if (Once(2)) {
+      std::vector<Offer> offers;
+      const PromiseRequest request = RequestFor(facts.problem, limit, facts.deterministic);
+      (in_budget ? AddOffersInBudget : AddOffers)(facts.problem.operation, MathType::kDefault, rows,
+                                                  request, offers);
+      if (!in_budget && offers.empty()) {
+        AddPieces(facts.problem.operation, MathType::kDefault, rows, request, offers);
+      }
+      std::erase_if(
+          offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
+      if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
+    } else if (!in_budget && call.need_bytes && *call.need_bytes > limit) {
+      // Of what fits nobody is told that it needs less.
+      NamedOffer offer{{facts.problem, facts.asked, facts.numeric, limit, facts.deterministic},
+                       *call.need_bytes};
+      offer.settled = Once(2);
+      offer.tunes = facts.tunes;
+      offer.ranked = Once(3);
+      if (offer.ranked) {
+        std::erase_if(rows, [&](const Candidate& row) {
+          return row.micro.micro_batch < facts.problem.n || !row.native;
+        });
+      }
+      told = OfferFor(offer, rows);
+      if (!told) told = PiecesFor(offer, rows);
+    }
+    if (!told || told->workspace_bytes > call.passed_bytes) return;
+    told->provisional |= Once(4);
+    if (call.kind != CallKind::kIdentity) {
+      call.told_alone = told;
+    } else if (!told->alone.runs.empty()) {
+      call.told_alone = told;
+      call.told_alone->plan = told->alone;
+      call.told_alone->undivided = {};
+    }
+    call.told = std::move(told);
+    call.was_told = true;
+  }
+
+  // A plan file's division, and every undivided engine in the order of their times.
+  std::optional<PinnedChoice> DrawPinned(const std::vector<Candidate>& all, const Facts& facts) {
+    PinnedChoice pinned;
+    pinned.limit_bytes = Once(2) ? kNoLimit : Bytes();
+    std::vector<Candidate> native = all;
+    std::erase_if(native, [](const Candidate& row) { return !row.native; });
+    const auto plan = FastestDivision(native, RequestFor(facts.problem, Bytes(), false));
+    if (!plan) return std::nullopt;
+    pinned.plan = *plan;
+    for (Candidate row : native) {
+      if (row.micro == plan->Largest()) pinned.lead = row.numeric;
+      const bool piece = std::any_of(plan->runs.begin(), plan->runs.end(),
+                                     [&](const Run& run) { return run.micro == row.micro; });
+      if (!piece && row.micro.micro_batch < facts.problem.n) continue;
+      pinned.candidates.push_back(std::move(row));
+    }
+    return pinned;
+  }
+
+  void DrawPinned(const std::vector<Candidate>& all, const Facts& facts, PlanFacts& plan) {
+    PinnedExecution pinned;
+    pinned.limit_bytes = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
+                                     : std::min(facts.user_limit, plan.need_bytes);
+    std::vector<Candidate> rows = all;
+    // Only of a list's first plan other engines run.
+    std::erase_if(rows, [&](const Candidate& row) {
+      return row.micro.engine != facts.asked && !plan.is_first;
+    });
+    const PromiseRequest request =
+        RequestFor(facts.problem, pinned.limit_bytes, facts.deterministic);
+    const auto division = FastestDivision(rows, request);
+    if (!division || Once(4)) {
+      plan.pinned_why = "no engine of that name";
+      return;
+    }
+    pinned.plan = *division;
+    pinned.reason.because = Once(2) ? Because::kPlanFile : Because::kPlanFileOwnEngine;
+    plan.pinned = std::move(pinned);
+  }
+
+  // What was promised for a plan of the graph API before. Only what is larger than the limit is
+  // promised less.
+  void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
+    const size_t limit = std::min(facts.user_limit, plan.need_bytes);
+    const bool shrinks = plan.need_bytes > facts.user_limit || (facts.share && plan.in_file);
+    // None keeps what the plan's own pieces keep.
+    const EngineId other = Once(6) ? EngineId() : "graph:" + std::to_string(Int(0, 4));
+    if (!facts.observes && shrinks && Once(3)) {
+      plan.told_here = Once(2);
+      const size_t bytes =
+          plan.told_here ? static_cast<size_t>(Int(0, static_cast<int>(limit))) : Bytes();
+      plan.told = {bytes, other, Once(2)};
+      if (plan.told_here) facts.earlier = {Once(2), Once(2), true, bytes};
+    } else if (Once(3)) {
+      facts.earlier = {Once(2), Once(2), false, plan.need_bytes};
+    } else if (Once(3)) {
+      world.rival = KeptPromise{Bytes(), other, Once(2)};
+    }
+  }
+
+  void DrawTrouble(const std::vector<Candidate>& all, World& world) {
+    const bool trouble = Once(2);
+    for (const Candidate& row : all) {
+      if (!trouble || !Once(4)) continue;
+      auto& pieces = Once(2) ? world.wrong : world.uncompared;
+      pieces.emplace_back(row.micro.engine, row.micro.micro_batch);
+    }
+    world.breaks_pieces = Once(12);
+    world.breaks_whole = Once(12);
+  }
+
+  std::mt19937 random_;
+};
+
+// `divided` counts the decisions that run in pieces.
+void ExpectKeepsItsWord(World world, int& divided) {
+  World again = world;
+  const std::optional<Decision> decision = DecideIn(world);
+  ASSERT_TRUE(decision) << "no decision after " << kMostSteps << " steps";
+  const char* const broken = BrokenInvariant(world.facts, *decision);
+  EXPECT_EQ(broken, nullptr) << broken << "\n" << Describe(world, *decision);
+  EXPECT_EQ(DecideIn(again), decision);
+  EXPECT_EQ(again.fallbacks, world.fallbacks);
+  divided += decision->course == Course::kSchedule && decision->plan.Pieces() > 1;
+}
+
+constexpr int kCases = 100000;  // of calls, and of plans
+
+TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Drawing drawing(seed);
+  int calls = 0, plans = 0;
+  for (int i = 0; i < kCases && !::testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE("case " + std::to_string(i));
+    ExpectKeepsItsWord(drawing.Call(), calls);
+    ExpectKeepsItsWord(drawing.Plan(), plans);
+  }
+  EXPECT_GT(calls, kCases / 30);
+  EXPECT_GT(plans, kCases / 30);
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// How long a call takes: the schedule, or what was asked, where that fits.
+double TimeOf(const World& world, const Decision& decision, size_t room) {
+  const Facts& facts = world.facts;
+  if (decision.course == Course::kSchedule) return decision.plan.TimeMs();
+  const Candidate* const own = FindUndivided(world.rows, facts.asked, facts.problem.n);
+  const bool suits = !facts.deterministic || own->micro.deterministic;
+  const bool fits = own->micro.workspace_bytes <= room;
+  return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNever;
+}
+
+// `give` gives a world room; it helps in some cases.
+template <typename Draw, typename Give>
+void ExpectNoSlowerWithMoreRoom(Draw draw, Give give) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Drawing drawing(seed);
+  int helped = 0;
+  for (int i = 0; i < 40000 && !::testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE("case " + std::to_string(i));
+    const World drawn = draw(drawing);
+    double fastest_ms = kNever;
+    for (size_t room = 0; room <= kMostBytes; ++room) {
+      World world = drawn;
+      give(world, room);
+      const std::optional<Decision> decision = DecideIn(world);
+      ASSERT_TRUE(decision);
+      const double time_ms = TimeOf(world, *decision, room);
+      EXPECT_LE((1 - kHysteresis) * time_ms, fastest_ms)
+          << "within " << room << ": " << Describe(world, *decision);
+      helped += time_ms < fastest_ms && fastest_ms < kNever;
+      fastest_ms = std::min(fastest_ms, time_ms);
+    }
+  }
+  EXPECT_GT(helped, 3000);
+}
+
+TEST(DecisionProperty, ACallIsNoSlowerWhereMoreIsPassed) {
+  ExpectNoSlowerWithMoreRoom([](Drawing& drawing) { return drawing.Call(true); },
+                             [](World& world, size_t room) {
+                               world.facts.user_limit = kNoLimit;
+                               std::get<CallFacts>(world.facts.program).passed_bytes = room;
+                             });
+}
+
+TEST(DecisionProperty, ACallIsNoSlowerUnderALargerLimit) {
+  ExpectNoSlowerWithMoreRoom([](Drawing& drawing) { return drawing.Call(true); },
+                             [](World& world, size_t room) {
+                               world.facts.user_limit = room;
+                               std::get<CallFacts>(world.facts.program).passed_bytes = kMostBytes;
+                             });
+}
+
+// Nothing of the caller's workspace is used: what needs some as it was asked does not count.
+TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
+  ExpectNoSlowerWithMoreRoom(
+      [](Drawing& drawing) {
+        World world = drawing.Call(true);
+        std::get<CallFacts>(world.facts.program).kind = CallKind::kScaled;
+        std::get<CallFacts>(world.facts.program).graph_engines = false;
+        return world;
+      },
+      [](World& world, size_t room) {
+        world.facts.user_limit = 0;
+        world.facts.share = {room, kMostBytes};
+        std::get<CallFacts>(world.facts.program).passed_bytes = 0;
+      });
+}
+
+// A plan that is no list's first is divided with its own engine alone, whatever the limit.
+TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
+  ExpectNoSlowerWithMoreRoom(
+      [](Drawing& drawing) {
+        World world = drawing.Plan(true);
+        std::get<PlanFacts>(world.facts.program).is_first = false;
+        return world;
+      },
+      [](World& world, size_t room) { world.facts.user_limit = room; });
+}
+
+// In place of a list's first any engine serves where it does not fit. Where it does, the program
+// chose it: a faster one does not take its place.
+TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
+  ExpectNoSlowerWithMoreRoom(
+      [](Drawing& drawing) {
+        World world = drawing.Plan(true);
+        auto& plan = std::get<PlanFacts>(world.facts.program);
+        plan.is_first = true;
+        plan.need_bytes = kMostBytes + 1;
+        return world;
+      },
+      [](World& world, size_t room) { world.facts.user_limit = room; });
+}
+
+TEST(DecisionProperty, APlanIsNoSlowerWithALargerShareOfTheBudget) {
+  ExpectNoSlowerWithMoreRoom([](Drawing& drawing) { return drawing.Plan(true); },
+                             [](World& world, size_t room) {
+                               world.facts.user_limit = 0;
+                               world.facts.share = {room, kMostBytes};
+                             });
+}
+
+}  // namespace
+}  // namespace ucudnn::planning

@@ -1,0 +1,545 @@
+// What Decide decides, row by row. Each row tells of a kernel, of what is measured of it and of
+// what else is so; behind the arrow it says how the kernel runs, in how much workspace, and why:
+//
+//   KERNEL | ROWS | ELSE -> RUNS; BYTES; WHY
+//
+// An engine is a number. It sums directly, or has an f or a w behind it where it rounds as FFT or
+// Winograd do; in calls of the legacy API an engine that only the graph API has begins with a g.
+// Times are in milliseconds, workspace is in bytes. PLAN is pieces as ROWS has them, their number
+// behind an x, with a + between unlike ones; WHOLE is one piece of the whole mini-batch.
+//
+// KERNEL begins with what the program hands over: a kind of a call of the legacy API, `plan`, an
+// execution plan of the graph API, or `first`, the first plan of a heuristics list. Then come
+//   asks=E        the engine that the program names, or else 1
+//   need=B        what that needs; `refuses`: the library refuses it
+//   passes=B      what a call passes, or else its need
+//   limit=B       what the user allows
+//   n=I, step=I   the images, or else 8; pieces begin at multiples of the step
+//   with-graph    engines of the graph API may serve the call
+//   told=PLAN~WHOLE  what the program was told: what runs, and what takes its place
+//   room=B, provisional, from-file  it has room for more; was told before all was measured; is a
+//                 plan file's
+//   pieces-alone  nothing takes its place: it ran here, and WHOLE is what it was measured against
+//   alone=PLAN~WHOLE  what calls that only the named algorithm serves were told, and what it was
+//                 measured against
+//   was-told      the program was told of more than it passes
+//   told=B/E      less than its need was promised for a plan, and engine E keeps that in one piece;
+//                 with a * any engine may
+//   stored=B/E, rival=B/E  an earlier process promised that; another one does meanwhile
+//   others=E/B    what may take a plan's place, the best guess first
+//   file=PLAN     what the plan file says; of calls ~WHOLE,WHOLE are the undivided engines
+//   file=own:PLAN, whole:PLAN, not:WHY  of plans: with the plan's own engine; that gains nothing;
+//                 it does not hold
+//   file-waits, file-later  what the file says is known only when the plan runs; or at a later call
+//   share=B/B     what a budget has for this kernel, and at most for any
+//   divided, ran, lost  what runs until now: pieces, or not; its share is divided anew
+// ROWS are ENGINE@IMAGES:MS/BYTES of what was measured, with a d where it is deterministic.
+// ELSE says what else is so:
+//   observes, deterministic, strict  the user demands it
+//   untuned, unsettled, store  nothing is measured here; more will be known; others may measure
+//   late          measuring found no time for more
+//   capturing, more-outside  a stream is captured; that hides something
+//   failed        a piece failed before
+//   wrong=E@I, uncompared=E@I  such pieces are found wrong; are not compared now
+//   no-pieces, no-whole  they cannot be built
+//
+// RUNS is `asked`, the program's own call, `refused`, `stands`, what runs until now, or a plan and
+// what runs in its place; `or fails` says that nothing does.
+// BYTES are promised of the caller's workspace; those behind a + are the library's own.
+// WHY is the reason, with its number of pieces or its limit. Behind it is what is not always so:
+// the promise that a plan gives, keeps or replaces; `next` or `later`, the call at which it is
+// decided anew; and behind a ! each entry of the report's fallbacks.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "decision_lines.h"
+
+namespace ucudnn::planning {
+namespace {
+
+constexpr int kFirstLine = __LINE__ + 1;
+constexpr std::string_view kTable = R"(
+# A call that nobody asked about runs as it is until something is measured.
+plain need=8 | | -> asked; 8; NotMeasured
+plain need=8 | | unsettled -> asked; 8; NotMeasuredYet; later
+plain need=8 | | unsettled untuned -> asked; 8; NotMeasured
+plain need=8 limit=4 | | -> asked; 8; NotMeasured; !NotMeasuredOverLimit
+plain need=8 limit=4 | | unsettled -> asked; 8; NotMeasuredYet; later
+plain need=8 limit=4 | | strict -> refused; 8; OverStrictLimit 8 <=4; !NotMeasuredOverLimit; !OverStrictLimit
+plain need=8 | | deterministic -> asked; 8; NotMeasured; !NotMeasuredNotDeterministic
+# Where the time for measuring was used up before, that is said, and others may still measure.
+plain need=8 | | late -> asked; 8; NoTime; later
+plain need=8 limit=4 | | late -> asked; 8; NoTime; later; !NotMeasuredOverLimit
+plain need=8 | | late deterministic -> asked; 8; NoTime; later; !NotMeasuredNotDeterministic
+plain need=8 limit=4 | | late strict -> refused; 8; OverStrictLimit 8 <=4; later; !NotMeasuredOverLimit; !OverStrictLimit
+plain need=8 limit=4 | 1@8:4/8 2@8:2/6 | late -> asked; 8; NoTimeToFit <=4; later; !NotMeasuredOverLimit
+plain need=8 passes=4 | 1@8:4/8 2@8:2/6 | late -> asked; 8; NoTimeToFit <=4; later; !NotMeasuredOverLimit
+plain need=8 | 1@8:4/8 | late deterministic -> asked; 8; NoTimeToFit <=8; later; !NotMeasuredNotDeterministic
+plain need=8 | 1@8:4/8 0@8:3.9/0 | late -> asked; 8; NothingFasterInTime; later
+# What there was time for serves, pieces that came before the whole, too.
+plain need=8 limit=4 | 0@8:9/0d | late -> 0@8; 0; InPlaceOf 1; later
+plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | late -> 1@4x2 else 0@8; 4; Divided 2; later
+plain need=8 limit=4 | 1@1:1/1 | late -> 1@1x8 else asked; 1; Divided 8; later
+
+# The genuine library's error for an algorithm that does not serve stays the answer.
+plain refuses passes=8 | 0@8:1/0 | -> asked; 0; DoesNotServe
+plain refuses passes=8 limit=4 | 0@8:1/0 | strict -> asked; 0; DoesNotServe
+
+# What is asked may be faster than all that is measured, where it fits and suits.
+plain need=8 | 0@8:1/0d | -> asked; 8; AskedNotMeasured
+plain need=8 passes=4 | 0@8:1/0d | -> 0@8; 0; InPlaceOf 1
+plain need=8 | 0@8:1/0d | deterministic -> 0@8; 0; InPlaceOf 1
+# Unmeasured, it may be deterministic.
+plain need=8 passes=4 | 0@8:1/0 | -> asked; 8; NothingFits <=4
+
+# Another engine, or a division, takes its place for a gain of 3 %.
+plain need=8 | 1@8:4/8 0@8:3/0 | -> 0@8; 0; InPlaceOf 1
+plain need=8 | 1@8:4/8 0@8:3.9/0 | -> asked; 8; NothingFaster
+plain need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
+plain need=8 | 1@8:4/8 1@4:1.95/4 | -> asked; 8; NothingFaster
+plain need=8 | 1@8:4/8 1@4:1/4 0@8:9/2 | -> 1@4x2 else 0@8; 4; Divided 2
+adding need=0 | 1@8:4/0 1@4:1/0 | -> 1@4x2 else 1@8; 0; Divided 2
+scaled need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
+activation need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
+
+
+# The division gains too little over engine 0 to run, but both gain over what is asked.
+plain need=8 | 1@8:99.9/8 0@8:97/8 0@4:47.1/0 | -> 0@8; 8; InPlaceOf 1
+plain need=8 | 1@8:96.9/8 0@8:94.1/8 0@4:47.1/0 | -> asked; 8; NothingFaster
+
+# Where less is passed than it needs, or less is allowed, what fits takes its place.
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | strict -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=2 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 0@8; 0; InPlaceOf 1
+# What nothing undivided keeps is no promise.
+# Where no undivided engine as exact fits, pieces of the algorithm itself do, once compared with it.
+plain need=8 passes=4 | 1@8:4/8 1@4:3/4 | -> 1@4x2 or fails; 4; Divided 2
+plain need=8 passes=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
+plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | -> 1@4x2 else asked; 4; Divided 2
+plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
+plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits <=4; !DivisionWrong; !OverLimit
+plain need=8 limit=4 | 1@8:4/8 1@4:3/4 | strict -> 1@4x2 or fails; 4; Divided 2
+plain need=8 limit=2 | 1@8:4/8 1@4:3/4 | strict -> refused; 8; OverStrictLimit 8 <=2; !OverLimit; !OverStrictLimit
+
+# Pieces begin on legal steps.
+plain need=8 passes=4 step=3 | 1@8:4/8 0@8:9/0 1@4:1/4 | -> 0@8; 0; InPlaceOf 1
+plain need=8 passes=4 step=3 | 1@8:4/8 0@8:9/0 1@3:1/4 1@2:1/4 | -> 1@3x2+1@2 else 0@8; 4; Divided 3
+
+# Nothing is less exact than what was asked, nor less deterministic.
+plain need=8 passes=4 | 1@8:4/8 4f@8:1/0 0@8:9/0 | -> 0@8; 0; InPlaceOf 1
+plain asks=4f need=8 passes=4 | 4f@8:4/8 6w@8:1/0 0@8:9/0 | -> 0@8; 0; InPlaceOf 4
+plain asks=4f need=8 passes=4 | 4f@8:4/8 4f@4:1/4 0@8:9/0 | -> 4@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=4 | 1@8:4/8d 0@8:1/0 2@8:9/0d | -> 2@8; 0; InPlaceOf 1
+plain need=8 passes=4 | 1@8:4/8 0@8:1/0 2@8:9/0d | -> 0@8; 0; InPlaceOf 1
+plain need=8 | 1@8:4/8 0@8:9/0d | deterministic -> 0@8; 0; InPlaceOf 1
+plain need=8 | 1@8:4/8 | deterministic -> asked; 8; NothingFits <=8; !NoDeterministicEngine
+
+# Engines of the graph API serve where one of the legacy API may take their place.
+plain need=8 with-graph | 1@8:4/8 g5@8:2/4 | -> g5@8 else 1@8; 8; InPlaceOf 1
+plain need=8 | 1@8:4/8 g5@8:2/4 | -> asked; 8; NothingFaster
+adding need=8 with-graph | 1@8:4/8 g5@8:2/4 | uncompared=g5@8 -> asked; 8; AskedNotCompared; later
+plain need=8 with-graph | 1@8:4/8 g5@8:2/4 | wrong=g5@8 -> asked; 8; NothingFaster; !GraphEngineWrong
+
+# No other engine serves an identity activation, or pointers on odd addresses.
+misaligned need=8 | 1@8:4/8 0@8:1/0 | -> asked; 8; NothingFaster
+misaligned need=8 | 1@8:4/8 1@4:1/4 0@8:1/0 | -> 1@4x2 else 1@8; 8; Divided 2
+identity need=8 | 1@8:4/8 1@4:1/4 0@8:1/0 | -> 1@4x2 else 1@8; 8; Divided 2
+misaligned need=8 passes=4 | 1@8:4/8 1@4:3/4 0@8:1/0 | -> 1@4x2 or fails; 4; Divided 2
+identity need=8 passes=4 | 1@8:4/8 1@4:3/4 0@8:1/0 | -> 1@4x2 or fails; 4; Divided 2
+identity need=8 passes=4 | 1@8:4/8 | -> asked; 8; NothingFits <=4
+# Pieces that nothing replaces run uncompared only where nothing else may.
+identity need=8 passes=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> 1@4x2 or fails; 4; Divided 2; later
+identity need=8 limit=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
+identity need=8 limit=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 strict -> refused; 8; AskedNotCompared; later
+identity need=8 limit=9 was-told | 1@4:3/4d | uncompared=1@4 strict deterministic -> asked; 8; AskedNotCompared; later
+identity need=8 limit=4 was-told | 1@8:4/8 1@4:3/4 | uncompared=1@4 strict -> 1@4x2 or fails; 4; Divided 2; later
+identity need=8 passes=4 | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits <=4; !DivisionWrong
+
+# A division runs once it was compared, and what is wrong never again.
+plain need=8 | 1@8:4/8 1@4:1/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
+plain need=8 | 1@8:4/8 1@4:1/4 | wrong=1@4 -> asked; 8; NothingFaster; !DivisionWrong
+plain need=8 | 1@8:4/8 1@4:1/4 1@2:.75/2 | wrong=1@4 -> 1@2x4 else 1@8; 8; Divided 4; !DivisionWrong
+# After four wrong ones nothing more is compared.
+plain need=8 | 1@8:9/8 1@4:1/4 2@4:2/4 3@4:3/4 1@2:2/2 | wrong=1@4,2@4,3@4 -> 1@2x4 else 1@8; 8; Divided 4; !DivisionWrong; !DivisionWrong; !DivisionWrong
+plain need=8 | 1@8:9/8 1@4:1/4 2@4:2/4 3@4:3/4 4@4:3.5/4 1@2:2/2 | wrong=1@4,2@4,3@4,4@4 -> asked; 8; AskedNotCompared; later; !DivisionWrong; !DivisionWrong; !DivisionWrong; !DivisionWrong
+# What was compared stays until the better plan is.
+plain need=8 | 1@8:4/8 1@4:1/4 | uncompared=1@4 divided -> stands; later
+plain need=8 | 1@8:4/8 1@4:1/4 | uncompared=1@4 ran -> asked; 8; AskedNotCompared; later
+
+# After a piece failed, all runs undivided for ever.
+plain need=8 | 1@8:4/8 1@4:1/4 | failed -> asked; 8; AskedAfterFailure
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | failed unsettled -> 0@8; 0; UndividedAfterFailure
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | | failed -> 0@8; 0; UndividedAfterFailure
+identity need=8 limit=4 | 1@8:4/8 1@4:3/4 | failed -> asked; 8; AskedAfterFailure
+identity need=8 passes=4 | 1@8:4/8 1@4:3/4 | failed -> 1@4x2 or fails; 4; Divided 2
+
+# What cannot be built gives way to what was asked, or else to what is undivided.
+plain need=8 | 1@8:4/8 1@4:1/4 0@8:9/2 | no-pieces -> asked; 8; NotPrepared; !NotPrepared
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | no-pieces -> 0@8; 0; NotPrepared; !NotPrepared
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | no-pieces no-whole -> asked; 8; NotPrepared; !NotPrepared
+plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | no-whole uncompared=1@4 -> asked; 8; NotPrepared; later; !NotPrepared
+identity need=8 passes=4 | 1@8:4/8 1@4:3/4 | no-pieces -> asked; 8; NotPrepared; !NotPrepared
+identity need=8 limit=4 | 1@8:4/8 1@4:3/4 | no-pieces strict -> refused; 8; NotPrepared; !NotPrepared
+
+# Where the program is only observed, all runs as asked.
+plain need=8 | 1@8:4/8 1@4:1/4 | observes -> asked; 8; Observed
+plain refuses passes=6 | | observes -> asked; 6; Observed
+
+# A capture may hide something that the next call knows; so does a library that has no answer yet.
+plain need=8 | | capturing unsettled -> asked; 8; NotMeasuredYet; next
+plain need=8 | 1@8:4/8 1@4:1/4 | capturing -> 1@4x2 else 1@8; 8; Divided 2
+plain need=8 | 1@8:4/8 | capturing more-outside -> asked; 8; NothingFaster; next
+plain need=8 | 1@8:4/8 | more-outside -> asked; 8; NothingFaster
+plain need=8 | 1@8:4/8 | file-later -> asked; 8; NothingFaster; later
+plain need=8 | 1@8:4/8 | observes capturing more-outside -> asked; 8; Observed; next
+
+# What the program was told runs, inside what it was told.
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=4 told=0@8:9/0 | 0@8:9/0 2@8:1/0 | -> 0@8; 0; AsTold
+plain need=4 told=1@8:4/4 | | -> asked; 4; AsTold
+plain need=8 told=1@8:4/8 limit=4 | | strict -> asked; 8; AsTold
+plain need=8 passes=2 was-told | 1@8:4/8 0@8:9/0 | -> 0@8; 0; InPlaceOf 1
+plain need=8 told=1@4:3/4x2~0@8:9/0 limit=4 | | strict -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | | no-pieces -> 0@8; 0; NotPrepared; !NotPrepared
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | 1@4:3/4 0@8:9/0 | wrong=1@4 -> 0@8; 4; AsTold; !DivisionWrong
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | 1@4:3/4 1@2:1/2 0@8:9/0 | wrong=1@4 -> 1@2x4 else 0@8; 4; Divided 4; !DivisionWrong
+
+# What only its pieces keep is told no more once they are found wrong.
+plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 | -> 1@4x2 or fails; 4; Divided 2
+plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 | failed -> 1@4x2 or fails; 4; Divided 2
+plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 1@2:2/2 | wrong=1@4 -> 1@2x4 or fails; 2; Divided 4; !DivisionWrong
+plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 0@8:9/0 | wrong=1@4 -> 0@8; 0; InPlaceOf 1; !DivisionWrong
+plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits <=4; !DivisionWrong
+plain need=8 limit=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | wrong=1@4 strict -> refused; 8; OverStrictLimit 8 <=4; !DivisionWrong; !OverLimit; !OverStrictLimit
+
+# A promise made before all was measured has room for what is better, as exact as what was asked.
+plain need=8 passes=4 told=0@8:?/0 room=4 provisional | | unsettled -> 0@8; 4; AsTold; later
+plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 0@8:9/0 2@8:8.9/4 | -> 0@8; 4; AsTold
+plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 2@8:1/4 | -> 0@8; 4; AsTold
+plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 0@8:9/0 4f@8:1/0 | -> 0@8; 4; AsTold
+plain need=8 passes=4 told=0@8:?/0d room=4 provisional | 0@8:9/0d 2@8:1/0 | -> 0@8; 4; AsTold
+
+# Of a promise with an engine of the graph API, what takes its place runs where it may not.
+plain need=8 told=g5@8:2/4~1@8:4/8 with-graph | | -> g5@8 else 1@8; 8; GraphEngine
+plain need=8 told=g5@8:2/4~1@8:4/8 | 1@8:4/8 | capturing more-outside -> asked; 8; AsTold; next
+plain need=8 told=g5@8:2/4~1@8:4/8 | 1@8:4/8 1@4:1/4 | capturing more-outside -> asked; 8; AsTold; next
+scaled need=8 told=g5@8:2/4~1@8:4/8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
+plain need=8 told=g5@8:2/4~1@8:4/8 with-graph provisional | 1@8:4/8 | -> asked; 8; AsTold
+plain need=8 told=g5@8:2/4~1@8:4/8 with-graph | 1@8:4/8 g5@8:2/4 | wrong=g5@8 -> asked; 8; AsTold; !GraphEngineWrong
+
+# Calls that only the named algorithm serves have a promise of its own pieces.
+identity need=8 passes=4 alone=1@4:3/4x2~1@8:4/8 | 1@8:4/8 | -> 1@4x2 or fails; 4; Divided 2
+identity need=8 passes=4 alone=1@4:3/4x2 | 1@8:4/8 | uncompared=1@4 -> 1@4x2 or fails; 4; Divided 2
+identity need=8 passes=4 alone=1@4:3/4x2~1@8:4/8 | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits <=4; !DivisionWrong
+identity need=8 limit=4 alone=1@4:3/4x2~1@8:4/8 | 1@8:4/8 1@4:3/4 | wrong=1@4 strict -> refused; 8; OverStrictLimit 8 <=4; !DivisionWrong; !OverLimit; !OverStrictLimit
+misaligned need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | 1@8:4/8 | -> 1@4x2 else 0@8; 4; Divided 2
+misaligned need=8 passes=4 told=g5@8:2/4~0@8:9/0 | 1@8:4/8 | -> 0@8; 4; AsTold
+
+# A plan file that suits the call is followed, without measurements.
+plain need=8 passes=4 file=1@4:3/4x2~1@8:0/8,0@8:1/0 | | -> 1@4x2 else 0@8; 4; PlanFile 2
+plain need=8 passes=4 file=0@8:3/0~1@8:0/8 | | -> 0@8; 0; PlanFile
+plain need=8 file=4f@4:1/4x2~1@8:0/8 | 1@8:4/8 | -> asked; 8; NothingFaster
+plain need=8 passes=2 file=1@4:3/4x2~0@8:0/0 | | -> asked; 8; NotMeasured; !NotMeasuredOverLimit
+misaligned need=8 file=1@4:3/4x2~1@8:0/8 | 1@8:4/8 | -> asked; 8; NothingFaster
+plain need=8 passes=4 file=1@4:3/4x2~0@8:1/0 | | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
+plain need=8 passes=4 file=1@4:3/4x2~0@8:1/0 | | wrong=1@4 -> 0@8; 4; PlanFileWrong; !DivisionWrong
+plain need=8 file=1@4:3/4x2~1@8:0/8,0@8:1/0 | | wrong=1@4 -> asked; 8; PlanFileWrong; !DivisionWrong
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 from-file | | -> 1@4x2 else 0@8; 4; PlanFile 2
+plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 from-file | 2@4:1/4 | wrong=1@4 -> 0@8; 4; PlanFileWrong; !DivisionWrong
+
+# Under one budget the library brings the workspace, and what needs none takes a plan's place.
+plain need=8 passes=0 share=4/8 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 0+4; Divided 2
+plain need=8 passes=0 share=8/8 | 1@8:4/8 0@8:9/0 | -> 1@8 else 0@8; 0+8; OwnWorkspace
+plain need=8 passes=0 share=0/8 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 0@8; 0; AsTold
+plain need=8 passes=0 share=8/4 | 1@8:4/8 0@8:9/0 | -> 0@8; 0; AsTold
+plain need=8 passes=0 share=4/8 | 1@8:4/8 1@4:3/4 | -> asked; 8; NothingFits
+plain need=8 passes=4 share=4/8 told=2@8:9/4 | | -> 2@8; 4; AsTold
+plain need=8 passes=0 share=4/8 | 1@8:4/8 0@8:9/0 1@4:3/4 | wrong=1@4 -> 0@8; 0; AsTold; !DivisionWrong
+plain need=8 passes=0 share=4/8 | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
+plain need=8 passes=0 share=4/8 divided | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> stands; later
+# Pieces whose workspace is divided anew may not stay.
+plain need=8 passes=0 share=4/8 divided lost | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
+plain need=8 passes=0 share=4/4 file=1@4:3/4x2~0@8:0/0 | | -> 1@4x2 else 0@8; 0+4; PlanFile 2
+plain need=8 passes=0 share=4/4 file=1@4:3/4x2~0@8:0/0 | | wrong=1@4 -> 0@8; 0; PlanFileWrong; !DivisionWrong
+plain need=8 passes=0 share=4/4 told=0@8:9/0d file=1@4:3/4x2~0@8:0/0d | 0@8:9/0d 1@4:3/4 | -> 0@8; 0; AsTold
+
+# An execution plan that fits is divided for a gain of 3 %, with its own engine.
+plan need=8 | | -> asked; 8; NotMeasured
+plan need=8 | | unsettled -> asked; 8; NotMeasured; later
+plan need=8 | | late -> asked; 8; NoTime; later
+plan need=8 | 1@8:4/8 | late -> asked; 8; NothingFasterInTime; later
+plan need=8 | | untuned store -> asked; 8; NotMeasured; later
+plan need=8 | 1@8:4/8 | untuned store unsettled -> asked; 8; NothingFasterAnywhere
+plan need=8 n=1 | 1@1:4/8 | -> asked; 8; CannotBeDivided
+plan need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else asked; 8; Divided 2
+plan need=8 | 1@8:4/8 1@4:1.95/4 | -> asked; 8; NothingFasterAnywhere
+first need=8 others=2/0 | 1@8:4/8 2@8:1/0 | -> asked; 8; NothingFasterAnywhere
+plan need=8 | 1@8:4/8 1@4:1/4 | observes -> asked; 8; Observed
+plan need=8 random | 1@8:4/8 1@4:1/4 | deterministic -> refused; 8; NotDeterministic
+plan need=8 | 1@8:4/8 1@4:1/4 | wrong=1@4 -> asked; 8; NothingFasterAnywhere; !DivisionWrong
+plan need=8 n=60 | 1@60:60/8 1@30:1/4 1@20:2/4 1@15:3/4 1@12:4/4 1@10:6/4 | wrong=1@30,1@20,1@15,1@12 -> asked; 8; AllDivisionsWrong; !DivisionWrong; !DivisionWrong; !DivisionWrong; !DivisionWrong
+plan need=8 | 1@8:4/8 1@4:1/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
+plan need=8 divided | 1@8:4/8 1@4:1/4 | uncompared=1@4 -> stands; later
+plan need=8 ran | 1@8:4/8 1@4:1/4 | -> 1@4x2 else asked; 8; Divided 2
+plan need=8 | 1@8:4/8 1@4:1/4 | no-pieces -> asked; 8; NotPrepared; later; !NotPrepared
+
+# One that needs more than the limit is promised less, where something undivided keeps that.
+plan need=8 limit=4 others=2/0 | 1@8:4/8 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2
+plan need=8 limit=4 others=2/4 | 1@4:3/2 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2
+# Its own pieces keep a promise where no other engine does, once they ran here.
+plan need=8 limit=4 | 1@4:3/4 | -> 1@4x2 or fails; 4; Divided 2; gives 4/
+plan need=8 limit=4 | 1@4:3/4 | strict -> 1@4x2 or fails; 4; Divided 2; gives 4/
+plan need=8 limit=4 | 1@4:3/4 | uncompared=1@4 -> asked; 8; NoSubstituteFits <=4; !OverLimit
+plan need=8 limit=4 | 1@4:3/4 | wrong=1@4 -> asked; 8; NoSubstituteFits <=4; !DivisionWrong; !OverLimit
+plan need=8 limit=4 | 1@4:3/4 | no-pieces -> asked; 8; NoSubstituteFits <=4; !OverLimit
+plan need=8 limit=2 | 1@4:3/4 | strict -> refused; 8; NoSubstituteFits <=2; !OverLimit
+plan need=8 limit=4 others=2/0 | | unsettled -> asked; 8; DivisionsNotMeasured <=4; !OverLimit
+plan need=8 limit=4 others=2/0 | | late -> asked; 8; NoTimeForDivisions <=4; !OverLimit
+plan need=8 limit=2 others=2/0 | 1@4:3/4 | late -> asked; 8; NoTimeForDivisions <=2; !OverLimit
+plan need=8 limit=4 others=2/0 | 1@4:3/4 | late -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2; later
+plan need=8 limit=2 others=2/0 | 1@4:3/4 | -> asked; 8; NoDivisionFits <=2; !OverLimit
+plan need=8 limit=2 others=2/0 n=1 | 1@1:3/8 | -> asked; 8; NoDivisionFits <=2; !OverLimit
+plan need=8 limit=4 others=2/0,3/4 | 1@4:3/4 2@8:9/0 3@8:1/4 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2
+plan need=8 limit=4 others=2/0 | 1@4:3/4 | uncompared=1@4 -> 2@8; 4; UndividedNotCompared; gives 4/2; later
+plan need=8 limit=4 others=2/0 | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NoDivisionFits <=4; !DivisionWrong; !OverLimit
+plan need=8 limit=4 others=2/0 | 1@4:3/4 | no-pieces -> asked; 8; NotPrepared; !NotPrepared; !OverLimit
+plan need=8 limit=4 others=2/0 | 1@4:3/4 | no-whole -> asked; 8; NoSubstituteReady; !OverLimit
+
+# In place of a heuristics list's first plan any engine may serve: the fastest of those that fit.
+first need=8 limit=4 others=2/0 | | -> 2@8; 0; Substituted 1; gives 0/2*
+first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:9/0 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2*
+first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 | -> 2@8; 4; Substituted 1; gives 4/2*
+first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5.9/0 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2*
+first need=8 limit=4 others=2/0,3/4 | 2@8:9/0 3@8:5/4 | -> 3@8; 4; Substituted 1; gives 4/3*
+first need=8 limit=4 others=2/0,3/4 | 3@8:5/4 | -> 2@8; 0; Substituted 1; gives 0/2*
+first need=8 limit=4 others=2/0 | 1@4:3/4 | no-pieces -> 2@8; 4; Substituted 1; gives 4/2*; later; !NotPrepared
+first need=8 limit=4 others=2/0 n=60 | 1@30:1/4 1@20:2/4 1@15:3/4 1@12:4/4 1@10:6/4 | wrong=1@30,1@20,1@15,1@12 -> 2@60; 4; Substituted 1; gives 4/2*; !DivisionWrong; !DivisionWrong; !DivisionWrong; !DivisionWrong
+
+# What was promised once never grows, and its engine comes first.
+plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; keeps 4/2
+plan need=8 limit=4 told=2/2 others=2/0 | 1@4:3/4 1@2:2/2 | -> 1@2x4 else 2@8; 2; Divided 4; keeps 2/2
+plan need=8 limit=4 told=4/3 others=2/0,3/4 | 1@4:3/4 | -> 1@4x2 else 3@8; 4; Divided 2; keeps 4/3
+plan need=8 limit=4 told=4/2 others=2/0 | | -> 2@8; 4; Substituted 1; keeps 4/2
+plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 2@8:1/0 | -> 1@4x2 else 2@8; 4; Divided 2; keeps 4/2
+plan need=8 limit=4 told=4/2* others=2/0 | 1@4:3/4 2@8:1/0 | -> 2@8; 4; Substituted 1; keeps 4/2*
+plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 | wrong=1@4 -> 2@8; 4; Substituted 1; keeps 4/2; !DivisionWrong
+plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 | no-pieces -> 2@8; 4; Substituted 1; keeps 4/2; later; !NotPrepared
+plan need=8 limit=4 told=4/2 others=2/0 divided | 1@4:3/4 | uncompared=1@4 -> stands; later
+plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 | no-whole -> stands; !OverLimit
+plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 | no-whole unsettled -> stands; later; !OverLimit
+# An earlier process's is kept, too, as far as it can be.
+plan need=8 limit=4 stored=4/2 others=2/0 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; keeps 4/2
+plan need=8 limit=4 stored=4/2 others=2/0 | | -> 2@8; 4; Substituted 1; keeps 4/2
+plan need=8 limit=4 stored=6/2 others=2/0 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; replaces 4/2; !PromiseLost
+plan need=8 limit=4 stored=2/3 others=2/4 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; replaces 4/2; !PromiseLost
+plan need=8 limit=4 stored=2/3 | | -> asked; 8; NoSubstituteFits <=4; !PromiseLost; !OverLimit
+first need=8 limit=4 stored=4/5 others=2/0,3/4 | 1@4:3/4 2@8:9/0 3@8:5/4 | -> 1@4x2 else 2@8; 4; Divided 2; keeps 4/5
+plan need=8 limit=4 stored=4/5* others=2/0,3/4 | 1@4:3/4 2@8:9/0 3@8:5/4 | -> 3@8; 4; Substituted 1; keeps 4/5*
+plan need=8 limit=4 others=2/0 rival=4/2 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2
+plan need=8 limit=4 others=2/0 rival=2/2 | 1@4:3/4 1@2:2/2 | -> 1@2x4 else 2@8; 2; Divided 4; keeps 2/2
+plan need=8 limit=4 others=2/0 rival=6/2 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; replaces 4/2; !PromiseLost
+
+# Under one budget a plan answers 0, and an engine that needs nothing takes its place.
+plan need=8 share=4/8 others=2/0 | 1@4:3/4 2@8:9/0 | -> 1@4x2 else 2@8; 0+4; Divided 2; gives 0/2
+plan need=8 share=8/8 others=2/0 | 1@8:4/8 2@8:9/0 | -> 1@8 else 2@8; 0+8; OwnWorkspace; gives 0/2
+plan need=8 share=0/8 others=2/0 | 1@4:3/4 2@8:9/0 | -> 2@8; 0; Substituted 1; gives 0/2*
+plan need=8 share=4/8 others=2/0 | | -> 2@8; 0; Substituted 1; gives 0/2*
+plan need=8 share=4/8 others=2/0 | 1@8:1/4 2@8:9/0 | -> 2@8; 0; Substituted 1; gives 0/2*
+plan need=8 share=4/8 | | -> asked; 8; NoSubstituteFits; !OverLimit
+plan need=8 share=4/8 others=2/0 | 1@4:3/4 2@8:9/0 | no-pieces -> 2@8; 0; Substituted 1; gives 0/2; later; !NotPrepared
+plan need=8 share=4/8 told=0/2 others=2/0 divided | 1@4:3/4 2@8:9/0 | uncompared=1@4 -> stands; later
+plan need=8 share=4/8 told=0/2 others=2/0 divided lost | 1@4:3/4 2@8:9/0 | uncompared=1@4 -> 2@8; 0; UndividedNotCompared; keeps 0/2; later
+plan need=8 share=0/8 told=0/2 others=2/0 divided lost | 1@4:3/4 2@8:9/0 | -> 2@8; 0; Substituted 1; keeps 0/2
+
+# A plan follows the plan file, where it holds for it.
+plan need=8 limit=4 file=1@4:?/4x2 others=2/0 | | -> 1@4x2 else 2@8; 4; PlanFile 2; keeps 4/2
+plan need=8 limit=4 file=1@4:?/2x2 others=2/4 | | -> 1@4x2 else 2@8; 4; PlanFile 2; keeps 4/2
+plan need=8 file=1@4:?/4x2 | | -> 1@4x2 else asked; 8; PlanFile 2
+plan need=8 file=own:1@4:?/4x2 | | -> 1@4x2 else asked; 8; PlanFileOwnEngine 2
+plan need=8 file=whole:1@8:?/8 | | -> asked; 8; PlanFileNoGain
+first need=8 limit=4 file=2@8:?/4 others=2/4 | | -> 2@8; 4; PlanFile; keeps 4/2*
+plan need=8 limit=4 file=1@4:?/4x2 others=2/0 | | wrong=1@4 -> 2@8; 4; PlanFileWrong; keeps 4/2; !DivisionWrong
+plan need=8 limit=4 file=1@4:?/4x2 others=2/0 | | uncompared=1@4 -> 2@8; 4; UndividedNotCompared; keeps 4/2; later
+plan need=8 file=not:other-step | 1@8:4/8 | -> asked; 8; NothingFasterAnywhere; !PlanFileDoesNotHold
+plan need=8 limit=4 file=1@4:?/4x2 | | -> asked; 8; NoSubstituteFits <=4; !PlanFileDoesNotHold; !OverLimit
+plan need=8 limit=4 file=1@4:?/4x2 others=2/0 | 1@4:3/4 | no-whole -> asked; 8; NoSubstituteReady; !PlanFileDoesNotHold; !OverLimit
+plan need=8 file=1@4:?/4x2 | 1@8:4/8 | no-pieces -> asked; 8; NothingFasterAnywhere; !PlanFileDoesNotHold
+plan need=8 limit=4 told=2/2 file=1@4:?/4x2 others=2/0 | 1@2:2/2 | -> 1@2x4 else 2@8; 2; Divided 4; keeps 2/2; !PlanFileDoesNotHold
+plan need=8 share=4/4 file=1@4:?/4x2 others=2/0 | | -> 1@4x2 else 2@8; 0+4; PlanFile 2; keeps 0/2
+plan need=8 share=4/4 file=1@4:?/4x2 others=2/0 | | wrong=1@4 -> 2@8; 0; PlanFileWrong; keeps 0/2; !DivisionWrong
+first need=8 share=4/4 file=3@8:?/4 others=2/0 | | uncompared=3@8 -> 2@8; 0; UndividedNotCompared; keeps 0/2*; later
+# Under one budget it need not be followed to have its workspace.
+plan need=0 share=4/8 file=not:x | 1@8:4/0 1@4:1/4 | -> 1@4x2 else 1@8; 0+4; Divided 2; gives 0/1; !PlanFileDoesNotHold
+plan need=0 share=4/8 | 1@8:4/0 1@4:1/4 | -> asked; 0; NothingFasterAnywhere
+# What it gives of one budget is known only when the plan runs.
+plan need=8 share=0/8 file=not: file-waits others=2/0 | | -> 2@8; 0; Substituted 1; gives 0/2*
+)";
+
+// Calls `each` with every row, its two sides and its line in this file.
+template <typename Each>
+void ForEachRow(Each each) {
+  std::string_view rest = kTable;
+  for (int line = kFirstLine; !rest.empty(); ++line) {
+    const std::string_view row = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(row.size() + 1, rest.size()));
+    const size_t arrow = row.find(" -> ");
+    if (row.empty() || row[0] == '#') continue;
+    if (arrow == std::string_view::npos) {
+      ADD_FAILURE_AT(__FILE__, line) << "expected ' -> '";
+      continue;
+    }
+    each(row.substr(0, arrow), row.substr(arrow + 4), line);
+  }
+}
+
+TEST(DecisionTable, EveryRowHolds) {
+  ForEachRow([](std::string_view given, std::string_view expected, int line) {
+    World world;
+    try {
+      world = ReadWorld(given);
+    } catch (const std::invalid_argument& nonsense) {
+      ADD_FAILURE_AT(__FILE__, line) << nonsense.what();
+      return;
+    }
+    const std::optional<Decision> decision = DecideIn(world);
+    if (!decision) {
+      ADD_FAILURE_AT(__FILE__, line) << "no decision after " << kMostSteps << " steps";
+      return;
+    }
+    const std::string decided = Describe(world, *decision);
+    if (decided != expected) ADD_FAILURE_AT(__FILE__, line) << given << "\n  " << decided;
+    const char* const broken = BrokenInvariant(world.facts, *decision);
+    if (broken != nullptr) ADD_FAILURE_AT(__FILE__, line) << broken;
+  });
+}
+
+Decision Decided(const std::string& line) {
+  World world = ReadWorld(line);
+  return DecideIn(world).value();
+}
+
+TEST(DecisionTable, NamesTheLimitOfEachDecision) {
+  const std::pair<const char*, size_t> limits[] = {
+      {"plain need=8 passes=6 limit=7 | |", 6},
+      {"plain need=8 passes=7 limit=6 | |", 6},
+      {"plain need=8 passes=6 limit=7 | 0@8:1/0d |", 6},
+      {"plain need=8 passes=4 told=0@8:9/0 | |", 4},
+      {"plain need=8 passes=0 share=3/9 | 1@8:4/8 0@8:9/0 |", 3},
+      {"plan need=8 | |", 8},
+      {"plan need=8 limit=9 | |", 9},
+      {"plan need=8 limit=4 others=2/0 | 1@4:3/4 |", 4},
+      {"plan need=8 share=3/9 others=2/0 | |", 3},
+      {"plan need=8 share=9/3 others=2/0 | |", 3},
+      {"plan need=8 file=1@4:?/4x2 | |", 8},
+  };
+  for (const auto& [line, limit] : limits) {
+    EXPECT_EQ(Decided(line).limit_bytes, limit) << line;
+  }
+}
+
+TEST(DecisionTable, NamesTheFastestUndividedEngineWithinTheLimit) {
+  const std::pair<const char*, const char*> engines[] = {
+      {"plain need=8 passes=4 | 1@8:4/8 0@8:9/0 2@8:7/4 1@4:3/4 |", "legacy:2"},
+      {"plain need=8 | 1@8:4/8 0@8:9/0 |", "legacy:1"},
+      {"plain need=8 | |", ""},
+      {"plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", "legacy:0"},
+      {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1"},
+      {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2"},
+      {"first need=8 limit=4 others=2/0 | 1@4:3/4 |", ""},
+  };
+  for (const auto& [line, engine] : engines) {
+    EXPECT_EQ(Decided(line).best_undivided.engine, engine) << line;
+  }
+}
+
+TEST(DecisionTable, KnowsTheTimeOfWhatRunsAsAskedWhereItWasMeasured) {
+  EXPECT_EQ(Decided("plain need=8 | 1@8:4/8 |").plan.TimeMs(), 4);
+  EXPECT_EQ(Decided("plan need=8 | 1@8:4/8 |").plan.TimeMs(), 4);
+  EXPECT_EQ(Decided("plain need=8 | |").plan.TimeMs(), kUnknownTime);
+}
+
+TEST(DecisionTable, TellsWhyItWaitsOrGivesUp) {
+  const std::pair<const char*, const char*> details[] = {
+      {"plain need=8 | 1@8:4/8 1@4:1/4 | uncompared=1@4", "not now"},
+      {"plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | uncompared=1@4", "not now"},
+      {"plain need=8 | 1@8:4/8 1@4:1/4 | no-pieces", "no pieces"},
+      {"plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | uncompared=1@4 no-whole", "no whole"},
+      {"plan need=8 | 1@8:4/8 1@4:1/4 | uncompared=1@4", "not now"},
+      {"plan need=8 | 1@8:4/8 1@4:1/4 | no-pieces", "no pieces"},
+      {"plan need=8 limit=4 others=2/0 | 1@4:3/4 | uncompared=1@4", "not now"},
+      {"plan need=8 limit=4 others=2/0 | 1@4:3/4 | no-pieces", "no pieces"},
+      {"plan need=8 limit=4 file=1@4:?/4x2 others=2/0 | | uncompared=1@4", "not now"},
+  };
+  for (const auto& [line, detail] : details) {
+    EXPECT_EQ(Decided(line).reason.detail, detail) << line;
+  }
+  const Decision lost = Decided("plan need=8 limit=4 stored=6/2 others=2/0 | 1@4:3/4 |");
+  ASSERT_EQ(lost.notes.size(), 1u);
+  EXPECT_EQ(lost.notes[0].detail, "it exceeds the limit");
+  const Decision none = Decided("plan need=8 limit=4 | 1@4:3/8 |");
+  ASSERT_EQ(none.notes.size(), 1u);
+  EXPECT_EQ(none.notes[0].detail, "no engine as exact and deterministic fits 4 B");
+}
+
+// What only the interposer reports.
+const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
+                                   Cause::kPlanFileUnanswered,
+                                   Cause::kPlanFileLacksIt,
+                                   Cause::kPieceFailed,
+                                   Cause::kPieceFailedAlone,
+                                   Cause::kPieceFailedAsAsked,
+                                   Cause::kCheckFailed,
+                                   Cause::kScarceWorkspace,
+                                   Cause::kNothingUndividedFits,
+                                   Cause::kNothingKnownFits,
+                                   Cause::kNoShare,
+                                   Cause::kLeftAlone,
+                                   Cause::kRefused,
+                                   Cause::kBrokenInvariant};
+
+TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
+  std::set<CallKind> kinds;
+  std::set<Because> becauses;
+  std::set<Cause> causes = kOfOthers;
+  std::set<Course> courses;
+  std::set<Otherwise> others;
+  std::set<When> whens;
+  int rows = 0;
+  ForEachRow([&](std::string_view given, std::string_view, int) {
+    ++rows;
+    World world = ReadWorld(given);
+    const std::optional<Decision> decision = DecideIn(world);
+    if (!decision) return;
+    const auto* const call = std::get_if<CallFacts>(&world.facts.program);
+    if (call != nullptr) kinds.insert(call->kind);
+    if (!decision->standing) becauses.insert(decision->reason.because);
+    for (const Note& note : world.fallbacks) causes.insert(note.cause);
+    courses.insert(decision->course);
+    if (decision->course == Course::kSchedule) others.insert(decision->otherwise);
+    whens.insert(decision->look_again);
+  });
+  EXPECT_GE(rows, 100);
+  EXPECT_EQ(kinds.size(), 6u);
+  EXPECT_EQ(courses.size(), 3u);
+  EXPECT_EQ(others.size(), 3u);
+  EXPECT_EQ(whens.size(), 3u);
+  for (int i = 0; i <= static_cast<int>(Because::kPlanFileWrong); ++i) {
+    EXPECT_TRUE(becauses.contains(static_cast<Because>(i))) << Name(static_cast<Because>(i));
+  }
+  for (int i = 0; i <= static_cast<int>(Cause::kBrokenInvariant); ++i) {
+    EXPECT_TRUE(causes.contains(static_cast<Cause>(i))) << Name(static_cast<Cause>(i));
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::planning

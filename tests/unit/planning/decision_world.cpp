@@ -1,0 +1,120 @@
+#include "decision_world.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ucudnn::planning {
+namespace {
+
+constexpr size_t kMostSubstitutes = 3;  // that are timed against each other
+
+bool IsAmong(const std::vector<PieceName>& pieces, const MicroConfiguration& micro) {
+  return std::find(pieces.begin(), pieces.end(), PieceName(micro.engine, micro.micro_batch)) !=
+         pieces.end();
+}
+
+bool HasAny(const Configuration& plan, const std::vector<PieceName>& pieces) {
+  return std::any_of(plan.runs.begin(), plan.runs.end(),
+                     [&](const Run& run) { return IsAmong(pieces, run.micro); });
+}
+
+// Adds to the world's facts what each question is answered with.
+struct Answerer {
+  World& world;
+
+  void operator()(const Measure& question) {
+    const auto* const call = std::get_if<CallFacts>(&world.facts.program);
+    const bool own = question.engine.empty() || question.engine == world.facts.asked;
+    Rows rows;
+    rows.settled = world.settled;
+    rows.late = world.late;
+    for (const Candidate& row : world.rows) {
+      if (call != nullptr && !row.native && !call->graph_engines) continue;
+      if (!question.engine.empty() && row.micro.engine != question.engine) continue;
+      // Only the whole of what may take a plan's place is measured.
+      if (!own && row.micro.micro_batch != world.facts.problem.n) continue;
+      rows.candidates.push_back(row);
+    }
+    world.facts.measured.Add(question, std::move(rows));
+  }
+
+  void operator()(const FindSubstitutes& question) {
+    const auto& plan = std::get<PlanFacts>(world.facts.program);
+    std::vector<MicroConfiguration> found;
+    if (plan.need_bytes <= question.limit_bytes) {
+      found.push_back({world.facts.asked, world.facts.problem.n, kUnknownTime, plan.need_bytes,
+                       plan.deterministic});
+    } else {
+      for (const MicroConfiguration& other : world.others) {
+        if (other.workspace_bytes > question.limit_bytes) continue;
+        if (other.engine == question.promised) {
+          found = {other};
+          break;
+        }
+        found.push_back(other);
+      }
+      if (found.size() > kMostSubstitutes) found.resize(kMostSubstitutes);
+    }
+    world.facts.substitutes.Add(question, std::move(found));
+  }
+
+  void operator()(const Compare& question) {
+    Trust trust;
+    if (question.proof == Proof::kKnown || HasAny(question.plan, world.uncompared)) {
+      trust = {Trust::Kind::kUnknown, "not now"};
+    } else if (HasAny(question.plan, world.wrong)) {
+      trust = {Trust::Kind::kWrong, "wrong"};
+      const bool divides = question.plan.Pieces() > 1;
+      world.fallbacks.push_back({divides ? Cause::kDivisionWrong : Cause::kGraphEngineWrong, {}});
+      std::erase_if(world.rows, [&](const Candidate& row) {
+        return IsAmong(world.wrong, row.micro) &&
+               HasAny(question.plan, {{row.micro.engine, row.micro.micro_batch}});
+      });
+      // Its pieces are no longer among the measurements.
+      world.facts.measured.Clear();
+    }
+    world.facts.compared.Add(question, std::move(trust));
+  }
+
+  void operator()(const Build& question) {
+    BuildOutcome outcome;
+    const bool legacy = std::holds_alternative<CallFacts>(world.facts.program);
+    const bool whole = legacy ? question.plan.runs.empty() : question.in_place;
+    if (whole && world.breaks_whole) {
+      outcome = {BuildOutcome::Kind::kNoUndivided, "no whole"};
+    } else if (!question.plan.runs.empty() && world.breaks_pieces) {
+      outcome = {BuildOutcome::Kind::kNoPieces, "no pieces"};
+    }
+    world.facts.built.Add(question, std::move(outcome));
+  }
+
+  void operator()(const Decision&) {}
+};
+
+// False: another process promised first, and what it promised is a fact now.
+bool IsKept(const Decision& decision, World& world) {
+  if (!decision.gives_promise || decision.replaces_promise || !world.rival) return true;
+  const KeptPromise rival = *std::exchange(world.rival, std::nullopt);
+  if (rival == *decision.promise) return true;
+  std::get<PlanFacts>(world.facts.program).told = rival;
+  world.facts.built.Clear();
+  return false;
+}
+
+}  // namespace
+
+std::optional<Decision> DecideIn(World& world) {
+  for (world.steps = 1; world.steps <= kMostSteps; ++world.steps) {
+    Step step = Decide(world.facts);
+    auto* const decision = std::get_if<Decision>(&step);
+    if (decision == nullptr) {
+      std::visit(Answerer{world}, step);
+    } else if (IsKept(*decision, world)) {
+      world.fallbacks.insert(world.fallbacks.end(), decision->notes.begin(), decision->notes.end());
+      return std::move(*decision);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ucudnn::planning

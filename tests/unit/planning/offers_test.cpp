@@ -1,0 +1,351 @@
+#include "planning/decision/offers.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "decision_lines.h"
+
+namespace ucudnn::planning {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kForward = Operation::kForward;
+constexpr auto kBackwardData = Operation::kBackwardData;
+constexpr auto kMath = MathType::kTensorOp;
+
+// Kernels of 8 images, and rows as decision_table_test.cpp has them.
+const World kWorld = ReadWorld("plain need=0 | |");
+
+std::vector<Candidate> Rows(const std::string& rows) {
+  return ReadWorld("plain need=0 | " + rows + " |").rows;
+}
+
+PromiseRequest Within(size_t limit_bytes, bool deterministic = false) {
+  return RequestFor(kWorld.facts.problem, limit_bytes, deterministic);
+}
+
+// "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, and what is said of it.
+std::string Text(const Promise& promise) {
+  std::string text;
+  for (const Run& run : promise.plan.runs) {
+    if (!text.empty()) text += "+";
+    text += run.micro.engine.Text() + "@" + std::to_string(run.micro.micro_batch) + "x" +
+            std::to_string(run.count);
+  }
+  const MicroConfiguration& told = promise.reported;
+  return text + " else " + promise.undivided.engine.Text() + ", told as " + told.engine.Text() +
+         " " + std::to_string(static_cast<int>(told.time_ms)) + "/" +
+         std::to_string(told.workspace_bytes) + (told.deterministic ? "d" : "");
+}
+
+std::vector<std::string> Texts(const std::vector<Offer>& offers) {
+  std::vector<std::string> texts;
+  for (const Offer& offer : offers) texts.push_back(Text(offer.promise));
+  return texts;
+}
+
+std::vector<Offer> Offers(const std::string& rows, const PromiseRequest& request,
+                          Operation operation = kBackwardData) {
+  std::vector<Offer> offers;
+  AddOffers(operation, kMath, Rows(rows), request, offers);
+  return offers;
+}
+
+std::vector<Offer> OffersInBudget(const std::string& rows, const PromiseRequest& request,
+                                  Operation operation = kBackwardData) {
+  std::vector<Offer> offers;
+  AddOffersInBudget(operation, kMath, Rows(rows), request, offers);
+  return offers;
+}
+
+TEST(Offers, AreAllUndividedEnginesWithinTheRequest) {
+  const std::string rows = "0@8:9/0 1@8:4/8d 2@8:3/9 3@4:9/0";
+  EXPECT_THAT(Texts(Offers(rows, Within(8))),
+              ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:0 9/0",
+                          "legacy:1@8x1 else legacy:1, told as legacy:1 4/8d"));
+  EXPECT_THAT(Texts(Offers(rows, Within(8, true))),
+              ElementsAre("legacy:1@8x1 else legacy:1, told as legacy:1 4/8d"));
+  EXPECT_THAT(Offers(rows, Within(0, true)), IsEmpty());
+}
+
+TEST(Offers, SayWhatTheyAreOf) {
+  const std::vector<Offer> offers = Offers("0@8:9/0 1@8:4/8", Within(8));
+  ASSERT_EQ(offers.size(), 2u);
+  for (const Offer& offer : offers) {
+    EXPECT_EQ(offer.math, kMath);
+    EXPECT_EQ(offer.promise.limit_bytes, 8u);
+    EXPECT_EQ(offer.promise.fastest_undivided.engine, "legacy:1");
+    EXPECT_EQ(offer.promise.workspace_bytes, offer.promise.reported.workspace_bytes);
+    EXPECT_FALSE(offer.promise.provisional);
+  }
+}
+
+TEST(Offers, EndWithTheDivisionThatBeatsTheUndividedEngines) {
+  EXPECT_THAT(Texts(Offers("0@8:9/0 1@4:3/4", Within(8))),
+              ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:0 9/0",
+                          "legacy:1@4x2 else legacy:0, told as legacy:1 6/4"));
+  EXPECT_EQ(Offers("0@8:9/0 1@4:4.4/4", Within(8)).size(), 1u) << "gains less than 3 %";
+}
+
+TEST(Offers, HaveADeterministicDivisionForThoseWhoPickByDeterminism) {
+  EXPECT_THAT(Texts(Offers("0@8:20/0d 1@4:3/4 2@4:4/4d", Within(8))),
+              ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:0 20/0d",
+                          "legacy:1@4x2 else legacy:0, told as legacy:1 6/4",
+                          "legacy:2@4x2 else legacy:0, told as legacy:2 8/4d"));
+}
+
+TEST(Offers, NameEnginesOfTheGraphApiAsWhatTakesTheirPlace) {
+  EXPECT_THAT(Texts(Offers("0@8:9/0 g5@8:2/4", Within(8, false))),
+              ::testing::Contains("graph:5@8x1 else legacy:0, told as legacy:0 2/4"));
+}
+
+// Only algorithm 1 of forward calls serves an identity activation.
+TEST(Offers, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
+  const std::string rows = "0@8:20/0 1@5:3/4 0@3:3/0";
+  const std::vector<std::string> whole = {"legacy:0@8x1 else legacy:0, told as legacy:0 20/0"};
+  EXPECT_EQ(Texts(Offers(rows, Within(8), kForward)), whole);
+  EXPECT_EQ(Offers(rows, Within(8), kBackwardData).size(), 2u);
+  const std::vector<Offer> offers = Offers(rows + " 1@4:9/6", Within(8), kForward);
+  ASSERT_EQ(offers.size(), 2u);
+  const Promise& promise = offers[1].promise;
+  EXPECT_EQ(Text(promise), "legacy:1@5x1+legacy:0@3x1 else legacy:0, told as legacy:1 6/6");
+  EXPECT_EQ(promise.workspace_bytes, 6u);
+  EXPECT_EQ(promise.alone, (Configuration{{{{"legacy:1", 4, 9, 6, false}, 2}}}));
+}
+
+TEST(KeepableAlone, PiecesInsideThePromiseComeFirst) {
+  const std::vector<Candidate> rows = Rows("1@8:1/8 1@4:3/4 1@2:2/2");
+  const auto alone = [&](size_t bytes) {
+    Promise promise;
+    promise.workspace_bytes = bytes;
+    EXPECT_TRUE(MakeKeepableAlone(kForward, rows, "legacy:1", Within(8), promise));
+    EXPECT_EQ(promise.reported.workspace_bytes, promise.workspace_bytes);
+    return std::pair(promise.alone.Pieces(), promise.workspace_bytes);
+  };
+  EXPECT_EQ(alone(5), std::pair(2, size_t{5}));
+  EXPECT_EQ(alone(2), std::pair(4, size_t{2}));
+  EXPECT_EQ(alone(1), std::pair(4, size_t{2})) << "none is inside: what needs the least";
+}
+
+TEST(KeepableAlone, IsNotAskedOfOtherAlgorithmsAndOperations) {
+  Promise promise;
+  EXPECT_FALSE(MakeKeepableAlone(kForward, {}, "legacy:1", Within(8), promise));
+  EXPECT_TRUE(MakeKeepableAlone(kForward, {}, "legacy:0", Within(8), promise));
+  EXPECT_TRUE(MakeKeepableAlone(kBackwardData, {}, "legacy:1", Within(8), promise));
+  EXPECT_TRUE(promise.alone.runs.empty());
+}
+
+TEST(OffersInBudget, AreWhatNeedsNoWorkspaceInTheTimeOfTheBestPlan) {
+  // Whoever leads the plan comes first.
+  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8 2@8:5/9", Within(8))),
+              ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:1 4/0",
+                          "legacy:0@8x1 else legacy:0, told as legacy:0 4/0",
+                          "legacy:0@8x1 else legacy:0, told as legacy:2 4/0"));
+  EXPECT_THAT(OffersInBudget("1@8:4/8 1@4:1/4", Within(8)), IsEmpty());
+}
+
+TEST(OffersInBudget, PromiseNothingOfTheCallersWorkspace) {
+  for (const Offer& offer : OffersInBudget("0@8:9/0 1@4:3/4 1@8:7/8", Within(8))) {
+    EXPECT_EQ(offer.math, kMath);
+    EXPECT_EQ(offer.promise.workspace_bytes, 0u);
+    EXPECT_EQ(offer.promise.library_bytes, 0u) << "what it may use is not known yet";
+  }
+}
+
+TEST(OffersInBudget, AreAsExactAndDeterministicAsWhatTheyAreToldAs) {
+  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0d 1@8:4/8d 4f@8:3/8 2@8:2/8", Within(8))),
+              ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:1 4/0d",
+                          "legacy:0@8x1 else legacy:0, told as legacy:2 2/0",
+                          "legacy:0@8x1 else legacy:0, told as legacy:0 4/0d",
+                          "legacy:0@8x1 else legacy:0, told as legacy:4 2/0"));
+  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8d", Within(8, true))), IsEmpty());
+}
+
+TEST(OffersInBudget, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
+  const std::string rows = "0@8:9/0 1@8:4/8";
+  EXPECT_EQ(OffersInBudget(rows, Within(8), kForward).size(), 1u);
+  EXPECT_EQ(OffersInBudget(rows + " 1@4:9/0", Within(8), kForward).size(), 2u);
+}
+
+Offer OfferOf(const std::string& engine, double time_ms, MathType math = kMath) {
+  Offer offer{math, {}};
+  offer.promise.reported = {engine, 8, time_ms, 0, false};
+  return offer;
+}
+
+TEST(BestFirst, HasEachEngineAndMathTypeAtItsFastest) {
+  const std::vector<Offer> best = BestFirst(
+      {OfferOf("legacy:0", 9), OfferOf("legacy:1", 4), OfferOf("legacy:0", 3),
+       OfferOf("legacy:1", 5, MathType::kDefault), OfferOf("legacy:2", 4), OfferOf("legacy:2", 3)});
+  std::vector<std::string> texts;
+  for (const Offer& offer : best) {
+    const MicroConfiguration& told = offer.promise.reported;
+    texts.push_back(told.engine.Text() + " " + std::to_string(static_cast<int>(told.time_ms)));
+  }
+  EXPECT_THAT(texts, ElementsAre("legacy:0 3", "legacy:2 3", "legacy:1 4", "legacy:1 5"));
+}
+
+ConvolutionProblem ProblemOf(Operation operation) {
+  ConvolutionProblem problem = kWorld.facts.problem;
+  problem.operation = operation;
+  return problem;
+}
+const ConvolutionProblem kProblem = ProblemOf(kBackwardData);
+
+// Of a program that names algorithm 1, which needs 16 bytes, where 8 are allowed.
+NamedOffer Named(NumericClass numeric = NumericClass::kDirect) {
+  return {{kProblem, "legacy:1", numeric, 8}, 16};
+}
+
+TEST(OfferFor, IsTheFastestThatIsAsExactAndDeterministicAsWhatWasNamed) {
+  const std::string rows = "0@8:9/0 1@8:4/16 4f@8:3/0 6w@8:2/0";
+  EXPECT_EQ(OfferFor(Named(), Rows(rows))->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(OfferFor(Named(NumericClass::kFft), Rows(rows))->plan.Largest().engine, "legacy:4");
+  const std::string mixed = "0@8:9/0d 2@8:3/0 1@8:4/16";
+  EXPECT_EQ(OfferFor(Named(), Rows(mixed))->plan.Largest().engine, "legacy:2");
+  EXPECT_EQ(OfferFor(Named(), Rows(mixed + "d"))->plan.Largest().engine, "legacy:0");
+  NamedOffer user = Named();
+  user.named.deterministic = true;
+  EXPECT_EQ(OfferFor(user, Rows(mixed))->plan.Largest().engine, "legacy:0");
+}
+
+TEST(OfferFor, IsNoneWhereNothingKeepsIt) {
+  EXPECT_FALSE(OfferFor(Named(), {}));
+  EXPECT_FALSE(OfferFor(Named(), Rows("1@8:4/16 0@8:3/9 1@4:1/4")));
+  EXPECT_FALSE(OfferFor(Named(), Rows("0@8:3/0"))) << "algorithm 1 may be deterministic";
+}
+
+TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
+  const ConvolutionProblem forward = ProblemOf(kForward);
+  const NamedOffer offer = {{forward, "legacy:1", NumericClass::kDirect, 8}, 16};
+  EXPECT_FALSE(OfferFor(offer, Rows("0@8:9/0 1@8:4/16")));
+  const auto promise = OfferFor(offer, Rows("0@8:9/0 1@8:4/16 1@4:5/4"));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(promise->alone.Largest().engine, "legacy:1");
+  EXPECT_EQ(promise->workspace_bytes, 4u);
+  const NamedOffer tight = {{forward, "legacy:1", NumericClass::kDirect, 2}, 16};
+  const auto least = OfferFor(tight, Rows("0@8:9/0 1@8:4/16 1@4:5/4"));
+  ASSERT_TRUE(least) << "beyond the limit, and less than the need";
+  EXPECT_EQ(least->workspace_bytes, 4u);
+}
+
+TEST(OfferFor, HasRoomForWhatIsMeasuredLater) {
+  const std::vector<Candidate> rows = Rows("0@8:9/0 1@8:4/16");
+  NamedOffer offer = Named();
+  EXPECT_EQ(OfferFor(offer, rows)->workspace_bytes, 0u);
+  EXPECT_FALSE(OfferFor(offer, rows)->provisional);
+  offer.settled = false;
+  EXPECT_EQ(OfferFor(offer, rows)->workspace_bytes, 8u) << "all that is allowed";
+  EXPECT_TRUE(OfferFor(offer, rows)->provisional);
+  offer.tunes = false;
+  EXPECT_EQ(OfferFor(offer, rows)->workspace_bytes, 0u) << "nothing will be measured here";
+  EXPECT_TRUE(OfferFor(offer, rows)->provisional);
+}
+
+TEST(OfferFor, KnowsNoTimesOfWhatIsOnlyRanked) {
+  NamedOffer offer = Named();
+  offer.ranked = true;
+  const std::optional<Promise> promise = OfferFor(offer, Rows("0@8:1/0 1@8:0/16 2@8:2/0"));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->undivided.engine, "legacy:0");
+  EXPECT_EQ(promise->undivided.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->reported.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->fastest_undivided.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->plan.runs[0].micro.time_ms, kUnknownTime);
+}
+
+// A plan file's choice, as the words after file= say it.
+PinnedChoice File(const std::string& words) {
+  return *std::get<CallFacts>(ReadWorld("plain need=0 | | file=" + words).facts.program).pinned;
+}
+
+std::optional<Promise> OfFile(const std::string& words, const NamedRequest& named,
+                              const std::optional<Promise>& told = {}) {
+  return PromiseOfFile(File(words), named, told);
+}
+
+NamedRequest NamedIn(size_t limit_bytes) {
+  return {kProblem, "legacy:1", NumericClass::kDirect, limit_bytes};
+}
+
+TEST(PromiseOfFile, KeepsThePlanWithWhatTakesItsPlace) {
+  const auto promise = OfFile("1@4:3/4x2~1@8:0/8,0@8:1/0", NamedIn(4));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(Text(*promise), "legacy:1@4x2 else legacy:0, told as legacy:1 6/4");
+  EXPECT_TRUE(promise->pinned);
+  EXPECT_EQ(promise->limit_bytes, 4u);
+  EXPECT_EQ(promise->undivided.time_ms, kUnknownTime) << "the file has none";
+  EXPECT_EQ(promise->fastest_undivided.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->plan.runs[0].micro.time_ms, 3);
+}
+
+TEST(PromiseOfFile, HasTheFilesTimeOfAnUndividedPlan) {
+  const auto promise = OfFile("0@8:3/0~1@8:0/8", NamedIn(4));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->undivided.time_ms, 3);
+}
+
+TEST(PromiseOfFile, IsNoneBeyondEitherLimit) {
+  const std::string words = "1@4:3/4x2~0@8:1/0";
+  EXPECT_TRUE(OfFile(words, NamedIn(4)));
+  EXPECT_FALSE(OfFile(words, NamedIn(3)));
+  PinnedChoice file = File(words);
+  file.limit_bytes = 3;
+  EXPECT_FALSE(PromiseOfFile(file, NamedIn(4)));
+}
+
+TEST(PromiseOfFile, IsNoneWhereItIsLessExactOrDeterministicThanWhatWasNamed) {
+  EXPECT_FALSE(OfFile("4f@4:3/4x2~0@8:1/0,1@8:0/8", NamedIn(8)));
+  NamedRequest fft = NamedIn(8);
+  fft.numeric = NumericClass::kFft;
+  EXPECT_TRUE(OfFile("4f@4:3/4x2~0@8:1/0,1@8:0/8", fft));
+  EXPECT_FALSE(OfFile("2@4:3/4x2~0@8:1/0d,1@8:0/8d", NamedIn(8)));
+  EXPECT_TRUE(OfFile("2@4:3/4x2~0@8:1/0d,1@8:0/8", NamedIn(8)));
+}
+
+TEST(PromiseOfFile, MayRunWhatIsAsRandomAsWasTold) {
+  const std::string words = "2@4:3/4x2~0@8:1/0d,1@8:0/8d";
+  Promise told;
+  told.reported.deterministic = false;
+  EXPECT_TRUE(OfFile(words, NamedIn(8), told));
+  told.reported.deterministic = true;
+  EXPECT_FALSE(OfFile(words, NamedIn(8), told));
+  told.reported.deterministic = false;
+  NamedRequest user = NamedIn(8);
+  user.deterministic = true;
+  EXPECT_FALSE(OfFile(words, user, told));
+}
+
+TEST(PromiseOfFile, NamesTheLargestPieceToAProgramThatNamesNone) {
+  NamedRequest named = NamedIn(8);
+  named.engine = {};
+  const auto promise = OfFile("4f@4:3/4x2~0@8:1/0", named);
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->reported.engine, "legacy:4");
+}
+
+TEST(PromiseOfFile, OfOneBudgetNeedsNothingOfTheCallers) {
+  NamedRequest named = NamedIn(8);
+  named.in_budget = true;
+  auto promise = OfFile("1@4:3/4x2~0@8:1/0", named);
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->workspace_bytes, 0u);
+  EXPECT_EQ(promise->library_bytes, 4u);
+  EXPECT_EQ(promise->reported.engine, "legacy:0") << "it keeps the promise";
+  EXPECT_FALSE(OfFile("1@4:3/4x2~2@8:1/8", named)) << "nothing runs without workspace";
+  named.engine = {};
+  promise = OfFile("1@4:3/4x2~0@8:1/0d", named);
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->reported.engine, "legacy:1");
+  EXPECT_FALSE(promise->reported.deterministic) << "its pieces are not";
+  EXPECT_TRUE(OfFile("1@4:3/4dx2~0@8:1/0d", named)->reported.deterministic);
+  EXPECT_FALSE(OfFile("1@4:3/4dx2~0@8:1/0", named)) << "what takes its place is less";
+}
+
+}  // namespace
+}  // namespace ucudnn::planning
