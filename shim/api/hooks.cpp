@@ -11,17 +11,17 @@
 #include "base/options.h"
 #include "cudnn/descriptors.h"
 
-// The entry points: cuDNN's signatures, turned into LegacyCall and Descriptors. What happens is
-// decided in src/interposer; here only the edge is kept, the same for all: no exception leaves, and
-// a call that could not even be looked at is the genuine one, wherever that keeps what was
+// The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. What happens
+// is decided in src/interposer; here only the edge is kept, the same for all: no exception leaves,
+// and a call that could not even be looked at is the genuine one, wherever that keeps what was
 // promised.
 
 namespace ucudnn {
 namespace {
 
 using cudnn::AlgorithmPerformance;
+using cudnn::ConvolutionCall;
 using cudnn::Descriptors;
-using cudnn::LegacyCall;
 using interposer::GraphPlans;
 using interposer::Interposer;
 using interposer::Sessions;
@@ -29,7 +29,7 @@ using interposer::Sessions;
 Interposer& Ucudnn() { return *ProcessInterposer(); }
 const cudnn::Functions& Genuine() { return Ucudnn().process().functions; }
 
-// cuDNN takes inputs as const pointers; LegacyCall holds one kind.
+// cuDNN takes inputs as const pointers; ConvolutionCall holds one kind.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
 // `inside`, or `otherwise` when it ran out of memory. `inside` throws only before it called the
@@ -65,7 +65,7 @@ struct EntryPoint<part, method, otherwise, cudnnStatus_t(Arguments...)> {
   }
 };
 
-cudnnStatus_t GuardedConvolve(const LegacyCall& call) {
+cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
   return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
                  [&] { return cudnn::Convolve(Genuine(), call); });
 }

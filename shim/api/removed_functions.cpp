@@ -9,7 +9,7 @@
 #include "api/process.h"
 #include "api/refusal.h"
 #include "base/byte_size.h"
-#include "cudnn/legacy_call.h"
+#include "cudnn/convolution_call.h"
 #include "ucudnn/ucudnn.h"
 
 namespace ucudnn {

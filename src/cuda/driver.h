@@ -44,6 +44,7 @@
   F(cuStreamGetId)                 \
   F(cuStreamIsCapturing)           \
   F(cuStreamSynchronize)           \
+  F(cuStreamWaitEvent)             \
   F(cuThreadExchangeStreamCaptureMode)
 
 namespace ucudnn::cuda {

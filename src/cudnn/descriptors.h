@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "cudnn/convolution_call.h"
 #include "cudnn/functions.h"
-#include "cudnn/legacy_call.h"
 
 namespace ucudnn::cudnn {
 

@@ -53,7 +53,7 @@ class GraphPiece : public Piece {
         first_(std::move(first)),
         further_(std::move(further)) {}
 
-  cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const override {
+  cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
     const void* const z = call.bias == nullptr ? nullptr : call.bias->z;
     const void* const bias = call.bias == nullptr ? nullptr : call.bias->bias;
     const Operands operands(plan_, call.x, call.w, call.y, Mutable(z), Mutable(bias));

@@ -72,7 +72,7 @@ class PreparedLegacyProblem : public PreparedProblem {
     if (engine == nullptr) return NoLegacyEngine(choice.engine);
     UCUDNN_RETURN_IF_ERROR(UseMath(engine->math.value_or(problem_.math)));
     const bool wide = problem_.type == DataType::kDouble;
-    LegacyCall call;
+    ConvolutionCall call;
     call.operation = problem_.operation;
     call.handle = handle_;
     call.descriptors = descriptors_.get();
@@ -159,8 +159,8 @@ class LegacyPiece : public Piece {
   LegacyPiece(const Functions& functions, int algorithm, bool wide, OwnedDescriptors tensors)
       : functions_(functions), algorithm_(algorithm), wide_(wide), tensors_(std::move(tensors)) {}
 
-  cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const override {
-    LegacyCall piece = call;
+  cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
+    ConvolutionCall piece = call;
     piece.algorithm = algorithm_;
     if (accumulate) piece.beta = wide_ ? static_cast<const void*>(&kOneDouble) : &kOneFloat;
     const Descriptors& own = tensors_.get();

@@ -4,10 +4,10 @@
 #include <limits>
 #include <optional>
 
+#include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
 #include "cudnn/functions.h"
-#include "cudnn/legacy_call.h"
 #include "planning/promise.h"
 
 namespace ucudnn::cudnn {

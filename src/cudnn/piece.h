@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
+#include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_call.h"
 
 namespace ucudnn::cudnn {
 
@@ -16,7 +16,7 @@ class Piece {
   // Enqueues the piece on call.handle's stream. The call's pointers are the piece's own, and its
   // workspace is what the piece may use. A piece that needs descriptors takes those without a batch
   // from the call. `accumulate`: adds to the output, whatever the call's beta is.
-  virtual cudnnStatus_t Run(const LegacyCall& call, bool accumulate) const = 0;
+  virtual cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const = 0;
   // The alignment in bytes that the pointer to a gradient of the filter must have.
   virtual size_t FilterAlignment() const { return kLegacyAlignment; }
 };

@@ -39,22 +39,23 @@ bool Arena::HasPool() {
   return pool_->ordered();
 }
 
-Arena::Block* Arena::Allocate(size_t bytes, Use use) {
-  if (bytes == 0 || bytes > Left() || bytes >= short_from_) return nullptr;
+Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
+  const bool refused = bound == Bound::kLimit && (bytes > Left() || bytes >= short_from_);
+  if (bytes == 0 || refused) return nullptr;
   blocks_.reserve(blocks_.size() + 1);
   const cuda::ContextScope context(driver_, context_);
   const cuda::RelaxedCaptureScope relaxed(driver_);
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // Memory for captures is a reserve: failing to get it says nothing about what calls can get.
-    if (use != Use::kReady) short_from_ = bytes;
+    // What is set aside beside the calls' own says nothing about what calls can get.
+    if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }
   // The pool keeps memory for its own stream; given back to the device, it can serve other streams.
   pool_->GiveBack();
   bytes_ += bytes;
-  assert(bytes_ <= limit_bytes_);
+  assert(bytes_ <= limit_bytes_ || bound == Bound::kDevice);
   Block& block = blocks_.emplace_back();
   block.segment = {reinterpret_cast<void*>(address), bytes};
   block.use = use;
@@ -77,6 +78,8 @@ void Arena::Free(Unwanted unwanted) {
   if (freed == 0) return;
   pool_->GiveBack();
   short_from_ = kAll;
+  // There may be room for what the next capture is to have.
+  if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) capture_took_.store(true);
 }
 
 bool Arena::IsIdle(const Block& block) const {
@@ -284,15 +287,20 @@ bool Arena::ReserveForCapture(size_t bytes) {
   return Allocate(bytes, Use::kReady) != nullptr;
 }
 
+Arena::Block* Arena::FindCaptured(uint64_t capture, const ArenaOwner& owner, size_t bytes) {
+  const auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) {
+    return other.use == Use::kCapture && other.capture == capture && other.owner == owner &&
+           other.segment.bytes >= bytes;
+  });
+  return block == blocks_.end() ? nullptr : &*block;
+}
+
 Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes) {
   MutexLock lock(mutex_);
+  if (const Block* const own = FindCaptured(capture, owner, bytes)) return own->segment;
   Block* smallest = nullptr;
   for (Block& block : blocks_) {
-    if (block.segment.bytes < bytes) continue;
-    if (block.use == Use::kCapture && block.capture == capture && block.owner == owner) {
-      return block.segment;
-    }
-    if (block.use != Use::kReady) continue;
+    if (block.segment.bytes < bytes || block.use != Use::kReady) continue;
     if (smallest == nullptr || block.segment.bytes < smallest->segment.bytes) smallest = &block;
   }
   if (smallest == nullptr) return {};
@@ -302,11 +310,89 @@ Arena::Segment Arena::TakeForCapture(uint64_t capture, const ArenaOwner& owner, 
   return smallest->segment;
 }
 
+Arena::Block* Arena::FindUse(Use use) {
+  const auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [&](const Block& other) { return other.use == use; });
+  return block == blocks_.end() ? nullptr : &*block;
+}
+
+bool Arena::Assure(size_t bytes) {
+  if (IsAssured(bytes)) return true;
+  MutexLock lock(mutex_);
+  const bool enough = bytes <= assured_bytes() || AssureCalls(bytes);
+  capture_took_.store(false, std::memory_order_release);
+  if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) {
+    MakeRoom(assured_bytes(), [](const Block& other) { return other.prepared; });
+    Allocate(assured_bytes(), Use::kAssuredCapture);
+  }
+  return enough;
+}
+
+bool Arena::AssureCalls(size_t bytes) {
+  // No capture has used the former one.
+  Free([](const Block& block) { return block.use == Use::kAssuredCapture; });
+  MakeRoom(bytes, [](const Block& other) { return other.prepared; });
+  const Block* const fresh = Allocate(bytes, Use::kAssured);
+  if (fresh == nullptr) return false;
+  for (Block& former : blocks_) {
+    if (former.use != Use::kAssured || &former == fresh) continue;
+    former.use = Use::kStream;
+    former.given_up = true;
+  }
+  assured_bytes_.store(bytes, std::memory_order_release);
+  return true;
+}
+
+Arena::Segment Arena::BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream) {
+  MutexLock lock(mutex_);
+  const cuda::ContextScope context(driver_, context_);
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  Block *own = nullptr, *idle = nullptr, *busy = nullptr;
+  for (Block& one : blocks_) {
+    const bool serves = one.use == Use::kAssured && one.segment.bytes >= bytes;
+    if (!serves || one.loans > 0 || one.lost) continue;
+    const bool over = one.over == nullptr || driver_.cuEventQuery(one.over) == CUDA_SUCCESS;
+    (one.owner == owner ? own : over ? idle : busy) = &one;
+  }
+  Block* block = own != nullptr ? own : idle;
+  if (block == nullptr) {
+    MakeRoom(bytes, [](const Block& other) { return other.prepared; });
+    block = Allocate(std::max(bytes, assured_bytes()), Use::kAssured, Bound::kDevice);
+  }
+  if (block == nullptr && busy != nullptr &&
+      driver_.cuStreamWaitEvent(stream, busy->over, 0) == CUDA_SUCCESS) {
+    block = busy;
+  }
+  if (block == nullptr) return {};
+  block->owner = owner;
+  ++block->loans;
+  return block->segment;
+}
+
+Arena::Segment Arena::TakeAssuredForCapture(uint64_t capture, const ArenaOwner& owner,
+                                            size_t bytes) {
+  const Segment ready = TakeForCapture(capture, owner, bytes);
+  if (ready.data != nullptr) return ready;
+  MutexLock lock(mutex_);
+  Block* block = FindUse(Use::kAssuredCapture);
+  if (block != nullptr && block->segment.bytes >= bytes) {
+    capture_took_.store(true, std::memory_order_release);
+  } else {
+    block = Allocate(bytes, Use::kCapture, Bound::kDevice);
+  }
+  if (block == nullptr) return {};
+  block->use = Use::kCapture;
+  block->capture = capture;
+  block->owner = owner;
+  return block->segment;
+}
+
 uint64_t Arena::Leave(const void* handle) {
   MutexLock lock(mutex_);
   ++leaves_;
   for (Block& block : blocks_) {
-    if (block.use == Use::kReady || block.owner.handle != handle) continue;
+    const bool owned = block.use == Use::kStream || block.use == Use::kCapture;
+    if (!owned || block.owner.handle != handle) continue;
     block.owner.handle = nullptr;
     block.left = leaves_;
   }
@@ -349,6 +435,16 @@ size_t Arena::bytes() const {
 }
 
 size_t Arena::capture_bytes() const {
+  MutexLock lock(mutex_);
+  size_t bytes = 0;
+  for (const Block& block : blocks_) {
+    const bool calls = block.use == Use::kStream || block.use == Use::kAssured;
+    if (!calls) bytes += block.segment.bytes;
+  }
+  return bytes;
+}
+
+size_t Arena::set_aside_bytes() const {
   MutexLock lock(mutex_);
   size_t bytes = 0;
   for (const Block& block : blocks_) {

@@ -7,6 +7,8 @@
 // another owner that lacks it. Once it is known who needs what, Fix ends lending: from then on an
 // owner may remember its segment, which stays valid until the owner takes a larger one.
 //
+// Assure sets memory aside for calls that cannot do without, and for the next capture.
+//
 // Nothing here waits for the device, because the device may run kernels that wait for work which
 // this thread has yet to enqueue. Memory comes from a pool, and goes back to it when the last work
 // on it is over. Where the device has no pools, such memory is freed when the application itself
@@ -103,9 +105,27 @@ class Arena {
   // as the process lives. Allocates nothing.
   Segment TakeForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes);
 
+  // Sets at least `bytes` aside for any call, in place of less, and as many for a capture where
+  // there is room; replaces what a capture took. Returns false where the limit or the device has no
+  // room: then what was assured before still is. Takes no lock where nothing is to be done.
+  bool Assure(size_t bytes);
+  bool IsAssured(size_t bytes) const {
+    return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
+  }
+  size_t assured_bytes() const { return assured_bytes_.load(std::memory_order_acquire); }
+  // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, which must end with
+  // GiveBack. While other streams use what was set aside, it allocates more, beyond the limit, too,
+  // because the call would fail without. Where the device has none either, `stream` waits there for
+  // another one's work; empty where that is not enqueued yet.
+  Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
+  // As TakeForCapture, of what was set aside. Where other captures have that, it allocates, beyond
+  // the limit, too, because the capture would fail without.
+  Segment TakeAssuredForCapture(uint64_t capture, const ArenaOwner& owner, size_t bytes);
+
   // Call Leave when `handle` enqueues no more, and Waited with its result once the device was
   // waited for, as cudnnDestroy does. Waited frees what belonged to handles that had left by then.
-  // Where no handle is left, it frees all but what captures use, and returns true.
+  // Where no handle is left, it frees all but what captures use and what is assured, and returns
+  // true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Whether `owner` has a segment of at least `bytes`, which Take would give it again.
@@ -119,13 +139,21 @@ class Arena {
   size_t bytes() const;
   // Of bytes(): what captures have, and what is ready for one.
   size_t capture_bytes() const;
+  // Of bytes(): what is not for the calls' shares: of captures, for one, and assured.
+  size_t set_aside_bytes() const;
   // Of the limit: what is neither allocated nor kept from everybody.
   size_t left() const;
   // Of bytes(): segments of which nothing tells when they become free.
   size_t lost_bytes() const;
 
  private:
-  enum class Use { kReady, kStream, kCapture };
+  enum class Use {
+    kReady,    // for a later capture
+    kStream,   // lent, or its owner's
+    kCapture,  // of a capture, for ever
+    kAssured,  // for calls that cannot do without
+    kAssuredCapture,
+  };
   struct Block {
     Segment segment;
     ArenaOwner owner;
@@ -138,7 +166,13 @@ class Arena {
     bool prepared = false;   // for its owner: not given back for another's sake
     uint64_t left = 0;       // set: its owner's Leave, since when it is nobody's
   };
-  Block* Allocate(size_t bytes, Use use) UCUDNN_REQUIRES(mutex_);
+  enum class Bound { kLimit, kDevice };  // kDevice: beyond the limit, too
+  Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);
+  bool AssureCalls(size_t bytes) UCUDNN_REQUIRES(mutex_);
+  // The first segment of that use; null: none.
+  Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
+  Block* FindCaptured(uint64_t capture, const ArenaOwner& owner, size_t bytes)
+      UCUDNN_REQUIRES(mutex_);
   Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The largest segment that is `owner`'s.
   size_t Own(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
@@ -169,6 +203,9 @@ class Arena {
   const CUcontext context_;
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
+  std::atomic<size_t> assured_bytes_ = 0;
+  // What was assured to captures was taken, and there may be room to replace it.
+  std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // Of the pool alone: nobody's work is ever on it. Made with the first block.
   std::optional<cuda::Stream> stream_ UCUDNN_GUARDED_BY(mutex_);

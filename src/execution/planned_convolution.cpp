@@ -89,7 +89,7 @@ bool PlannedConvolution::Suits(const void* workspace) const {
 
 // Whether the undivided engine may run after pieces have changed the output: only if it neither
 // reads that output nor reads inputs from its memory.
-bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
+bool PlannedConvolution::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);
   const size_t y_bytes = cudnn::OutputBytes(problem_);
@@ -116,7 +116,7 @@ bool PlannedConvolution::MayRerun(const cudnn::LegacyCall& call) const {
   return false;
 }
 
-cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& outcome) const {
+cudnnStatus_t PlannedConvolution::Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const {
   if (parts_.empty()) return RunUndivided(call, outcome);
   const bool usable = call.workspace != nullptr || workspace_bytes_ == 0;
   if (!usable || call.workspace_bytes < workspace_bytes_) {
@@ -124,7 +124,7 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
     return CUDNN_STATUS_SUCCESS;
   }
   if (!Suits(call.workspace)) return RunUndivided(call, outcome);
-  cudnn::LegacyCall piece = call;
+  cudnn::ConvolutionCall piece = call;
   if (sum_ != nullptr) {
     piece.alpha = &kOne;
     piece.beta = &kZero;
@@ -167,21 +167,22 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::LegacyCall& call, Outcome& ou
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t PlannedConvolution::AfterFailure(const cudnn::LegacyCall& call, cudnnStatus_t status,
-                                               bool untouched, Outcome& outcome) const {
+cudnnStatus_t PlannedConvolution::AfterFailure(const cudnn::ConvolutionCall& call,
+                                               cudnnStatus_t status, bool untouched,
+                                               Outcome& outcome) const {
   if (has_undivided() && (untouched || MayRerun(call))) return RunUndivided(call, outcome);
   outcome = untouched ? Outcome::kNotAttempted : Outcome::kFailed;
   return status;
 }
 
-cudnnStatus_t PlannedConvolution::RunUndivided(const cudnn::LegacyCall& call,
+cudnnStatus_t PlannedConvolution::RunUndivided(const cudnn::ConvolutionCall& call,
                                                Outcome& outcome) const {
   const bool usable = call.workspace != nullptr || undivided_bytes_ == 0;
   if (!has_undivided() || !usable || call.workspace_bytes < undivided_bytes_) {
     outcome = Outcome::kNotAttempted;
     return CUDNN_STATUS_SUCCESS;
   }
-  cudnn::LegacyCall whole = call;
+  cudnn::ConvolutionCall whole = call;
   whole.workspace_bytes = undivided_bytes_;
   outcome = Outcome::kUndivided;
   return undivided_->Run(whole, false);

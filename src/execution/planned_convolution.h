@@ -9,9 +9,9 @@
 #include "base/status.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
-#include "cudnn/legacy_call.h"
 #include "execution/runnable.h"
 
 namespace ucudnn::execution {
@@ -44,8 +44,8 @@ class PlannedConvolution : public Runnable {
   // engine instead where Suits() is false. Where partials are summed (convolution/partial_sums.h),
   // pieces leave the output alone until the end, so the undivided engine may replace them whenever
   // one fails.
-  cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const override;
-  cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const override;
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const override;
+  cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const override;
   // False where the partials in `workspace` would not be aligned as engines expect.
   bool Suits(const void* workspace) const override;
   bool has_pieces() const override { return !parts_.empty(); }
@@ -61,11 +61,11 @@ class PlannedConvolution : public Runnable {
   };
 
   explicit PlannedConvolution(const ConvolutionProblem& problem) : problem_(problem) {}
-  bool MayRerun(const cudnn::LegacyCall& call) const;
+  bool MayRerun(const cudnn::ConvolutionCall& call) const;
   // Ends a call whose piece failed with `status`: by the undivided engine where that may run, else
   // with the error. `untouched`: no piece has changed the output.
-  cudnnStatus_t AfterFailure(const cudnn::LegacyCall& call, cudnnStatus_t status, bool untouched,
-                             Outcome& outcome) const;
+  cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
+                             bool untouched, Outcome& outcome) const;
 
   ConvolutionProblem problem_;
   std::vector<Part> parts_;

@@ -4,7 +4,7 @@
 
 #include <cudnn.h>
 
-#include "cudnn/legacy_call.h"
+#include "cudnn/convolution_call.h"
 
 namespace ucudnn::execution {
 
@@ -25,9 +25,10 @@ class Runnable {
 
   // Enqueues `call` in at most the workspace that it passes. Where a piece fails and the output is
   // unchanged, or may be written again, the undivided engine runs instead.
-  virtual cudnnStatus_t Run(const cudnn::LegacyCall& call, Outcome& outcome) const = 0;
+  virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const = 0;
   // Enqueues the undivided engine alone, in the same workspace.
-  virtual cudnnStatus_t RunUndivided(const cudnn::LegacyCall& call, Outcome& outcome) const = 0;
+  virtual cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call,
+                                     Outcome& outcome) const = 0;
   // Whether `workspace` is aligned as the pieces need it.
   virtual bool Suits(const void* workspace) const = 0;
 

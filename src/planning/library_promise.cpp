@@ -97,4 +97,13 @@ Promise Whole(Promise promise) {
   return promise;
 }
 
+Promise Alone(Promise promise) {
+  assert(!promise.alone.runs.empty());
+  promise.plan = promise.alone;
+  promise.undivided = {};
+  const size_t bytes = promise.plan.WorkspaceBytes();
+  promise.library_bytes = bytes > promise.workspace_bytes ? bytes : 0;
+  return promise;
+}
+
 }  // namespace ucudnn::planning

@@ -32,4 +32,8 @@ std::optional<Promise> MakeLibraryPromiseOf(const Configuration& plan,
 // What remains of such a promise without ucudnn's workspace: its undivided engine alone.
 Promise Whole(Promise promise);
 
+// What remains of a promise for calls that only the reported algorithm serves. Requires pieces of
+// that algorithm, Promise::alone; what the caller's workspace does not hold, ucudnn brings.
+Promise Alone(Promise promise);
+
 }  // namespace ucudnn::planning

@@ -279,6 +279,12 @@ std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> me
   return fastest->micro;
 }
 
+size_t AssuredBytes(const Promise& promise) {
+  const size_t alone = promise.alone.runs.empty() ? 0 : promise.alone.WorkspaceBytes();
+  return std::max(alone > promise.workspace_bytes ? alone : 0,
+                  promise.undivided.engine.empty() ? promise.library_bytes : 0);
+}
+
 std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;

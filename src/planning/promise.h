@@ -46,9 +46,13 @@ struct Promise {
   // The plan is from a plan file: no other one replaces it.
   bool pinned = false;
   // Workspace that ucudnn brings for the plan; then `workspace_bytes` is 0, and `undivided` needs
-  // none.
+  // none. Where there is no `undivided`, so much must be assured (AssuredBytes).
   size_t library_bytes = 0;
 };
+
+// The bytes of ucudnn's workspace that must be set aside for the promise to be kept: nothing runs
+// without them, be it the plan or pieces of the reported algorithm `alone`.
+size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
   int n = 0;                   // the mini-batch

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/functions.h"
-#include "cudnn/legacy_call.h"
 #include "db/sqlite_store.h"
 #include "tests/bench/allocation_count.h"
 #include "tests/bench/own_store_main.h"
@@ -79,10 +79,10 @@ struct Program {
       Fail("no handle");
     }
   }
-  cudnn::LegacyCall CallOf(const cudnn::OwnedDescriptors& descriptors) const {
+  cudnn::ConvolutionCall CallOf(const cudnn::OwnedDescriptors& descriptors) const {
     static const float one = 1, zero = 0;
     static char device[64];
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.handle = handle;
     call.descriptors = descriptors.get();
     call.alpha = &one;
@@ -94,7 +94,7 @@ struct Program {
   cudnnHandle_t handle = nullptr;
 };
 
-double Nanoseconds(const Program& program, const cudnn::LegacyCall& call, int calls) {
+double Nanoseconds(const Program& program, const cudnn::ConvolutionCall& call, int calls) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) {
     benchmark::DoNotOptimize(cudnn::Convolve(program.functions, call));
@@ -140,8 +140,8 @@ void PlannedOverDirect(benchmark::State& state) {
   const int pieces = static_cast<int>(state.range(0));
   cudnn::OwnedDescriptors descriptors(setting.direct->functions);
   if (const Status made = descriptors.Create(ProblemOf(pieces)); !made.ok()) Fail(made.message());
-  const cudnn::LegacyCall direct = setting.direct->CallOf(descriptors);
-  const cudnn::LegacyCall planned = setting.planned->CallOf(descriptors);
+  const cudnn::ConvolutionCall direct = setting.direct->CallOf(descriptors);
+  const cudnn::ConvolutionCall planned = setting.planned->CallOf(descriptors);
 
   Nanoseconds(*setting.planned, planned, 1);  // decides
   const long before = setting.convolutions();

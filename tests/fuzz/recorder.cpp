@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "cudnn/legacy_call.h"
+#include "cudnn/convolution_call.h"
 
 namespace ucudnn::fuzz {
 namespace {

@@ -128,7 +128,7 @@ class Arena {
 
   Status RunOnce(const Entry& entry) {
     const bool wide = problem_.type == DataType::kDouble;
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.operation = problem_.operation;
     call.handle = handle_;
     call.descriptors = descriptors_.get();

@@ -27,16 +27,6 @@ std::string SolverPath(const Options& options) {
 
 }  // namespace
 
-std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                             cudnnHandle_t handle) {
-  auto owner = execution::OwnerOf(driver, handle, session.stream());
-  if (const void* const lane = session.order(); owner && lane != nullptr) {
-    owner = execution::ArenaOwner{lane};
-    owner->capturable = true;
-  }
-  return owner;
-}
-
 // Null where the device does not say how much memory it has, or where only a plan file demands a
 // budget and its segments exceed that memory.
 std::unique_ptr<Network> Budgets::Make(CUcontext context, const planning::PinnedPlan* pinned) {
@@ -177,7 +167,11 @@ void Budgets::Divide(Network& network, Session& session, cudnnHandle_t handle,
     const bool may_measure =
         may_run && Tunes(process_, session, met.problem, legacy ? Api::kLegacy : Api::kGraph);
     choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf(met, session, handle, may_measure));
-    if (choices.back().empty() && may_run) {
+    // What cannot do without has some set aside, and no share.
+    const auto told =
+        process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
+    const bool assured = legacy && told && told->assured_bytes > 0;
+    if (choices.back().empty() && may_run && !assured) {
       process_.reporter.Fallback(met.problem, planning::Cause::kNoShare);
     }
   }

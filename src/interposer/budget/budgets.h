@@ -27,11 +27,6 @@ class DivisionChoices {
                                                cudnnHandle_t handle, bool may_measure) = 0;
 };
 
-// The owner, to the arena, of what `session`'s calls enqueue. None where the driver does not tell
-// the stream's id.
-std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                             cudnnHandle_t handle);
-
 class Budgets {
  public:
   explicit Budgets(Process& process) : process_(process) {}

@@ -9,32 +9,43 @@ namespace ucudnn::interposer {
 LibraryWorkspace::LibraryWorkspace(const cuda::Driver& driver, Session& session,
                                    cudnnHandle_t handle, const LibraryPart& part, bool capturing)
     : session_(session) {
-  Network* const network = session.network();
-  if (network == nullptr || part.bytes == 0) return;
+  if (session.network() == nullptr || part.bytes == 0) return;
   const cuda::ContextScope scope(driver, session.context());
-  const CUstream stream = session.stream();
-  auto owner = OwnerOf(driver, session, handle);
+  const auto owner = OwnerOf(driver, session, handle);
   if (!owner) return;
-  if (capturing) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t capture = 0;
-    const bool known = driver.cuStreamGetCaptureInfo(stream, &status, &capture, nullptr, nullptr,
-                                                     nullptr) == CUDA_SUCCESS;
-    if (known) segment_.memory = network->TakeForCapture(capture, *owner, part.bytes);
-    return;
-  }
-  owner = network->SlotOwner(*owner, part.kernel);
-  segment_.memory = session.FindWorkspace(*owner, part.bytes, network->generation());
-  if (segment_.memory.data != nullptr) return;
   try {
-    segment_ = network->Take(*owner, part, stream);
-    const bool stays = segment_.memory.data != nullptr && !segment_.lent;
-    if (stays) session.KeepWorkspace(*owner, segment_.memory);
+    capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
   } catch (...) {
     // Host memory is out. A segment that was taken for good stays its owner's; only a loan is to be
     // given back.
     if (!segment_.lent) segment_ = {};
   }
+  if (capturing || !part.assured || segment_.memory.data != nullptr) return;
+  try {
+    segment_ = session.network()->TakeAssured(*owner, part.bytes, session.stream());
+  } catch (...) {
+    // Host memory is out, and all that was set aside is in use.
+  }
+}
+
+void LibraryWorkspace::TakeShare(const execution::ArenaOwner& owner, const LibraryPart& part) {
+  Network& network = *session_.network();
+  if (part.assured) network.Assure(part.bytes);
+  const execution::ArenaOwner slot = network.SlotOwner(owner, part.kernel);
+  segment_.memory = session_.FindWorkspace(slot, part.bytes, network.generation());
+  if (segment_.memory.data != nullptr) return;
+  segment_ = network.Take(slot, part, session_.stream());
+  const bool stays = segment_.memory.data != nullptr && !segment_.lent;
+  if (stays) session_.KeepWorkspace(slot, segment_.memory);
+}
+
+void LibraryWorkspace::TakeForCapture(const cuda::Driver& driver,
+                                      const execution::ArenaOwner& owner, const LibraryPart& part) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  const bool known = driver.cuStreamGetCaptureInfo(session_.stream(), &status, &capture, nullptr,
+                                                   nullptr, nullptr) == CUDA_SUCCESS;
+  if (known) segment_.memory = session_.network()->TakeForCapture(capture, owner, part);
 }
 
 LibraryWorkspace::~LibraryWorkspace() {

@@ -21,6 +21,10 @@ class LibraryWorkspace {
   void* data() const { return segment_.memory.data; }
 
  private:
+  void TakeShare(const execution::ArenaOwner& owner, const LibraryPart& part);
+  void TakeForCapture(const cuda::Driver& driver, const execution::ArenaOwner& owner,
+                      const LibraryPart& part);
+
   Session& session_;
   Network::Segment segment_;
 };

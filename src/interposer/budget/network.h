@@ -114,9 +114,13 @@ class Network {
     arena_.GiveBack(memory, stream);
   }
   execution::Arena::Segment TakeForCapture(uint64_t capture, const execution::ArenaOwner& owner,
-                                           size_t bytes) {
-    return arena_.TakeForCapture(capture, owner, bytes);
-  }
+                                           const LibraryPart& part);
+  // Sets at least `bytes` of the budget aside, which every call can have from then on
+  // (TakeAssured). Returns false where there is no room.
+  bool Assure(size_t bytes);
+  size_t assured_bytes() const { return arena_.assured_bytes(); }
+  // A loan of what was assured, for a call that cannot do without.
+  Segment TakeAssured(const execution::ArenaOwner& owner, size_t bytes, CUstream stream);
   // The owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or the
   // kernel on the lane. In a plan file: the file's segment on the lane, or everybody's where the
   // file says that the calls are ordered.
@@ -160,6 +164,7 @@ class Network {
   // Where `owner` is among the lanes, or a former handle's lane on its stream; else their number.
   size_t LaneOf(const execution::ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
+  void WarnBeyondBudget() const;
   // The kernel's place in the latest division; -1: it has none.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);

@@ -24,7 +24,8 @@ Status Network::Settle() {
   const bool last = !learning();
   std::vector<execution::Arena::Need> needs;
   for (;;) {
-    const size_t usable = budget_bytes_ - std::min(budget_bytes_, arena_.lost_bytes());
+    const size_t taken = arena_.lost_bytes() + arena_.set_aside_bytes();
+    const size_t usable = budget_bytes_ - std::min(budget_bytes_, taken);
     if (planned_budget_ > usable) Lower(usable);
     if (!solved_) {
       const auto division = asked_only_ ? WorkspaceDivision::kDisjoint : division_;
@@ -70,7 +71,9 @@ void Network::Fix() {
     const execution::ArenaOwner& lane = lanes_[slot.lane];
     if (lane.capturable && lane.handle != nullptr) largest = std::max(largest, slot.bytes);
   }
-  capture_bytes_ = std::min(largest, planned_budget_ - std::min(planned_budget_, arena_.bytes()));
+  const size_t of_calls = arena_.bytes() - arena_.set_aside_bytes();
+  capture_bytes_ =
+      std::min({largest, arena_.left(), planned_budget_ - std::min(planned_budget_, of_calls)});
   ReadyCapture(capture_bytes_);
   fixed_.store(true, std::memory_order_release);
 }
@@ -96,6 +99,34 @@ Network::Segment Network::Take(const execution::ArenaOwner& of, const LibraryPar
     WarnShort(part.bytes, kWithout);
   }
   return segment;
+}
+
+execution::Arena::Segment Network::TakeForCapture(uint64_t capture,
+                                                  const execution::ArenaOwner& owner,
+                                                  const LibraryPart& part) {
+  if (!part.assured) return arena_.TakeForCapture(capture, owner, part.bytes);
+  const auto memory = arena_.TakeAssuredForCapture(capture, owner, part.bytes);
+  WarnBeyondBudget();
+  return memory;
+}
+
+bool Network::Assure(size_t bytes) {
+  if (arena_.IsAssured(bytes)) return true;
+  MutexLock lock(mutex_);  // no division is under way meanwhile
+  return arena_.Assure(bytes);
+}
+
+Network::Segment Network::TakeAssured(const execution::ArenaOwner& owner, size_t bytes,
+                                      CUstream stream) {
+  const Segment segment = {arena_.BorrowAssured(owner, bytes, stream), true};
+  WarnBeyondBudget();
+  return segment;
+}
+
+void Network::WarnBeyondBudget() const {
+  if (arena_.bytes() <= budget_bytes_) return;
+  WarnOnce("beyond the budget", "kernels that cannot do without workspace hold more than the " +
+                                    FormatByteSize(budget_bytes_) + " of the total workspace");
 }
 
 execution::Arena::Segment Network::TakeShare(const execution::ArenaOwner& owner,

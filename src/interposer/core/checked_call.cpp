@@ -45,7 +45,7 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
 // that and the synchronisation: an exception in between would make the caller run it again.
 void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall& checked) {
   const execution::Runnable& plan = request.plan;
-  const cudnn::LegacyCall& call = request.call;
+  const cudnn::ConvolutionCall& call = request.call;
   const CUstream stream = request.stream;
   Verification& verification = checked.verification;
   const tuning::Tensor tensor = tuning::ResultTensor(request.problem);
@@ -53,7 +53,7 @@ void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall&
     verification.message = "there is nothing to compare with";
     return;
   }
-  cudnn::LegacyCall planned = call;
+  cudnn::ConvolutionCall planned = call;
   void*& written = planned.*cudnn::OutputOf(call.operation);
   const auto output = reinterpret_cast<CUdeviceptr>(written);
   cuda::MemoryPool memory(driver);

@@ -6,7 +6,7 @@
 #include "convolution/numeric_class.h"
 #include "convolution/problem.h"
 #include "cuda/driver.h"
-#include "cudnn/legacy_call.h"
+#include "cudnn/convolution_call.h"
 #include "execution/runnable.h"
 #include "tuning/verify.h"
 
@@ -30,7 +30,7 @@ struct CheckRequest {
   const execution::Runnable& plan;
   const ConvolutionProblem& problem;
   NumericClass numeric = NumericClass::kDirect;
-  const cudnn::LegacyCall& call;
+  const cudnn::ConvolutionCall& call;
 };
 
 // Runs the plan into scratch memory, then the undivided engine into the caller's output, and

@@ -19,6 +19,7 @@ struct LibraryPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
+  bool assured = false;  // nothing runs without it: where no other is to be had, what was set aside
 };
 
 struct KernelState {

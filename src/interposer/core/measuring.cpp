@@ -24,6 +24,20 @@ size_t UserLimit(Process& process, const Session& session) {
   return process.limit.Of(session.context());
 }
 
+planning::Facts FactsOfKernel(Process& process, const Session& session,
+                              const ConvolutionProblem& problem, Api api) {
+  const Options& options = process.options;
+  planning::Facts facts;
+  facts.problem = problem;
+  facts.user_limit = UserLimit(process, session);
+  facts.observes = options.mode != Mode::kOn;
+  facts.deterministic = options.deterministic;
+  facts.strict_limit = options.strict_limit;
+  facts.tunes = Tunes(process, session, problem, api);
+  facts.capturing = process.sessions.Capturing(session);
+  return facts;
+}
+
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes) {
   return planning::RequestFor(problem, limit_bytes, process.options.deterministic);

@@ -17,6 +17,9 @@ bool MeasuresBeforePromising(Process& process, const Session& session,
                              const ConvolutionProblem& problem, Api api);
 // The user's ceiling for each kernel's part of the caller's workspace, in bytes; kNoLimit: none.
 size_t UserLimit(Process& process, const Session& session);
+// The facts about a kernel that do not depend on what the program named.
+planning::Facts FactsOfKernel(Process& process, const Session& session,
+                              const ConvolutionProblem& problem, Api api);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes);
 // Reports once for each kernel that the followed plan file does not have it.

@@ -19,7 +19,7 @@ void NoteFailure(const RunRequest& request) {
 }
 
 // Runs the call under UCUDNN_CHECK. Returns false where it has yet to be run.
-bool RanChecked(const RunRequest& request, const cudnn::LegacyCall& call) {
+bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   KernelState& state = request.state;
   const CheckedCall checked =
       RunChecked(*request.process.driver, {request.session.context(), request.session.stream(),
@@ -54,7 +54,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
   if (*state.failed && !pieces_only) return undivided();
   const LibraryWorkspace library(*request.process.driver, request.session, request.call.handle,
                                  state.library, capturing);
-  cudnn::LegacyCall call = request.call;
+  cudnn::ConvolutionCall call = request.call;
   if (state.library.bytes > 0) {
     if (library.data() == nullptr) return undivided();
     call.workspace = library.data();

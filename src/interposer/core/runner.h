@@ -24,7 +24,7 @@ struct RunRequest {
   Session& session;
   const ConvolutionProblem& problem;
   KernelState& state;  // has a runnable
-  const cudnn::LegacyCall& call;
+  const cudnn::ConvolutionCall& call;
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 

@@ -189,11 +189,6 @@ cudnnBackendDescriptor_t GraphPlans::WholeOf(cudnnBackendDescriptor_t plan) cons
   return state != nullptr ? state->Whole(plan) : plan;
 }
 
-void GraphPlans::Count(cudnnHandle_t handle, const PlanState& state) {
-  Session* const session = process_.sessions.Find(handle);
-  state.record->Count(session != nullptr ? process_.sessions.LaneOf(*session, handle) : 0);
-}
-
 cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
   PlanState* state = FindPlan(plan);
@@ -203,8 +198,9 @@ cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (calls >= state->due_at.load(std::memory_order_relaxed) || state->redivided()) {
     state = Improve(handle, *state, calls);
   }
-  Count(handle, *state);
-  if (state->runnable != nullptr) return RunPieces(handle, plan, pack, *state);
+  Session* const session = SessionOf(handle, *state);
+  Count(session, handle, *state);
+  if (state->runnable != nullptr) return RunPieces(session, handle, plan, pack, *state);
   return ExecuteInPromise(process_.functions, handle, state->Whole(plan), pack);
 }
 
@@ -227,27 +223,35 @@ void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
   }
 }
 
-cudnnStatus_t GraphPlans::RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                    cudnnBackendDescriptor_t pack, PlanState& state) {
+void GraphPlans::Count(Session* session, cudnnHandle_t handle, const PlanState& state) const {
+  state.record->Count(session != nullptr ? process_.sessions.LaneOf(*session, handle) : 0);
+}
+
+Session* GraphPlans::SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept {
+  if (state.runnable == nullptr) return process_.sessions.Find(handle);
+  try {
+    return process_.sessions.Of(handle);
+  } catch (...) {
+    return nullptr;  // out of memory when a handle is met for the first time
+  }
+}
+
+cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
+                                    cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
+                                    PlanState& state) {
   GraphOtherWays other(process_.functions, handle, state.Whole(plan), pack);
   const auto undivided = [&] {
     state.CountUndivided();
     return other.Undivided();
   };
   const VariantPack* const operands = FindPack(pack);
-  Session* session = nullptr;
-  try {
-    session = process_.sessions.Of(handle);
-  } catch (...) {
-    // Out of memory when a handle is met for the first time.
-  }
   if (operands == nullptr || !operands->plain || session == nullptr ||
       session->context() != state.context) {
     return undivided();
   }
   const cudnn::GraphPlan& graph = state.own->plan;
   const bool wide = graph.problem.type == DataType::kDouble;
-  cudnn::LegacyCall call;
+  cudnn::ConvolutionCall call;
   call.operation = graph.problem.operation;
   call.handle = handle;
   call.alpha = wide ? static_cast<const void*>(&state.wide_alpha) : &state.alpha;

@@ -78,14 +78,16 @@ class GraphPlans : public DivisionChoices {
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
   // The plan to give to the genuine library in place of `plan`: the substitute where there is one.
   cudnnBackendDescriptor_t WholeOf(cudnnBackendDescriptor_t plan) const;
-  cudnnStatus_t RunPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+  // The session that executes the plan; null where none is open, or memory is out.
+  Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
+  // Counts a call of the plan on `handle`, whose session may be null.
+  void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
+  cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
   // The workspace that a plan of this configuration would report; none where that is its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
   // Tells the network whose budget holds for the plan that it is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
-  // Counts a call of the plan on `handle`.
-  void Count(cudnnHandle_t handle, const PlanState& state);
 
   // In native_graphs.cpp, as is all that follows up to PopulatePieces. The engine's notes without
   // native support where a plan of it may run another engine that lacks it.

@@ -148,7 +148,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
 cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
   PlanState* const state = FindPlan(plan);
-  if (state != nullptr) Count(handle, *state);
+  if (state != nullptr) Count(SessionOf(handle, *state), handle, *state);
   if (state != nullptr && PopulatePieces(handle, *state, pack, graph)) return CUDNN_STATUS_SUCCESS;
   return PopulateWhole(handle, plan, pack, graph);
 }

@@ -49,16 +49,10 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   const ConvolutionProblem& problem = kernel.problem();
   const Network* const network = kernel.session->network();
   const planning::Platform platform = process_.sessions.DeviceOf(*kernel.session).platform;
-  planning::Facts facts;
-  facts.problem = problem;
+  planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kGraph);
   facts.asked = kernel.own->plan.engine;
   facts.numeric = kernel.own->numeric;
   facts.user_limit = kernel.limit_bytes;
-  facts.observes = options.mode != Mode::kOn;
-  facts.deterministic = options.deterministic;
-  facts.strict_limit = options.strict_limit;
-  facts.tunes = Tunes(process_, *kernel.session, problem, Api::kGraph);
-  facts.capturing = process_.sessions.Capturing(*kernel.session);
 
   planning::PlanFacts plan;
   plan.need_bytes = kernel.need_bytes;
@@ -92,7 +86,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   plan.in_file = position >= 0;
   plan.file_waits = network != nullptr && part.kernel < 0;
   if (plan.in_file && !plan.file_waits) {
-    const size_t limit = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
+    const size_t limit = facts.share ? facts.share->usable_bytes()
                                      : std::min({kernel.limit_bytes, kernel.need_bytes,
                                                  file->limit_bytes.value_or(kNoLimit)});
     auto pinned = steps.Pinned(file->kernels[position], limit);

@@ -44,7 +44,7 @@ struct PlanState : KernelState {
   Network* network = nullptr;
   std::atomic<int> looked_at = -1;    // Network::epoch at the latest decision
   std::atomic<bool> looking = false;  // a thread decides anew
-  // The plan's scales in the form that LegacyCall takes: `wide` ones for fp64.
+  // The plan's scales in the form that ConvolutionCall takes: `wide` ones for fp64.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
   std::atomic<PlanState*> better = nullptr;  // null: none yet; keeps the same promise

@@ -14,30 +14,24 @@ using planning::CallFacts;
 
 void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes) {
   if (!process_.limit.is_auto()) return;
-  const std::optional<size_t> reported = process_.promises.LastReported(key);
+  const auto reported = process_.promises.LastReported(key);
+  if (!reported || passed_bytes >= reported->workspace_bytes) return;
   // A caller that was told several sizes may have chosen any of them.
-  if (!reported || passed_bytes >= *reported || process_.promises.Find(key, passed_bytes)) return;
+  if (process_.promises.Find(key, passed_bytes)) return;
   // A caller that passes no workspace at all may simply want none: that does not say that memory is
   // out.
-  process_.limit.FallTo(std::max(passed_bytes, *reported / 2));
+  process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
 }
 
-planning::Facts LegacyCalls::FactsOf(const cudnn::LegacyCall& call, const LegacyKernel& kernel,
+planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                                      const CallKey& key) {
   const Options& options = process_.options;
   const ConvolutionProblem& problem = kernel.problem;
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
-  planning::Facts facts;
-  facts.problem = problem;
+  planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kLegacy);
   facts.asked = EngineId::Legacy{call.algorithm, std::nullopt};
   facts.numeric = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
-  facts.user_limit = UserLimit(process_, *kernel.session);
-  facts.observes = options.mode == Mode::kObserve;
-  facts.deterministic = options.deterministic;
-  facts.strict_limit = options.strict_limit;
-  facts.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
-  facts.capturing = process_.sessions.Capturing(*kernel.session);
 
   CallFacts asked;
   asked.kind = key.kind;
@@ -57,6 +51,15 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::LegacyCall& call, const Legacy
     asked.told_alone = key.kind == CallKind::kIdentity
                            ? promises.FindAlone(promise_key, key.workspace_bytes)
                            : asked.told;
+    if (Network* const network = kernel.session->network()) {
+      size_t needed = asked.told ? planning::AssuredBytes(*asked.told) : 0;
+      if (asked.told_alone) {
+        needed = std::max(needed, planning::AssuredBytes(*asked.told_alone));
+      }
+      // Inside a capture nothing is allocated that can be done without.
+      if (needed > network->assured_bytes()) network->Assure(needed);
+      facts.assured_bytes = network->assured_bytes();
+    }
     asked.was_told = promises.LastReported(promise_key).has_value();
     PinnedFact pinned = FindPinned(process_, kernel);
     asked.pinned = std::move(pinned.choice);
@@ -66,8 +69,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::LegacyCall& call, const Legacy
   return facts;
 }
 
-CallState* LegacyCalls::Decide(const cudnn::LegacyCall& call, Session& session, const CallKey& key,
-                               CallState* earlier) {
+CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& session,
+                               const CallKey& key, CallState* earlier) {
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const bool capturing = process_.sessions.Capturing(session);
@@ -108,6 +111,7 @@ CallState* LegacyCalls::Decide(const cudnn::LegacyCall& call, Session& session, 
   if (decision.course == planning::Course::kSchedule) {
     state->runnable = steps.TakeRunnable();
     state->library.bytes = decision.owned_bytes;
+    state->library.assured = decision.otherwise == planning::Otherwise::kPieces;
     state->ran = decision.ran_here;
     if (process_.options.check && state->runnable->has_pieces()) {
       const auto numeric = process_.engines.CoarsestClass(TuningKernel(process_, kernel),

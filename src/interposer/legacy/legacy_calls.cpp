@@ -10,7 +10,7 @@ namespace ucudnn::interposer {
 namespace {
 
 // Calls without all pointers are the genuine library's to refuse.
-bool HasAllPointers(const cudnn::LegacyCall& call) {
+bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   if (call.alpha == nullptr || call.x == nullptr || call.w == nullptr || call.y == nullptr) {
     return false;
   }
@@ -22,8 +22,8 @@ bool HasAllPointers(const cudnn::LegacyCall& call) {
 // kernels: undivided, inside what was promised. That may be less than the caller's algorithm needs,
 // so the engine that keeps the promise is looked up, which allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
-                                const cudnn::LegacyCall& call) {
-  cudnn::LegacyCall whole = call;
+                                const cudnn::ConvolutionCall& call) {
+  cudnn::ConvolutionCall whole = call;
   std::optional<int> promised;
   if (key.kind != CallKind::kIdentity) {
     promised = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
@@ -42,7 +42,7 @@ cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const 
 class LegacyOtherWays : public OtherWays {
  public:
   LegacyOtherWays(Process& process, const Session& session, const CallKey& key,
-                  const CallState& state, const cudnn::LegacyCall& call)
+                  const CallState& state, const cudnn::ConvolutionCall& call)
       : process_(process), session_(session), key_(key), state_(state), call_(call) {}
 
   cudnnStatus_t Undivided() override {
@@ -61,12 +61,12 @@ class LegacyOtherWays : public OtherWays {
   const Session& session_;
   const CallKey& key_;
   const CallState& state_;
-  const cudnn::LegacyCall& call_;
+  const cudnn::ConvolutionCall& call_;
 };
 
 }  // namespace
 
-std::optional<CallKind> LegacyCalls::KindOf(const cudnn::LegacyCall& call,
+std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
                                             const ConvolutionProblem& problem) const {
   const bool aligned = cudnn::IsAligned(call.x) && cudnn::IsAligned(call.w) &&
                        cudnn::IsAligned(call.y) && cudnn::IsAligned(call.workspace) &&
@@ -104,7 +104,14 @@ bool LegacyCalls::MayRemember(const Session& session, const CallKey& key) {
           process_.promises.Knows({session.platform(), key.algorithm, key.problem}));
 }
 
-cudnnStatus_t LegacyCalls::Convolve(const cudnn::LegacyCall& call) {
+bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
+  if (key.kind == CallKind::kIdentity) return true;
+  const auto told =
+      process_.promises.Find({session.platform(), key.algorithm, key.problem}, key.workspace_bytes);
+  return told && told->undivided.engine.empty();
+}
+
+cudnnStatus_t LegacyCalls::Convolve(const cudnn::ConvolutionCall& call) {
   const cudnn::Functions& functions = process_.functions;
   Session* const session = HasAllPointers(call) ? process_.sessions.Of(call.handle) : nullptr;
   CallKey key;
@@ -127,9 +134,7 @@ cudnnStatus_t LegacyCalls::Convolve(const cudnn::LegacyCall& call) {
       state != nullptr && network != nullptr && state->library.epoch != network->epoch();
   // A capture keeps the plan that already ran outside, although more may be known by now.
   if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
-    // Only pieces keep a promise to an identity activation, so such a call needs a plan.
-    const bool must_plan = state != nullptr || *kind == CallKind::kIdentity;
-    if (!must_plan && !MayRemember(*session, key)) {
+    if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
       process_.reporter.TooManyKernels();
       return ConvolveUnplanned(process_, *session, key, call);
     }

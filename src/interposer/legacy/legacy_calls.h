@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "cudnn/legacy_call.h"
+#include "cudnn/convolution_call.h"
 #include "interposer/budget/budgets.h"
 #include "interposer/legacy/call_state.h"
 #include "interposer/legacy/legacy_kernel.h"
@@ -18,7 +18,7 @@ class LegacyCalls : public DivisionChoices {
  public:
   explicit LegacyCalls(Process& process) : process_(process) {}
 
-  cudnnStatus_t Convolve(const cudnn::LegacyCall& call);
+  cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
   // In queries.cpp, as are FindAlgorithms and GetAlgorithms: what callers are told.
   cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
@@ -40,17 +40,19 @@ class LegacyCalls : public DivisionChoices {
 
  private:
   // The kind of a call; none where the call is left alone.
-  std::optional<CallKind> KindOf(const cudnn::LegacyCall& call,
+  std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;
   // Whether a decision may be kept for a call that its session has not met before.
   bool MayRemember(const Session& session, const CallKey& key);
+  // Whether only pieces may keep what the program was told for such calls.
+  bool NeedsPlan(const Session& session, const CallKey& key) const;
 
   // In call_decision.cpp, as are FactsOf, NoteScarceWorkspace and ChoicesOf. Decides about a call
   // and keeps the decision on its session. `earlier` is the decision in force; null at the first
   // call. Returns null where nothing was decided: the call then runs as it is.
-  CallState* Decide(const cudnn::LegacyCall& call, Session& session, const CallKey& key,
+  CallState* Decide(const cudnn::ConvolutionCall& call, Session& session, const CallKey& key,
                     CallState* earlier);
-  planning::Facts FactsOf(const cudnn::LegacyCall& call, const LegacyKernel& kernel,
+  planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
   // Lowers a limit from free memory when a caller passes less than it was told, which shows that
   // its allocation failed; to no less than half of what it was told.
@@ -86,6 +88,8 @@ class LegacyCalls : public DivisionChoices {
                          int algorithm, size_t need_bytes, size_t limit_bytes);
   // Whether such pieces have run in this process and were compared; runs them where they were not.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
+  // Sets `bytes` of the budget aside for the kernel's device. Returns false where there is no room.
+  bool Assure(const LegacyKernel& kernel, size_t bytes) const;
   // Where nothing undivided fits: the best pieces of one algorithm that keep a promise alone, which
   // have run in this process; then what the genuine library ranks. Empty where there are none.
   Answer AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,

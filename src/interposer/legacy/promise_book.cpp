@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cudnn/legacy_engines.h"
+#include "planning/library_promise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -44,7 +45,7 @@ bool PromiseBook::Knows(int platform, const ConvolutionProblem& problem) const {
 }
 
 void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
-  assert(promise.plan.WorkspaceBytes() <= promise.workspace_bytes);
+  assert(promise.plan.WorkspaceBytes() <= std::max(promise.workspace_bytes, promise.library_bytes));
   assert(promise.undivided.workspace_bytes <= promise.workspace_bytes);
   MutexLock lock(mutex_);
   Page& page = Open(key);
@@ -96,10 +97,7 @@ std::optional<planning::Promise> PromiseBook::FindAlone(const PromiseKey& key,
   MutexLock lock(mutex_);
   const planning::Promise* const best = Fastest(key, workspace_bytes, true);
   if (best == nullptr) return std::nullopt;
-  planning::Promise promise = *best;
-  promise.plan = promise.alone;
-  promise.undivided = {};
-  return promise;
+  return planning::Alone(*best);
 }
 
 std::optional<int> PromiseBook::FindUndivided(const PromiseKey& key, size_t workspace_bytes) {
@@ -111,11 +109,12 @@ std::optional<int> PromiseBook::FindUndivided(const PromiseKey& key, size_t work
   return engine->algorithm;
 }
 
-std::optional<size_t> PromiseBook::LastReported(const PromiseKey& key) {
+std::optional<PromiseBook::Reported> PromiseBook::LastReported(const PromiseKey& key) {
   MutexLock lock(mutex_);
   const auto entry = pages_.find(key);
   if (entry == pages_.end() || entry->second.promises_.empty()) return std::nullopt;
-  return entry->second.promises_.back().workspace_bytes;
+  const planning::Promise& last = entry->second.promises_.back();
+  return Reported{last.workspace_bytes, planning::AssuredBytes(last)};
 }
 
 }  // namespace ucudnn::interposer

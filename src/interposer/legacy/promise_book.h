@@ -66,8 +66,13 @@ class PromiseBook {
   // memory is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // The workspace that was last reported for `key`, which a caller that asks again must be told.
-  std::optional<size_t> LastReported(const PromiseKey& key);
+  // What was last reported for `key`, which a caller that asks again must be told, and what must be
+  // assured for that (planning::AssuredBytes).
+  struct Reported {
+    size_t workspace_bytes = 0;
+    size_t assured_bytes = 0;
+  };
+  std::optional<Reported> LastReported(const PromiseKey& key);
 
  private:
   struct KeyHash {

@@ -125,12 +125,14 @@ LegacyCalls::Answer LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
                                                 const cudnn::Descriptors& descriptors,
                                                 const tuning::LegacyAnswer& measured,
                                                 size_t limit_bytes) {
-  // Under one budget nothing but what needs no workspace of the caller's may be told.
-  if (kernel.session->network() != nullptr || !MayProve(process_, *kernel.session)) return {};
-  const planning::PromiseRequest request = RequestFor(process_, kernel.problem, limit_bytes);
+  if (!MayProve(process_, *kernel.session)) return {};
+  const bool in_budget = kernel.session->network() != nullptr;
+  const auto add = in_budget ? planning::AddPiecesInBudget : planning::AddPieces;
+  const planning::PromiseRequest request =
+      RequestFor(process_, kernel.problem, MeasuredLimit(kernel, limit_bytes));
   std::vector<planning::Offer> offers;
   for (const cudnn::MathGroup& group : tuning::Groups(kernel.problem, measured)) {
-    planning::AddPieces(kernel.problem.operation, group.math, group.candidates, request, offers);
+    add(kernel.problem.operation, group.math, group.candidates, request, offers);
   }
   int wrong = 0;
   for (planning::Offer& offer : planning::BestFirst(std::move(offers))) {
@@ -138,12 +140,14 @@ LegacyCalls::Answer LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
     as_told.problem.math = offer.math;
     const planning::Trust trust = Prove(as_told, offer.promise);
     if (trust.kind == planning::Trust::Kind::kWrong && ++wrong >= planning::kMostWrong) break;
-    if (trust.kind != planning::Trust::Kind::kTrusted) continue;
+    if (trust.kind != planning::Trust::Kind::kTrusted ||
+        !Assure(kernel, planning::AssuredBytes(offer.promise)))
+      continue;
     Answer answer = Told(kernel, {std::move(offer)}, true);
     // A caller that has less room than the pieces need may still take what the genuine library
     // ranks, unless the limit is strict.
     Answer ranking;
-    if (!process_.options.strict_limit &&
+    if (!process_.options.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
                               descriptors, ranking) == CUDNN_STATUS_SUCCESS) {
       std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
@@ -345,12 +349,21 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
   std::vector<Candidate> candidates = tuning::OwnCandidates(problem, measured);
   offer.settled = measured.settled;
   offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
-  if (auto promise = planning::OfferFor(offer, candidates)) return {std::move(promise)};
+  offer.budget_bytes = MeasuredLimit(kernel, 0);
+  const auto offer_for = [&](const planning::NamedOffer& asked,
+                             const std::vector<Candidate>& known) -> std::optional<Promise> {
+    std::optional<Promise> promise = planning::OfferFor(asked, known);
+    if (!promise || Assure(kernel, planning::AssuredBytes(*promise))) return promise;
+    planning::NamedOffer without = asked;
+    without.budget_bytes = 0;
+    return planning::OfferFor(without, known);
+  };
+  if (auto promise = offer_for(offer, candidates)) return {std::move(promise)};
   // What was not measured may fit: that is what the heuristics know undivided.
   const auto of_heuristics = [&] {
     planning::NamedOffer unmeasured = offer;
     unmeasured.ranked = true;
-    return planning::OfferFor(unmeasured, Ranked(kernel, descriptors));
+    return offer_for(unmeasured, Ranked(kernel, descriptors));
   };
   const bool knows_whole = std::any_of(
       candidates.begin(), candidates.end(),
@@ -364,16 +377,22 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
     answer.promise = planning::PiecesFor(offer, candidates);
     if (!answer.promise) break;
     const planning::Trust trust = Prove(kernel, *answer.promise);
-    if (trust.kind == planning::Trust::Kind::kTrusted) return answer;
+    const bool trusted = trust.kind == planning::Trust::Kind::kTrusted;
+    if (trusted && Assure(kernel, planning::AssuredBytes(*answer.promise))) return answer;
     answer.promise.reset();
-    if (trust.kind == planning::Trust::Kind::kUnknown) {
-      answer.why_none.detail = trust.message;
+    if (trust.kind != planning::Trust::Kind::kWrong) {
+      answer.why_none.detail = trusted ? "the total workspace has no room left" : trust.message;
       break;
     }
     candidates = tuning::OwnCandidates(problem, Measured(process_, kernel, request, may_measure));
   }
   if (knows_whole && !measured.settled && offer.tunes) answer.promise = of_heuristics();
   return answer;
+}
+
+bool LegacyCalls::Assure(const LegacyKernel& kernel, size_t bytes) const {
+  Network* const network = kernel.session->network();
+  return bytes == 0 || (network != nullptr && network->Assure(bytes));
 }
 
 planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
@@ -396,8 +415,10 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
-  if (const std::optional<size_t> reported = process_.promises.LastReported(key)) {
-    *bytes = *reported;
+  // What keeps an earlier promise may lack on this device.
+  const auto reported = process_.promises.LastReported(key);
+  if (reported && Assure(*kernel, reported->assured_bytes)) {
+    *bytes = reported->workspace_bytes;
     return status;
   }
   const size_t limit = UserLimit(process_, *kernel->session);

@@ -89,4 +89,14 @@ bool SessionTable::empty() {
   return spare_.size() == sessions_.size();
 }
 
+std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                             cudnnHandle_t handle) {
+  auto owner = execution::OwnerOf(driver, handle, session.stream());
+  if (const void* const lane = session.order(); owner && lane != nullptr) {
+    owner = execution::ArenaOwner{lane};
+    owner->capturable = true;
+  }
+  return owner;
+}
+
 }  // namespace ucudnn::interposer

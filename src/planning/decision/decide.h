@@ -1,6 +1,6 @@
 // Decides how one kernel runs. Decide turns Facts into the next step: a question, whose answer the
 // caller adds to the facts before it asks again, or the decision. Pure: equal facts give equal
-// steps. BrokenInvariant checks the postconditions (docs/design.md, invariants 2, 4 and 8).
+// steps. BrokenInvariant checks the postconditions (docs/design.md, invariants 1 to 4 and 7 to 9).
 #pragma once
 
 #include <optional>

@@ -38,9 +38,14 @@ class CallDecider {
     return rows;
   }
 
-  // Whether `told` is kept by something: pieces that keep it alone may be found wrong.
+  // Whether `told` is kept by something: pieces that keep it alone may be found wrong, or lack
+  // ucudnn's workspace on this device.
   bool Holds(const std::optional<Promise>& told) const {
-    return told && !(told->undivided.engine.empty() && ask_.WasWrong(told->plan));
+    if (!told || !told->undivided.engine.empty()) return told.has_value();
+    return !LacksMemory(told) && !ask_.WasWrong(told->plan);
+  }
+  bool LacksMemory(const std::optional<Promise>& told) const {
+    return told && told->undivided.engine.empty() && told->library_bytes > facts_.assured_bytes;
   }
   // Sets `promise_`: a share of the budget, what the caller was told, or a plan for a caller that
   // did not ask.
@@ -82,7 +87,7 @@ class CallDecider {
 };
 
 std::optional<Promise> CallDecider::InBudget() {
-  const size_t limit = std::min(facts_.share->bytes, facts_.share->limit_bytes);
+  const size_t limit = facts_.share->usable_bytes();
   if (call_.pinned) {
     auto pinned = PromiseOfFile(*call_.pinned, Named(limit), call_.told);
     const bool stricter = call_.told && call_.told->reported.deterministic;
@@ -352,7 +357,8 @@ void CallDecider::Run(bool trusted) {
 
 void CallDecider::LookAgain(bool trusted) {
   const bool more = (facts_.capturing && call_.more_outside) || call_.pinned_later ||
-                    (!settled_ && (facts_.tunes || !trusted));
+                    (!settled_ && (facts_.tunes || !trusted)) || LacksMemory(call_.told) ||
+                    LacksMemory(call_.told_alone);
   if (!more || StaysWhole()) return;
   // A capture forbids measuring and building, so the first call after it decides anew.
   decision_.look_again = facts_.capturing ? When::kNextCall : When::kLater;

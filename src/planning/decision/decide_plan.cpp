@@ -66,6 +66,8 @@ class PlanDecider {
   Trust Compared(const Promise& promise, bool engines_differ = false);
   // The application's own plan runs, or is refused where a strict limit forbids that.
   void Stay(Reason why);
+  // The same where it could not be built.
+  void StayUnprepared(const std::string& why);
   void Schedule(const Promise& promise, bool in_place);
   void LookAgain();
 
@@ -88,6 +90,13 @@ void PlanDecider::Stay(Reason why) {
   if (!must_shrink_) return;
   if (facts_.strict_limit) decision_.course = Course::kRefusal;
   decision_.notes.push_back({Cause::kOverLimit, Sentence(decision_.reason)});
+}
+
+void PlanDecider::StayUnprepared(const std::string& why) {
+  decision_.notes.push_back({Cause::kNotPrepared, why});
+  Reason reason = {Because::kNotPrepared};
+  reason.detail = why;
+  Stay(std::move(reason));
 }
 
 Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
@@ -138,7 +147,7 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
 Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   const int n = facts_.problem.n;
   const PromiseRequest request = Request(facts_.share->limit_bytes);
-  const size_t limit = std::min(facts_.share->bytes, facts_.share->limit_bytes);
+  const size_t limit = facts_.share->usable_bytes();
   const std::vector<Candidate> candidates =
       CandidatesInBudget(Measured(facts_.asked, request).candidates,
                          Measured(other.engine, request).candidates, n, plan_.need_bytes);
@@ -305,10 +314,7 @@ void PlanDecider::GainTime() {
       ask_(Build{promise->plan, promise->undivided, promise->workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     compared_ = false;
-    decision_.notes.push_back({Cause::kNotPrepared, built.message});
-    Reason why = {Because::kNotPrepared};
-    why.detail = built.message;
-    return Stay(std::move(why));
+    return StayUnprepared(built.message);
   }
   Schedule(*promise, false);
   decision_.reason = {Because::kDivided, promise->plan.Pieces()};
@@ -358,12 +364,8 @@ void PlanDecider::FitUnder() {
   BuildOutcome built = build(runs_pieces ? promise->plan : Configuration{});
   if (built.kind == BuildOutcome::Kind::kNoPieces) {
     compared_ = false;
+    if (!any_engine && told == nullptr && !facts_.share) return StayUnprepared(built.message);
     decision_.notes.push_back({Cause::kNotPrepared, built.message});
-    if (!any_engine && told == nullptr && !facts_.share) {
-      Reason why = {Because::kNotPrepared};
-      why.detail = built.message;
-      return Stay(std::move(why));
-    }
     promise = Whole(std::move(*promise));
     built = build({});
   }

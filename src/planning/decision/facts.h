@@ -138,6 +138,8 @@ struct PinnedExecution {
 struct BudgetShare {
   size_t bytes = 0;        // the kernel's share of ucudnn's workspace
   size_t limit_bytes = 0;  // the ceiling of every kernel
+
+  size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
 // A promise below a plan's need that was given before, by this process or an earlier one.
@@ -198,6 +200,9 @@ struct Facts {
   bool capturing = false;
   bool failed = false;  // a piece failed, or the plan that runs was found wrong
   std::optional<BudgetShare> share;
+  // Of ucudnn's own workspace, so much can be had by any call, for kernels that no engine serves
+  // without any.
+  size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;
   std::variant<CallFacts, PlanFacts> program;
 

@@ -96,7 +96,9 @@ Broken Invariants::OfTheProgramsOwnCall() const {
   });
   const bool other_serves =
       call_->kind != CallKind::kMisaligned && call_->kind != CallKind::kIdentity;
-  const bool told = call_->told && other_serves && !facts_.observes && !tried && !wrong;
+  const bool lacks = call_->told && call_->told->undivided.engine.empty() &&
+                     call_->told->library_bytes > facts_.assured_bytes;
+  const bool told = call_->told && other_serves && !facts_.observes && !tried && !wrong && !lacks;
   if (told && decision_.promised_bytes > call_->passed_bytes) {
     return "2: what was promised less than it needs runs as it was asked";
   }
@@ -173,7 +175,7 @@ Broken Invariants::Promised() const {
       if (!has_whole_) return "2: nothing keeps the promise";
       break;
     case Otherwise::kPieces:
-      if (has_whole_ || decision_.owned_bytes > 0) return "2: pieces alone keep no such promise";
+      if (has_whole_) return "2: something undivided keeps the promise";
       break;
     case Otherwise::kReal:
       // It is the program's own call in what it passes, or the plan in what it needs.
@@ -243,8 +245,12 @@ Broken Invariants::Limited() const {
   if (!told && decision_.promised_bytes > facts_.user_limit)
     return "8: it exceeds the user's limit";
   if (decision_.owned_bytes == 0) return nullptr;
-  const size_t share = facts_.share ? std::min(facts_.share->bytes, facts_.share->limit_bytes) : 0;
-  return decision_.owned_bytes > share ? "8: it exceeds what the budget has" : nullptr;
+  const size_t share = facts_.share ? facts_.share->usable_bytes() : 0;
+  // Without what was assured, nothing keeps a promise of pieces alone.
+  const bool alone = decision_.otherwise == Otherwise::kPieces;
+  return decision_.owned_bytes > (alone ? facts_.assured_bytes : share)
+             ? "8: it exceeds what the budget has"
+             : nullptr;
 }
 
 // 9. Only what was compared runs, but for pieces that alone keep a promise.

@@ -13,6 +13,12 @@ namespace {
 // CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM.
 constexpr int kServesIdentity = 1;
 
+bool MayServeIdentity(Operation operation, const EngineId& engine) {
+  const EngineId::Legacy* const legacy = engine.legacy();
+  return operation == Operation::kForward && legacy != nullptr &&
+         legacy->algorithm == kServesIdentity;
+}
+
 // The division of `engine` alone that needs the least workspace within the request.
 std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
                                    PromiseRequest request) {
@@ -29,20 +35,46 @@ std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Can
   return std::nullopt;
 }
 
+// Pieces of `engine` alone in workspace that is set aside from a budget, the request's limit.
+std::optional<Promise> AssuredPieces(const EngineId& engine,
+                                     const std::vector<Candidate>& candidates,
+                                     PromiseRequest request) {
+  const size_t budget = request.limit_bytes;
+  request.limit_bytes = budget / 4;
+  std::optional<Promise> pieces = PiecesOf(engine, candidates, request);
+  request.limit_bytes = budget;
+  if (!pieces) pieces = LeastPieces(engine, candidates, request);
+  if (!pieces) return std::nullopt;
+  pieces->limit_bytes = budget;
+  pieces->library_bytes = pieces->workspace_bytes;
+  pieces->workspace_bytes = pieces->reported.workspace_bytes = 0;
+  return pieces;
+}
+
 bool Serves(const Candidate& candidate, const PromiseRequest& request) {
   const MicroConfiguration& micro = candidate.micro;
   return micro.micro_batch == request.n && candidate.native &&
          (!request.deterministic || micro.deterministic);
 }
 
+template <typename PiecesOfEngine>
+void AddPiecesBy(PiecesOfEngine pieces_of, Operation operation, MathType math,
+                 const std::vector<Candidate>& candidates, const PromiseRequest& request,
+                 std::vector<Offer>& offers) {
+  for (const Candidate& candidate : candidates) {
+    // Pieces are compared with their own engine on the whole mini-batch.
+    if (!Serves(candidate, request)) continue;
+    std::optional<Promise> pieces = pieces_of(candidate.micro.engine, candidates, request);
+    if (!pieces) continue;
+    offers.push_back({math, PiecesAlone(operation, std::move(*pieces), candidate.micro)});
+  }
+}
+
 }  // namespace
 
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise) {
-  const EngineId::Legacy* const legacy = engine.legacy();
-  const bool by_identity =
-      operation == Operation::kForward && legacy != nullptr && legacy->algorithm == kServesIdentity;
-  if (!by_identity) return true;
+  if (!MayServeIdentity(operation, engine)) return true;
   PromiseRequest within = request;
   within.limit_bytes = promise.workspace_bytes;
   std::optional<Promise> alone = PiecesOf(engine, candidates, within);
@@ -124,11 +156,19 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
   const PromiseRequest request = RequestForNamed(candidates, named);
   std::optional<Promise> promise = MakePromise(candidates, request);
   if (!promise) return std::nullopt;
-  // An identity activation may need more than the limit; pieces may take up to the algorithm's
-  // need.
   PromiseRequest alone = request;
+  // An identity activation may need more than the limit: workspace that is set aside, or what
+  // pieces take of the algorithm's need.
+  std::optional<Promise> assured;
+  if (named.in_budget && MayServeIdentity(named.problem.operation, named.engine)) {
+    alone.limit_bytes = offer.budget_bytes;
+    assured = LeastPieces(named.engine, candidates, alone);
+  }
   alone.limit_bytes = std::max(named.limit_bytes, offer.need_bytes - 1);
-  if (!MakeKeepableAlone(named.problem.operation, candidates, named.engine, alone, *promise)) {
+  if (assured) {
+    promise->alone = std::move(assured->plan);
+  } else if (!MakeKeepableAlone(named.problem.operation, candidates, named.engine, alone,
+                                *promise)) {
     return std::nullopt;
   }
   promise->provisional = !offer.settled;
@@ -137,6 +177,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
                                       &promise->undivided, &promise->fastest_undivided}) {
       micro->time_ms = kUnknownTime;
     }
+    for (Run& run : promise->alone.runs) run.micro.time_ms = kUnknownTime;
   }
   // A better plan may come once all is measured; the caller brings room for it.
   if (promise->provisional && offer.tunes) {
@@ -157,9 +198,11 @@ Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whol
 std::optional<Promise> PiecesFor(const NamedOffer& offer,
                                  const std::vector<Candidate>& candidates) {
   const NamedRequest& named = offer.named;
-  PromiseRequest request = RequestFor(named.problem, named.limit_bytes, named.deterministic);
+  const size_t limit = named.in_budget ? offer.budget_bytes : named.limit_bytes;
+  PromiseRequest request = RequestFor(named.problem, limit, named.deterministic);
   request.chosen = named.numeric;
-  auto pieces = PiecesOf(named.engine, candidates, request);
+  auto pieces = named.in_budget ? AssuredPieces(named.engine, candidates, request)
+                                : PiecesOf(named.engine, candidates, request);
   if (!pieces) return std::nullopt;
   const Candidate* const measured = FindUndivided(candidates, named.engine, request.n);
   const MicroConfiguration whole =
@@ -171,13 +214,12 @@ std::optional<Promise> PiecesFor(const NamedOffer& offer,
 
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers) {
-  for (const Candidate& candidate : candidates) {
-    // Pieces are compared with their own engine on the whole mini-batch.
-    if (!Serves(candidate, request)) continue;
-    auto pieces = PiecesOf(candidate.micro.engine, candidates, request);
-    if (!pieces) continue;
-    offers.push_back({math, PiecesAlone(operation, std::move(*pieces), candidate.micro)});
-  }
+  AddPiecesBy(PiecesOf, operation, math, candidates, request, offers);
+}
+
+void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+                       const PromiseRequest& request, std::vector<Offer>& offers) {
+  AddPiecesBy(AssuredPieces, operation, math, candidates, request, offers);
 }
 
 }  // namespace ucudnn::planning

@@ -44,6 +44,8 @@ struct NamedOffer {
   bool ranked = false;    // the candidates were not measured: their times are only an order
   bool settled = true;    // a later measurement cannot add anything
   bool tunes = true;      // this process may measure later
+  // Under one budget: the budget, of which a part may be assured to the kernel.
+  size_t budget_bytes = 0;
 };
 // The promise for such a caller; none when no engine is as exact, as deterministic and within the
 // limit, and runs undivided.
@@ -58,5 +60,10 @@ Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whol
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
+// The same under one budget, whose bytes are `request`'s limit: nothing is asked of the caller, and
+// AssuredBytes must be set aside. Those are a fourth of the budget at most or, where nothing fits
+// that, the least.
+void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
+                       const PromiseRequest& request, std::vector<Offer>& offers);
 
 }  // namespace ucudnn::planning

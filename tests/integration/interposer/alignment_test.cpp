@@ -124,7 +124,7 @@ cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
            boundary * operand.strides[0] * static_cast<int64_t>(ElementBytes(problem.type));
   };
   const float one = 1, zero = 0;
-  cudnn::LegacyCall call;
+  cudnn::ConvolutionCall call;
   call.operation = problem.operation;
   call.handle = convolution.handle();
   call.descriptors = descriptors.get();

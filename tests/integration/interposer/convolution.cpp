@@ -182,7 +182,7 @@ cudnnStatus_t Convolution::RunOn(cudnnHandle_t handle, const cudnn::Functions& l
                                  const Scales& scales) {
   const float alpha = static_cast<float>(scales.alpha), beta = static_cast<float>(scales.beta);
   const bool wide = problem_.type == DataType::kDouble;
-  cudnn::LegacyCall call;
+  cudnn::ConvolutionCall call;
   call.operation = problem_.operation;
   call.handle = handle;
   call.descriptors = descriptors_.get();

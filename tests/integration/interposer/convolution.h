@@ -1,5 +1,5 @@
 // One convolution of a test: handle, descriptors and operands in guarded device memory. x, w and y
-// as in LegacyCall.
+// as in ConvolutionCall.
 #pragma once
 
 #include <cudnn.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "convolution/problem.h"
+#include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_call.h"
 #include "guarded_memory.h"
 
 namespace ucudnn::test {

@@ -263,7 +263,7 @@ TEST_F(CallersLimit, PointersLessAlignedThanAnEngineNeeds) {
     const auto run = [&](const cudnn::Functions& library, void* workspace, size_t bytes) {
       // One image less makes room.
       Convolution part(LayerProblem(operation, kLayerImages - 1));
-      cudnn::LegacyCall call;
+      cudnn::ConvolutionCall call;
       const float one = 1, zero = 0;
       call.operation = operation;
       call.handle = part.handle();

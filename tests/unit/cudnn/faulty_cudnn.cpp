@@ -19,7 +19,7 @@ State& TheState() {
   return state;
 }
 
-cudnnStatus_t Faulty(LegacyCall call) {
+cudnnStatus_t Faulty(ConvolutionCall call) {
   const Functions genuine = StandIn();
   State& state = TheState();
   const int index = state.calls++;

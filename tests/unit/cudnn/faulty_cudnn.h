@@ -2,17 +2,17 @@
 // has run. One fault a process at a time.
 #pragma once
 
+#include "cudnn/convolution_call.h"
 #include "cudnn/functions.h"
-#include "cudnn/legacy_call.h"
 
 namespace ucudnn::cudnn::test {
 
 struct Fault {
-  int at = 0;                                       // which convolution call, 0 = the next
-  void (*after)(const LegacyCall& call) = nullptr;  // the call has run
-  void (*before)(LegacyCall& call) = nullptr;       // changes what is called
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;      // an error to give instead of running
-  void (*later)(const LegacyCall& call) = nullptr;  // every call behind it
+  int at = 0;                                            // which convolution call, 0 = the next
+  void (*after)(const ConvolutionCall& call) = nullptr;  // the call has run
+  void (*before)(ConvolutionCall& call) = nullptr;       // changes what is called
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;           // an error to give instead of running
+  void (*later)(const ConvolutionCall& call) = nullptr;  // every call behind it
 };
 
 // Sets `fault` and begins to count calls.

@@ -158,7 +158,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     EXPECT_TRUE(descriptors.Create(problem_).ok());
     auto made = PlannedConvolution::Create(functions_, problem_, plan, {});
     EXPECT_TRUE(made.ok()) << made.message();
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.operation = problem_.operation;
     call.handle = handle_;
     call.descriptors = descriptors.get();

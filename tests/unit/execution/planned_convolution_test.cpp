@@ -14,7 +14,7 @@
 namespace ucudnn::execution {
 namespace {
 
-using cudnn::LegacyCall;
+using cudnn::ConvolutionCall;
 using test::RecordedCall;
 using test::ThisRecording;
 using ::testing::HasSubstr;
@@ -92,7 +92,7 @@ class Harness {
   const PlannedConvolution& plan() const { return *plan_; }
   static const std::vector<RecordedCall>& calls() { return ThisRecording().calls; }
 
-  LegacyCall call;
+  ConvolutionCall call;
   Outcome outcome = Outcome::kNotAttempted;
 
  private:
@@ -387,7 +387,7 @@ TEST(PlannedConvolution, AnInputInTheOutputForbidsARerun) {
   for (const Operation operation : kOperations) {
     for (const bool first_input : {true, false}) {
       Harness harness(Problem(operation));
-      LegacyCall& call = harness.call;
+      ConvolutionCall& call = harness.call;
       void*& output = operation == Operation::kForward        ? call.y
                       : operation == Operation::kBackwardData ? call.x
                                                               : call.w;
@@ -461,7 +461,7 @@ TEST(PlannedConvolution, AnErrorOfTheUndividedAlgorithmReachesTheCaller) {
   Harness harness(Problem(Operation::kForward));
   ThisRecording().fail_at = 0;
   ThisRecording().error = CUDNN_STATUS_NOT_SUPPORTED;
-  LegacyCall call = harness.call;
+  ConvolutionCall call = harness.call;
   EXPECT_EQ(harness.plan().RunUndivided(call, harness.outcome), CUDNN_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(harness.outcome, Outcome::kUndivided);
 }

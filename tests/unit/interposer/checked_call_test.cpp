@@ -107,7 +107,7 @@ class Caller {
   }
 
   // Tensors as they were at first, and a call with this alpha and beta.
-  cudnn::LegacyCall Call(double alpha, double beta, size_t workspace_bytes) {
+  cudnn::ConvolutionCall Call(double alpha, double beta, size_t workspace_bytes) {
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(cuMemcpyHtoD(buffers_[i]->address(), contents_[i].data(), contents_[i].size()),
                 CUDA_SUCCESS);
@@ -116,7 +116,7 @@ class Caller {
     scales_[0] = alpha, scales_[1] = beta;
     narrow_scales_[0] = static_cast<float>(alpha), narrow_scales_[1] = static_cast<float>(beta);
     const bool wide = problem_.type == DataType::kDouble;
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.operation = problem_.operation;
     call.handle = handle_.get();
     call.descriptors = descriptors_.get();
@@ -130,7 +130,7 @@ class Caller {
     return call;
   }
 
-  Bytes Output(const cudnn::LegacyCall& call) {
+  Bytes Output(const cudnn::ConvolutionCall& call) {
     EXPECT_TRUE(handle_.stream().Synchronize().ok());
     Bytes bytes(tuning::ResultTensor(problem_).Bytes());
     EXPECT_EQ(cuMemcpyDtoH(bytes.data(),
@@ -177,7 +177,7 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   EXPECT_TRUE(alone.ok()) << alone.message();
   Checked checked;
   execution::Outcome outcome;
-  cudnn::LegacyCall call = caller.Call(alpha, beta, workspace);
+  cudnn::ConvolutionCall call = caller.Call(alpha, beta, workspace);
   EXPECT_EQ((*alone)->RunUndivided(call, outcome), CUDNN_STATUS_SUCCESS);
   checked.undivided = caller.Output(call);
 
@@ -221,8 +221,8 @@ TEST(RunChecked, AWrongPlanIsToldAndChangesNothing) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Caller caller(ComparedProblem(operation), 0);
-    const Checked checked =
-        CheckThree(caller, {1, nullptr, [](cudnn::LegacyCall& call) { call.alpha = &kTwo; }}, 1, 1);
+    const Checked checked = CheckThree(
+        caller, {1, nullptr, [](cudnn::ConvolutionCall& call) { call.alpha = &kTwo; }}, 1, 1);
     EXPECT_TRUE(checked.call.done);
     EXPECT_EQ(checked.call.verification.verdict, Verdict::kDifferent);
     EXPECT_THAT(checked.call.verification.message, HasSubstr("elements differ"));
@@ -233,7 +233,7 @@ TEST(RunChecked, AWrongPlanIsToldAndChangesNothing) {
 TEST(RunChecked, WhatIsWrittenBeyondTheOutputIsFoundOut) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   const Checked checked =
-      CheckThree(caller, {2, [](const cudnn::LegacyCall& call) {
+      CheckThree(caller, {2, [](const cudnn::ConvolutionCall& call) {
                             WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
                           }});
   EXPECT_TRUE(checked.call.done);
@@ -266,7 +266,7 @@ TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan,
                                                     caller.Micro("legacy:0", 10));
   ASSERT_TRUE(made.ok());
-  const cudnn::LegacyCall call = caller.Call(1, 0, 0);
+  const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
   hostgpuInjectFault("alloc", 1);
   const CheckedCall checked =
       RunChecked(*cuda::GetDriver(),
@@ -283,7 +283,7 @@ TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   const cudnn::Functions genuine = cudnn::test::StandIn();
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, {});
   ASSERT_TRUE(made.ok());
-  const cudnn::LegacyCall call = caller.Call(1, 0, 0);
+  const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
   const CheckedCall checked =
       RunChecked(*cuda::GetDriver(),
                  {nullptr, caller.stream(), **made, caller.problem(), NumericClass::kDirect, call});
@@ -322,12 +322,12 @@ TEST(RunChecked, ZMayBeTheOutput) {
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, undivided);
   ASSERT_TRUE(made.ok());
   const float alpha2 = 1;
-  const auto with_bias = [&](cudnn::LegacyCall& call, cudnn::BiasActivation& bias) {
+  const auto with_bias = [&](cudnn::ConvolutionCall& call, cudnn::BiasActivation& bias) {
     bias = {&alpha2, call.descriptors.y, call.y, bias_shape, call.w, relu};
     call.bias = &bias;
   };
   cudnn::BiasActivation bias;
-  cudnn::LegacyCall call = caller.Call(1, 0, undivided.workspace_bytes);
+  cudnn::ConvolutionCall call = caller.Call(1, 0, undivided.workspace_bytes);
   with_bias(call, bias);
   execution::Outcome outcome;
   ASSERT_EQ((*made)->RunUndivided(call, outcome), CUDNN_STATUS_SUCCESS);
@@ -375,8 +375,8 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     auto made = execution::PlannedConvolution::Create(genuine, problem, plan, undivided);
     ASSERT_TRUE(made.ok()) << made.message();
     const auto numeric = a.numeric == NumericClass::kDirect ? b.numeric : a.numeric;
-    const cudnn::LegacyCall call = caller.Call(1, static_cast<double>(random() % 2),
-                                               std::max(a.workspace_bytes, piece.workspace_bytes));
+    const cudnn::ConvolutionCall call = caller.Call(
+        1, static_cast<double>(random() % 2), std::max(a.workspace_bytes, piece.workspace_bytes));
     const CheckedCall checked =
         RunChecked(*cuda::GetDriver(), {nullptr, caller.stream(), **made, problem, numeric, call});
     EXPECT_TRUE(checked.done);

@@ -33,7 +33,7 @@ TEST(GraphLibrary, LegacyCallsAndPlansShareOneBudget) {
     cudnn::OwnedDescriptors descriptors(setting.functions);
     ASSERT_TRUE(descriptors.Create(problem).ok());
     static const float one = 1, zero = 0;
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.handle = setting.handle;
     call.descriptors = descriptors.get();
     call.alpha = &one;

@@ -29,7 +29,7 @@ nlohmann::json ReportOf(PlannedSetting& setting) {
 }
 
 // The call reaches the genuine library as it was made.
-void ExpectAsAsked(const cudnn::LegacyCall& call) {
+void ExpectAsAsked(const cudnn::ConvolutionCall& call) {
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   const test::RecordedCall& seen = ThisRecording().calls[0];
   EXPECT_EQ(seen.algorithm, call.algorithm);
@@ -53,7 +53,7 @@ TEST(Interposer, DividesWhatIsFasterInPieces) {
 
 TEST(Interposer, ACallThatPassesLessRunsAsAsked) {
   PlannedSetting setting = Divided();
-  const cudnn::LegacyCall call = setting.Call(PlannedSetting::kPieceBytes - 1);
+  const cudnn::ConvolutionCall call = setting.Call(PlannedSetting::kPieceBytes - 1);
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(call);
 }
@@ -65,7 +65,7 @@ TEST(Interposer, NoDriverNoModeAndNoPointersForward) {
   ExpectAsAsked(setting.Call());
 
   ThisRecording() = {};
-  cudnn::LegacyCall no_output = setting.Call();
+  cudnn::ConvolutionCall no_output = setting.Call();
   no_output.y = nullptr;
   setting.interposer.legacy().Convolve(no_output);
   ExpectAsAsked(no_output);
@@ -99,7 +99,7 @@ TEST(Interposer, AFailedPieceBarsThePlan) {
 TEST(Interposer, AFailureWhileAccumulatingIsTheGenuineError) {
   PlannedSetting setting = Divided();
   const float half = 0.5;
-  cudnn::LegacyCall call = setting.Call();
+  cudnn::ConvolutionCall call = setting.Call();
   call.beta = &half;
   ThisRecording().fail_at = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_EXECUTION_FAILED);
@@ -126,7 +126,7 @@ TEST(Interposer, WhatFindReportsIsWhatRuns) {
                                                       setting.descriptors.get(), 1, &again),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(again, PlannedSetting::kPieceBytes);
-  cudnn::LegacyCall call = setting.Call();
+  cudnn::ConvolutionCall call = setting.Call();
   call.algorithm = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
@@ -147,7 +147,7 @@ TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->front().algorithm, 0);
   EXPECT_EQ(answer->front().workspace_bytes, PlannedSetting::kPieceBytes);
-  cudnn::LegacyCall call = setting.Call();
+  cudnn::ConvolutionCall call = setting.Call();
   call.x = reinterpret_cast<void*>(0x10000008);
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   for (const test::RecordedCall& seen : ThisRecording().calls) EXPECT_EQ(seen.algorithm, 0);
@@ -177,7 +177,7 @@ TEST(Interposer, FourThreadsWithHandlesOfTheirOwn) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&setting] {
       PlannedSetting::MakeContextCurrent();
-      cudnn::LegacyCall call = setting.Call();
+      cudnn::ConvolutionCall call = setting.Call();
       cudnn::OwnedDescriptors own(setting.functions);
       ASSERT_TRUE(own.Create(PlannedSetting::Problem()).ok());
       call.descriptors = own.get();

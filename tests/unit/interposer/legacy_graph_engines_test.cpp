@@ -246,7 +246,7 @@ TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   GraphProgram program(Operation::kBackwardFilter, Planned());
   program.Store(0, kImages, 100);
   program.StoreGraph(kImages, 1);
-  cudnn::LegacyCall adding = program.Call();
+  cudnn::ConvolutionCall adding = program.Call();
   adding.beta = &one;
   CUstream stream = nullptr;
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -287,7 +287,7 @@ TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
       return row.micro.engine.of_graph_api();
     });
   };
-  cudnn::LegacyCall scaled = program.Call();
+  cudnn::ConvolutionCall scaled = program.Call();
   scaled.alpha = &two;
   EXPECT_EQ(program.interposer.legacy().Convolve(scaled), CUDNN_STATUS_SUCCESS);
   EXPECT_GT(program.Stored().size(), 0u);
@@ -307,14 +307,14 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
     GraphProgram program(operation, Planned());
     program.Store(0, kImages, 100);
     program.StoreGraph(kImages, 1);
-    const Values once = program.Output([&](cudnn::LegacyCall&) {});
+    const Values once = program.Output([&](cudnn::ConvolutionCall&) {});
     EXPECT_EQ(executions, 1);
     struct Scales {
       const float *alpha, *beta;
     };
     for (const Scales& scales : {Scales{&one, &one}, Scales{&two, &zero}}) {
       executions = 0;
-      const Values output = program.Output([&](cudnn::LegacyCall& call) {
+      const Values output = program.Output([&](cudnn::ConvolutionCall& call) {
         call.alpha = scales.alpha;
         call.beta = scales.beta;
       });

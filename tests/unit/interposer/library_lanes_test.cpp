@@ -43,7 +43,7 @@ class Lane {
  private:
   static constexpr size_t kElements = size_t{kImages} * 8 * 64;
   Program& program_;
-  cudnn::LegacyCall call_;
+  cudnn::ConvolutionCall call_;
   CUstream stream_ = nullptr;
 };
 
@@ -62,7 +62,7 @@ TEST(TotalWorkspaceOfLanes, HandlesWhoseWorkIsOrderedShareASegment) {
       const Status status = program.interposer.sessions().DeclareOrder(program.handle(), other);
       ASSERT_TRUE(status.ok()) << status.message();
     }
-    cudnn::LegacyCall call = program.Call(0, 0);
+    cudnn::ConvolutionCall call = program.Call(0, 0);
     call.handle = other;
     std::vector<Seen> last[2];
     for (int round = 0; round < 4 * kLearning; ++round) {

@@ -114,7 +114,7 @@ TEST(TotalWorkspace, OfTwoStreamsAndTwoHandlesIsApart) {
     EXPECT_LE(program.TheNetwork().bytes(), program.Total()["total_bytes"]);
     cudnnHandle_t other = nullptr;
     ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
-    cudnn::LegacyCall call = program.Call(0, 0);
+    cudnn::ConvolutionCall call = program.Call(0, 0);
     call.handle = other;
     TheCalls().clear();
     EXPECT_EQ(program.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
@@ -145,7 +145,7 @@ TEST(TotalWorkspace, IsGivenBackWithTheLastHandle) {
   ASSERT_EQ(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
   cudnnHandle_t other = nullptr;
   ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
-  cudnn::LegacyCall call = program.Call(0, 0);
+  cudnn::ConvolutionCall call = program.Call(0, 0);
   call.handle = other;
   for (int i = 0; i < 2 * kLearning; ++i) {
     EXPECT_EQ(program.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 constexpr int kParts = 4;
 
 // Pieces the call ran in.
-size_t PiecesRun(PlannedSetting& setting, const cudnn::LegacyCall& call) {
+size_t PiecesRun(PlannedSetting& setting, const cudnn::ConvolutionCall& call) {
   ThisRecording() = {};
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   return ThisRecording().calls.size();
@@ -44,8 +44,8 @@ class NumberedKernel {
                    {n / kParts, n})
             .ok());
   }
-  cudnn::LegacyCall Call() const {
-    cudnn::LegacyCall call = setting_.Call();
+  cudnn::ConvolutionCall Call() const {
+    cudnn::ConvolutionCall call = setting_.Call();
     call.descriptors = descriptors_.get();
     return call;
   }
@@ -89,7 +89,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
   // On a handle that never met it, too.
   cudnnHandle_t another = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&another), CUDNN_STATUS_SUCCESS);
-  cudnn::LegacyCall call = last.Call();
+  cudnn::ConvolutionCall call = last.Call();
   call.handle = another;
   EXPECT_EQ(PiecesRun(setting, call), size_t{kParts});
   setting.interposer.sessions().Destroy(another);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "wrong_stand_in.h"
@@ -49,6 +50,13 @@ Options Within(size_t limit_bytes) {
   return options;
 }
 
+Options OfTotal(size_t total_bytes) {
+  Options options = Planned();
+  options.engines = EngineSet::kLegacy;
+  options.total_workspace = total_bytes;
+  return options;
+}
+
 size_t NeedOfPairs() {
   static const size_t need = Program(Operation::kForward, Planned()).Need(kNamed, 2);
   return need;
@@ -57,13 +65,16 @@ size_t NeedOfPairs() {
 // Of all engines the store knows the named one alone.
 struct Named : Program {
   explicit Named(bool verified = false, size_t limit_bytes = NeedOfPairs())
-      : Program(Operation::kForward, Within(limit_bytes), FailingStandIn()) {
+      : Named(Within(limit_bytes), verified) {
+    EXPECT_GT(need, limit_bytes);
+  }
+  explicit Named(const Options& options, bool verified = false)
+      : Program(Operation::kForward, options, FailingStandIn()) {
     FailingCall() = -1;
     need = Need(kNamed, kImages);
     for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {
       StoreRow({{"legacy:1", images, time_ms, Need(kNamed, images), true}, 5, verified});
     }
-    EXPECT_GT(need, limit_bytes);
     TheCalls().clear();
   }
 
@@ -76,6 +87,38 @@ struct Named : Program {
   }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(), AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kNamed))));
+  }
+
+  // Runs with a bias of zeros and an identity activation, and expects the same.
+  void ExpectIdentity(size_t bytes) {
+    static const float kZero = 0;
+    constexpr int kFilters = 8;
+    CUdeviceptr zeros;
+    ASSERT_EQ(cuMemAlloc(&zeros, kFilters * sizeof(float)), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD8(zeros, 0, kFilters * sizeof(float)), CUDA_SUCCESS);
+    cudnn::BiasActivation bias;
+    bias.alpha2 = &kZero;
+    bias.bias = reinterpret_cast<const void*>(zeros);
+    bias.z_descriptor = descriptors().y;
+    cudnnTensorDescriptor_t per_filter;
+    ASSERT_EQ(functions.cudnnCreateTensorDescriptor(&per_filter), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnSetTensor4dDescriptor(per_filter, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1,
+                                         kFilters, 1, 1),
+              CUDNN_STATUS_SUCCESS);
+    bias.bias_descriptor = per_filter;
+    ASSERT_EQ(cudnnCreateActivationDescriptor(&bias.activation), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnSetActivationDescriptor(bias.activation, CUDNN_ACTIVATION_IDENTITY,
+                                           CUDNN_NOT_PROPAGATE_NAN, 0),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(Output([&](cudnn::ConvolutionCall& call) {
+                call = Call(kNamed, bytes);
+                bias.z = call.y;
+                call.bias = &bias;
+              }),
+              Expected());
+    EXPECT_EQ(cudnnDestroyActivationDescriptor(bias.activation), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(functions.cudnnDestroyTensorDescriptor(per_filter), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuMemFree(zeros), CUDA_SUCCESS);
   }
 
   size_t need = 0;
@@ -114,7 +157,7 @@ TEST(NamedPieces, ServeScaledCalls) {
   ASSERT_EQ(program.Told(), NeedOfPairs());
   static const float kTwo = 2;
   TheCalls().clear();
-  const Values twice = program.Output([&](cudnn::LegacyCall& call) {
+  const Values twice = program.Output([&](cudnn::ConvolutionCall& call) {
     call.algorithm = kNamed;
     call.workspace_bytes = NeedOfPairs();
     call.alpha = &kTwo;
@@ -164,41 +207,49 @@ TEST(NamedPieces, RunUnaskedInPlaceOfACallOverTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
+// A stream of the program's handle as long as this lives.
+class ProgramStream {
+ public:
+  explicit ProgramStream(Program& program) : program_(program) {
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle(), stream_),
+              CUDNN_STATUS_SUCCESS);
+  }
+  ~ProgramStream() {
+    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle(), nullptr),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+  }
+  void Capture(const std::function<void()>& work) const {
+    ASSERT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    work();
+    CUgraph graph;
+    ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  }
+
+ private:
+  Program& program_;
+  CUstream stream_ = nullptr;
+};
+
 TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
   Named program;
-  CUstream stream;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), stream),
-            CUDNN_STATUS_SUCCESS);
+  const ProgramStream stream(program);
   ASSERT_EQ(program.Told(), NeedOfPairs());
   TheCalls().clear();
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kNamed, NeedOfPairs())),
-            CUDNN_STATUS_SUCCESS);
-  CUgraph graph;
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  stream.Capture([&] {
+    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kNamed, NeedOfPairs())),
+              CUDNN_STATUS_SUCCESS);
+  });
   program.ExpectPairs();
-  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), nullptr),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
 TEST(NamedPieces, AreNotToldInsideACapture) {
   Named program;
-  CUstream stream;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), stream),
-            CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_EQ(program.Told(), program.need);
+  const ProgramStream stream(program);
+  stream.Capture([&] { EXPECT_EQ(program.Told(), program.need); });
   EXPECT_THAT(TheCalls(), SizeIs(0));
-  CUgraph graph;
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), nullptr),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
 TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
@@ -224,6 +275,82 @@ TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
   EXPECT_EQ(told, NeedOfPairs());
   EXPECT_LT(told, program.need);
   program.ExpectRight(kNamed, told);
+  program.ExpectIdentity(told);
+}
+
+// A fourth holds pairs, and not all images.
+size_t Total() { return 4 * NeedOfPairs(); }
+
+std::set<const void*> Workspaces() {
+  std::set<const void*> workspaces;
+  for (const Seen& call : TheCalls()) workspaces.insert(call.workspace);
+  return workspaces;
+}
+
+TEST(NamedPieces, OfABudgetAskNothingOfTheProgram) {
+  Named program(OfTotal(Total()));
+  EXPECT_EQ(program.Told(), 0u);
+  program.ExpectRight(kNamed, 0);
+  program.ExpectPairs();
+  EXPECT_EQ(program.Fallbacks(), "[]");
+  const auto report = program.ReportJson();
+  EXPECT_EQ(report["kernels"][0]["workspace_bytes"], 0u);
+  EXPECT_EQ(report["kernels"][0]["library_bytes"], NeedOfPairs());
+  EXPECT_LE(report["total_workspace"]["total_workspace_bytes"], Total());
+}
+
+TEST(NamedPieces, OfABudgetAreToldAsTheAnswerOfFind) {
+  Named program(OfTotal(Total()));
+  const auto answer = program.interposer.legacy().FindAlgorithms(
+      Operation::kForward, program.handle(), program.descriptors(), std::nullopt);
+  ASSERT_TRUE(answer);
+  ASSERT_THAT(*answer, SizeIs(1)) << "all others need workspace of the program's";
+  EXPECT_EQ(answer->front().algorithm, kNamed);
+  EXPECT_EQ(answer->front().workspace_bytes, 0u);
+  program.ExpectRight(kNamed, 0);
+}
+
+TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
+  Named program(OfTotal(Total()));
+  program.StoreRow({{"legacy:0", kImages, 20, 0, true}, 5, true});
+  EXPECT_EQ(program.Told(), 0u);
+  program.ExpectIdentity(0);
+  EXPECT_EQ(program.Fallbacks(), "[]");
+  program.ExpectRight(kNamed, 0);
+}
+
+TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
+  Named program(OfTotal(Total()));
+  const ProgramStream stream(program);
+  ASSERT_EQ(program.Told(), 0u);
+  TheCalls().clear();
+  constexpr int kCaptures = 6;
+  for (int capture = 0; capture < kCaptures; ++capture) {
+    stream.Capture([&] {
+      for (int call = 0; call < 2; ++call) {
+        EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kNamed, 0)),
+                  CUDNN_STATUS_SUCCESS);
+      }
+    });
+  }
+  EXPECT_THAT(TheCalls(),
+              AllOf(SizeIs(2 * kCaptures * kImages / 2), Each(Field(&Seen::algorithm, kNamed)),
+                    Each(Field(&Seen::workspace, testing::NotNull()))));
+  const std::set<const void*> captured = Workspaces();
+  EXPECT_THAT(captured, SizeIs(kCaptures)) << "graphs may run beside each other";
+  program.ExpectRight(kNamed, 0);
+  EXPECT_THAT(
+      Workspaces(),
+      AllOf(SizeIs(1),
+            Each(testing::ResultOf(
+                [&](const void* workspace) { return captured.contains(workspace); }, false))));
+}
+
+TEST(NamedPieces, ThatFindNoRoomInTheBudgetAreNotTold) {
+  Named program(OfTotal(NeedOfPairs() - 1));
+  EXPECT_EQ(program.Told(), program.need);
+  EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
+  program.ExpectRight(kNamed, program.need);
 }
 
 }  // namespace

@@ -371,14 +371,14 @@ TEST_F(NetworkTest, TheCapturesSegmentIsReadyAgainForHandlesThatComeAfterTheLast
     ASSERT_NE(Take({0, 0, 0}, 1000).memory.data, nullptr);
     EXPECT_EQ(network->bytes(), 2000u);
     if (captured) {
-      EXPECT_NE(network->TakeForCapture(1, Owner(0, 0), 1000).data, nullptr);
+      EXPECT_NE(network->TakeForCapture(1, Owner(0, 0), {1000}).data, nullptr);
     }
     Destroy(0);
     EXPECT_EQ(network->bytes(), captured ? 1000u : 0u);
   }
   network->Open(&handles[0]);
   ASSERT_NE(Take({0, 0, 0}, 1000).memory.data, nullptr);
-  EXPECT_NE(network->TakeForCapture(2, Owner(0, 0), 1000).data, nullptr);
+  EXPECT_NE(network->TakeForCapture(2, Owner(0, 0), {1000}).data, nullptr);
 }
 
 }  // namespace

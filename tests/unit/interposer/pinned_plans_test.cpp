@@ -201,7 +201,7 @@ TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
     for (const CUgraph graph : {early, first, second}) {
       CUgraphExec exec = nullptr;
       ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
-      EXPECT_EQ(program.Output([&](cudnn::LegacyCall& call) {
+      EXPECT_EQ(program.Output([&](cudnn::ConvolutionCall& call) {
         EXPECT_EQ(cuGraphLaunch(exec, other), CUDA_SUCCESS);
         EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
         call.workspace = nullptr;

@@ -17,7 +17,7 @@ TEST(PlannedCall, AllocatesNothing) {
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream),
               CUDNN_STATUS_SUCCESS);
-    const cudnn::LegacyCall call = setting.Call();
+    const cudnn::ConvolutionCall call = setting.Call();
     ASSERT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);  // decides
     const int reads = setting.store.reads;
     const long before = bench::Allocations();
@@ -41,7 +41,7 @@ TEST(PlannedCall, SummingPartialsAllocatesNothing) {
   cudnn::OwnedDescriptors descriptors(functions);
   ASSERT_TRUE(descriptors.Create(problem).ok());
   const float one = 1, zero = 0;
-  cudnn::LegacyCall call;
+  cudnn::ConvolutionCall call;
   call.operation = problem.operation;
   call.descriptors = descriptors.get();
   call.alpha = &one;

@@ -66,9 +66,9 @@ struct PlannedSetting {
     return options;
   }
 
-  cudnn::LegacyCall Call(size_t workspace_bytes = kPieceBytes) const {
+  cudnn::ConvolutionCall Call(size_t workspace_bytes = kPieceBytes) const {
     static const float one = 1, zero = 0;
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.handle = handle;
     call.descriptors = descriptors.get();
     call.alpha = &one;

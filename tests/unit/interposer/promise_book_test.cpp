@@ -56,6 +56,12 @@ TEST(PromiseBook, FindsWhatTheReportedAlgorithmCanKeepAlone) {
   EXPECT_FALSE(book.FindAlone({}, 99));
   EXPECT_EQ(book.FindAlone({}, 100)->plan, promise.alone);
   EXPECT_TRUE(book.FindAlone({}, 100)->undivided.engine.empty());
+  EXPECT_EQ(book.FindAlone({}, 100)->library_bytes, 0u);
+  PromiseBook of_budget;
+  promise.alone = PromiseOf(120, 4).plan;
+  of_budget.Add({}, promise);
+  EXPECT_EQ(of_budget.FindAlone({}, 100)->library_bytes, 120u) << "the caller's do not hold it";
+  EXPECT_EQ(of_budget.LastReported({})->assured_bytes, 120u);
 }
 
 TEST(PromiseBook, RemembersWhatWasReportedLast) {
@@ -63,9 +69,9 @@ TEST(PromiseBook, RemembersWhatWasReportedLast) {
   EXPECT_FALSE(book.LastReported({}));
   book.Add({}, PromiseOf(100, 3));
   book.Add({}, PromiseOf(200, 1));
-  EXPECT_EQ(book.LastReported({}), 200u);
+  EXPECT_EQ(book.LastReported({})->workspace_bytes, 200u);
   book.Add({}, PromiseOf(100, 3));
-  EXPECT_EQ(book.LastReported({}), 100u);
+  EXPECT_EQ(book.LastReported({})->workspace_bytes, 100u);
   EXPECT_EQ(book.Find({}, 1000)->workspace_bytes, 200u);
 }
 

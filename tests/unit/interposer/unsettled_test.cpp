@@ -48,8 +48,8 @@ struct OtherKernel {
     ASSERT_TRUE(platform.ok());
     ASSERT_TRUE(setting.store.Write(problem, *platform, rows, {PlannedSetting::kImages}).ok());
   }
-  cudnn::LegacyCall Call(size_t bytes) const {
-    cudnn::LegacyCall call = setting.Call(bytes);
+  cudnn::ConvolutionCall Call(size_t bytes) const {
+    cudnn::ConvolutionCall call = setting.Call(bytes);
     call.descriptors = descriptors.get();
     return call;
   }
@@ -81,7 +81,7 @@ class Capture {
 
 TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
-  cudnn::LegacyCall call = setting.Call();
+  cudnn::ConvolutionCall call = setting.Call();
   call.algorithm = 2;  // what is measured may all be slower
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
@@ -106,7 +106,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   OtherKernel kernel(setting);
   kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
-  cudnn::LegacyCall call = kernel.Call(kNeed);
+  cudnn::ConvolutionCall call = kernel.Call(kNeed);
   call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
@@ -124,7 +124,7 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false},
                {{"legacy:1", 16, 2, 0, true}, 5, true},
                {{"legacy:1", 4, 0.1, PlannedSetting::kPieceBytes, true}, 5, true}});
-  cudnn::LegacyCall call = kernel.Call(kNeed);
+  cudnn::ConvolutionCall call = kernel.Call(kNeed);
   ThisRecording().fail_at = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
@@ -143,7 +143,7 @@ TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
   kernel.Know({{{"legacy:1", 16, 10, 2 * PlannedSetting::kPieceBytes, true}, 5, true},
                {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false},
                {{"legacy:0", 16, 100, 0, true}, 5, true}});
-  cudnn::LegacyCall call = kernel.Call(2 * PlannedSetting::kPieceBytes);
+  cudnn::ConvolutionCall call = kernel.Call(2 * PlannedSetting::kPieceBytes);
   call.algorithm = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
@@ -181,7 +181,7 @@ TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
     ASSERT_TRUE(answer);
     ASSERT_EQ(answer->front().workspace_bytes, bytes);
   }
-  cudnn::LegacyCall call = kernel.Call(64);
+  cudnn::ConvolutionCall call = kernel.Call(64);
   call.algorithm = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
@@ -240,7 +240,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   // Nor on another handle.
   cudnnHandle_t other = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
-  cudnn::LegacyCall call = kernel.Call(PlannedSetting::kPieceBytes);
+  cudnn::ConvolutionCall call = kernel.Call(PlannedSetting::kPieceBytes);
   call.handle = other;
   ThisRecording() = {};
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);

@@ -161,8 +161,8 @@ class Program {
     }
     EXPECT_EQ(cuMemAlloc(&workspace_, kWorkspace), CUDA_SUCCESS);
     expected_ = RunWith(
-        [&](const cudnn::LegacyCall& call) {
-          cudnn::LegacyCall plain = call;
+        [&](const cudnn::ConvolutionCall& call) {
+          cudnn::ConvolutionCall plain = call;
           plain.algorithm = 0;
           return cudnn::Convolve(cudnn::test::StandIn(), plain);
         },
@@ -206,14 +206,14 @@ class Program {
   // Runs through the interposer, and expects the undivided result.
   void ExpectRight(int algorithm = 0, size_t bytes = kWorkspace) {
     TheCalls().clear();
-    const Values output =
-        RunWith([&](const cudnn::LegacyCall& call) { return interposer.legacy().Convolve(call); },
-                algorithm, bytes);
+    const Values output = RunWith(
+        [&](const cudnn::ConvolutionCall& call) { return interposer.legacy().Convolve(call); },
+        algorithm, bytes);
     EXPECT_EQ(output, expected_);
   }
-  cudnn::LegacyCall Call(int algorithm = 0, size_t bytes = kWorkspace) const {
+  cudnn::ConvolutionCall Call(int algorithm = 0, size_t bytes = kWorkspace) const {
     static const float kOne = 1, kZero = 0;
-    cudnn::LegacyCall call;
+    cudnn::ConvolutionCall call;
     call.operation = operation_;
     call.handle = handle_;
     call.descriptors = descriptors_.get();
@@ -228,9 +228,9 @@ class Program {
     return call;
   }
   // What a call through the interposer makes of Before(), which the output holds until then.
-  Values Output(const std::function<void(cudnn::LegacyCall&)>& change) {
+  Values Output(const std::function<void(cudnn::ConvolutionCall&)>& change) {
     return RunWith(
-        [&](cudnn::LegacyCall call) {
+        [&](cudnn::ConvolutionCall call) {
           change(call);
           return interposer.legacy().Convolve(call);
         },
@@ -241,7 +241,7 @@ class Program {
   // What a captured call makes of Before() on `stream`.
   Values Launched(CUgraphExec exec, CUstream stream) {
     return RunWith(
-        [&](const cudnn::LegacyCall&) {
+        [&](const cudnn::ConvolutionCall&) {
           return cuGraphLaunch(exec, stream) == CUDA_SUCCESS ? CUDNN_STATUS_SUCCESS
                                                              : CUDNN_STATUS_EXECUTION_FAILED;
         },
@@ -273,8 +273,8 @@ class Program {
     if (operation_ == Operation::kForward) return 2;
     return operation_ == Operation::kBackwardData ? 0 : 1;
   }
-  Values RunWith(const std::function<cudnnStatus_t(const cudnn::LegacyCall&)>& run, int algorithm,
-                 size_t bytes) {
+  Values RunWith(const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run,
+                 int algorithm, size_t bytes) {
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(cuMemcpyHtoD(buffers_[i], contents_[i].data(), contents_[i].size() * sizeof(float)),
                 CUDA_SUCCESS);

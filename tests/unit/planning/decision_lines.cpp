@@ -296,6 +296,10 @@ class WorldReader {
       value.Expect("/");
       facts.share = {bytes, value.Bytes()};
       facts.user_limit = 0;
+    } else if (name == "assured") {
+      facts.assured_bytes = value.Bytes();
+      facts.user_limit = 0;
+      brings_ = true;
     } else if (name == "wrong" || name == "uncompared") {
       std::vector<PieceName>& pieces = name == "wrong" ? world_.wrong : world_.uncompared;
       do pieces.push_back(value.Piece());
@@ -394,6 +398,9 @@ class WorldReader {
       const size_t least =
           std::max(promise.plan.WorkspaceBytes(), promise.undivided.workspace_bytes);
       promise.workspace_bytes = std::max(least, room_);
+      if (brings_ && promise.undivided.engine.empty()) {
+        promise.library_bytes = std::exchange(promise.workspace_bytes, 0);
+      }
       const EngineId& largest = promise.plan.Largest().engine;
       promise.reported = {largest.of_graph_api() ? promise.undivided.engine : largest,
                           facts.problem.n, promise.plan.TimeMs(), promise.workspace_bytes,
@@ -433,7 +440,7 @@ class WorldReader {
   size_t need_ = 0, room_ = 0;
   std::optional<size_t> passes_;
   bool refuses_ = false, provisional_ = false, from_file_ = false, pieces_alone_ = false,
-       random_ = false;
+       random_ = false, brings_ = false;
   bool divided_ = false, ran_ = false, lost_ = false;
 };
 

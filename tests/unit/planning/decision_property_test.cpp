@@ -151,7 +151,7 @@ class Drawing {
   }
 
   // What a program was told of the algorithm it names, when less or more was measured.
-  void DrawTold(std::vector<Candidate> rows, bool in_budget, const Facts& facts, CallFacts& call) {
+  void DrawTold(std::vector<Candidate> rows, bool in_budget, Facts& facts, CallFacts& call) {
     std::erase_if(rows, [&](const Candidate&) { return Once(5); });
     const size_t limit = in_budget ? Bytes() : std::min(facts.user_limit, Bytes());
     std::optional<Promise> told;
@@ -160,16 +160,19 @@ class Drawing {
       const PromiseRequest request = RequestFor(facts.problem, limit, facts.deterministic);
       (in_budget ? AddOffersInBudget : AddOffers)(facts.problem.operation, MathType::kDefault, rows,
                                                   request, offers);
-      if (!in_budget && offers.empty()) {
-        AddPieces(facts.problem.operation, MathType::kDefault, rows, request, offers);
+      if (offers.empty()) {
+        (in_budget ? AddPiecesInBudget : AddPieces)(facts.problem.operation, MathType::kDefault,
+                                                    rows, request, offers);
       }
       std::erase_if(
           offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
       if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
-    } else if (!in_budget && call.need_bytes && *call.need_bytes > limit) {
+    } else if (call.need_bytes && *call.need_bytes > (in_budget ? 0 : limit)) {
       // Of what fits nobody is told that it needs less.
-      NamedOffer offer{{facts.problem, facts.asked, facts.numeric, limit, facts.deterministic},
+      NamedOffer offer{{facts.problem, facts.asked, facts.numeric, in_budget ? 0 : limit,
+                        facts.deterministic, in_budget},
                        *call.need_bytes};
+      offer.budget_bytes = in_budget ? limit : 0;
       offer.settled = Once(2);
       offer.tunes = facts.tunes;
       offer.ranked = Once(3);
@@ -182,13 +185,13 @@ class Drawing {
       if (!told) told = PiecesFor(offer, rows);
     }
     if (!told || told->workspace_bytes > call.passed_bytes) return;
+    // Another device may have no room for what was told.
+    facts.assured_bytes = Once(8) ? Bytes() : AssuredBytes(*told);
     told->provisional |= Once(4);
     if (call.kind != CallKind::kIdentity) {
       call.told_alone = told;
     } else if (!told->alone.runs.empty()) {
-      call.told_alone = told;
-      call.told_alone->plan = told->alone;
-      call.told_alone->undivided = {};
+      call.told_alone = Alone(*told);
     }
     call.told = std::move(told);
     call.was_told = true;

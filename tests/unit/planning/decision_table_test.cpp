@@ -32,6 +32,7 @@
 //                 it does not hold
 //   file-waits, file-later  what the file says is known only when the plan runs; or at a later call
 //   share=B/B     what a budget has for this kernel, and at most for any
+//   assured=B     what it sets aside for any call; pieces alone were told as run in that
 //   divided, ran, lost  what runs until now: pieces, or not; its share is divided anew
 // ROWS are ENGINE@IMAGES:MS/BYTES of what was measured, with a d where it is deterministic.
 // ELSE says what else is so:
@@ -265,6 +266,15 @@ plain need=8 passes=0 share=8/4 | 1@8:4/8 0@8:9/0 | -> 0@8; 0; AsTold
 plain need=8 passes=0 share=4/8 | 1@8:4/8 1@4:3/4 | -> asked; 8; NothingFits
 plain need=8 passes=4 share=4/8 told=2@8:9/4 | | -> 2@8; 4; AsTold
 plain need=8 passes=0 share=4/8 | 1@8:4/8 0@8:9/0 1@4:3/4 | wrong=1@4 -> 0@8; 0; AsTold; !DivisionWrong
+plain need=8 passes=0 share=4/8 assured=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | -> 1@4x2 or fails; 0+4; Divided 2
+plain need=8 passes=0 share=0/8 assured=8 told=1@8:4/8~1@8:4/8 pieces-alone | 1@8:4/8 | -> 1@8 or fails; 0+8; OwnWorkspace
+plain need=8 passes=0 share=4/8 assured=2 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | -> asked; 8; NothingFits; later
+plain need=8 passes=0 share=4/8 assured=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | wrong=1@4 -> asked; 8; NothingFits; !DivisionWrong
+plain need=8 passes=0 share=4/8 assured=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | capturing -> 1@4x2 or fails; 0+4; Divided 2
+scaled need=8 passes=0 assured=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | -> 1@4x2 or fails; 0+4; Divided 2
+misaligned need=8 passes=0 assured=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | -> 1@4x2 or fails; 0+4; Divided 2
+identity need=8 passes=0 assured=4 alone=1@4:3/4x2~1@8:4/8 | 1@8:4/8 | -> 1@4x2 or fails; 0+4; Divided 2
+identity need=8 passes=0 assured=2 alone=1@4:3/4x2~1@8:4/8 | 1@8:4/8 | -> asked; 8; NothingFits; later
 plain need=8 passes=0 share=4/8 | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
 plain need=8 passes=0 share=4/8 divided | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> stands; later
 # Pieces whose workspace is divided anew may not stay.

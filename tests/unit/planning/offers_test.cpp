@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "decision_lines.h"
@@ -194,7 +195,7 @@ ConvolutionProblem ProblemOf(Operation operation) {
   problem.operation = operation;
   return problem;
 }
-const ConvolutionProblem kProblem = ProblemOf(kBackwardData);
+const ConvolutionProblem kProblem = ProblemOf(kBackwardData), kForwardProblem = ProblemOf(kForward);
 
 // Of a program that names algorithm 1, which needs 16 bytes, where 8 are allowed.
 NamedOffer Named(NumericClass numeric = NumericClass::kDirect) {
@@ -257,6 +258,53 @@ TEST(OfferFor, KnowsNoTimesOfWhatIsOnlyRanked) {
   EXPECT_EQ(promise->reported.time_ms, kUnknownTime);
   EXPECT_EQ(promise->fastest_undivided.time_ms, kUnknownTime);
   EXPECT_EQ(promise->plan.runs[0].micro.time_ms, kUnknownTime);
+}
+
+// Of a program that names algorithm 1, which needs 16 bytes, under a budget.
+NamedOffer OfBudget(size_t budget_bytes, const ConvolutionProblem& problem = kProblem) {
+  NamedOffer offer{{problem, "legacy:1", NumericClass::kDirect, 0, false, true}, 16};
+  offer.budget_bytes = budget_bytes;
+  return offer;
+}
+
+TEST(PiecesOfABudget, AreTheFastestInAFourthElseTheLeast) {
+  const std::vector<Candidate> rows = Rows("1@8:4/16 1@4:3/8 1@2:2/4 1@1:1.5/2");
+  const auto ask = [&](size_t budget_bytes) { return PiecesFor(OfBudget(budget_bytes), rows); };
+  for (const auto& [budget, pieces, bytes] :
+       {std::tuple(size_t{64}, 1, size_t{16}), {63, 2, 8}, {16, 4, 4}, {8, 8, 2}, {2, 8, 2}}) {
+    SCOPED_TRACE(budget);
+    const std::optional<Promise> promise = ask(budget);
+    ASSERT_TRUE(promise);
+    EXPECT_EQ(promise->plan.Pieces(), pieces);
+    EXPECT_EQ(promise->library_bytes, bytes);
+    EXPECT_EQ(AssuredBytes(*promise), bytes);
+    EXPECT_EQ(promise->workspace_bytes, 0u);
+    EXPECT_EQ(promise->reported.workspace_bytes, 0u);
+    EXPECT_TRUE(promise->ran_here);
+    EXPECT_TRUE(promise->undivided.engine.empty());
+  }
+  EXPECT_FALSE(ask(1));
+}
+
+TEST(PiecesOfABudget, ServeAnIdentityActivationBesideWhatNeedsNone) {
+  const auto promise = OfferFor(OfBudget(32, kForwardProblem), Rows("0@8:9/0 1@8:4/16 1@4:3/8"));
+  ASSERT_TRUE(promise);
+  EXPECT_EQ(promise->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(promise->workspace_bytes, 0u);
+  EXPECT_EQ(promise->library_bytes, 0u);
+  EXPECT_EQ(promise->alone.Pieces(), 2);
+  EXPECT_EQ(AssuredBytes(*promise), 8u);
+  const auto told = OfferFor(OfBudget(7, kForwardProblem), Rows("0@8:9/0 1@8:4/16 1@4:3/8"));
+  ASSERT_TRUE(told) << "the program brings it";
+  EXPECT_EQ(told->workspace_bytes, 8u);
+  EXPECT_EQ(AssuredBytes(*told), 0u);
+}
+
+TEST(PiecesOfABudget, AreOffersWhereNothingElseServes) {
+  std::vector<Offer> offers;
+  AddPiecesInBudget(kBackwardData, kMath, Rows("1@8:4/16 1@4:3/8 3@8:2/6"), Within(32), offers);
+  EXPECT_THAT(Texts(offers), ElementsAre("legacy:1@4x2 else , told as legacy:1 6/0",
+                                         "legacy:3@8x1 else , told as legacy:3 2/0"));
 }
 
 // A plan file's choice, as the words after file= say it.

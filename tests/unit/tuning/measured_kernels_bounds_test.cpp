@@ -319,7 +319,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
 }
 
 // Spoils what is computed of fewer images than Problem() has.
-void SpoilPieces(const cudnn::LegacyCall& call) {
+void SpoilPieces(const cudnn::ConvolutionCall& call) {
   cudnnDataType_t type;
   int rank = 0, extents[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];
   EXPECT_EQ(::cudnnGetTensorNdDescriptor(call.descriptors.y, CUDNN_DIM_MAX, &type, &rank, extents,

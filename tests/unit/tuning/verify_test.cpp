@@ -113,7 +113,7 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
 
 // What the convolution calls of one comparison were: images, and whether they added.
 std::vector<std::pair<int, bool>> compared;
-void NoteCall(const cudnn::LegacyCall& call) {
+void NoteCall(const cudnn::ConvolutionCall& call) {
   cudnnDataType_t type;
   int rank = 0, extents[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];
   ASSERT_EQ(::cudnnGetTensorNdDescriptor(call.descriptors.y, CUDNN_DIM_MAX, &type, &rank, extents,
@@ -149,7 +149,7 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
                                              std::pair(10, false), std::pair(10, true)));
   // The plan's second run replaces.
   static constexpr float kZero = 0;
-  EXPECT_EQ(verify({.at = 3, .before = [](cudnn::LegacyCall& call) { call.beta = &kZero; }}),
+  EXPECT_EQ(verify({.at = 3, .before = [](cudnn::ConvolutionCall& call) { call.beta = &kZero; }}),
             Verdict::kDifferent);
 }
 
@@ -163,7 +163,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
   ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   problem.y_strides = {3000, 170, 170, 18, 1};
   const Verification verification = VerifyFaulty(
-      problem, {2, [](const cudnn::LegacyCall& call) {
+      problem, {2, [](const cudnn::ConvolutionCall& call) {
                   WriteByte(static_cast<char*>(call.y) + 4 * 17);  // behind a row of 12
                 }});
   EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
@@ -181,7 +181,7 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
       const Verification verification =
           VerifyFaulty(problem,
                        {3,
-                        [](const cudnn::LegacyCall& call) {
+                        [](const cudnn::ConvolutionCall& call) {
                           auto* const byte = static_cast<unsigned char*>(
                               hostgpuHostAlias(call.*cudnn::OutputOf(call.operation)));
                           ASSERT_NE(byte, nullptr);
@@ -200,7 +200,7 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
 TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   for (const Operation operation : kOperations) {
     const Verification verification = VerifyFaulty(
-        ComparedProblem(operation), {2, nullptr, [](cudnn::LegacyCall& call) {
+        ComparedProblem(operation), {2, nullptr, [](cudnn::ConvolutionCall& call) {
                                        // One image too early.
                                        if (call.operation == Operation::kBackwardData) {
                                          call.y = static_cast<char*>(call.y) - 4 * 16 * 108;
@@ -223,7 +223,7 @@ TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
     const Verification verification = VerifyFaulty(
         problem,
         {2, nullptr,
-         [](cudnn::LegacyCall& call) { call.x = static_cast<char*>(call.x) - 2 * 64 * 108; }},
+         [](cudnn::ConvolutionCall& call) { call.x = static_cast<char*>(call.x) - 2 * 64 * 108; }},
         "legacy:6");
     EXPECT_EQ(verification.verdict, Verdict::kDifferent) << DataTypeName(type);
   }
@@ -238,7 +238,7 @@ TEST_F(VerifyTest, APartialThatOverflowsIsDifferent) {
     const Verification verification =
         VerifyFaulty(problem,
                      {2,
-                      [](const cudnn::LegacyCall& call) {
+                      [](const cudnn::ConvolutionCall& call) {
                         std::memcpy(hostgpuHostAlias(call.w), &infinity, sizeof infinity);
                       }},
                      "legacy:0");
@@ -250,7 +250,7 @@ TEST_F(VerifyTest, APartialThatOverflowsIsDifferent) {
 TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, DataType::kHalf);
   const Verification verification =
-      VerifyFaulty(problem, {1, [](const cudnn::LegacyCall& call) {
+      VerifyFaulty(problem, {1, [](const cudnn::ConvolutionCall& call) {
                                // Behind 16 filters of 8 channels, 3x3, a multiple of 256 bytes.
                                WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
                              }});
@@ -273,14 +273,14 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   static const float kZero = 0;
   const Verification verification =
       VerifyFaulty(ComparedProblem(Operation::kBackwardFilter),
-                   {2, nullptr, [](cudnn::LegacyCall& call) { call.beta = &kZero; }});
+                   {2, nullptr, [](cudnn::ConvolutionCall& call) { call.beta = &kZero; }});
   EXPECT_EQ(verification.verdict, Verdict::kDifferent);
 }
 
 TEST_F(VerifyTest, AnOutputLeftUnwrittenIsDifferent) {
   for (const Operation operation : kOperations) {
     const Verification verification = VerifyFaulty(
-        ComparedProblem(operation), {1, [](const cudnn::LegacyCall& call) {
+        ComparedProblem(operation), {1, [](const cudnn::ConvolutionCall& call) {
                                        auto* const bytes = static_cast<unsigned char*>(
                                            hostgpuHostAlias(call.*cudnn::OutputOf(call.operation)));
                                        std::memset(bytes, 0xff, 4);
@@ -298,23 +298,25 @@ TEST_F(VerifyTest, WhoWritesBeyondItsMemoryIsNamed) {
   const Case cases[] = {
       {"piece 1 of the plan (legacy:1) wrote behind the end of its workspace",
        {2,
-        [](const cudnn::LegacyCall& call) {
+        [](const cudnn::ConvolutionCall& call) {
           ASSERT_GT(call.workspace_bytes, 0u);
           WriteByte(static_cast<char*>(call.workspace) + call.workspace_bytes);
         }}},
       {"piece 0 of the plan (legacy:1) wrote before the beginning of its workspace",
        {1,
-        [](const cudnn::LegacyCall& call) { WriteByte(static_cast<char*>(call.workspace) - 1); }}},
+        [](const cudnn::ConvolutionCall& call) {
+          WriteByte(static_cast<char*>(call.workspace) - 1);
+        }}},
       {"piece 2 of the plan (legacy:1) wrote behind the end of the result",
        {3,
-        [](const cudnn::LegacyCall& call) {
+        [](const cudnn::ConvolutionCall& call) {
           WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
         }}},
       {"the undivided engine (legacy:0) wrote before the beginning of the output",
-       {0, [](const cudnn::LegacyCall& call) { WriteByte(static_cast<char*>(call.y) - 1); }}},
+       {0, [](const cudnn::ConvolutionCall& call) { WriteByte(static_cast<char*>(call.y) - 1); }}},
       {"an input was changed",
-       {2, [](const cudnn::LegacyCall& call) { WriteByte(static_cast<char*>(call.x) + 5); }}},
-      {"an input was changed", {3, [](const cudnn::LegacyCall& call) { WriteByte(call.w); }}},
+       {2, [](const cudnn::ConvolutionCall& call) { WriteByte(static_cast<char*>(call.x) + 5); }}},
+      {"an input was changed", {3, [](const cudnn::ConvolutionCall& call) { WriteByte(call.w); }}},
   };
   for (const Case& one : cases) {
     const Verification verification = VerifyFaulty(ComparedProblem(Operation::kForward), one.fault);
@@ -369,8 +371,8 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
   static int later_pieces = 0;
   later_pieces = 0;
   const cudnn::Functions counting = cudnn::test::FaultyStandIn(
-      {1, [](const cudnn::LegacyCall&) { std::this_thread::sleep_until(PassingDeadline()); },
-       nullptr, CUDNN_STATUS_SUCCESS, [](const cudnn::LegacyCall&) { ++later_pieces; }});
+      {1, [](const cudnn::ConvolutionCall&) { std::this_thread::sleep_until(PassingDeadline()); },
+       nullptr, CUDNN_STATUS_SUCCESS, [](const cudnn::ConvolutionCall&) { ++later_pieces; }});
   device_.functions = &counting;
   MeasureLimits budget;
   budget.deadline = PassingDeadline() = Clock::now() + std::chrono::seconds(2);

@@ -1,5 +1,5 @@
-// One call of the legacy convolution API, in one form for all operations, and the genuine library's
-// answer to it. An execution of a graph plan is brought into the same form, without descriptors.
+// One convolution with its operands, in one form for all operations: a call of the legacy API, with
+// the genuine library's answer to it, or an execution of a graph plan, without descriptors.
 // Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
@@ -36,7 +36,7 @@ struct BiasActivation {
   size_t bias_bytes = 0;  // 0: one element of the output's type for each channel
 };
 
-struct LegacyCall {
+struct ConvolutionCall {
   Operation operation = Operation::kForward;
   cudnnHandle_t handle = nullptr;
   Descriptors descriptors;
@@ -59,20 +59,20 @@ inline double ScaleOf(const void* scale, DataType type) {
 }
 
 // The member of the call that an operation writes.
-constexpr void* LegacyCall::*OutputOf(Operation operation) {
+constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
   switch (operation) {
     case Operation::kForward:
-      return &LegacyCall::y;
+      return &ConvolutionCall::y;
     case Operation::kBackwardData:
-      return &LegacyCall::x;
+      return &ConvolutionCall::x;
     case Operation::kBackwardFilter:
       break;
   }
-  return &LegacyCall::w;
+  return &ConvolutionCall::w;
 }
 
 // Calls the genuine convolution.
-cudnnStatus_t Convolve(const Functions& functions, const LegacyCall& call);
+cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
 
 // Calls the genuine cudnnGetConvolution*WorkspaceSize.
 cudnnStatus_t WorkspaceBytes(const Functions& functions, Operation operation, cudnnHandle_t handle,

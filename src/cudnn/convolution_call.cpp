@@ -1,4 +1,4 @@
-#include "cudnn/legacy_call.h"
+#include "cudnn/convolution_call.h"
 
 #include <array>
 
@@ -23,7 +23,7 @@ cudnnStatus_t Rank(Get get, std::vector<AlgorithmPerformance>& ranking) {
 
 }  // namespace
 
-cudnnStatus_t Convolve(const Functions& functions, const LegacyCall& call) {
+cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call) {
   const Descriptors& d = call.descriptors;
   switch (call.operation) {
     case Operation::kForward: {
