@@ -329,8 +329,8 @@ bool Arena::Assure(size_t bytes) {
 }
 
 bool Arena::AssureCalls(size_t bytes) {
-  // No capture has used the former one.
-  Free([](const Block& block) { return block.use == Use::kAssuredCapture; });
+  // No capture has used the former one. Without a pool, freeing it would wait for the device.
+  if (HasPool()) Free([](const Block& block) { return block.use == Use::kAssuredCapture; });
   MakeRoom(bytes, [](const Block& other) { return other.prepared; });
   const Block* const fresh = Allocate(bytes, Use::kAssured);
   if (fresh == nullptr) return false;

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 
 namespace ucudnn::planning {
 namespace {
 
-constexpr double kNoTime = std::numeric_limits<double>::infinity();
 constexpr Cost kImpossible = {kNoTime, 0};
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 namespace ucudnn::planning {
 
+// The time of what cannot be made up.
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
 // Time (ms), then number of pieces: among equal times, fewer pieces are better.
 using Cost = std::pair<double, int>;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -11,13 +10,11 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr double kNoTime = std::numeric_limits<double>::infinity();
-
-using Rows = std::vector<const MicroConfiguration*>;
+using Usables = std::vector<const MicroConfiguration*>;
 
 // By rising workspace, in which order micro-configurations become affordable.
-Rows Usable(std::span<const MicroConfiguration> measured, int n, size_t limit_bytes) {
-  Rows rows;
+Usables Usable(std::span<const MicroConfiguration> measured, int n, size_t limit_bytes) {
+  Usables rows;
   for (const MicroConfiguration& micro : measured) {
     if (micro.micro_batch < 1 || micro.micro_batch > n) continue;
     if (micro.workspace_bytes > limit_bytes) continue;
@@ -36,7 +33,7 @@ std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> meas
                                         int step, size_t limit_bytes) {
   std::vector<Configuration> front;
   if (n < 1 || step < 1) return front;
-  const Rows rows = Usable(measured, n, limit_bytes);
+  const Usables rows = Usable(measured, n, limit_bytes);
   Compositions compositions(n, step);
   double fastest_ms = kNoTime;
   for (size_t at = 0; at < rows.size();) {

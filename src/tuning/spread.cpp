@@ -24,8 +24,9 @@ class Spreading {
   std::optional<size_t> Take() {
     MutexLock lock(mutex_);
     while (waiting_.empty() && undone_ > 0) changed_.Wait(mutex_);
-    if (waiting_.empty()) return std::nullopt;
-    const size_t unit = waiting_.back();
+    std::optional<size_t> unit;
+    if (waiting_.empty()) return unit;
+    unit = waiting_.back();
     waiting_.pop_back();
     return unit;
   }

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr int kNamed = 1;
+constexpr int kOnlyEngine = 1;
 
 // The number of the call, counted from now, that fails; negative: none does.
 int& FailingCall() {
@@ -58,7 +58,7 @@ Options OfTotal(size_t total_bytes) {
 }
 
 size_t NeedOfPairs() {
-  static const size_t need = Program(Operation::kForward, Planned()).Need(kNamed, 2);
+  static const size_t need = Program(Operation::kForward, Planned()).Need(kOnlyEngine, 2);
   return need;
 }
 
@@ -71,9 +71,9 @@ struct Named : Program {
   explicit Named(const Options& options, bool verified = false)
       : Program(Operation::kForward, options, FailingStandIn()) {
     FailingCall() = -1;
-    need = Need(kNamed, kImages);
+    need = Need(kOnlyEngine, kImages);
     for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {
-      StoreRow({{"legacy:1", images, time_ms, Need(kNamed, images), true}, 5, verified});
+      StoreRow({{"legacy:1", images, time_ms, Need(kOnlyEngine, images), true}, 5, verified});
     }
     TheCalls().clear();
   }
@@ -81,12 +81,13 @@ struct Named : Program {
   size_t Told() {
     size_t bytes = 0;
     EXPECT_EQ(interposer.legacy().WorkspaceSize(Operation::kForward, handle(), descriptors(),
-                                                kNamed, &bytes),
+                                                kOnlyEngine, &bytes),
               CUDNN_STATUS_SUCCESS);
     return bytes;
   }
   void ExpectPairs() {
-    EXPECT_THAT(OnCallersData(), AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kNamed))));
+    EXPECT_THAT(OnCallersData(),
+                AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine))));
   }
 
   // Runs with a bias of zeros and an identity activation, and expects the same.
@@ -111,7 +112,7 @@ struct Named : Program {
                                            CUDNN_NOT_PROPAGATE_NAN, 0),
               CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(Output([&](cudnn::ConvolutionCall& call) {
-                call = Call(kNamed, bytes);
+                call = Call(kOnlyEngine, bytes);
                 bias.z = call.y;
                 call.bias = &bias;
               }),
@@ -127,7 +128,7 @@ struct Named : Program {
 TEST(NamedPieces, AreToldAndRunInsideTheLimit) {
   Named program;
   EXPECT_EQ(program.Told(), NeedOfPairs());
-  program.ExpectRight(kNamed, NeedOfPairs());
+  program.ExpectRight(kOnlyEngine, NeedOfPairs());
   program.ExpectPairs();
   EXPECT_EQ(program.Fallbacks(), "[]");
   EXPECT_EQ(program.ReportJson()["kernels"][0]["workspace_bytes"], NeedOfPairs());
@@ -145,11 +146,11 @@ TEST(NamedPieces, OfAWarmStoreRunOnceBeforeTheSizeIsTold) {
 
 TEST(NamedPieces, ThatAreWrongAreNeverTold) {
   Named program;
-  TheWrong() = {kNamed, Wrong::How::kOffByOneImage};
+  TheWrong() = {kOnlyEngine, Wrong::How::kOffByOneImage};
   EXPECT_EQ(program.Told(), program.need);
   EXPECT_THAT(program.Fallbacks(), AllOf(HasSubstr("a divided plan is wrong and never used"),
                                          HasSubstr("cannot be brought under the workspace limit")));
-  program.ExpectRight(kNamed, program.need);
+  program.ExpectRight(kOnlyEngine, program.need);
 }
 
 TEST(NamedPieces, ServeScaledCalls) {
@@ -158,7 +159,7 @@ TEST(NamedPieces, ServeScaledCalls) {
   static const float kTwo = 2;
   TheCalls().clear();
   const Values twice = program.Output([&](cudnn::ConvolutionCall& call) {
-    call.algorithm = kNamed;
+    call.algorithm = kOnlyEngine;
     call.workspace_bytes = NeedOfPairs();
     call.alpha = &kTwo;
   });
@@ -173,12 +174,12 @@ TEST(NamedPieces, ThatFailReturnTheirErrorAndNothingTakesTheirPlace) {
     ASSERT_EQ(program.Told(), NeedOfPairs());
     TheCalls().clear();
     FailingCall() = failing;
-    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kNamed, NeedOfPairs())),
+    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, NeedOfPairs())),
               CUDNN_STATUS_EXECUTION_FAILED);
     EXPECT_THAT(TheCalls(), SizeIs(failing)) << "no other engine ran";
     EXPECT_THAT(program.Fallbacks(), HasSubstr("its error is returned"));
     FailingCall() = -1;
-    program.ExpectRight(kNamed, NeedOfPairs());
+    program.ExpectRight(kOnlyEngine, NeedOfPairs());
   }
 }
 
@@ -193,16 +194,16 @@ TEST(NamedPieces, AreToldAsTheAnswerOfFindAndGetWhereNothingElseFits) {
              : legacy.GetAlgorithms(Operation::kForward, program.handle(), program.descriptors());
     ASSERT_TRUE(answer);
     ASSERT_THAT(*answer, testing::Not(testing::IsEmpty()));
-    EXPECT_EQ(answer->front().algorithm, kNamed);
+    EXPECT_EQ(answer->front().algorithm, kOnlyEngine);
     EXPECT_EQ(answer->front().workspace_bytes, NeedOfPairs());
-    program.ExpectRight(kNamed, NeedOfPairs());
+    program.ExpectRight(kOnlyEngine, NeedOfPairs());
     program.ExpectPairs();
   }
 }
 
 TEST(NamedPieces, RunUnaskedInPlaceOfACallOverTheLimit) {
   Named program;
-  program.ExpectRight(kNamed, program.need);
+  program.ExpectRight(kOnlyEngine, program.need);
   program.ExpectPairs();
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
@@ -239,7 +240,7 @@ TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
   ASSERT_EQ(program.Told(), NeedOfPairs());
   TheCalls().clear();
   stream.Capture([&] {
-    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kNamed, NeedOfPairs())),
+    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, NeedOfPairs())),
               CUDNN_STATUS_SUCCESS);
   });
   program.ExpectPairs();
@@ -257,13 +258,13 @@ TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
   options.tuning.memory_bytes = 1;
   Program program(Operation::kForward, options);
   for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {
-    program.Store(kNamed, images, time_ms);
+    program.Store(kOnlyEngine, images, time_ms);
   }
   size_t bytes = 0;
   EXPECT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
-                                                      program.descriptors(), kNamed, &bytes),
+                                                      program.descriptors(), kOnlyEngine, &bytes),
             CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(bytes, program.Need(kNamed, kImages));
+  EXPECT_EQ(bytes, program.Need(kOnlyEngine, kImages));
   EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
 }
 
@@ -274,7 +275,7 @@ TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
   const size_t told = program.Told();
   EXPECT_EQ(told, NeedOfPairs());
   EXPECT_LT(told, program.need);
-  program.ExpectRight(kNamed, told);
+  program.ExpectRight(kOnlyEngine, told);
   program.ExpectIdentity(told);
 }
 
@@ -290,7 +291,7 @@ std::set<const void*> Workspaces() {
 TEST(NamedPieces, OfABudgetAskNothingOfTheProgram) {
   Named program(OfTotal(Total()));
   EXPECT_EQ(program.Told(), 0u);
-  program.ExpectRight(kNamed, 0);
+  program.ExpectRight(kOnlyEngine, 0);
   program.ExpectPairs();
   EXPECT_EQ(program.Fallbacks(), "[]");
   const auto report = program.ReportJson();
@@ -305,9 +306,9 @@ TEST(NamedPieces, OfABudgetAreToldAsTheAnswerOfFind) {
       Operation::kForward, program.handle(), program.descriptors(), std::nullopt);
   ASSERT_TRUE(answer);
   ASSERT_THAT(*answer, SizeIs(1)) << "all others need workspace of the program's";
-  EXPECT_EQ(answer->front().algorithm, kNamed);
+  EXPECT_EQ(answer->front().algorithm, kOnlyEngine);
   EXPECT_EQ(answer->front().workspace_bytes, 0u);
-  program.ExpectRight(kNamed, 0);
+  program.ExpectRight(kOnlyEngine, 0);
 }
 
 TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
@@ -316,7 +317,7 @@ TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
   EXPECT_EQ(program.Told(), 0u);
   program.ExpectIdentity(0);
   EXPECT_EQ(program.Fallbacks(), "[]");
-  program.ExpectRight(kNamed, 0);
+  program.ExpectRight(kOnlyEngine, 0);
 }
 
 TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
@@ -328,17 +329,17 @@ TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
   for (int capture = 0; capture < kCaptures; ++capture) {
     stream.Capture([&] {
       for (int call = 0; call < 2; ++call) {
-        EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kNamed, 0)),
+        EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, 0)),
                   CUDNN_STATUS_SUCCESS);
       }
     });
   }
   EXPECT_THAT(TheCalls(),
-              AllOf(SizeIs(2 * kCaptures * kImages / 2), Each(Field(&Seen::algorithm, kNamed)),
+              AllOf(SizeIs(2 * kCaptures * kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine)),
                     Each(Field(&Seen::workspace, testing::NotNull()))));
   const std::set<const void*> captured = Workspaces();
   EXPECT_THAT(captured, SizeIs(kCaptures)) << "graphs may run beside each other";
-  program.ExpectRight(kNamed, 0);
+  program.ExpectRight(kOnlyEngine, 0);
   EXPECT_THAT(
       Workspaces(),
       AllOf(SizeIs(1),
@@ -350,7 +351,7 @@ TEST(NamedPieces, ThatFindNoRoomInTheBudgetAreNotTold) {
   Named program(OfTotal(NeedOfPairs() - 1));
   EXPECT_EQ(program.Told(), program.need);
   EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
-  program.ExpectRight(kNamed, program.need);
+  program.ExpectRight(kOnlyEngine, program.need);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <string>
 #include <variant>
@@ -10,6 +9,7 @@
 
 #include "decision_lines.h"
 #include "decision_world.h"
+#include "planning/compositions.h"
 #include "planning/decision/offers.h"
 #include "planning/library_promise.h"
 
@@ -299,8 +299,6 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   EXPECT_GT(plans, kCases / 30);
 }
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 // How long a call takes: the schedule, or what was asked, where that fits.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
@@ -308,12 +306,12 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Candidate* const own = FindUndivided(world.rows, facts.asked, facts.problem.n);
   const bool suits = !facts.deterministic || own->micro.deterministic;
   const bool fits = own->micro.workspace_bytes <= room;
-  return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNever;
+  return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
 // `give` gives a world room; it helps in some cases.
 template <typename Draw, typename Give>
-void ExpectNoSlowerWithMoreRoom(Draw draw, Give give) {
+void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Drawing drawing(seed);
@@ -321,7 +319,7 @@ void ExpectNoSlowerWithMoreRoom(Draw draw, Give give) {
   for (int i = 0; i < 40000 && !::testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE("case " + std::to_string(i));
     const World drawn = draw(drawing);
-    double fastest_ms = kNever;
+    double fastest_ms = kNoTime;
     for (size_t room = 0; room <= kMostBytes; ++room) {
       World world = drawn;
       give(world, room);
@@ -330,7 +328,7 @@ void ExpectNoSlowerWithMoreRoom(Draw draw, Give give) {
       const double time_ms = TimeOf(world, *decision, room);
       EXPECT_LE((1 - kHysteresis) * time_ms, fastest_ms)
           << "within " << room << ": " << Describe(world, *decision);
-      helped += time_ms < fastest_ms && fastest_ms < kNever;
+      helped += time_ms < fastest_ms && fastest_ms < kNoTime;
       fastest_ms = std::min(fastest_ms, time_ms);
     }
   }
@@ -338,24 +336,24 @@ void ExpectNoSlowerWithMoreRoom(Draw draw, Give give) {
 }
 
 TEST(DecisionProperty, ACallIsNoSlowerWhereMoreIsPassed) {
-  ExpectNoSlowerWithMoreRoom([](Drawing& drawing) { return drawing.Call(true); },
-                             [](World& world, size_t room) {
-                               world.facts.user_limit = kNoLimit;
-                               std::get<CallFacts>(world.facts.program).passed_bytes = room;
-                             });
+  ExpectDecidesNoSlower([](Drawing& drawing) { return drawing.Call(true); },
+                        [](World& world, size_t room) {
+                          world.facts.user_limit = kNoLimit;
+                          std::get<CallFacts>(world.facts.program).passed_bytes = room;
+                        });
 }
 
 TEST(DecisionProperty, ACallIsNoSlowerUnderALargerLimit) {
-  ExpectNoSlowerWithMoreRoom([](Drawing& drawing) { return drawing.Call(true); },
-                             [](World& world, size_t room) {
-                               world.facts.user_limit = room;
-                               std::get<CallFacts>(world.facts.program).passed_bytes = kMostBytes;
-                             });
+  ExpectDecidesNoSlower([](Drawing& drawing) { return drawing.Call(true); },
+                        [](World& world, size_t room) {
+                          world.facts.user_limit = room;
+                          std::get<CallFacts>(world.facts.program).passed_bytes = kMostBytes;
+                        });
 }
 
 // Nothing of the caller's workspace is used: what needs some as it was asked does not count.
 TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
-  ExpectNoSlowerWithMoreRoom(
+  ExpectDecidesNoSlower(
       [](Drawing& drawing) {
         World world = drawing.Call(true);
         std::get<CallFacts>(world.facts.program).kind = CallKind::kScaled;
@@ -371,7 +369,7 @@ TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
 
 // A plan that is no list's first is divided with its own engine alone, whatever the limit.
 TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
-  ExpectNoSlowerWithMoreRoom(
+  ExpectDecidesNoSlower(
       [](Drawing& drawing) {
         World world = drawing.Plan(true);
         std::get<PlanFacts>(world.facts.program).is_first = false;
@@ -383,7 +381,7 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
 // In place of a list's first any engine serves where it does not fit. Where it does, the program
 // chose it: a faster one does not take its place.
 TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
-  ExpectNoSlowerWithMoreRoom(
+  ExpectDecidesNoSlower(
       [](Drawing& drawing) {
         World world = drawing.Plan(true);
         auto& plan = std::get<PlanFacts>(world.facts.program);
@@ -395,11 +393,11 @@ TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
 }
 
 TEST(DecisionProperty, APlanIsNoSlowerWithALargerShareOfTheBudget) {
-  ExpectNoSlowerWithMoreRoom([](Drawing& drawing) { return drawing.Plan(true); },
-                             [](World& world, size_t room) {
-                               world.facts.user_limit = 0;
-                               world.facts.share = {room, kMostBytes};
-                             });
+  ExpectDecidesNoSlower([](Drawing& drawing) { return drawing.Plan(true); },
+                        [](World& world, size_t room) {
+                          world.facts.user_limit = 0;
+                          world.facts.share = {room, kMostBytes};
+                        });
 }
 
 }  // namespace

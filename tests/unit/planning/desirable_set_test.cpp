@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "convolution/problem.h"
 #include "measured.h"
 #include "measured_tables.h"
+#include "planning/compositions.h"
 #include "planning/micro_batch_sizes.h"
 #include "planning/workspace_reuse.h"
 
@@ -17,8 +17,6 @@ namespace ucudnn::planning {
 namespace {
 
 using ::testing::IsEmpty;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Point {
   size_t workspace_bytes;
@@ -63,7 +61,7 @@ void Enumerate(const std::vector<MicroConfiguration>& measured, int begin, int n
   }
   if (begin > n || begin % step != 0) return;
   for (const MicroConfiguration& micro : measured) {
-    if (micro.micro_batch < 1 || !(micro.time_ms >= 0) || micro.time_ms == kNever) continue;
+    if (micro.micro_batch < 1 || !(micro.time_ms >= 0) || micro.time_ms == kNoTime) continue;
     Enumerate(measured, begin + micro.micro_batch, n, step,
               {std::max(so_far.workspace_bytes, micro.workspace_bytes),
                so_far.time_ms + micro.time_ms, so_far.pieces + 1},

@@ -9,35 +9,35 @@
 namespace ucudnn::planning {
 namespace {
 
-struct Case {
+struct Judged {
   Facts facts;
   Decision decision;
 };
 
-using Spoil = std::function<void(Case&)>;
+using Spoil = std::function<void(Judged&)>;
 
-Case Decided(const std::string& line) {
+Judged Judge(const std::string& line) {
   World world = ReadWorld(line);
   Decision decision = DecideIn(world).value();
   return {std::move(world.facts), std::move(decision)};
 }
 
-std::string Broken(const Case& spoilt) {
+std::string Broken(const Judged& spoilt) {
   const char* const broken = BrokenInvariant(spoilt.facts, spoilt.decision);
   return broken != nullptr ? broken : "";
 }
 
 // The number of the invariant that is broken by `spoil`, and by nothing else.
 char Number(const std::string& line, const Spoil& spoil) {
-  Case decided = Decided(line);
+  Judged decided = Judge(line);
   EXPECT_EQ(Broken(decided), "") << line;
   spoil(decided);
   const std::string broken = Broken(decided);
   return broken.empty() ? '-' : broken[0];
 }
 
-PlanFacts& PlanOf(Case& spoilt) { return std::get<PlanFacts>(spoilt.facts.program); }
-CallFacts& CallOf(Case& spoilt) { return std::get<CallFacts>(spoilt.facts.program); }
+PlanFacts& PlanOf(Judged& spoilt) { return std::get<PlanFacts>(spoilt.facts.program); }
+CallFacts& CallOf(Judged& spoilt) { return std::get<CallFacts>(spoilt.facts.program); }
 
 const char* const kCall = "plain need=8 passes=4 | 1@8:4/8d 0@8:9/0d 1@4:3/4d |";
 const char* const kPlan = "plan need=8 limit=4 told=4/2 others=2/0 | 1@4:3/4 |";
@@ -45,59 +45,61 @@ const char* const kFits = "plan need=8 | 1@8:4/8 1@4:1/4 |";
 const char* const kBudget = "plain need=8 passes=0 share=4/8 | 1@8:4/8 0@8:9/0 1@4:3/4 |";
 
 TEST(Invariants, EnginesAreKnownAndNoCoarserThanWhatWasAsked) {
-  const Spoil other = [](Case& spoilt) { spoilt.decision.plan.runs[0].micro.engine = "legacy:7"; };
+  const Spoil other = [](Judged& spoilt) {
+    spoilt.decision.plan.runs[0].micro.engine = "legacy:7";
+  };
   EXPECT_EQ(Number(kCall, other), '1');
-  const Spoil coarser = [](Case& spoilt) { spoilt.facts.numeric = NumericClass::kWinograd; };
+  const Spoil coarser = [](Judged& spoilt) { spoilt.facts.numeric = NumericClass::kWinograd; };
   EXPECT_EQ(Number(kCall, coarser), '-') << "direct engines are exact enough for all";
   const std::string fft = "plain asks=4f need=8 passes=4 | 4f@8:4/8 4f@4:3/4 0@8:9/0 |";
   EXPECT_EQ(Number(fft, coarser), '1');
 }
 
 TEST(Invariants, EnginesAreAsDeterministicAsWhatWasAsked) {
-  const Spoil random = [](Case& spoilt) { spoilt.decision.undivided.deterministic = false; };
+  const Spoil random = [](Judged& spoilt) { spoilt.decision.undivided.deterministic = false; };
   EXPECT_EQ(Number(kCall, random), '1');
-  const Spoil demanded = [](Case& spoilt) { spoilt.facts.deterministic = true; };
+  const Spoil demanded = [](Judged& spoilt) { spoilt.facts.deterministic = true; };
   EXPECT_EQ(Number("plain need=8 | 1@8:4/8 1@4:1/4 |", demanded), '1');
-  const Spoil told = [](Case& spoilt) { CallOf(spoilt).told->reported.deterministic = true; };
+  const Spoil told = [](Judged& spoilt) { CallOf(spoilt).told->reported.deterministic = true; };
   EXPECT_EQ(Number("plain need=8 passes=4 told=2@4:3/4x2~0@8:9/0 | |", told), '1');
 }
 
 TEST(Invariants, APlanIsDividedWithItsOwnEngine) {
-  const Spoil other = [](Case& spoilt) { spoilt.decision.plan.runs[0].micro.engine = "graph:2"; };
+  const Spoil other = [](Judged& spoilt) { spoilt.decision.plan.runs[0].micro.engine = "graph:2"; };
   EXPECT_EQ(Number(kPlan, other), '1');
-  const Spoil unknown = [](Case& spoilt) { spoilt.decision.undivided.engine = "graph:3"; };
+  const Spoil unknown = [](Judged& spoilt) { spoilt.decision.undivided.engine = "graph:3"; };
   EXPECT_EQ(Number(kPlan, unknown), '1');
 }
 
 TEST(Invariants, NothingExceedsThePromise) {
-  const Spoil grows = [](Case& spoilt) { spoilt.decision.promised_bytes = 9; };
+  const Spoil grows = [](Judged& spoilt) { spoilt.decision.promised_bytes = 9; };
   EXPECT_EQ(Number(kCall, grows), '2');
   EXPECT_EQ(Number(kFits, grows), '2');
-  const Spoil shrinks = [](Case& spoilt) { spoilt.decision.promised_bytes = 3; };
+  const Spoil shrinks = [](Judged& spoilt) { spoilt.decision.promised_bytes = 3; };
   EXPECT_EQ(Number(kCall, shrinks), '2');
   EXPECT_EQ(Number(kPlan, shrinks), '2');
-  const Spoil owns_less = [](Case& spoilt) { spoilt.decision.owned_bytes = 3; };
+  const Spoil owns_less = [](Judged& spoilt) { spoilt.decision.owned_bytes = 3; };
   EXPECT_EQ(Number(kBudget, owns_less), '2');
-  const Spoil whole = [](Case& spoilt) { spoilt.decision.undivided.workspace_bytes = 5; };
+  const Spoil whole = [](Judged& spoilt) { spoilt.decision.undivided.workspace_bytes = 5; };
   EXPECT_EQ(Number(kCall, whole), '2');
 }
 
 TEST(Invariants, SomethingKeepsThePromise) {
-  const Spoil nothing = [](Case& spoilt) { spoilt.decision.undivided = {}; };
+  const Spoil nothing = [](Judged& spoilt) { spoilt.decision.undivided = {}; };
   EXPECT_EQ(Number(kCall, nothing), '2');
-  const Spoil asked = [](Case& spoilt) { spoilt.decision.otherwise = Otherwise::kReal; };
+  const Spoil asked = [](Judged& spoilt) { spoilt.decision.otherwise = Otherwise::kReal; };
   EXPECT_EQ(Number(kCall, asked), '2');
   EXPECT_EQ(Number(kPlan, asked), '2');
-  const Spoil pieces = [](Case& spoilt) { spoilt.decision.otherwise = Otherwise::kPieces; };
+  const Spoil pieces = [](Judged& spoilt) { spoilt.decision.otherwise = Otherwise::kPieces; };
   EXPECT_EQ(Number(kCall, pieces), '2');
-  const Spoil forgets = [](Case& spoilt) { spoilt.decision.promise.reset(); };
+  const Spoil forgets = [](Judged& spoilt) { spoilt.decision.promise.reset(); };
   EXPECT_EQ(Number(kPlan, forgets), '2');
-  const Spoil changes = [](Case& spoilt) { PlanOf(spoilt).told->workspace_bytes = 3; };
+  const Spoil changes = [](Judged& spoilt) { PlanOf(spoilt).told->workspace_bytes = 3; };
   EXPECT_EQ(Number(kPlan, changes), '2');
 }
 
 TEST(Invariants, WhatWasPromisedLessNeverRunsAsItWasAsked) {
-  const Spoil asked = [](Case& spoilt) {
+  const Spoil asked = [](Judged& spoilt) {
     spoilt.decision = AsAsked(spoilt.facts, Because::kNotMeasured);
   };
   EXPECT_EQ(Number(kPlan, asked), '2');
@@ -109,7 +111,7 @@ TEST(Invariants, WhatWasPromisedLessNeverRunsAsItWasAsked) {
   const std::string alone = "plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 |";
   EXPECT_EQ(Number(alone, asked), '2');
   EXPECT_EQ(Number(alone + " wrong=1@4", asked), '-') << "nothing keeps it";
-  const Spoil stands = [&](Case& spoilt) {
+  const Spoil stands = [&](Judged& spoilt) {
     asked(spoilt);
     spoilt.decision.standing = true;
   };
@@ -117,11 +119,11 @@ TEST(Invariants, WhatWasPromisedLessNeverRunsAsItWasAsked) {
 }
 
 TEST(Invariants, AllThatRunsWasBuilt) {
-  const Spoil forgets = [](Case& spoilt) { spoilt.facts.built.Clear(); };
+  const Spoil forgets = [](Judged& spoilt) { spoilt.facts.built.Clear(); };
   EXPECT_EQ(Number(kCall, forgets), '3');
   EXPECT_EQ(Number(kPlan, forgets), '3');
   EXPECT_EQ(Number("plain need=8 passes=4 | 0@8:1/0d |", forgets), '3');
-  const Spoil fails = [](Case& spoilt) {
+  const Spoil fails = [](Judged& spoilt) {
     const Build build = spoilt.facts.built.entries()[0].first;
     spoilt.facts.built.Clear();
     spoilt.facts.built.Add(build, {BuildOutcome::Kind::kNoPieces, {}});
@@ -130,19 +132,19 @@ TEST(Invariants, AllThatRunsWasBuilt) {
 }
 
 TEST(Invariants, PiecesCoverTheMiniBatchInLegalSteps) {
-  const Spoil fewer = [](Case& spoilt) { spoilt.decision.plan.runs[0].count = 1; };
+  const Spoil fewer = [](Judged& spoilt) { spoilt.decision.plan.runs[0].count = 1; };
   EXPECT_NE(Number(kCall, fewer), '-');
-  const Spoil step = [](Case& spoilt) { spoilt.facts.problem.alignment = 3 * 64; };
+  const Spoil step = [](Judged& spoilt) { spoilt.facts.problem.alignment = 3 * 64; };
   EXPECT_EQ(Number(kCall, step), '4');
   EXPECT_EQ(Number(kPlan, step), '4');
   const std::string legal = "plain need=8 passes=4 step=3 | 1@8:4/8 0@8:9/0 1@3:1/4 1@2:1/4 |";
-  const Spoil none = [](Case&) {};
+  const Spoil none = [](Judged&) {};
   EXPECT_EQ(Number(legal, none), '-') << "the last piece may be of any size";
 }
 
 TEST(Invariants, NothingThatFitsIsSlowerThanWhatWasAsked) {
   const auto faster = [](size_t bytes) -> Spoil {
-    return [bytes](Case& spoilt) {
+    return [bytes](Judged& spoilt) {
       Candidate own;
       own.micro = {spoilt.facts.asked, 8, 1, bytes, false};
       const auto question = spoilt.facts.measured.entries()[0].first;
@@ -160,9 +162,9 @@ TEST(Invariants, NothingThatFitsIsSlowerThanWhatWasAsked) {
 }
 
 TEST(Invariants, NothingIsRefusedThatNobodyDemandsToBe) {
-  const Spoil refuses = [](Case& spoilt) { spoilt.decision.course = Course::kRefusal; };
+  const Spoil refuses = [](Judged& spoilt) { spoilt.decision.course = Course::kRefusal; };
   EXPECT_EQ(Number(kCall, refuses), '7');
-  const Spoil strict = [&](Case& spoilt) {
+  const Spoil strict = [&](Judged& spoilt) {
     refuses(spoilt);
     spoilt.facts.strict_limit = true;
   };
@@ -170,20 +172,20 @@ TEST(Invariants, NothingIsRefusedThatNobodyDemandsToBe) {
 }
 
 TEST(Invariants, WorkspaceStaysWithinTheLimits) {
-  const Spoil limit = [](Case& spoilt) { spoilt.facts.user_limit = 3; };
+  const Spoil limit = [](Judged& spoilt) { spoilt.facts.user_limit = 3; };
   EXPECT_EQ(Number(kCall, limit), '8');
   EXPECT_EQ(Number("plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", limit), '-')
       << "what was told holds";
-  const Spoil share = [](Case& spoilt) { spoilt.facts.share->bytes = 3; };
+  const Spoil share = [](Judged& spoilt) { spoilt.facts.share->bytes = 3; };
   EXPECT_EQ(Number(kBudget, share), '8');
-  const Spoil most = [](Case& spoilt) { spoilt.facts.share->limit_bytes = 3; };
+  const Spoil most = [](Judged& spoilt) { spoilt.facts.share->limit_bytes = 3; };
   EXPECT_EQ(Number(kBudget, most), '8');
-  const Spoil none = [](Case& spoilt) { spoilt.facts.share.reset(); };
+  const Spoil none = [](Judged& spoilt) { spoilt.facts.share.reset(); };
   EXPECT_EQ(Number(kBudget, none), '8');
 }
 
 TEST(Invariants, PiecesWereCompared) {
-  const Spoil forgets = [](Case& spoilt) { spoilt.facts.compared.Clear(); };
+  const Spoil forgets = [](Judged& spoilt) { spoilt.facts.compared.Clear(); };
   EXPECT_EQ(Number(kCall, forgets), '9');
   EXPECT_EQ(Number(kPlan, forgets), '9');
   EXPECT_EQ(Number("plain need=8 with-graph | 1@8:4/8 g5@8:2/4 |", forgets), '9');

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "convolution/configuration.h"
+#include "planning/decision/facts.h"
 
 namespace ucudnn::planning {
 
-constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 

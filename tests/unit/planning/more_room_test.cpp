@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "measured.h"
+#include "planning/compositions.h"
 #include "planning/library_promise.h"
 #include "planning/promise.h"
 #include "planning/workspace_reuse.h"
@@ -15,7 +15,6 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr size_t kMostRoom = 9 * kMiB;
 
 std::string EngineText(int engine) { return "legacy:" + std::to_string(engine); }
@@ -53,20 +52,20 @@ Case RandomCase(std::mt19937& random, int most_images, int engines) {
 }
 
 double TimeOf(const std::optional<Promise>& promise) {
-  return promise ? promise->plan.TimeMs() : kNever;
+  return promise ? promise->plan.TimeMs() : kNoTime;
 }
 
-double TimeOf(const std::optional<Configuration>& plan) { return plan ? plan->TimeMs() : kNever; }
+double TimeOf(const std::optional<Configuration>& plan) { return plan ? plan->TimeMs() : kNoTime; }
 
 // `find` answers for a request under each of the rising limits. Counts the cases where room helps.
 template <typename Find>
 void ExpectNoSlowerWithMoreRoom(const Case& drawn, double hysteresis, Find find, int& helped) {
-  double fastest_ms = kNever;
+  double fastest_ms = kNoTime;
   PromiseRequest request = drawn.request;
   for (request.limit_bytes = 0; request.limit_bytes <= kMostRoom; request.limit_bytes += kMiB) {
     const double time_ms = TimeOf(find(drawn.measured, request));
     EXPECT_LE((1 - hysteresis) * time_ms, fastest_ms) << "within " << request.limit_bytes;
-    helped += time_ms < fastest_ms && fastest_ms < kNever;
+    helped += time_ms < fastest_ms && fastest_ms < kNoTime;
     fastest_ms = std::min(fastest_ms, time_ms);
   }
 }
@@ -159,9 +158,9 @@ class Enumeration {
   const std::vector<const Candidate*> allowed_;
   const PromiseRequest request_;
   std::vector<const Candidate*> undivided_;
-  double fastest_ms_ = kNever;
-  double fastest_promisable_ms_ = kNever;
-  double fastest_divided_ms_ = kNever;
+  double fastest_ms_ = kNoTime;
+  double fastest_promisable_ms_ = kNoTime;
+  double fastest_divided_ms_ = kNoTime;
 };
 
 // The fastest division where any piece may follow any other.
@@ -200,8 +199,8 @@ TEST(MoreRoom, PromisesAreTheFastestOfAllDivisionsThatMayBePromised) {
       EXPECT_EQ(again->reported, pieces->reported);
     }
     const std::optional<Promise> promise = MakePromise(drawn.measured, request);
-    EXPECT_EQ(promise.has_value(), all.fastest_promisable_ms() < kNever);
-    EXPECT_EQ(FastestPromisableMs(drawn.measured, request).value_or(kNever),
+    EXPECT_EQ(promise.has_value(), all.fastest_promisable_ms() < kNoTime);
+    EXPECT_EQ(FastestPromisableMs(drawn.measured, request).value_or(kNoTime),
               all.fastest_promisable_ms());
     EXPECT_LE((1 - kHysteresis) * TimeOf(promise), all.fastest_promisable_ms());
     divided += promise && promise->plan.Pieces() > 1;

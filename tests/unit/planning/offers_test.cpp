@@ -25,7 +25,7 @@ std::vector<Candidate> Rows(const std::string& rows) {
   return ReadWorld("plain need=0 | " + rows + " |").rows;
 }
 
-PromiseRequest Within(size_t limit_bytes, bool deterministic = false) {
+PromiseRequest WithinBytes(size_t limit_bytes, bool deterministic = false) {
   return RequestFor(kWorld.facts.problem, limit_bytes, deterministic);
 }
 
@@ -65,16 +65,16 @@ std::vector<Offer> OffersInBudget(const std::string& rows, const PromiseRequest&
 
 TEST(Offers, AreAllUndividedEnginesWithinTheRequest) {
   const std::string rows = "0@8:9/0 1@8:4/8d 2@8:3/9 3@4:9/0";
-  EXPECT_THAT(Texts(Offers(rows, Within(8))),
+  EXPECT_THAT(Texts(Offers(rows, WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:0 9/0",
                           "legacy:1@8x1 else legacy:1, told as legacy:1 4/8d"));
-  EXPECT_THAT(Texts(Offers(rows, Within(8, true))),
+  EXPECT_THAT(Texts(Offers(rows, WithinBytes(8, true))),
               ElementsAre("legacy:1@8x1 else legacy:1, told as legacy:1 4/8d"));
-  EXPECT_THAT(Offers(rows, Within(0, true)), IsEmpty());
+  EXPECT_THAT(Offers(rows, WithinBytes(0, true)), IsEmpty());
 }
 
 TEST(Offers, SayWhatTheyAreOf) {
-  const std::vector<Offer> offers = Offers("0@8:9/0 1@8:4/8", Within(8));
+  const std::vector<Offer> offers = Offers("0@8:9/0 1@8:4/8", WithinBytes(8));
   ASSERT_EQ(offers.size(), 2u);
   for (const Offer& offer : offers) {
     EXPECT_EQ(offer.math, kMath);
@@ -86,21 +86,21 @@ TEST(Offers, SayWhatTheyAreOf) {
 }
 
 TEST(Offers, EndWithTheDivisionThatBeatsTheUndividedEngines) {
-  EXPECT_THAT(Texts(Offers("0@8:9/0 1@4:3/4", Within(8))),
+  EXPECT_THAT(Texts(Offers("0@8:9/0 1@4:3/4", WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:0 9/0",
                           "legacy:1@4x2 else legacy:0, told as legacy:1 6/4"));
-  EXPECT_EQ(Offers("0@8:9/0 1@4:4.4/4", Within(8)).size(), 1u) << "gains less than 3 %";
+  EXPECT_EQ(Offers("0@8:9/0 1@4:4.4/4", WithinBytes(8)).size(), 1u) << "gains less than 3 %";
 }
 
 TEST(Offers, HaveADeterministicDivisionForThoseWhoPickByDeterminism) {
-  EXPECT_THAT(Texts(Offers("0@8:20/0d 1@4:3/4 2@4:4/4d", Within(8))),
+  EXPECT_THAT(Texts(Offers("0@8:20/0d 1@4:3/4 2@4:4/4d", WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:0 20/0d",
                           "legacy:1@4x2 else legacy:0, told as legacy:1 6/4",
                           "legacy:2@4x2 else legacy:0, told as legacy:2 8/4d"));
 }
 
 TEST(Offers, NameEnginesOfTheGraphApiAsWhatTakesTheirPlace) {
-  EXPECT_THAT(Texts(Offers("0@8:9/0 g5@8:2/4", Within(8, false))),
+  EXPECT_THAT(Texts(Offers("0@8:9/0 g5@8:2/4", WithinBytes(8, false))),
               ::testing::Contains("graph:5@8x1 else legacy:0, told as legacy:0 2/4"));
 }
 
@@ -108,9 +108,9 @@ TEST(Offers, NameEnginesOfTheGraphApiAsWhatTakesTheirPlace) {
 TEST(Offers, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
   const std::string rows = "0@8:20/0 1@5:3/4 0@3:3/0";
   const std::vector<std::string> whole = {"legacy:0@8x1 else legacy:0, told as legacy:0 20/0"};
-  EXPECT_EQ(Texts(Offers(rows, Within(8), kForward)), whole);
-  EXPECT_EQ(Offers(rows, Within(8), kBackwardData).size(), 2u);
-  const std::vector<Offer> offers = Offers(rows + " 1@4:9/6", Within(8), kForward);
+  EXPECT_EQ(Texts(Offers(rows, WithinBytes(8), kForward)), whole);
+  EXPECT_EQ(Offers(rows, WithinBytes(8), kBackwardData).size(), 2u);
+  const std::vector<Offer> offers = Offers(rows + " 1@4:9/6", WithinBytes(8), kForward);
   ASSERT_EQ(offers.size(), 2u);
   const Promise& promise = offers[1].promise;
   EXPECT_EQ(Text(promise), "legacy:1@5x1+legacy:0@3x1 else legacy:0, told as legacy:1 6/6");
@@ -123,7 +123,7 @@ TEST(KeepableAlone, PiecesInsideThePromiseComeFirst) {
   const auto alone = [&](size_t bytes) {
     Promise promise;
     promise.workspace_bytes = bytes;
-    EXPECT_TRUE(MakeKeepableAlone(kForward, rows, "legacy:1", Within(8), promise));
+    EXPECT_TRUE(MakeKeepableAlone(kForward, rows, "legacy:1", WithinBytes(8), promise));
     EXPECT_EQ(promise.reported.workspace_bytes, promise.workspace_bytes);
     return std::pair(promise.alone.Pieces(), promise.workspace_bytes);
   };
@@ -134,23 +134,23 @@ TEST(KeepableAlone, PiecesInsideThePromiseComeFirst) {
 
 TEST(KeepableAlone, IsNotAskedOfOtherAlgorithmsAndOperations) {
   Promise promise;
-  EXPECT_FALSE(MakeKeepableAlone(kForward, {}, "legacy:1", Within(8), promise));
-  EXPECT_TRUE(MakeKeepableAlone(kForward, {}, "legacy:0", Within(8), promise));
-  EXPECT_TRUE(MakeKeepableAlone(kBackwardData, {}, "legacy:1", Within(8), promise));
+  EXPECT_FALSE(MakeKeepableAlone(kForward, {}, "legacy:1", WithinBytes(8), promise));
+  EXPECT_TRUE(MakeKeepableAlone(kForward, {}, "legacy:0", WithinBytes(8), promise));
+  EXPECT_TRUE(MakeKeepableAlone(kBackwardData, {}, "legacy:1", WithinBytes(8), promise));
   EXPECT_TRUE(promise.alone.runs.empty());
 }
 
 TEST(OffersInBudget, AreWhatNeedsNoWorkspaceInTheTimeOfTheBestPlan) {
   // Whoever leads the plan comes first.
-  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8 2@8:5/9", Within(8))),
+  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8 2@8:5/9", WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:1 4/0",
                           "legacy:0@8x1 else legacy:0, told as legacy:0 4/0",
                           "legacy:0@8x1 else legacy:0, told as legacy:2 4/0"));
-  EXPECT_THAT(OffersInBudget("1@8:4/8 1@4:1/4", Within(8)), IsEmpty());
+  EXPECT_THAT(OffersInBudget("1@8:4/8 1@4:1/4", WithinBytes(8)), IsEmpty());
 }
 
 TEST(OffersInBudget, PromiseNothingOfTheCallersWorkspace) {
-  for (const Offer& offer : OffersInBudget("0@8:9/0 1@4:3/4 1@8:7/8", Within(8))) {
+  for (const Offer& offer : OffersInBudget("0@8:9/0 1@4:3/4 1@8:7/8", WithinBytes(8))) {
     EXPECT_EQ(offer.math, kMath);
     EXPECT_EQ(offer.promise.workspace_bytes, 0u);
     EXPECT_EQ(offer.promise.library_bytes, 0u) << "what it may use is not known yet";
@@ -158,18 +158,18 @@ TEST(OffersInBudget, PromiseNothingOfTheCallersWorkspace) {
 }
 
 TEST(OffersInBudget, AreAsExactAndDeterministicAsWhatTheyAreToldAs) {
-  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0d 1@8:4/8d 4f@8:3/8 2@8:2/8", Within(8))),
+  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0d 1@8:4/8d 4f@8:3/8 2@8:2/8", WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:1 4/0d",
                           "legacy:0@8x1 else legacy:0, told as legacy:2 2/0",
                           "legacy:0@8x1 else legacy:0, told as legacy:0 4/0d",
                           "legacy:0@8x1 else legacy:0, told as legacy:4 2/0"));
-  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8d", Within(8, true))), IsEmpty());
+  EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8d", WithinBytes(8, true))), IsEmpty());
 }
 
 TEST(OffersInBudget, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
   const std::string rows = "0@8:9/0 1@8:4/8";
-  EXPECT_EQ(OffersInBudget(rows, Within(8), kForward).size(), 1u);
-  EXPECT_EQ(OffersInBudget(rows + " 1@4:9/0", Within(8), kForward).size(), 2u);
+  EXPECT_EQ(OffersInBudget(rows, WithinBytes(8), kForward).size(), 1u);
+  EXPECT_EQ(OffersInBudget(rows + " 1@4:9/0", WithinBytes(8), kForward).size(), 2u);
 }
 
 Offer OfferOf(const std::string& engine, double time_ms, MathType math = kMath) {
@@ -302,7 +302,8 @@ TEST(PiecesOfABudget, ServeAnIdentityActivationBesideWhatNeedsNone) {
 
 TEST(PiecesOfABudget, AreOffersWhereNothingElseServes) {
   std::vector<Offer> offers;
-  AddPiecesInBudget(kBackwardData, kMath, Rows("1@8:4/16 1@4:3/8 3@8:2/6"), Within(32), offers);
+  AddPiecesInBudget(kBackwardData, kMath, Rows("1@8:4/16 1@4:3/8 3@8:2/6"), WithinBytes(32),
+                    offers);
   EXPECT_THAT(Texts(offers), ElementsAre("legacy:1@4x2 else , told as legacy:1 6/0",
                                          "legacy:3@8x1 else , told as legacy:3 2/0"));
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "measured.h"
+#include "planning/compositions.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -147,7 +148,6 @@ TEST(WorkspaceReuse, TheFastestEngineInsideTheLimitServesASize) {
 }
 
 using Pieces = std::vector<Piece>;
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Every ordered composition of the images from `begin` on, where `lead` is the largest piece so
 // far.
@@ -185,7 +185,7 @@ TEST(WorkspaceReuse, LedEqualsEnumerationOfAllCompositions) {
       pieces.push_back({&micro, Draw(random, 0, 2) == 0});
     }
     SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
-    const std::optional<Configuration> plan = OptimizeLedWorkspaceReuse(pieces, n, step, kNever);
+    const std::optional<Configuration> plan = OptimizeLedWorkspaceReuse(pieces, n, step, kNoTime);
     const Cost optimum = BruteForceLed(pieces, 0, n, step, {});
     ASSERT_EQ(plan.has_value(), optimum != kImpossible);
     if (!plan) continue;
@@ -205,11 +205,11 @@ TEST(WorkspaceReuse, ALeadIsRepeatedOnlyWhereNothingOfItsSizeIsFaster) {
   const MicroConfiguration lead = Micro(2, 3, 0, "legacy:0");
   const MicroConfiguration equal = Micro(2, 3, 0, "legacy:1");
   const MicroConfiguration faster = Micro(2, 2, 0, "legacy:2");
-  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&equal}, {&lead, true}}, 6, 1, kNever)->runs,
+  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&equal}, {&lead, true}}, 6, 1, kNoTime)->runs,
             (std::vector<ucudnn::Run>{{lead, 3}}));
-  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&faster}, {&lead, true}}, 6, 1, kNever)->runs,
+  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&faster}, {&lead, true}}, 6, 1, kNoTime)->runs,
             (std::vector<ucudnn::Run>{{lead, 1}, {faster, 2}}));
-  EXPECT_FALSE(OptimizeLedWorkspaceReuse(Pieces{{&faster}}, 6, 1, kNever));
+  EXPECT_FALSE(OptimizeLedWorkspaceReuse(Pieces{{&faster}}, 6, 1, kNoTime));
 }
 
 TEST(WorkspaceReuse, LedIsNoneWhereItIsNoFasterThanAsked) {
