@@ -319,12 +319,15 @@ Arena::Block* Arena::FindUse(Use use) {
 bool Arena::Assure(size_t bytes) {
   if (IsAssured(bytes)) return true;
   MutexLock lock(mutex_);
+  const cuda::ContextScope context(driver_, context_);
+  const cuda::RelaxedCaptureScope relaxed(driver_);
   const bool enough = bytes <= assured_bytes() || AssureCalls(bytes);
-  capture_took_.store(false, std::memory_order_release);
   if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) {
     MakeRoom(assured_bytes(), [](const Block& other) { return other.prepared; });
     Allocate(assured_bytes(), Use::kAssuredCapture);
   }
+  // Where there is no room, what is freed later may be room.
+  capture_took_.store(false, std::memory_order_release);
   return enough;
 }
 

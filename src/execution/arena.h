@@ -168,6 +168,7 @@ class Arena {
   };
   enum class Bound { kLimit, kDevice };  // kDevice: beyond the limit, too
   Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);
+  // With the context current.
   bool AssureCalls(size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The first segment of that use; null: none.
   Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
