@@ -60,8 +60,8 @@ std::vector<Candidate> SlowAndFast(int n, double launch_ms = 1) {
 }
 
 TEST(AutoPolicy, BeginsWithTheWholeAndTwoParts) {
-  EXPECT_THAT(NextSizes({}, {}, Asking(256, kNoLimit)), ElementsAre(16, 64, 256));
-  EXPECT_THAT(NextSizes({}, {}, Asking(100, kNoLimit, 8)), ElementsAre(8, 24, 100));
+  EXPECT_THAT(NextSizes({}, {}, Asking(256, kUnlimited)), ElementsAre(16, 64, 256));
+  EXPECT_THAT(NextSizes({}, {}, Asking(100, kUnlimited, 8)), ElementsAre(8, 24, 100));
 }
 
 TEST(FittingSizes, AreFewAndBeginWithTheLeastPieceOfThePolicy) {
@@ -93,13 +93,13 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 }
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
-  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kNoLimit)).asked, SizeIs(3));
+  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
   // 24 MiB and its half hold 24 and 12 images: parts of 256 are 24 and 12.
-  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kNoLimit, 1, 24 * kMiB)).asked,
+  EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
   // Where a launch costs nothing, a valley between the sizes measured may be worth dividing: 1.5
   // times policy powerOfTwo's nine sizes.
-  EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Asking(256, kNoLimit)).asked.size(), 13u);
+  EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Asking(256, kUnlimited)).asked.size(), 13u);
 }
 
 TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
@@ -108,8 +108,8 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
     const double megabytes = 1.5 * size;
     return Curve{0.01 + size * (megabytes > 50 ? 0.1 : 0.07), megabytes * kMiB};
   });
-  const Replay blind = ReplayAuto(table, Asking(256, kNoLimit, 1, 0));
-  const Replay replay = ReplayAuto(table, Asking(256, kNoLimit, 1, 50 * kMiB));
+  const Replay blind = ReplayAuto(table, Asking(256, kUnlimited, 1, 0));
+  const Replay replay = ReplayAuto(table, Asking(256, kUnlimited, 1, 50 * kMiB));
   // 33 images fit, so 8 parts of 32; half of it holds 16.
   EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
   EXPECT_EQ(replay.division->Largest().micro_batch, 32);
@@ -134,7 +134,7 @@ TEST(AutoPolicy, AnEngineThatDoesNotServeTheWholeIsTriedOnLargeParts) {
   std::vector<Candidate> table;
   AddEngine(table, "legacy:0", 256, [](int size) { return Curve{1 + 0.3 * size, 0}; });
   AddEngine(table, "legacy:1", 140, [](int size) { return Curve{1 + 0.1 * size, 0}; });
-  const Replay replay = ReplayAuto(table, Asking(256, kNoLimit));
+  const Replay replay = ReplayAuto(table, Asking(256, kUnlimited));
   EXPECT_EQ(replay.division->Pieces(), 2);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
 }
@@ -152,7 +152,7 @@ TEST(AutoPolicy, ASizeThatFailsIsNotAskedForAgain) {
 }
 
 TEST(AutoPolicy, EndsWhereNothingCanBeMeasured) {
-  EXPECT_FALSE(ReplayAuto({}, Asking(256, kNoLimit)).division);
+  EXPECT_FALSE(ReplayAuto({}, Asking(256, kUnlimited)).division);
 }
 
 TEST(AutoPolicy, EndsWhereNothingFits) {
@@ -247,7 +247,7 @@ AutoRequest RandomRequest(std::mt19937& random, int n) {
   AutoRequest request = Asking(n, static_cast<size_t>(Draw(random, 0, 9)) << 20,
                                Draw(random, 0, 1) == 0 ? 1 : 1 << Draw(random, 0, 4),
                                static_cast<size_t>(Draw(random, 0, 6)) << 20);
-  if (Draw(random, 0, 4) == 0) request.promise.limit_bytes = kNoLimit;
+  if (Draw(random, 0, 4) == 0) request.promise.limit_bytes = kUnlimited;
   request.promise.deterministic = Draw(random, 0, 5) == 0;
   return request;
 }
@@ -359,7 +359,7 @@ Sum SumOver(int n, double noise, bool waves, size_t limit_bytes) {
 
 TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
   for (const int n : {32, 100, 256}) {
-    for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kNoLimit}) {
+    for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kUnlimited}) {
       SCOPED_TRACE("n " + std::to_string(n) + " limit " + std::to_string(limit));
       const Sum sum = SumOver(n, 0, false, limit);
       EXPECT_LE(sum.times / sum.kernels, 1.01);
@@ -371,7 +371,7 @@ TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
 // Policy all picks the luckiest of n noisy times: no search of fewer sizes can follow it there.
 TEST(AutoPolicy, IsNotLedAstrayByNoiseAndWaves) {
   for (const int n : {32, 256}) {
-    for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kNoLimit}) {
+    for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kUnlimited}) {
       SCOPED_TRACE("n " + std::to_string(n) + " limit " + std::to_string(limit));
       const Sum sum = SumOver(n, 0.01, true, limit);
       EXPECT_LE(sum.times / sum.kernels, 1.05);

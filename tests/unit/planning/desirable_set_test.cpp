@@ -91,7 +91,7 @@ TEST(DesirableSet, EqualsEnumerationOfAllCompositions) {
     SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
     std::map<size_t, std::pair<double, int>> all;
     Enumerate(measured, 0, n, step, {0, 0, 0}, all);
-    EXPECT_EQ(Points(DesirableSet(measured, n, step, kNoLimit)), Front(all));
+    EXPECT_EQ(Points(DesirableSet(measured, n, step, kUnlimited)), Front(all));
   }
 }
 
@@ -104,7 +104,7 @@ TEST(DesirableSet, EqualsWorkspaceReuseAtEveryWorkspace) {
     const int step = 1 << Draw(random, 0, 4);
     const std::vector<MicroConfiguration> measured = RandomMeasured(random, n, Draw(random, 1, 4));
     SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
-    EXPECT_EQ(Points(DesirableSet(measured, n, step, kNoLimit)),
+    EXPECT_EQ(Points(DesirableSet(measured, n, step, kUnlimited)),
               FrontByWorkspaceReuse(measured, n, step));
   }
 }
@@ -136,10 +136,10 @@ TEST(DesirableSet, IsExactUpTo1024ImagesForBothPolicies) {
         const std::vector<MicroConfiguration> measured =
             Kernel(random, MicroBatchSizes(policy, n, step), many ? 2 : 5);
         SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
-        const std::vector<Configuration> set = DesirableSet(measured, n, step, kNoLimit);
+        const std::vector<Configuration> set = DesirableSet(measured, n, step, kUnlimited);
         EXPECT_EQ(Points(set), FrontByWorkspaceReuse(measured, n, step));
         EXPECT_GT(set.size(), 3u);
-        for (const Configuration& one : set) ExpectLegalDivision(one, n, step, kNoLimit);
+        for (const Configuration& one : set) ExpectLegalDivision(one, n, step, kUnlimited);
       }
     }
   }
@@ -154,7 +154,7 @@ TEST(DesirableSet, OfRecordedKernelsAgreesWithWorkspaceReuse) {
       std::vector<MicroConfiguration> measured;
       for (const Candidate& row : table.rows) measured.push_back(row.micro);
       const int step = LegalStep(table.problem);
-      const auto set = DesirableSet(measured, table.problem.n, step, kNoLimit);
+      const auto set = DesirableSet(measured, table.problem.n, step, kUnlimited);
       ASSERT_FALSE(set.empty());
       std::set<size_t> workspaces;
       for (const MicroConfiguration& micro : measured) workspaces.insert(micro.workspace_bytes);
@@ -179,7 +179,7 @@ TEST(DesirableSet, DominatedConfigurationsAndTiesAreLeftOut) {
       Micro(4, 8, 0, "slow"),    Micro(4, 8, 100, "as slow, for more"),
       Micro(4, 5, 200, "fast"),  Micro(4, 6, 200, "slower, for as much"),
       Micro(4, 5, 300, "again"), Micro(2, 3, 300, "in pieces")};
-  EXPECT_EQ(Points(DesirableSet(measured, 4, 1, kNoLimit)),
+  EXPECT_EQ(Points(DesirableSet(measured, 4, 1, kUnlimited)),
             (std::vector<Point>{{0, 8, 1}, {200, 5, 1}}));
 }
 
@@ -189,7 +189,7 @@ TEST(DesirableSet, EqualTimesTakeFewerPiecesThenTheFirstName) {
   for (const bool reversed : {false, true}) {
     std::vector<MicroConfiguration> rows = measured;
     if (reversed) std::reverse(rows.begin(), rows.end());
-    const auto set = DesirableSet(rows, 4, 1, kNoLimit);
+    const auto set = DesirableSet(rows, 4, 1, kUnlimited);
     ASSERT_EQ(set.size(), 1u);
     EXPECT_EQ(set[0].runs, (std::vector<ucudnn::Run>{{Micro(4, 4, 10, "legacy:0"), 1}}));
   }
@@ -203,9 +203,9 @@ TEST(DesirableSet, DoesNotDependOnTheOrderOfTheRows) {
     const int n = Draw(random, 1, 40);
     const int step = Draw(random, 1, 4);
     std::vector<MicroConfiguration> measured = RandomMeasured(random, n, 3);
-    const auto set = DesirableSet(measured, n, step, kNoLimit);
+    const auto set = DesirableSet(measured, n, step, kUnlimited);
     std::shuffle(measured.begin(), measured.end(), random);
-    EXPECT_EQ(DesirableSet(measured, n, step, kNoLimit), set);
+    EXPECT_EQ(DesirableSet(measured, n, step, kUnlimited), set);
   }
 }
 
@@ -219,19 +219,19 @@ TEST(DesirableSet, StaysInsideTheLimit) {
 
 TEST(DesirableSet, LargestPiecesComeFirstAndTheUnalignedOneLast) {
   const std::vector<MicroConfiguration> measured = {Micro(1, 1, 0), Micro(4, 2, 7), Micro(8, 3, 7)};
-  const auto set = DesirableSet(measured, 21, 4, kNoLimit);
+  const auto set = DesirableSet(measured, 21, 4, kUnlimited);
   ASSERT_EQ(set.size(), 1u);
   EXPECT_EQ(set[0].runs, (std::vector<ucudnn::Run>{
                              {Micro(8, 3, 7), 2}, {Micro(4, 2, 7), 1}, {Micro(1, 1, 0), 1}}));
 }
 
 TEST(DesirableSet, NothingComesOfNothing) {
-  EXPECT_THAT(DesirableSet({}, 4, 1, kNoLimit), IsEmpty());
+  EXPECT_THAT(DesirableSet({}, 4, 1, kUnlimited), IsEmpty());
   const std::vector<MicroConfiguration> measured = {Micro(2, 1, 8)};
-  EXPECT_THAT(DesirableSet(measured, 0, 1, kNoLimit), IsEmpty());
-  EXPECT_THAT(DesirableSet(measured, -1, 1, kNoLimit), IsEmpty());
-  EXPECT_THAT(DesirableSet(measured, 2, 0, kNoLimit), IsEmpty());
-  EXPECT_THAT(DesirableSet(measured, 3, 1, kNoLimit), IsEmpty());
+  EXPECT_THAT(DesirableSet(measured, 0, 1, kUnlimited), IsEmpty());
+  EXPECT_THAT(DesirableSet(measured, -1, 1, kUnlimited), IsEmpty());
+  EXPECT_THAT(DesirableSet(measured, 2, 0, kUnlimited), IsEmpty());
+  EXPECT_THAT(DesirableSet(measured, 3, 1, kUnlimited), IsEmpty());
   EXPECT_THAT(DesirableSet(measured, 2, 1, 7), IsEmpty());
 }
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "convolution/configuration.h"
-#include "planning/decision/facts.h"
 
 namespace ucudnn::planning {
 
 constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 inline MicroConfiguration Micro(int micro_batch, double time_ms, size_t workspace_bytes = 0,

@@ -83,10 +83,10 @@ TEST(WorkspaceDivision, ShortageSaysHowMuchIsMissingAndWhoWantsIt) {
 }
 
 TEST(WorkspaceDivision, HostileWorkspacesDoNotWrapAround) {
-  const std::vector<DesirableConfigurations> kernels = {{One(kNoLimit, 1)}, {One(2, 1)}};
+  const std::vector<DesirableConfigurations> kernels = {{One(kUnlimited, 1)}, {One(2, 1)}};
   EXPECT_TRUE(FindShortage(kernels, 64, WorkspaceDivision::kDisjoint));
-  EXPECT_EQ(ReservedBytes(std::vector<size_t>{kNoLimit, 2}, WorkspaceDivision::kDisjoint),
-            kNoLimit);
+  EXPECT_EQ(ReservedBytes(std::vector<size_t>{kUnlimited, 2}, WorkspaceDivision::kDisjoint),
+            kUnlimited);
 }
 
 TEST(WorkspaceDivision, KernelWithoutConfigurationsIsAnError) {
@@ -127,7 +127,7 @@ Network Recorded(const std::string& name) {
     std::vector<MicroConfiguration> rows;
     for (const Candidate& row : table.rows) rows.push_back(row.micro);
     network.kernels.push_back(
-        DesirableSet(rows, table.problem.n, LegalStep(table.problem), kNoLimit));
+        DesirableSet(rows, table.problem.n, LegalStep(table.problem), kUnlimited));
   }
   network.tables = std::move(*tables);
   return network;

@@ -65,7 +65,7 @@ void ExpectOptimal(const std::vector<MicroConfiguration>& measured, int n, int s
 }
 
 size_t RandomLimit(std::mt19937& random) {
-  return Draw(random, 0, 4) == 0 ? kNoLimit : static_cast<size_t>(Draw(random, 0, 8)) << 20;
+  return Draw(random, 0, 4) == 0 ? kUnlimited : static_cast<size_t>(Draw(random, 0, 8)) << 20;
 }
 
 TEST(WorkspaceReuse, EqualsEnumerationOfAllCompositions) {
@@ -110,13 +110,13 @@ TEST(WorkspaceReuse, ScatteredSizesAreComposedExactly) {
       measured.push_back(Micro(size, size + Draw(random, 0, 1)));
     }
     SCOPED_TRACE("n " + std::to_string(n));
-    ExpectOptimal(measured, n, 1, kNoLimit, Textbook(measured, n, 1, kNoLimit));
+    ExpectOptimal(measured, n, 1, kUnlimited, Textbook(measured, n, 1, kUnlimited));
   }
 }
 
 TEST(WorkspaceReuse, EqualTimesTakeFewerPieces) {
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(3, 3), Micro(4, 4)};
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 6, 1, kNoLimit);
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 6, 1, kUnlimited);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->runs, (std::vector<ucudnn::Run>{{Micro(3, 3), 2}}));
 }
@@ -125,14 +125,14 @@ TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
   // 8+1 lasts as long as 2+2+5.
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(2, 2), Micro(5, 5),
                                                   Micro(8, 8)};
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 9, 2, kNoLimit);
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 9, 2, kUnlimited);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->Pieces(), 2);
 }
 
 TEST(WorkspaceReuse, LargestPiecesComeFirstAndTheUnalignedOneLast) {
   const std::vector<MicroConfiguration> measured = {Micro(1, 1), Micro(4, 2), Micro(8, 3)};
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(measured, 21, 4, kNoLimit);
+  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(measured, 21, 4, kUnlimited);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->runs,
             (std::vector<ucudnn::Run>{{Micro(8, 3), 2}, {Micro(4, 2), 1}, {Micro(1, 1), 1}}));
@@ -156,7 +156,7 @@ Cost BruteForceLed(const Pieces& pieces, int begin, int n, int step, const Piece
   if (begin > n || begin % step != 0) return kImpossible;
   Cost best = kImpossible;
   for (const Piece& piece : pieces) {
-    if (!Usable(*piece.micro, kNoLimit)) continue;
+    if (!Usable(*piece.micro, kUnlimited)) continue;
     const bool leads = lead.micro == nullptr || piece.micro->micro_batch > lead.micro->micro_batch;
     const int end = begin + piece.micro->micro_batch;
     const Cost rest = BruteForceLed(pieces, end, n, step, leads ? piece : lead);
@@ -189,13 +189,13 @@ TEST(WorkspaceReuse, LedEqualsEnumerationOfAllCompositions) {
     const Cost optimum = BruteForceLed(pieces, 0, n, step, {});
     ASSERT_EQ(plan.has_value(), optimum != kImpossible);
     if (!plan) continue;
-    ExpectLegalDivision(*plan, n, step, kNoLimit);
+    ExpectLegalDivision(*plan, n, step, kUnlimited);
     for (const ucudnn::Run& run : plan->runs) EXPECT_THAT(measured, Contains(run.micro));
     EXPECT_TRUE(MayLead(pieces, plan->Largest()));
     EXPECT_EQ(plan->TimeMs(), optimum.first);
     EXPECT_EQ(plan->Pieces(), optimum.second);
     divided += plan->Pieces() > 1;
-    slower += plan->TimeMs() > OptimizeWorkspaceReuse(measured, n, step, kNoLimit)->TimeMs();
+    slower += plan->TimeMs() > OptimizeWorkspaceReuse(measured, n, step, kUnlimited)->TimeMs();
   }
   EXPECT_GT(divided, 300);
   EXPECT_GT(slower, 300);
@@ -219,12 +219,12 @@ TEST(WorkspaceReuse, LedIsNoneWhereItIsNoFasterThanAsked) {
 }
 
 TEST(WorkspaceReuse, NothingComesOfNothing) {
-  EXPECT_FALSE(OptimizeWorkspaceReuse({}, 4, 1, kNoLimit));
+  EXPECT_FALSE(OptimizeWorkspaceReuse({}, 4, 1, kUnlimited));
   const std::vector<MicroConfiguration> measured = {Micro(2, 1)};
-  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 0, 1, kNoLimit));
-  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, -1, 1, kNoLimit));
-  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 2, 0, kNoLimit));
-  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 3, 1, kNoLimit));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 0, 1, kUnlimited));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, -1, 1, kUnlimited));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 2, 0, kUnlimited));
+  EXPECT_FALSE(OptimizeWorkspaceReuse(measured, 3, 1, kUnlimited));
 }
 
 }  // namespace
