@@ -15,7 +15,6 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr int kOnlyEngine = 1;
