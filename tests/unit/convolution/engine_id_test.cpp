@@ -18,7 +18,7 @@ namespace {
 
 using Graph = EngineId::Graph;
 using Legacy = EngineId::Legacy;
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 // What no part of ucudnn writes, but an imported row or another release may hold.
 std::vector<std::string> ForeignTexts() {
