@@ -24,9 +24,10 @@ Times TimesOf(const KernelTable& table) {
   return times;
 }
 
-const KernelTable* Find(const std::vector<KernelTable>& tables, const ConvolutionProblem& problem) {
+// The same kernel on the same device.
+const KernelTable* Find(const std::vector<KernelTable>& tables, const KernelTable& kernel) {
   const auto found = std::find_if(tables.begin(), tables.end(), [&](const KernelTable& table) {
-    return table.problem == problem;
+    return table.device == kernel.device && table.problem == kernel.problem;
   });
   return found != tables.end() ? &*found : nullptr;
 }
@@ -47,11 +48,11 @@ Result<std::vector<KernelTable>> ReadKernelTables(const std::string& path) {
   UCUDNN_ASSIGN_OR_RETURN(const db::StoredRows rows, db::ReadMeasurementsCsv(path, kDevice));
   std::vector<KernelTable> tables;
   for (const db::StoredMeasurement& row : rows.measurements) {
-    const ConvolutionProblem family = KernelFamily(row.problem);
-    auto table = std::find_if(tables.begin(), tables.end(),
-                              [&](const KernelTable& known) { return known.problem == family; });
-    if (table == tables.end()) table = tables.insert(tables.end(), {family, {}});
-    table->rows.push_back({row.measurement.micro, NumericClass::kDirect});
+    KernelTable kernel{row.platform.device, KernelFamily(row.problem), {}};
+    const KernelTable* const known = Find(tables, kernel);
+    KernelTable& table =
+        known == nullptr ? tables.emplace_back(std::move(kernel)) : tables[known - tables.data()];
+    table.rows.push_back({row.measurement.micro, NumericClass::kDirect});
   }
   for (KernelTable& table : tables) {
     for (const Candidate& row : table.rows) {
@@ -65,7 +66,7 @@ Comparison Compare(const std::vector<KernelTable>& tables, const std::vector<Ker
                    size_t limit_bytes, size_t l2_bytes) {
   Comparison sum;
   for (const KernelTable& table : tables) {
-    const KernelTable* const judge = Find(judges, table.problem);
+    const KernelTable* const judge = Find(judges, table);
     if (judge == nullptr) continue;
     AutoRequest request;
     request.promise.n = table.problem.n;
@@ -98,7 +99,7 @@ Comparison Compare(const std::vector<KernelTable>& tables, const std::vector<Ker
 double Noise(const std::vector<KernelTable>& a, const std::vector<KernelTable>& b) {
   std::vector<double> shares;
   for (const KernelTable& table : a) {
-    const KernelTable* const other = Find(b, table.problem);
+    const KernelTable* const other = Find(b, table);
     if (other == nullptr) continue;
     const Times times = TimesOf(*other);
     for (const auto& [what, time_ms] : TimesOf(table)) {

@@ -11,13 +11,15 @@
 
 namespace ucudnn::planning {
 
-// One kernel at every size up to its mini-batch, problem.n.
+// One kernel on one device, at every size up to its mini-batch, problem.n, or at some of them.
 struct KernelTable {
+  std::string device;
   ConvolutionProblem problem;
   std::vector<Candidate> rows;  // numeric classes are not told apart
 };
 
-// The kernels of a measurements CSV, in its order; n is each one's largest size.
+// The kernels of a measurements CSV, in its order; n is each one's largest size. Rows without a
+// device are the CPU stand-in's.
 Result<std::vector<KernelTable>> ReadKernelTables(const std::string& path);
 
 // Sums over the kernels that can be composed at all inside a limit. Milliseconds of the divisions
