@@ -97,10 +97,12 @@ ConvolutionProblem KernelFamily(ConvolutionProblem problem) {
 
 std::string Describe(const ConvolutionProblem& problem) {
   const int rank = problem.spatial_rank;
-  std::string text = std::string(OperationName(problem.operation)) + " " +
-                     std::to_string(problem.n) + "x" + std::to_string(problem.c) + "x" +
-                     Extents(problem.x, rank) + " -> " + std::to_string(problem.k) + ", " +
-                     Extents(problem.w, rank) + " pad " + Extents(problem.pad, rank);
+  // A kernel family has no mini-batch, and an imported row need not tell its own.
+  const std::string n = problem.n == 0 ? "N" : std::to_string(problem.n);
+  std::string text = std::string(OperationName(problem.operation)) + " " + n + "x" +
+                     std::to_string(problem.c) + "x" + Extents(problem.x, rank) + " -> " +
+                     std::to_string(problem.k) + ", " + Extents(problem.w, rank) + " pad " +
+                     Extents(problem.pad, rank);
   if (problem.stride != Spatial{1, 1, 1}) text += " stride " + Extents(problem.stride, rank);
   if (problem.dilation != Spatial{1, 1, 1}) text += " dilation " + Extents(problem.dilation, rank);
   if (problem.groups != 1) text += " groups " + std::to_string(problem.groups);

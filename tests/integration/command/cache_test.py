@@ -59,6 +59,13 @@ class Cache(CommandTest):
         self.assertIn("    fastest at 256: legacy:1, 0.1 ms, 1 MiB workspace\n", text)
         self.assertIn("3 measurements of 2 engines at 2 micro-batches up to 256, 3 verified\n", text)
 
+    def test_show_says_n_where_the_rows_do_not_tell_their_mini_batch(self):
+        self.cache("import", self.write("families.csv", [{k: v for k, v in row.items() if k != "n"} for row in ROWS]),
+                   "--db", self.store)
+        text = self.cache("show", "--db", self.store)
+        self.assertIn("forward Nx64x27x27 -> ", text)
+        self.assertNotIn("0x64x27x27", text)
+
     def test_show_as_json_has_every_row(self):
         self.cache("import", self.file, "--db", self.store)
         shown = json.loads(self.cache("show", "--db", self.store, "--json"))

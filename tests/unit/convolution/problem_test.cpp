@@ -236,6 +236,8 @@ TEST(Problem, DescribeShowsWhatDiffersFromTheDefault) {
   problem.groups = 2;
   EXPECT_EQ(Describe(problem),
             "forward 256x64x27x27 -> 192, 5x5 pad 2x2 stride 2x2 groups 2 fp32 nchw");
+  EXPECT_EQ(Describe(KernelFamily(problem)),
+            "forward Nx64x27x27 -> 192, 5x5 pad 2x2 stride 2x2 groups 2 fp32 nchw");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says whether gpu-tables.csv.gz holds what MIOpen publishes, no more and no less, of the convolutions it names.
+"""Says whether the tables hold what MIOpen publishes, no more and no less, of the convolutions they name.
 
     compare_with_source.py CLONE_OF_MIOPEN
 
@@ -15,7 +15,8 @@ import sys
 
 COMMIT = "2d1fd997a6fcf801ac4ca7a63e0656ef1cb9f488"
 # The number of compute units is decimal or hexadecimal in a file's name.
-FILES = {"gfx906-60cu": "gfx906_60", "gfx908-120cu": "gfx90878", "gfx90a-104cu": "gfx90a68"}
+FILES = {"gfx906-60cu": "gfx906_60", "gfx908-120cu": "gfx90878", "gfx90a-104cu": "gfx90a68", "gfx90a-110cu": "gfx90a6e"}
+TABLES = ("gpu-tables.csv.gz", "gfx90a-110cu.csv.gz")
 SHAPE = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
 OPERATIONS = {"F": "forward", "B": "backward_data", "W": "backward_filter"}
 KEY = re.compile(r"(\d+)-(\d+)-(\d+)-(\d+)x(\d+)-(\d+)-(\d+)-(\d+)-(\d+)-(\d+)x(\d+)-(\d+)x(\d+)-1x1-0-NCHW-FP32-([FBW])")
@@ -24,10 +25,14 @@ LARGEST_BATCH = 256
 
 def committed():
     """(device, shape, operation, mini-batch, solver): (time, workspace), as texts."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu-tables.csv.gz")
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        return {(row["device"], tuple(int(row[column]) for column in SHAPE), row["op"], int(row["micro_batch"]),
-                 row["engine"]): (row["time_ms"], row["workspace_bytes"]) for row in csv.DictReader(file)}
+    rows = {}
+    for table in TABLES:
+        with gzip.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), table), "rt", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                shape = tuple(int(row[column]) for column in SHAPE)
+                key = (row["device"], shape, row["op"], int(row["micro_batch"]), row["engine"])
+                rows[key] = (row["time_ms"], row["workspace_bytes"])
+    return rows
 
 
 def problem(key):
