@@ -180,20 +180,24 @@ def tables(ucudnn):
     yield from ("### 512 MiB for all kernels of a network", "", *total_table(totals))
 
 
+def replace_tables(path, text):
+    with open(path, encoding="utf-8") as file:
+        before, begin, rest = file.read().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"predicted_gains.py: {path}: expected the lines {BEGIN.strip()} and {END.strip()}, to write between them")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(before + begin + text + end + after)
+
+
 def main(words):
     if len(words) not in (1, 2):
         sys.exit("usage: predicted_gains.py UCUDNN [DOCUMENT.md]")
     text = "\n".join(tables(words[0])) + "\n"
     if len(words) == 1:
         print(text, end="")
-        return
-    with open(words[1], encoding="utf-8") as file:
-        before, _, rest = file.read().partition(BEGIN)
-    after = rest.partition(END)[2]
-    if not after:
-        sys.exit(f"predicted_gains.py: {words[1]}: there are no marks {BEGIN.strip()} and {END.strip()} with text behind them")
-    with open(words[1], "w", encoding="utf-8") as file:
-        file.write(before + BEGIN + text + END + after)
+    else:
+        replace_tables(words[1], text)
 
 
 if __name__ == "__main__":
