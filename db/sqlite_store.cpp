@@ -37,6 +37,12 @@ SqliteStore::SqliteStore(const std::vector<std::string>& paths, size_t written)
   }
 }
 
+std::string SqliteStore::Place() {
+  if (files_.empty()) return {};
+  MutexLock lock(StoreMutex());
+  return files_[written_]->place();
+}
+
 Status SqliteStore::With(StoreFile& file, bool write,
                          const std::function<Status(Connection*)>& use) {
   try {

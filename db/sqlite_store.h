@@ -22,6 +22,9 @@ class SqliteStore : public planning::MeasurementStore {
   // row with the same key, the earlier file's is used.
   explicit SqliteStore(const std::vector<std::string>& paths, size_t written = 0);
 
+  // The file that is written.
+  std::string Place() override;
+
   // A platform whose numbers are both known gets rows with exactly these numbers. For one whose
   // cudnn or driver is 0 (asking offline) any number matches, and all rows come from the newest
   // platform that has some of this kernel. Fails when no file can be read; a single file that

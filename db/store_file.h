@@ -47,6 +47,10 @@ class StoreFile {
   Result<RowReader*> Reader() UCUDNN_REQUIRES(StoreMutex());
 
   const std::string& path() const { return path_; }
+  // The file that took its place, where one did.
+  const std::string& place() const UCUDNN_REQUIRES(StoreMutex()) {
+    return opened_.empty() ? path_ : opened_;
+  }
 
   // Ends whatever statement or snapshot holds the file; the next use opens it anew.
   void Close() UCUDNN_REQUIRES(StoreMutex());

@@ -32,12 +32,14 @@ const cudnn::GenuineLibrary& Genuine() {
 constinit Mutex early_mutex;
 interposer::LayerNames* early_names UCUDNN_GUARDED_BY(early_mutex) = nullptr;
 
-// Programs that leave by exit() get a last report with the final counts. A forked child has no part
-// in its parent's calls and writes nothing.
-void WriteLastReport() {
+// Programs that leave by exit() get a last report with the final counts, and a line of what was
+// measured. A forked child has no part in its parent's calls and writes nothing.
+void TellAtExit() {
   if (getpid() != owner) return;
   try {
-    ProcessInterposer()->process().WriteReport();
+    interposer::Process& process = ProcessInterposer()->process();
+    process.WriteReport();
+    process.TellMeasured();
   } catch (...) {
   }
 }
@@ -100,7 +102,7 @@ interposer::Interposer* ProcessInterposer() {
     return expected->interposer.get();
   }
   owner = getpid();
-  if (!FixedOptions().report.empty()) std::atexit(WriteLastReport);
+  std::atexit(TellAtExit);
   interposer::Interposer* const interposer = mine.release()->interposer.get();
   MutexLock lock(early_mutex);
   if (early_names != nullptr) {

@@ -16,6 +16,7 @@ struct LogState {
   std::atomic<LogLevel> level{LogLevel::kWarn};
   std::atomic<int> descriptor{STDERR_FILENO};
   std::atomic<int> rank{-1};
+  TerminalLine line{STDERR_FILENO};
   Mutex mutex;
   std::set<std::string> causes UCUDNN_GUARDED_BY(mutex);
 };
@@ -43,12 +44,14 @@ void ConfigureLog(LogLevel level, const std::string& file, int rank) {
   }
 }
 
+TerminalLine& StderrLine() { return State().line; }
+
 bool LogEnabled(LogLevel level) { return level <= State().level.load(std::memory_order_relaxed); }
 
 void Log(LogLevel level, const std::string& message) {
   if (!LogEnabled(level)) return;
   try {
-    const LogState& state = State();
+    LogState& state = State();
     std::string line = "ucudnn";
     if (state.rank >= 0) line += " rank " + std::to_string(state.rank);
     line += "[" + std::to_string(getpid()) + "] " + kLevelNames[static_cast<int>(level)] + ": " +
@@ -57,6 +60,7 @@ void Log(LogLevel level, const std::string& message) {
     std::replace_if(
         line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
     line += "\n";
+    if (state.descriptor == STDERR_FILENO) state.line.Erase();
     // A log line that cannot be written has nowhere to be reported.
     [[maybe_unused]] const ssize_t written = write(state.descriptor, line.data(), line.size());
   } catch (...) {

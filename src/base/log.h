@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "base/terminal_line.h"
+
 namespace ucudnn {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
@@ -17,6 +19,10 @@ bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
 // Also for places that no exception may leave: it needs memory only for a line that is written.
 void Log(LogLevel level, const char* message);
+
+// The line at the end of stderr's terminal, one for the process. What is logged to stderr takes it
+// away first.
+TerminalLine& StderrLine();
 
 // Warns once for each cause and process. `cause` names the kind of fault, `message` this instance
 // of it.

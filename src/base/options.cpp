@@ -263,6 +263,10 @@ int RankOfJob(const std::function<const char*(const char*)>& lookup) {
   return -1;
 }
 
+bool RewritesLines(const char* terminal) {
+  return terminal != nullptr && terminal[0] != '\0' && std::string_view(terminal) != "dumb";
+}
+
 // `auto` looks for the sizes that are best under one limit, but a budget needs rows for every
 // possible share.
 void FitPolicyToBudget(Use use, Options& options) {
@@ -326,6 +330,7 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
   Options options;
   options.rank = RankOfJob(lookup);
   options.lock_folder = LockFolder(lookup);
+  options.rewrites_lines = RewritesLines(lookup("TERM"));
   if (std::string path = DefaultDatabase(lookup); !path.empty()) {
     options.databases.push_back(std::move(path));
   }

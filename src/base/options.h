@@ -69,6 +69,8 @@ struct Options {
   // The first is written, the others are only read; empty: no store.
   std::vector<std::string> databases;
   std::string report;  // path of the JSON report, %p is the process id; empty: none
+  // Whether a terminal, where stderr is one, can rewrite its lines (TERM).
+  bool rewrites_lines = false;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;     // empty: stderr
   std::string real_cudnn;   // path of the genuine library; empty: it is searched for

@@ -35,7 +35,8 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
     : options(options),
       functions(functions),
       driver(driver),
-      kernels(store, options.tuning, options.lock_folder, HelpersOf(options)),
+      measuring(StderrLine(), MeasuringLineUseOf(options)),
+      kernels(store, options.tuning, options.lock_folder, HelpersOf(options), measuring),
       pinned(options, functions),
       engines(functions, options, kernels),
       limit(options, driver),
@@ -55,6 +56,12 @@ void Process::WriteReport() {
   MutexLock lock(report_mutex_);
   const Status status = report.Write(options.report, ModeName(options.mode), kernels.measured());
   if (!status.ok()) WarnOnce("report", "the report cannot be written: " + status.message());
+}
+
+void Process::TellMeasured() {
+  const long measured = kernels.measured_kernels();
+  const bool stored = measured > 0 && !kernels.keeps_own();
+  measuring.Close(measured, stored ? kernels.store()->Place() : "");
 }
 
 }  // namespace ucudnn::interposer

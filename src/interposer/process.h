@@ -12,6 +12,7 @@
 #include "interposer/core/workspace_limit.h"
 #include "interposer/legacy/promise_book.h"
 #include "interposer/pinned/pinned_kernels.h"
+#include "interposer/report/measuring_line.h"
 #include "interposer/report/reporter.h"
 #include "interposer/session/sessions.h"
 #include "planning/measurement_store.h"
@@ -30,10 +31,13 @@ struct Process {
   std::string ReportText();
   // Rewrites the report file, if the user named one and this process called a convolution.
   void WriteReport();
+  // The process ends: tells the user what it measured.
+  void TellMeasured();
 
   const Options& options;
   const cudnn::Functions& functions;
   const cuda::Driver* const driver;  // null: no CUDA, so every call is forwarded
+  MeasuringLine measuring;
   tuning::MeasuredKernels kernels;
   PinnedKernels pinned;
   tuning::LegacyKernels engines;

@@ -61,6 +61,9 @@ class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
 
+  // Where written measurements are, for people; empty where no other process will find them.
+  virtual std::string Place() { return {}; }
+
   // All measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
   virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
                                           const Platform& platform) = 0;

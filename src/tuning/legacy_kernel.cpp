@@ -120,7 +120,12 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
     return kernels_.HasTime(kernel.device, problem,
                             std::chrono::duration_cast<Clock::duration>(taken / kTimeShare));
   };
-  const auto engines = choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time);
+  std::vector<GraphChoices::Template> engines;
+  {
+    const Waiting waiting(kernels_.progress());
+    kernels_.progress().Tell({Activity::kBuildingEngines, &problem});
+    engines = choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time);
+  }
   kernels_.Spend(kernel.device, problem, Clock::now() - begin);
   bool done = true;
   for (const GraphChoices::Template& engine : engines) {

@@ -39,12 +39,14 @@ size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fuse
 class Measurer {
  public:
   Measurer(const Device& device, TuningHandle& handle, const MeasureLimits& limits,
-           const IsKnown& is_known, const EngineScope& scope)
+           const MeasuringTask& task)
       : limits_(limits),
-        is_known_(is_known),
-        fused_(FusedIn(scope)),
+        is_known_(task.is_known),
+        progress_(task.progress),
+        step_{Activity::kMeasuring, &task.problem},
+        fused_(FusedIn(task.scope)),
         handle_(handle),
-        engines_(MakeEngines(scope, *device.functions, handle.get())),
+        engines_(MakeEngines(task.scope, *device.functions, handle.get())),
         functions_(*device.functions),
         driver_(*device.driver),
         x_(handle.memory(), driver_),
@@ -81,6 +83,8 @@ class Measurer {
     const size_t bytes = PartialSumBytes(problem);
     UCUDNN_RETURN_IF_ERROR(ReserveWorkspace(bytes));
     UCUDNN_RETURN_IF_ERROR(Fill(workspace_, bytes));
+    step_.micro_batch = 0;
+    step_.engine = 0;
     Measurement measurement;
     measurement.micro = {kPartialSum, kPartialSumBatch, 0, bytes, true};
     const auto run = [&]() -> Status {
@@ -104,7 +108,10 @@ class Measurer {
     UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
     double best_ms = std::numeric_limits<double>::infinity();
     bool scarce = false, late = false, any = false;
-    for (const cudnn::EngineChoice& choice : choices) {
+    step_.engines = choices.size();
+    for (size_t at = 0; at < choices.size(); ++at) {
+      step_.engine = at + 1;
+      const cudnn::EngineChoice& choice = choices[at];
       const Tried tried = Try({problem, prepared, choice}, best_ms, all);
       late = tried == Tried::kLate;
       if (late) break;
@@ -151,7 +158,10 @@ class Measurer {
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
     std::set<EngineId> serve_whole;
     double best_ms = std::numeric_limits<double>::infinity();
-    for (const Unit& unit : LeastFirst(Fitting(problem, problem.n, fit_bytes))) {
+    const std::vector<Unit> wholes = LeastFirst(Fitting(problem, problem.n, fit_bytes));
+    step_.engines = wholes.size();
+    for (const Unit& unit : wholes) {
+      ++step_.engine;
       const EngineId& engine = unit.choice.engine;
       if (tries_whole && Try(unit, best_ms, all) == Tried::kLate) return;
       const auto is_engine = [&](const Measurement& row) { return row.micro.engine == engine; };
@@ -169,7 +179,11 @@ class Measurer {
     }
     // Without it no partial counts.
     if (!pieces.empty() && SumsPartials(problem) && !MeasureSum(problem, all).ok()) return;
-    for (const Unit& unit : LeastFirst(std::move(pieces))) {
+    pieces = LeastFirst(std::move(pieces));
+    step_.engine = 0;
+    step_.engines = pieces.size();
+    for (const Unit& unit : pieces) {
+      ++step_.engine;
       // Each size has times of its own.
       best_ms = std::numeric_limits<double>::infinity();
       if (Try(unit, best_ms, all) == Tried::kLate) return;
@@ -220,6 +234,7 @@ class Measurer {
     const bool twin_known = choice.twin.empty() || is_known_(choice.twin, size);
     if (twin_known && is_known_(choice.engine, size)) return Tried::kKnown;
     if (Clock::now() >= limits_.deadline) return Tried::kLate;
+    step_.micro_batch = size;
     Measurement measurement;
     measurement.micro = {choice.engine, size, 0, choice.workspace_bytes, choice.deterministic};
     Status status = ReserveWorkspace(choice.workspace_bytes);
@@ -275,6 +290,7 @@ class Measurer {
 
   // The mean time of `repeats` runs back to back.
   Result<double> Sample(const std::function<Status()>& run, int repeats) {
+    progress_.Tell(step_);
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
     for (int i = 0; i < repeats; ++i) UCUDNN_RETURN_IF_ERROR(run());
     UCUDNN_RETURN_IF_ERROR(end_.Record(handle_.stream().get()));
@@ -306,6 +322,8 @@ class Measurer {
 
   const MeasureLimits& limits_;
   const IsKnown& is_known_;
+  MeasuringProgress& progress_;
+  MeasuringStep step_;  // what is measured now
   const FusedOperands fused_;
   TuningHandle& handle_;
   const std::unique_ptr<cudnn::Engines> engines_;
@@ -356,19 +374,18 @@ Result<std::string> DeviceName(const Device& device) {
   return name;
 }
 
-Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
-                                          const std::vector<int>& sizes,
-                                          const MeasureLimits& limits, const IsKnown& is_known,
-                                          const EngineScope& scope) {
+Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
+                                          const MeasureLimits& limits) {
+  const ConvolutionProblem& problem = task.problem;
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   EngineMeasurements all;
   ConvolutionProblem part = problem, largest = problem;
   largest.n = 0;
   std::vector<int> feasible;
-  for (const int size : sizes) {
+  for (const int size : task.sizes) {
     part.n = size;
-    const bool fits = OperandBytes(part, FusedIn(scope)) <= limits.memory_bytes;
+    const bool fits = OperandBytes(part, FusedIn(task.scope)) <= limits.memory_bytes;
     (fits ? feasible : all.scarce_sizes).push_back(size);
     if (fits) largest.n = std::max(largest.n, size);
   }
@@ -378,7 +395,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const Convolutio
   }
   TuningHandle handle(*device.driver, *device.functions);
   UCUDNN_RETURN_IF_ERROR(handle.Create());
-  Measurer measurer(device, handle, limits, is_known, scope);
+  Measurer measurer(device, handle, limits, task);
   UCUDNN_RETURN_IF_ERROR(measurer.Allocate(largest));
   if (limits.fit_bytes) {
     measurer.MeasureFitting(problem, feasible, *limits.fit_bytes, all);

@@ -15,6 +15,7 @@
 #include "planning/measurement_store.h"
 #include "tuning/budget.h"
 #include "tuning/engine_scope.h"
+#include "tuning/measuring_progress.h"
 
 namespace ucudnn::tuning {
 
@@ -67,13 +68,21 @@ struct EngineMeasurements {
 // Returns true for an engine at a size that need not be measured again.
 using IsKnown = std::function<bool(const EngineId& engine, int size)>;
 
-// Measures every engine of `scope` at each of `sizes` images of `problem`, in that order: the
-// median of repeated runs, also in the name of its twin. An engine that fails is left out. Where
-// pieces are partials that are summed, measures what that costs first, as engine kPartialSum at
-// kPartialSumBatch. An error when nothing could be tried at all.
-Result<EngineMeasurements> MeasureEngines(const Device& device, const ConvolutionProblem& problem,
-                                          const std::vector<int>& sizes,
-                                          const MeasureLimits& limits, const IsKnown& is_known,
-                                          const EngineScope& scope);
+// What is to be measured: the engines of `scope` at each of `sizes` images of `problem`. Several
+// threads use `is_known`, `progress` and what `scope` makes at once.
+struct MeasuringTask {
+  ConvolutionProblem problem;
+  std::vector<int> sizes;
+  EngineScope scope;
+  IsKnown is_known;
+  MeasuringProgress& progress = MeasuringProgress::None();
+};
+
+// Measures every engine of `task` at each of its sizes, in that order: the median of repeated runs,
+// also in the name of its twin. An engine that fails is left out. Where pieces are partials that
+// are summed, measures what that costs first, as engine kPartialSum at kPartialSumBatch. An error
+// when nothing could be tried at all.
+Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
+                                          const MeasureLimits& limits);
 
 }  // namespace ucudnn::tuning

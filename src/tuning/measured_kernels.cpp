@@ -194,6 +194,7 @@ Status MeasuredKernels::MeasureFitting(const Device& device, const Question& que
 Status MeasuredKernels::Learn(const Device& device, const Question& question, const Family& family,
                               const std::vector<int>& sizes, Extent extent, Known& known) {
   Known& account = AccountOf(device, question, known);
+  const Waiting waiting(progress_);
   Clock::duration spent;
   {
     MutexLock lock(mutex_);
@@ -231,14 +232,13 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
                                 const Family& family, const std::vector<int>& sizes,
                                 const MeasureLimits& limits, Known& known) {
   const ConvolutionProblem& problem = question.problem;
-  const EngineScope& scope = question.scope;
   Log(LogLevel::kInfo, "measuring " + Describe(problem));
   const IsKnown is_known = [&](const EngineId& engine, int size) {
     MutexLock lock(mutex_);
     return known.rows.contains({size, engine});
   };
   Result<EngineMeasurements> fresh =
-      turns_.MeasureSizes(device, problem, sizes, limits, is_known, scope);
+      turns_.MeasureSizes(device, {problem, sizes, question.scope, is_known, progress_}, limits);
   const bool all = !limits.fit_bytes;
   std::map<int, SizeState> states;
   if (all || !fresh.ok()) {
@@ -276,6 +276,7 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
     known.fitting_tried.insert({problem.n, *limits.fit_bytes});
   }
   for (planning::Measurement& row : rows) {
+    if (legacy.measured_here.insert(problem.n).second) ++measured_kernels_;
     NoteGraphEngine(row.micro, legacy);
     known.rows.try_emplace({row.micro.micro_batch, row.micro.engine}, std::move(row));
   }
@@ -460,6 +461,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (untried.empty()) return {};
   if (proof == planning::Proof::kKnown) return {Trust::Kind::kUnknown, "not now"};
 
+  const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // Another process, which held the device before or has time left, may have compared the same.
@@ -469,6 +471,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Clock::time_point begin = Clock::now();
+  progress_.Tell({Activity::kComparing, &problem});
   const Verification verification =
       VerifyPlan(device, problem, plan, undivided, turns_.LimitsNow(device, turn->deadline), scope);
   const Clock::duration taken = Clock::now() - begin;

@@ -23,6 +23,7 @@
 #include "planning/trust.h"
 #include "tuning/budget.h"
 #include "tuning/measure.h"
+#include "tuning/measuring_progress.h"
 #include "tuning/measuring_turns.h"
 
 namespace ucudnn::tuning {
@@ -70,10 +71,14 @@ class MeasuredKernels {
  public:
   // `store` is null where measurements live as long as the process. `bounds` is none for measuring
   // without bounds. In `lock_folder` processes of one host meet that measure. `helpers` take sizes
-  // off the device that is asked for, each within its own share of memory.
+  // off the device that is asked for, each within its own share of memory. The caller owns
+  // `progress` and keeps it alive.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
-                  std::string lock_folder, BenchmarkDevices helpers = {})
-      : store_(store), turns_(bounds, std::move(lock_folder), std::move(helpers)) {}
+                  std::string lock_folder, BenchmarkDevices helpers = {},
+                  MeasuringProgress& progress = MeasuringProgress::None())
+      : store_(store),
+        progress_(progress),
+        turns_(bounds, std::move(lock_folder), std::move(helpers), progress) {}
 
   // Answers from memory, the store and, where the question allows it, the device. Measures nothing
   // again that failed once.
@@ -114,6 +119,11 @@ class MeasuredKernels {
 
   // How many measurements (engines times micro-batch sizes) this process made itself.
   long measured() const { return measured_; }
+  // How many kernels they are of: problems with their mini-batch, each on one model of device.
+  long measured_kernels() const { return measured_kernels_; }
+
+  // Hears of everything that a caller waits for.
+  MeasuringProgress& progress() { return progress_; }
 
  private:
   struct Family {
@@ -137,6 +147,8 @@ class MeasuredKernels {
     std::set<std::pair<int, EngineId>> trusted, wrong;               // by comparing outputs
     std::set<std::pair<int, EngineId>> confirmed;                    // Question::need was asked
     bool sum_tried = false;  // to measure what sums partials
+    // With the legacy algorithms: mini-batches of which this process measured some engine.
+    std::set<int> measured_here;
     // Mini-batches and limits of which MeasureFitting has tried all.
     std::set<std::pair<int, size_t>> fitting_tried;
     // With the legacy algorithms: graph engines that others measured, and their best time for an
@@ -190,8 +202,10 @@ class MeasuredKernels {
                              const std::vector<int>& asked);
 
   planning::MeasurementStore* const store_;
+  MeasuringProgress& progress_;
   MeasuringTurns turns_;
   std::atomic<long> measured_ = 0;
+  std::atomic<long> measured_kernels_ = 0;
   std::atomic<bool> unstored_ = false;  // a write to the store failed
   Mutex mutex_;                         // of known_; held for moments
   std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 #include "tuning/measuring_turns.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "cuda/resources.h"
@@ -33,7 +34,12 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(const Device& device, Clock::d
   // tenth of the time.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
-  turn.lock = DeviceLock::Acquire(lock_folder_, name, patient ? turn.deadline : begin);
+  turn.lock = DeviceLock::Acquire(lock_folder_, name, begin);
+  while (!turn.lock && patient && Clock::now() < turn.deadline) {
+    progress_.Tell({Activity::kWaitingForDevice});
+    const Clock::time_point told_again = Clock::now() + std::chrono::milliseconds(100);
+    turn.lock = DeviceLock::Acquire(lock_folder_, name, std::min(turn.deadline, told_again));
+  }
   const Clock::duration waited = Clock::now() - begin;
   Spend(waited);
   if (!turn.lock) {
@@ -49,15 +55,15 @@ void MeasuringTurns::OpenHelpers(const Device& device) {
   Spend(Clock::now() - opening);
 }
 
-Result<EngineMeasurements> MeasuringTurns::MeasureSizes(
-    const Device& device, const ConvolutionProblem& problem, const std::vector<int>& sizes,
-    const MeasureLimits& limits, const IsKnown& is_known, const EngineScope& scope) {
+Result<EngineMeasurements> MeasuringTurns::MeasureSizes(const Device& device,
+                                                        const MeasuringTask& task,
+                                                        const MeasureLimits& limits) {
   std::vector<std::shared_ptr<HeldDevice>> helpers;
   // What must fit is little, and comes in one order.
-  if (sizes.size() > 1 && !limits.fit_bytes) helpers = helpers_.Beside(device);
+  if (task.sizes.size() > 1 && !limits.fit_bytes) helpers = helpers_.Beside(device);
   std::vector<MeasuringPlace> places;
   for (const auto& helper : helpers) {
-    if (places.size() + 1 == sizes.size()) break;
+    if (places.size() + 1 == task.sizes.size()) break;
     const Result<std::string> name = DeviceName(helper->device());
     if (!name.ok()) continue;
     // A helper that others measure on is left out, not waited for.
@@ -66,9 +72,9 @@ Result<EngineMeasurements> MeasuringTurns::MeasureSizes(
     places.push_back(
         {helper->device(), LimitsNow(helper->device(), limits.deadline), std::move(lock)});
   }
-  if (places.empty()) return MeasureEngines(device, problem, sizes, limits, is_known, scope);
+  if (places.empty()) return MeasureEngines(device, task, limits);
   places.insert(places.begin(), MeasuringPlace{device, limits, std::nullopt});
-  return MeasureAtPlaces(places, problem, sizes, is_known, scope);
+  return MeasureAtPlaces(places, task);
 }
 
 }  // namespace ucudnn::tuning

@@ -16,6 +16,7 @@
 #include "tuning/device_lock.h"
 #include "tuning/helper_devices.h"
 #include "tuning/measure.h"
+#include "tuning/measuring_progress.h"
 
 namespace ucudnn::tuning {
 
@@ -23,8 +24,11 @@ class MeasuringTurns {
  public:
   // The same arguments as MeasuredKernels'.
   MeasuringTurns(const std::optional<Tuning>& bounds, std::string lock_folder,
-                 BenchmarkDevices helpers)
-      : budget_(bounds), lock_folder_(std::move(lock_folder)), helpers_(std::move(helpers)) {}
+                 BenchmarkDevices helpers, MeasuringProgress& progress)
+      : budget_(bounds),
+        lock_folder_(std::move(lock_folder)),
+        helpers_(std::move(helpers)),
+        progress_(progress) {}
 
   // Whether a kernel that has taken `spent` has time left.
   bool HasTime(Clock::duration spent) const { return budget_.Deadline(spent) > Clock::now(); }
@@ -42,10 +46,8 @@ class MeasuringTurns {
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
   // As MeasureEngines, on `device`, whose turn it is, and on the devices that help it.
-  Result<EngineMeasurements> MeasureSizes(const Device& device, const ConvolutionProblem& problem,
-                                          const std::vector<int>& sizes,
-                                          const MeasureLimits& limits, const IsKnown& is_known,
-                                          const EngineScope& scope);
+  Result<EngineMeasurements> MeasureSizes(const Device& device, const MeasuringTask& task,
+                                          const MeasureLimits& limits);
   // Opens helper devices before a turn that may need them: that takes long, and is not charged to
   // any kernel.
   void OpenHelpers(const Device& device);
@@ -56,6 +58,7 @@ class MeasuringTurns {
   Budget budget_;
   const std::string lock_folder_;
   HelperDevices helpers_;
+  MeasuringProgress& progress_;
   // Until then no kernel waits for the device.
   std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();
 };

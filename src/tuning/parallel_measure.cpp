@@ -36,11 +36,9 @@ void Append(EngineMeasurements& all, EngineMeasurements part) {
 }  // namespace
 
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
-                                           const ConvolutionProblem& problem,
-                                           const std::vector<int>& sizes, const IsKnown& is_known,
-                                           const EngineScope& scope) {
+                                           const MeasuringTask& task) {
   // The longest units come first, so that no device begins one when the others are done.
-  std::vector<int> units = sizes;
+  std::vector<int> units = task.sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
   std::vector<char> doubtful(units.size(), false);
@@ -53,8 +51,9 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
       parts[unit] = std::move(late);
       return Status::Ok();
     }
-    Result<EngineMeasurements> part =
-        MeasureEngines(at.device, problem, {units[unit]}, at.limits, is_known, scope);
+    MeasuringTask one_size = task;
+    one_size.sizes = {units[unit]};
+    Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
     // What the first place cannot measure either, no engine runs.
     if (!part.ok() && place != 0) return part.status();
     // Another device may have less memory, or be broken, so the first one tries again.

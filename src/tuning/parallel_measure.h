@@ -19,11 +19,8 @@ struct MeasuringPlace {
 
 // As MeasureEngines on the first of `places`; the others measure some of the sizes for it. A size
 // that one of those fails at is measured by another, and one at which an engine failed there by the
-// first. The first place begins with the largest size. Several threads use `is_known`, and what
-// `scope` makes, at once.
+// first. The first place begins with the largest size.
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
-                                           const ConvolutionProblem& problem,
-                                           const std::vector<int>& sizes, const IsKnown& is_known,
-                                           const EngineScope& scope);
+                                           const MeasuringTask& task);
 
 }  // namespace ucudnn::tuning

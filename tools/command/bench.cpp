@@ -1,6 +1,4 @@
 // `ucudnn bench`: measures the convolutions of a network offline, for later runs and for planning.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -180,7 +178,7 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
     std::cerr << "the store lies on " << choice.network << ": measurements go to "
               << choice.paths[choice.written] << "\n";
   }
-  Progress progress(*layers, isatty(STDERR_FILENO) == 1,
+  Progress progress(*layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
     const Result<Cliffs> cliffs = MeasureCliffs(*layers, options, store.get(),

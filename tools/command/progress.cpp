@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <utility>
+
+#include "base/log.h"
 
 namespace ucudnn::command {
 
@@ -14,9 +15,9 @@ double MeasuringWork(const ConvolutionProblem& problem) {
   return work;
 }
 
-Progress::Progress(const std::vector<Layer>& layers, bool terminal,
+Progress::Progress(const std::vector<Layer>& layers, bool rewrites,
                    std::function<void(const std::string&)> warn)
-    : terminal_(terminal), warn_(std::move(warn)), layers_(layers.size()) {
+    : rewrites_(rewrites), warn_(std::move(warn)), layers_(layers.size()) {
   for (const Layer& layer : layers) work_ += MeasuringWork(layer.problem);
 }
 
@@ -28,11 +29,11 @@ void Progress::UseDevices(size_t devices) {
 void Progress::Begin(const Layer& layer) {
   MutexLock lock(mutex_);
   at_ = std::min(at_ + 1, layers_);  // what failed on one device begins again on another
-  if (!terminal_) return;
-  std::cerr << "\r\033[Kmeasuring " << at_ << "/" << layers_;
-  if (devices_ > 1) std::cerr << " on " << devices_ << " devices";
-  std::cerr << ": " << layer.name << " " << OperationName(layer.problem.operation) << TimeLeft()
-            << std::flush;
+  if (!rewrites_) return;
+  std::string text = "measuring " + std::to_string(at_) + "/" + std::to_string(layers_);
+  if (devices_ > 1) text += " on " + std::to_string(devices_) + " devices";
+  text += ": " + layer.name + " " + OperationName(layer.problem.operation) + TimeLeft();
+  StderrLine().Show(text);
 }
 
 void Progress::Done(const Layer& layer) {
@@ -42,14 +43,11 @@ void Progress::Done(const Layer& layer) {
 
 void Progress::Warn(const std::string& line) {
   MutexLock lock(mutex_);
-  if (terminal_) std::cerr << "\r\033[K" << std::flush;
+  StderrLine().Erase();
   warn_(line);
 }
 
-void Progress::Clear() {
-  MutexLock lock(mutex_);
-  if (terminal_) std::cerr << "\r\033[K" << std::flush;
-}
+void Progress::Clear() { StderrLine().Erase(); }
 
 std::string Progress::TimeLeft() const {
   if (work_done_ <= 0) return {};

@@ -18,8 +18,8 @@ double MeasuringWork(const ConvolutionProblem& problem);
 
 class Progress {
  public:
-  // `warn` prints a line on stderr. `terminal`: whether that is one.
-  Progress(const std::vector<Layer>& layers, bool terminal,
+  // `warn` prints a line on stderr. `rewrites`: a terminal there can rewrite a line.
+  Progress(const std::vector<Layer>& layers, bool rewrites,
            std::function<void(const std::string&)> warn);
 
   // How many devices measure at once; one until this is called.
@@ -34,7 +34,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   std::string TimeLeft() const UCUDNN_REQUIRES(mutex_);
 
-  const bool terminal_;
+  const bool rewrites_;
   const std::function<void(const std::string&)> warn_;
   const size_t layers_;
   const Clock::time_point begin_ = Clock::now();

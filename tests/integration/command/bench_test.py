@@ -118,7 +118,7 @@ class Bench(CommandTest):
 
     def test_terminal_sees_progress_and_the_time_left(self):
         controller, terminal = pty.openpty()
-        environment = os.environ | {"XDG_RUNTIME_DIR": self.folder, "HOSTGPU_DEVICES": "2"}
+        environment = os.environ | {"XDG_RUNTIME_DIR": self.folder, "HOSTGPU_DEVICES": "2", "TERM": "xterm"}
         for devices in ("0", "0,1"):
             done = subprocess.run([self.command, "bench", "--layers", self.layers, "--host", "--db", "none", "--devices", devices,
                                    "--policy", "undivided"], env=environment, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60)

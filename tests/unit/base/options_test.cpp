@@ -216,6 +216,16 @@ TEST(Options, SwitchesAreOffWithoutAWord) {
   EXPECT_TRUE(ParseEnvironment({{"UCUDNN_CHECK", "on"}}).options.check);
 }
 
+TEST(Options, ATerminalThatNobodyNamesOrADumbOneRewritesNoLines) {
+  const auto rewrites = [](const Environment& environment) {
+    return ParseEnvironment(environment).options.rewrites_lines;
+  };
+  EXPECT_TRUE(rewrites({{"TERM", "xterm-256color"}}));
+  EXPECT_FALSE(rewrites({{"TERM", "dumb"}}));
+  EXPECT_FALSE(rewrites({{"TERM", ""}}));
+  EXPECT_FALSE(rewrites({}));
+}
+
 TEST(Options, ProcessesMeetInTheUsersRuntimeFolder) {
   EXPECT_EQ(ParseEnvironment({}).options.lock_folder, "/tmp");
   EXPECT_EQ(ParseEnvironment({{"XDG_RUNTIME_DIR", "/run/user/7"}}).options.lock_folder,

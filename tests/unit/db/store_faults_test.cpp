@@ -92,6 +92,7 @@ TEST_P(UnusableFile, IsLeftAloneWithOneWarningAndASiblingServes) {
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_THAT(*store.Rows(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
     EXPECT_EQ(store.List()->size(), 1u);
+    EXPECT_EQ(store.Place(), Path("measurements-2.db"));
     RowStore later({Path()});
     EXPECT_THAT(*later.Rows(Problem(), kPlatform), ElementsAre(Row("legacy:0", 8, 1)));
   });

@@ -207,7 +207,8 @@ TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
   for (const bool in_time : {true, false}) {
     MeasureLimits limits;
     limits.deadline = in_time ? Clock::time_point::max() : Clock::now();
-    const auto all = MeasureEngines(device_, problem, {2, 8}, limits, nothing_known, LegacyScope());
+    const auto all =
+        MeasureEngines(device_, {problem, {2, 8}, LegacyScope(), nothing_known}, limits);
     ASSERT_TRUE(all.ok()) << all.message();
     EXPECT_EQ(all->sum_late, !in_time);
     EXPECT_EQ(all->late_sizes, in_time ? std::vector<int>{} : (std::vector{2, 8}));

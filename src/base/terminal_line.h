@@ -1,0 +1,42 @@
+// A line on a terminal that is rewritten in place: what long work is about, and how far it is.
+// Thread-safe. Never throws, never fails the caller; a text is one write, so that nothing is left
+// in a buffer. A forked child has no part in its parent's line.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+
+#include "base/mutex.h"
+
+namespace ucudnn {
+
+class TerminalLine {
+ public:
+  // Nothing is written where `descriptor` is no terminal, now or once the program has put another
+  // file in its place.
+  explicit TerminalLine(int descriptor) : descriptor_(descriptor) {}
+
+  // Whether it is one now, as the system says.
+  bool IsTerminal() const;
+  // Shows `text` in place of what was shown before, cut to the terminal's width. Programs in the
+  // background show nothing, because somebody else types there.
+  void Show(std::string_view text) noexcept;
+  // Takes away what is shown.
+  void Erase() noexcept;
+  // Writes a line that stays, in place of what is shown.
+  void Print(std::string_view text) noexcept;
+
+ private:
+  const int descriptor_;
+  Mutex mutex_;
+  std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text; 0: none does
+};
+
+// `text` as a terminal of so many columns shows it in one line: without unprintable bytes, and one
+// column short, because some terminals go to the next line behind the last.
+std::string FitToColumns(std::string_view text, int columns);
+
+}  // namespace ucudnn

@@ -1,0 +1,11 @@
+#include "tuning/measuring_progress.h"
+
+namespace ucudnn::tuning {
+
+MeasuringProgress& MeasuringProgress::None() {
+  // Never destroyed: a thread may measure while the process exits.
+  static auto* const none = new MeasuringProgress;
+  return *none;
+}
+
+}  // namespace ucudnn::tuning

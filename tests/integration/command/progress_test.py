@@ -1,0 +1,126 @@
+"""What a user sees while `ucudnn run` keeps a program waiting for measurements: on a terminal a line that is rewritten and
+taken away, and one line at the end; in a pipe nothing."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("UCUDNN_", "HOSTGPU_"))}
+# Measuring stops after three seconds. No CPU has done all by then, so the program waits for longer than one: AlexNet's
+# kernels at every micro-batch size up to 16 are some ten thousand runs of gigaflops.
+LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:3"}
+POLICY = ("--policy", "all", "--engines", "legacy")
+# Asks the heuristics: cuDNN's own measuring (Find) would take long.
+STEP = (ALEXNET_STEP, "16", "1", "64", "get")
+LOGGED = "ucudnn["
+LAST = re.compile(r"ucudnn: measured (\d+) kernels? in (\d+\.\d) s, (stored in \S+|not stored)")
+# What alexnet_step prints of each layer and step.
+LAYER = re.compile(r"conv\d ")
+
+
+def screen(written):
+    """The lines that a terminal shows in the end: it knows carriage returns, and ESC [ K, which erases to the line's end."""
+    lines, at = [""], 0
+    for part in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+", written):
+        if part == "\r":
+            at = 0
+        elif part == "\n":
+            lines.append("")
+            at = 0
+        elif part == "\x1b[K":
+            lines[-1] = lines[-1][:at]
+        else:
+            lines[-1] = lines[-1][:at].ljust(at) + part + lines[-1][at + len(part):]
+            at += len(part)
+    return lines
+
+
+class Progress(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.store = f"{self.folder}/measurements.db"
+
+    def environment(self, **variables):
+        # Locks of the test's own: another program that measures on this machine is not waited for.
+        return ENVIRONMENT | {"XDG_RUNTIME_DIR": self.folder, "TERM": "xterm"} | variables
+
+    def on_terminal(self, *words, **variables):
+        """What a program writes to its terminal."""
+        controller, terminal = pty.openpty()
+        try:
+            program = subprocess.Popen([COMMAND, *words], stdout=terminal, stderr=terminal, env=self.environment(**variables))
+            os.close(terminal)
+            written = b""
+            try:
+                while select.select([controller], [], [], 120)[0]:
+                    written += os.read(controller, 65536)
+            except OSError:
+                pass  # all is read, and nobody has the terminal open
+            self.assertEqual(0, program.wait(120), written)
+        finally:
+            os.close(controller)
+        return written.decode()
+
+    def in_pipe(self, *words, **variables):
+        result = subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, env=self.environment(**variables))
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result
+
+    def test_terminal_sees_the_line_and_in_the_end_the_last_one_alone(self):
+        written = self.on_terminal("run", "--host", *POLICY, "--db", self.store, "--", *STEP, **LONG)
+        rewritten = re.findall(r"\r\x1b\[Kucudnn: measuring, (\d+\.\d) s: micro-batch (\d+), engine (\d+) of (\d+) of (\w+) 16x3x", written)
+        self.assertGreater(len(rewritten), 1, written)
+        for waited, size, engine, engines, _ in rewritten:
+            self.assertGreaterEqual(float(waited), 1)
+            self.assertIn(int(size), range(1, 17))
+            self.assertIn(int(engine), range(1, int(engines) + 1))
+        # Kernels for which the time did not suffice are warned about.
+        *program, last, after = [line for line in screen(written) if not line.startswith(LOGGED)]
+        self.assertEqual("", after)
+        self.assertTrue(LAST.fullmatch(last), last)
+        kernels, waited, place = LAST.fullmatch(last).groups()
+        self.assertGreater(int(kernels), 0)
+        self.assertGreaterEqual(float(waited), 1)
+        self.assertEqual(f"stored in {self.store}", place)
+        # The program's own lines are whole.
+        quiet = self.in_pipe("run", "--host", "--off", "--", *STEP).stdout.splitlines()
+        self.assertEqual([line for line in quiet if LAYER.match(line)], [line for line in program if LAYER.match(line)])
+        self.assertEqual(len(quiet), len(program), screen(written))
+
+    def test_dumb_terminal_sees_the_last_line(self):
+        written = self.on_terminal("run", "--host", *POLICY, "--db", "none", "--", *STEP, **LONG, TERM="dumb")
+        self.assertNotIn("\x1b", written)
+        self.assertTrue(written.splitlines()[-1].endswith(" s, not stored"), written)
+
+    def test_pipe_sees_nothing(self):
+        written = self.in_pipe("run", "--host", *POLICY, "--db", "none", "--report", f"{self.folder}/report.json", "--", *STEP, **LONG)
+        self.assertEqual([], [line for line in written.stderr.splitlines() if not line.startswith(LOGGED)])
+        self.assertNotIn("\x1b", written.stderr + written.stdout)
+        with open(f"{self.folder}/report.json") as file:
+            self.assertGreater(json.load(file)["measured"], 0)
+
+    def test_log_has_the_last_line_in_a_pipe(self):
+        small = ("run", "--host", "--policy", "undivided", "--engines", "legacy", "--db", self.store, "--", ALEXNET_STEP, "1", "1")
+        logged = self.in_pipe(*small, UCUDNN_LOG="info").stderr
+        self.assertNotIn("\x1b", logged)
+        self.assertRegex(logged.splitlines()[-1], rf"^ucudnn\[\d+\] info: measured \d+ kernels in \d+\.\d s, stored in {self.store}$")
+
+    def test_warm_store_shows_nothing(self):
+        options = ("--host", "--policy", "undivided", "--engines", "legacy", "--db", self.store)
+        self.in_pipe("bench", "--net", "alexnet", "--batch", "1", *options)
+        shown = screen(self.on_terminal("run", *options, "--", ALEXNET_STEP, "1", "1", UCUDNN_TUNE="first"))
+        self.assertEqual([], [line for line in shown if "ucudnn" in line])
+        self.assertGreater(len([line for line in shown if LAYER.match(line)]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
