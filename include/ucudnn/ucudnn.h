@@ -112,7 +112,7 @@ typedef struct {
   int micro_batch;
   int count;
   size_t workspace_bytes;
-  double time_ms; /* of one micro-batch; negative: nobody measured it */
+  double piece_ms; /* of one micro-batch; negative: nobody measured it */
 } ucudnnMicroBatches_t;
 
 /* How the legacy convolution of these descriptors runs, as it was decided last: the first

@@ -58,7 +58,7 @@ ucudnnMicroBatches_t InWords(const Run& run) {
   batches.micro_batch = run.micro.micro_batch;
   batches.count = run.count;
   batches.workspace_bytes = run.micro.workspace_bytes;
-  batches.time_ms = run.micro.time_ms;
+  batches.piece_ms = run.micro.time_ms;
   return batches;
 }
 

@@ -39,9 +39,10 @@ std::optional<double> ReadPlan(const JsonPlace& list, int images, Configuration&
     run.micro.micro_batch = static_cast<int>(place.Member("micro_batch").Whole(1, images));
     run.count = static_cast<int>(place.Member("count").Whole(1, images));
     run.micro.workspace_bytes = place.Member("workspace_bytes").Bytes();
-    const std::optional<double> time_ms = place.Member("time_ms").Time();
-    run.micro.time_ms = time_ms.value_or(0);
-    total_ms = total_ms && time_ms ? std::optional(*total_ms + *time_ms * run.count) : std::nullopt;
+    const std::optional<double> piece_ms = place.Member("piece_ms").Time();
+    run.micro.time_ms = piece_ms.value_or(0);
+    total_ms =
+        total_ms && piece_ms ? std::optional(*total_ms + *piece_ms * run.count) : std::nullopt;
     sum += int64_t{run.micro.micro_batch} * run.count;
     plan.runs.push_back(std::move(run));
     if (sum > images) break;

@@ -81,8 +81,10 @@ std::optional<Promise> MakeLibraryPromiseOf(const Configuration& plan,
   if (without == nullptr || !Allows(measured, request, plan)) return std::nullopt;
   Promise promise;
   promise.undivided = without->micro;
-  promise.fastest_undivided =
-      FastestWhole(allowed, request.n, request.limit_bytes, Whose::kNative)->micro;
+  const auto fastest = [&](Whose whose) {
+    return FastestWhole(allowed, request.n, request.limit_bytes, whose)->micro;
+  };
+  promise.baselines = {fastest(Whose::kNative), fastest(Whose::kAny)};
   promise.plan = plan;
   promise.reported = promise.undivided;
   promise.reported.time_ms = promise.plan.TimeMs();

@@ -124,6 +124,18 @@ const Candidate* FastestForeign(const Candidates& allowed, int n) {
   });
 }
 
+Baselines BaselinesOf(const Candidates& allowed, int n) {
+  Baselines fastest;
+  const Candidate* const native = FastestNative(allowed, n);
+  if (native == nullptr) return fastest;
+  fastest.own_api = fastest.any_api = native->micro;
+  const Candidate* const foreign = FastestForeign(allowed, n);
+  if (foreign != nullptr && foreign->micro.time_ms < native->micro.time_ms) {
+    fastest.any_api = foreign->micro;
+  }
+  return fastest;
+}
+
 // The fastest division into several pieces that can be promised; none where none takes less than
 // `below_ms`.
 std::optional<Configuration> BestDivided(const Candidates& allowed, const PromiseRequest& request,
@@ -179,7 +191,7 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
                       plan.TimeMs(), promise.workspace_bytes, deterministic};
   promise.plan = plan;
   promise.undivided = undivided->micro;
-  promise.fastest_undivided = FastestNative(allowed, request.n)->micro;
+  promise.baselines = BaselinesOf(allowed, request.n);
   promise.limit_bytes = request.limit_bytes;
   assert(promise.workspace_bytes <= request.limit_bytes);
   return promise;
@@ -231,11 +243,9 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
 std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
                                           const PromiseRequest& request) {
   const Candidates allowed = AllowedCandidates(measured, request);
-  const Candidate* const native = FastestNative(allowed, request.n);
-  if (native == nullptr) return std::nullopt;
-  const Candidate* const foreign = FastestForeign(allowed, request.n);
-  double fastest_ms = native->micro.time_ms;
-  if (foreign != nullptr) fastest_ms = std::min(fastest_ms, foreign->micro.time_ms);
+  const MicroConfiguration fastest = BaselinesOf(allowed, request.n).any_api;
+  if (fastest.engine.empty()) return std::nullopt;
+  const double fastest_ms = fastest.time_ms;
   const std::optional<Configuration> division = BestDivided(allowed, request, fastest_ms);
   return division ? division->TimeMs() : fastest_ms;
 }
@@ -277,6 +287,10 @@ std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> me
   const Candidate* const fastest = FastestNative(AllowedCandidates(measured, request), request.n);
   if (fastest == nullptr) return std::nullopt;
   return fastest->micro;
+}
+
+Baselines FindBaselines(std::span<const Candidate> measured, const PromiseRequest& request) {
+  return BaselinesOf(AllowedCandidates(measured, request), request.n);
 }
 
 size_t AssuredBytes(const Promise& promise) {

@@ -13,6 +13,15 @@
 
 namespace ucudnn::planning {
 
+// What the gains of a plan are measured against: the fastest engines within the limit that take the
+// whole mini-batch in one piece. An empty engine means that none is known.
+struct Baselines {
+  MicroConfiguration own_api;  // of the API that the program calls
+  MicroConfiguration any_api;  // of any API whose engines may serve the call
+
+  bool operator==(const Baselines&) const = default;
+};
+
 struct Candidate {
   MicroConfiguration micro;
   NumericClass numeric = NumericClass::kDirect;
@@ -31,8 +40,10 @@ struct Promise {
   size_t workspace_bytes = 0;  // reported; no call ever uses more
   Configuration plan;
   MicroConfiguration undivided;
-  // Within the limit: what the plan's gain was measured against.
-  MicroConfiguration fastest_undivided;
+  Baselines baselines;
+  // Of pieces that no `undivided` can replace: what they are compared with, their own engine on the
+  // whole mini-batch. It does not fit the limit.
+  MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling that it was made under
   // Pieces of the reported algorithm alone that also fit `workspace_bytes`, for calls that no other
   // engine serves. Without runs where no such call can come.
@@ -112,6 +123,9 @@ std::optional<Configuration> FastestDivision(std::span<const Candidate> measured
 // the request allows.
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
+
+// The same of the caller's API, and of any API as far as it can be promised.
+Baselines FindBaselines(std::span<const Candidate> measured, const PromiseRequest& request);
 
 // The fastest division into pieces of `engine` alone, which nothing replaces; none when no division
 // fits.

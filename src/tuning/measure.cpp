@@ -10,6 +10,7 @@
 
 #include "base/byte_size.h"
 #include "base/log.h"
+#include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "tuning/tuning_handle.h"
@@ -253,8 +254,8 @@ class Measurer {
     }
     all.engine_failed = true;
     if (LogEnabled(LogLevel::kInfo)) {
-      Log(LogLevel::kInfo, choice.engine.Text() + " is left out of " + Describe(unit.problem) +
-                               ": " + status.message());
+      Log(LogLevel::kInfo, EngineName(unit.problem.operation, choice.engine) + " is left out of " +
+                               Describe(unit.problem) + ": " + status.message());
     }
     return reserved ? Tried::kFailed : Tried::kNoMemory;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/byte_size.h"
+#include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
 #include "tuning/guarded_buffer.h"
 #include "tuning/test_operands.h"
@@ -223,10 +224,10 @@ class Verifier {
     for (const Part& part : PartsOf(division.configuration, first)) {
       if (Status status = InTime(); !status.ok()) return Unknown(status);
       const MicroConfiguration& micro = division.configuration.runs[part.run].micro;
-      const std::string who = division.configuration.Pieces() == 1
-                                  ? division.name + " (" + micro.engine.Text() + ")"
-                                  : "piece " + std::to_string(part.number) + " of " +
-                                        division.name + " (" + micro.engine.Text() + ")";
+      std::string who = division.name + " by " + EngineName(problem_.operation, micro.engine);
+      if (division.configuration.Pieces() > 1) {
+        who = "piece " + std::to_string(part.number) + " of " + who;
+      }
       const Destination destination = {output, result, adds && result == output.data()};
       if (auto outcome = RunPiece(*prepared[part.run], micro, who, part, destination)) {
         return outcome;
@@ -329,7 +330,8 @@ class Verifier {
       const int64_t end = begin + int64_t{run.micro.micro_batch} * run.count;
       if (image < end) {
         piece += (image - begin) / run.micro.micro_batch;
-        return " of piece " + std::to_string(piece) + " (" + run.micro.engine.Text() + ")";
+        return " of piece " + std::to_string(piece) + " by " +
+               EngineName(problem_.operation, run.micro.engine);
       }
       begin = end;
       piece += run.count;
@@ -368,7 +370,7 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
     MicroConfiguration whole = undivided;
     whole.micro_batch = problem.n;
     Verifier verifier(device, problem, budget, scope);
-    return verifier.Verify({"the undivided engine", {{{whole, 1}}}}, {"the plan", plan});
+    return verifier.Verify({"the undivided call", {{{whole, 1}}}}, {"the plan", plan});
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};
   }

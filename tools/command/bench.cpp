@@ -1,5 +1,4 @@
 // `ucudnn bench`: measures the convolutions of a network offline, for later runs and for planning.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -18,6 +17,7 @@
 #include "command/measure.h"
 #include "command/plan_output.h"
 #include "command/versions.h"
+#include "convolution/engine_name.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
 
@@ -38,6 +38,7 @@ Json ToJson(const MeasuredLayer& measured) {
                {"op", OperationName(problem.operation)},
                {"problem", ProblemJson(problem)}};
   json["undivided"] = measured.undivided ? EngineJson(*measured.undivided) : Json();
+  json["best_undivided"] = measured.best_undivided ? EngineJson(*measured.best_undivided) : Json();
   json["divided"] = Json();
   if (measured.divided) {
     json["divided"] = {{"time_ms", measured.divided->TimeMs()},
@@ -50,7 +51,7 @@ Json ToJson(const MeasuredLayer& measured) {
 
 void PrintMeasuredJson(const Measured& measured, const Options& options) {
   Json json = {{"format", "ucudnn-bench"},
-               {"version", 1},
+               {"version", 2},
                {"device", measured.platform.device},
                {"cudnn", measured.platform.cudnn},
                {"driver", measured.platform.driver},
@@ -64,17 +65,21 @@ void PrintMeasuredJson(const Measured& measured, const Options& options) {
   std::cout << JsonText(json);
 }
 
-// Each engine once, in the order of the pieces.
-std::string EnginesText(const Configuration& plan) {
-  std::vector<EngineId> engines;
-  for (const Run& run : plan.runs) {
-    if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
-      engines.push_back(run.micro.engine);
-    }
+void PrintTime(const std::optional<MicroConfiguration>& undivided, int width) {
+  if (undivided) {
+    std::printf(" %*.4g", width, undivided->time_ms);
+  } else {
+    std::printf(" %*s", width, "none fits");
   }
-  std::string text;
-  for (const EngineId& engine : engines) text += (text.empty() ? "" : ", ") + engine.Text();
-  return text;
+}
+
+// Nothing where one of the times is not known.
+void PrintGain(double over_ms, double ms) {
+  if (over_ms > 0 && ms > 0) {
+    std::printf(" %7.2fx", over_ms / ms);
+  } else {
+    std::printf(" %8s", "");
+  }
 }
 
 void PrintTable(const Measured& measured, const Options& options) {
@@ -85,28 +90,31 @@ void PrintTable(const Measured& measured, const Options& options) {
             << ", policy " << BatchSizePolicyName(options.policy) << ", engines "
             << EngineSetName(options.engines) << ", " << measured.measured
             << " measurements made now\n";
-  std::printf("%-20s %-16s %12s %12s %7s  %-12s %-20s %s\n", "layer", "operation", "undivided ms",
-              "divided ms", "gain", "workspace", "micro-batches", "engines");
+  std::cout
+      << "undivided: the fastest engine of the legacy API, best: of any API. Gains: of the best "
+         "engine over\nundivided, and of divided over the best.\n"
+      << std::flush;
+  std::printf("%-20s %-16s %12s %10s %10s %8s %8s  %-10s %-20s %s\n", "layer", "operation",
+              "undivided ms", "best ms", "divided ms", "engine", "division", "workspace",
+              "micro-batches", "engines");
   for (const MeasuredLayer& layer : measured.layers) {
     const std::string name = layer.layer.name.substr(0, 20);
     std::printf("%-20s %-16s", name.c_str(), OperationName(layer.layer.problem.operation));
-    if (layer.undivided) {
-      std::printf(" %12.4g", layer.undivided->time_ms);
-    } else {
-      std::printf(" %12s", "none fits");
-    }
+    PrintTime(layer.undivided, 12);
+    PrintTime(layer.best_undivided, 10);
+    const double best_ms = layer.best_undivided ? layer.best_undivided->time_ms : 0;
     if (layer.divided) {
-      const double gain = layer.undivided ? layer.undivided->time_ms / layer.divided->TimeMs() : 0;
-      std::printf(" %12.4g", layer.divided->TimeMs());
-      if (layer.undivided) {
-        std::printf(" %6.2fx", gain);
-      } else {
-        std::printf(" %7s", "");
-      }
-      std::printf("  %-12s %-20s %s", FormatByteSize(layer.divided->WorkspaceBytes()).c_str(),
-                  DivisionText(*layer.divided).c_str(), EnginesText(*layer.divided).c_str());
+      std::printf(" %10.4g", layer.divided->TimeMs());
     } else {
-      std::printf(" %12s", "-");
+      std::printf(" %10s", "-");
+    }
+    PrintGain(layer.undivided ? layer.undivided->time_ms : 0, best_ms);
+    PrintGain(best_ms, layer.divided ? layer.divided->TimeMs() : 0);
+    if (layer.divided) {
+      const Operation operation = layer.layer.problem.operation;
+      std::printf("  %-10s %-20s %s", FormatByteSize(layer.divided->WorkspaceBytes()).c_str(),
+                  DivisionText(*layer.divided).c_str(),
+                  EngineNames(operation, *layer.divided).c_str());
     }
     std::printf("\n");
   }

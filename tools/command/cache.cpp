@@ -24,6 +24,7 @@
 #include "command/offline_kernels.h"
 #include "command/versions.h"
 #include "convolution/columns.h"
+#include "convolution/engine_name.h"
 #include "convolution/problem.h"
 #include "db/inspection.h"
 #include "db/known_rows.h"
@@ -149,9 +150,12 @@ std::string PlatformText(const std::string& device, int cudnn, int driver) {
 }
 
 void PrintPromise(const planning::EnginePromise& promise) {
-  std::cout << "  promised: " << Describe(promise.problem) << "\n    " << promise.engine << ", "
+  const Operation operation = promise.problem.operation;
+  std::cout << "  promised: " << Describe(promise.problem) << "\n    "
+            << EngineName(operation, promise.engine) << ", "
             << FormatByteSize(promise.workspace_bytes) << " workspace within "
-            << FormatByteSize(promise.limit_bytes) << ", undivided " << promise.undivided << "\n";
+            << FormatByteSize(promise.limit_bytes) << ", undivided "
+            << EngineName(operation, promise.undivided) << "\n";
 }
 
 void PrintRows(const db::StoredRows& rows) {
@@ -174,7 +178,8 @@ void PrintRows(const db::StoredRows& rows) {
                 << Count(kernel.micro_batches.size(), "micro-batch") << " up to "
                 << *kernel.micro_batches.rbegin() << ", " << kernel.verified << " verified"
                 << "\n    fastest at " << kernel.fastest.micro_batch << ": "
-                << kernel.fastest.engine << ", " << Milliseconds(kernel.fastest.time_ms) << ", "
+                << EngineName(kernel.problem.operation, kernel.fastest.engine) << ", "
+                << Milliseconds(kernel.fastest.time_ms) << ", "
                 << FormatByteSize(kernel.fastest.workspace_bytes) << " workspace\n";
     }
     for (const planning::EnginePromise& promise : rows.promises) {

@@ -74,7 +74,7 @@ void PrintCliffTable(const Cliffs& cliffs, const Options& options) {
 
 void PrintCliffJson(const Cliffs& cliffs, const Options& options) {
   Json json = {{"format", "ucudnn-cliff"},
-               {"version", 1},
+               {"version", 2},
                {"device", cliffs.platform.device},
                {"cudnn", cliffs.platform.cudnn},
                {"driver", cliffs.platform.driver},

@@ -71,7 +71,7 @@ Result<std::vector<Layer>> FromTrace(const LayerSource& source,
     const Operation operation = kernel.problem.operation;
     if (std::find(operations.begin(), operations.end(), operation) == operations.end()) continue;
     const std::string number = "kernel " + std::to_string(at + 1);
-    Layer layer{kernel.name.empty() ? number : kernel.name, kernel.problem, kernel.streams};
+    Layer layer{kernel.name.empty() ? number : kernel.name, kernel.problem, kernel.lanes};
     if (batch > 0) {
       Result<ConvolutionProblem> problem = AtBatch(layer.problem, batch);
       if (!problem.ok()) return Status::Error("--batch: " + number + ": " + problem.message());

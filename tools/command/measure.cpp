@@ -27,9 +27,21 @@ std::vector<planning::Candidate> Usable(const ConvolutionProblem& problem, const
   return usable;
 }
 
+std::optional<MicroConfiguration> BestUndivided(const std::vector<planning::Candidate>& usable,
+                                                const planning::PromiseRequest& request) {
+  std::optional<MicroConfiguration> best;
+  for (const planning::Candidate* candidate : planning::AllowedCandidates(usable, request)) {
+    const MicroConfiguration& micro = candidate->micro;
+    if (micro.micro_batch != request.n) continue;
+    if (!best || micro.time_ms < best->time_ms) best = micro;
+  }
+  return best;
+}
+
 MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>& usable,
                      const planning::PromiseRequest& request) {
-  MeasuredLayer chosen{layer, planning::FastestUndivided(usable, request), std::nullopt};
+  MeasuredLayer chosen{layer, planning::FastestUndivided(usable, request),
+                       BestUndivided(usable, request), std::nullopt};
   std::vector<MicroConfiguration> rows;
   for (const planning::Candidate& candidate : usable) rows.push_back(candidate.micro);
   chosen.divided =
@@ -75,7 +87,10 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     // Its pieces are barred now: the next choice is another.
     wrong.push_back(DivisionText(*chosen.divided) + ": " + trust.message);
     if (attempt + 1 == kAttempts) {
-      return MeasuredLayer{layer, chosen.undivided, std::nullopt, true, {}, wrong};
+      chosen.divided.reset();
+      chosen.verified = true;
+      chosen.wrong = wrong;
+      return chosen;
     }
   }
 }

@@ -17,10 +17,10 @@ namespace ucudnn::command {
 
 struct MeasuredLayer {
   Layer layer;
-  // The fastest legacy algorithm, undivided, and the fastest division (WR) within the workspace
-  // limit, which may be one graph engine; none: nothing fits, or (divided) a division would change
-  // the numerics.
-  std::optional<MicroConfiguration> undivided;
+  // Within the workspace limit: the fastest legacy algorithm and the fastest engine of any API,
+  // undivided, and the fastest division (WR), which may be one graph engine. None: nothing fits, or
+  // (divided) a division would change the numerics.
+  std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Configuration> divided;
   // Whether the output of `divided` was compared with an undivided engine's and is equal, now or
   // before, as a run demands; why not, where it is not. True where nothing is divided.

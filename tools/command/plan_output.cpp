@@ -28,10 +28,11 @@ Json EngineJson(const MicroConfiguration& micro) {
 Json PlanJson(const Configuration& plan) {
   Json json = Json::array();
   for (const Run& run : plan.runs) {
-    Json piece = EngineJson(run.micro);
-    piece["micro_batch"] = run.micro.micro_batch;
-    piece["count"] = run.count;
-    json.push_back(std::move(piece));
+    json.push_back({{"engine", run.micro.engine.Text()},
+                    {"workspace_bytes", run.micro.workspace_bytes},
+                    {"piece_ms", run.micro.time_ms},
+                    {"micro_batch", run.micro.micro_batch},
+                    {"count", run.count}});
   }
   return json;
 }

@@ -14,10 +14,11 @@ using Json = nlohmann::ordered_json;
 // The layer columns, numbers where they are numbers.
 Json ProblemJson(const ConvolutionProblem& problem);
 
-// engine, workspace_bytes, time_ms.
+// Of an engine that takes the whole mini-batch: engine, workspace_bytes, time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
-// Runs of equal micro-batches: EngineJson with micro_batch and count.
+// Runs of equal micro-batches: engine, workspace_bytes, piece_ms (of one of them), micro_batch and
+// count.
 Json PlanJson(const Configuration& plan);
 
 // "128 + 2 x 64": the micro-batches in their order.

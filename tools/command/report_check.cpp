@@ -12,7 +12,9 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "convolution/columns.h"
+#include "convolution/engine_name.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
 
@@ -104,11 +106,37 @@ std::string Division(const Json& plan) {
 std::optional<double> PlanTime(const Json& plan) {
   double total_ms = 0;
   for (const Json& run : plan) {
-    const double time_ms = NumberOf(run, "time_ms", -1);
-    if (time_ms < 0) return std::nullopt;
-    total_ms += time_ms * static_cast<double>(CountOf(run, "count"));
+    const double piece_ms = NumberOf(run, "piece_ms", -1);
+    if (piece_ms < 0) return std::nullopt;
+    total_ms += piece_ms * static_cast<double>(CountOf(run, "count"));
   }
   return total_ms;
+}
+
+// Milliseconds of the undivided engine that the member `name` has; none when nobody measured it.
+std::optional<double> UndividedTime(const Json& kernel, const char* name) {
+  if (!kernel.is_object() || !kernel.contains(name)) return std::nullopt;
+  const double total_ms = NumberOf(kernel[name], "total_ms", -1);
+  return total_ms < 0 ? std::nullopt : std::optional(total_ms);
+}
+
+// "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty where a
+// time is not known.
+std::string TimesText(const Json& kernel) {
+  const std::optional<double> planned = PlanTime(ListOf(kernel, "plan"));
+  const std::optional<double> undivided = UndividedTime(kernel, "undivided");
+  const std::optional<double> best = UndividedTime(kernel, "best_undivided");
+  if (!planned || !undivided || !best) return {};
+  std::string text =
+      Milliseconds(*planned) + "; undivided within the limit " + Milliseconds(*undivided);
+  if (*best < *undivided) text += ", " + Milliseconds(*best) + " by the best engine of any API";
+  return text;
+}
+
+// The name of the plan's first engine.
+std::string EngineText(const Json& kernel, const std::optional<ConvolutionProblem>& problem) {
+  const std::string engine = TextOf(ListOf(kernel, "plan")[0], "engine");
+  return problem ? EngineName(problem->operation, engine) : engine;
 }
 
 std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProblem>& problem,
@@ -119,17 +147,13 @@ std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProble
   const std::optional<size_t> need = problem ? needs.Of(*problem, engine) : std::nullopt;
   std::string text;
   if (need && *need > limit) {
-    text = engine + " needs " + FormatByteSize(*need) + ", limit " + FormatByteSize(limit) + ": ";
+    text = EngineText(kernel, problem) + " needs " + FormatByteSize(*need) + ", limit " +
+           FormatByteSize(limit) + ": ";
   }
   text += "divided into " + Division(plan) + " in " +
           FormatByteSize(BytesOf(kernel, "workspace_bytes"));
-  const double undivided_ms =
-      kernel.contains("undivided") ? NumberOf(kernel["undivided"], "time_ms", -1) : -1;
-  if (const std::optional<double> time_ms = PlanTime(plan); time_ms && undivided_ms >= 0) {
-    text += "; " + Milliseconds(*time_ms) + ", undivided within the limit " +
-            Milliseconds(undivided_ms);
-  }
-  return text;
+  const std::string times = TimesText(kernel);
+  return times.empty() ? text : text + "; " + times;
 }
 
 bool IsDivided(const Json& kernel) {
@@ -150,7 +174,7 @@ KernelFinding Explain(const Json& kernel, UndividedNeeds& needs) {
   }
   const Json& plan = ListOf(kernel, "plan");
   if (!plan.empty()) {
-    finding.what = TextOf(plan[0], "engine") + " in " +
+    finding.what = EngineText(kernel, problem) + " in " +
                    FormatByteSize(BytesOf(kernel, "workspace_bytes")) + " of " +
                    FormatByteSize(BytesOf(kernel, "limit_bytes")) + ": ";
   }
@@ -166,6 +190,11 @@ Result<ReportSummary> CheckReport(const std::string& path, const Options& option
   if (!file) return Status::Error(path + " cannot be read");
   const Json report = Json::parse(file, nullptr, false);
   if (TextOf(report, "format") != "ucudnn-report") return Status::Error(path + " is no report");
+  if (CountOf(report, "version") != kReportVersion) {
+    return Status::Error(path + " is a report of version " +
+                         std::to_string(CountOf(report, "version")) + "; expected " +
+                         std::to_string(kReportVersion) + ", as this ucudnn writes it");
+  }
   UndividedNeeds needs(options,
                        {TextOf(report, "device"),
                         static_cast<int>(std::min<int64_t>(CountOf(report, "cudnn"), INT_MAX)), 0});

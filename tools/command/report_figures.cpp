@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "command/plan_output.h"
 #include "command/report_page.h"
+#include "convolution/engine_name.h"
 #include "planner/report/chart.h"
 #include "planner/report/page.h"
 
@@ -51,12 +52,14 @@ std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, c
   return chosen;
 }
 
-std::string PieceTip(const Run& run) {
-  return std::to_string(run.micro.micro_batch) + " images by " + run.micro.engine.Text() + ": " +
-         Milliseconds(run.micro.time_ms) + ", " + FormatByteSize(run.micro.workspace_bytes);
+std::string PieceTip(Operation operation, const Run& run) {
+  return std::to_string(run.micro.micro_batch) + " images by " +
+         EngineName(operation, run.micro.engine) + ": " + Milliseconds(run.micro.time_ms) + ", " +
+         FormatByteSize(run.micro.workspace_bytes);
 }
 
-Bar PlanBar(const std::string& label, const Configuration& plan, double plan_ms, Colours& engines) {
+Bar PlanBar(const std::string& label, Operation operation, const Configuration& plan,
+            double plan_ms, Colours& engines) {
   Bar bar{label, {}, Milliseconds(plan_ms)};
   if (plan.runs.size() > kMostPieces) {
     bar.segments.push_back({plan_ms, engines.Of("more than can be drawn"), "",
@@ -64,16 +67,16 @@ Bar PlanBar(const std::string& label, const Configuration& plan, double plan_ms,
     return bar;
   }
   for (const Run& run : plan.runs) {
-    const int colour = engines.Of(run.micro.engine.Text());
+    const int colour = engines.Of(EngineName(operation, run.micro.engine));
     const std::string size = std::to_string(run.micro.micro_batch);
     if (plan.Pieces() > kMostPieces) {
       bar.segments.push_back({run.micro.time_ms * run.count, colour,
                               std::to_string(run.count) + " x " + size,
-                              std::to_string(run.count) + " times " + PieceTip(run)});
+                              std::to_string(run.count) + " times " + PieceTip(operation, run)});
       continue;
     }
     for (int piece = 0; piece < run.count; ++piece) {
-      bar.segments.push_back({run.micro.time_ms, colour, size, PieceTip(run)});
+      bar.segments.push_back({run.micro.time_ms, colour, size, PieceTip(operation, run)});
     }
   }
   return bar;
@@ -215,18 +218,19 @@ Element TimelineSection(const RunReport& report) {
   BarChart chart;
   chart.id = "timeline-chart";
   chart.title =
-      "Each divided kernel: the undivided call within the same limit where its time is known; "
-      "below "
-      "it the micro-batches with their sizes, one after the other";
+      "Each divided kernel: the best undivided engine within the same limit where its time is "
+      "known; below it the micro-batches with their sizes, one after the other";
   for (const size_t at : divided) {
     const ReportedKernel& kernel = report.kernels[at];
     std::string label = KernelLabel(report, at);
-    if (kernel.undivided && kernel.undivided_ms) {
-      const Configuration whole{{{*kernel.undivided, 1}}};
-      chart.bars.push_back(PlanBar(label, whole, *kernel.undivided_ms, engines));
+    const Operation operation = kernel.problem.operation;
+    if (kernel.best_undivided && kernel.best_undivided->total_ms) {
+      const Configuration whole{{{kernel.best_undivided->micro, 1}}};
+      chart.bars.push_back(
+          PlanBar(label, operation, whole, *kernel.best_undivided->total_ms, engines));
       label = "divided";
     }
-    chart.bars.push_back(PlanBar(label, kernel.plan, *kernel.plan_ms, engines));
+    chart.bars.push_back(PlanBar(label, operation, kernel.plan, *kernel.plan_ms, engines));
   }
   chart.legend = engines.names();
   return std::move(section.Add(Draw(chart)));

@@ -6,24 +6,27 @@
 #include "base/csv.h"
 #include "base/json_place.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "convolution/json_kernel.h"
 
 namespace ucudnn::command {
 namespace {
 
 constexpr size_t kMostKernels = 100'000;
-constexpr int64_t kMostStreams = 64;  // that a report tells apart
+constexpr int64_t kMostLanes = 64;  // that a report tells apart
 
-void ReadUndivided(const JsonPlace& place, ReportedKernel& kernel) {
-  if (place.absent()) return;
+// `time` is the name of the member that has the milliseconds.
+std::optional<ReportedUndivided> ReadUndivided(const JsonPlace& place, const char* time,
+                                               const ReportedKernel& kernel) {
+  if (place.absent()) return std::nullopt;
   place.Object();
-  MicroConfiguration undivided;
-  undivided.engine = place.Member("engine").Text();
-  undivided.micro_batch = kernel.problem.n;
-  undivided.workspace_bytes = place.Member("workspace_bytes").Bytes();
-  kernel.undivided_ms = place.Member("time_ms").Time();
-  undivided.time_ms = kernel.undivided_ms.value_or(0);
-  kernel.undivided = std::move(undivided);
+  ReportedUndivided undivided;
+  undivided.micro.engine = place.Member("engine").Text();
+  undivided.micro.micro_batch = kernel.problem.n;
+  undivided.micro.workspace_bytes = place.Member("workspace_bytes").Bytes();
+  undivided.total_ms = place.Member(time).Time();
+  undivided.micro.time_ms = undivided.total_ms.value_or(0);
+  return undivided;
 }
 
 ReportedKernel ReadKernel(const JsonPlace& place) {
@@ -39,25 +42,27 @@ ReportedKernel ReadKernel(const JsonPlace& place) {
 }
 
 // As bits.
-uint64_t ReadStreams(const JsonPlace& place) {
-  uint64_t streams = 0;
-  for (const JsonPlace& stream : place.Items()) {
-    if (!stream.ok()) break;
-    streams |= uint64_t{1} << stream.Whole(0, kMostStreams - 1);
+uint64_t ReadLanes(const JsonPlace& place) {
+  uint64_t lanes = 0;
+  for (const JsonPlace& lane : place.Items()) {
+    if (!lane.ok()) break;
+    lanes |= uint64_t{1} << lane.Whole(0, kMostLanes - 1);
   }
-  return streams;
+  return lanes;
 }
 
 ReportedKernel ReadRunKernel(const JsonPlace& place) {
   ReportedKernel kernel = ReadKernel(place);
   kernel.calls = place.Member("calls").Whole(0, kMostJsonBytes);
   kernel.undivided_calls = place.Member("undivided_calls").WholeIfThere(kMostJsonBytes).value_or(0);
-  kernel.streams = ReadStreams(place.Member("streams"));
+  kernel.lanes = ReadLanes(place.Member("lanes"));
+  kernel.asked = place.Member("asked").TextIfThere();
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
   kernel.workspace_bytes = place.Member("workspace_bytes").Bytes();
-  kernel.library_bytes = place.Member("library_bytes").BytesIfThere();
+  kernel.owned_workspace_bytes = place.Member("owned_workspace_bytes").BytesIfThere();
   kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem.n, kernel.plan);
-  ReadUndivided(place.Member("undivided"), kernel);
+  kernel.undivided = ReadUndivided(place.Member("undivided"), "total_ms", kernel);
+  kernel.best_undivided = ReadUndivided(place.Member("best_undivided"), "total_ms", kernel);
   kernel.reason = place.Member("reason").TextIfThere();
   return kernel;
 }
@@ -67,8 +72,8 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   kernel.limit_bytes = report.limit_bytes;
   kernel.segment = place.Member("segment").WholeIfThere(kMostJsonBytes);
   const JsonPlace streams = place.Member("streams");
-  if (!streams.absent()) kernel.copies = streams.Whole(1, kMostStreams);
-  ReadUndivided(place.Member("undivided"), kernel);
+  if (!streams.absent()) kernel.copies = streams.Whole(1, kMostLanes);
+  kernel.best_undivided = ReadUndivided(place.Member("undivided"), "time_ms", kernel);
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();
   kernel.workspace_bytes = chosen.Member("workspace_bytes").Bytes();
@@ -87,13 +92,27 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   return kernel;
 }
 
+// `again` says how the file is made anew.
+void ReadVersion(const JsonPlace& place, int64_t expected, const char* again) {
+  const bool whole = !place.absent() && place.value()->is(JsonValue::Kind::kInteger);
+  const int64_t version = whole ? place.value()->integer : 0;
+  if (version == expected) return;
+  const bool older = version > 0 && version < expected;
+  place.Refuse(std::to_string(expected) +
+               (older ? std::string(": an older ucudnn wrote it; ") + again : ""));
+}
+
 void ReadHead(const JsonPlace& root, RunReport& report) {
   const std::string format = root.Member("format").Text();
   report.offline = format == "ucudnn-workspace";
   if (!report.offline && format != "ucudnn-report") {
     root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace\"");
   }
-  root.Member("version").Whole(1, 1);
+  if (report.offline) {
+    ReadVersion(root.Member("version"), 1, "plan again with `ucudnn workspace --json`");
+  } else {
+    ReadVersion(root.Member("version"), kReportVersion, "run the program again with --report");
+  }
   report.ucudnn = root.Member("ucudnn").TextIfThere();
   report.cudnn = static_cast<int>(
       root.Member("cudnn").WholeIfThere(std::numeric_limits<int32_t>::max()).value_or(0));
@@ -114,9 +133,16 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
 
 }  // namespace
 
-std::optional<double> ReportedKernel::BaselineMs(bool offline) const {
-  if (undivided_ms || offline) return undivided_ms;
-  return plan.Pieces() == 1 ? plan_ms : std::nullopt;
+std::optional<double> ReportedKernel::UndividedMs() const {
+  if (undivided) return undivided->total_ms;
+  const bool own_api =
+      plan.Pieces() == 1 && plan.runs[0].micro.engine.of_graph_api() == (api == "graph");
+  return own_api ? plan_ms : std::nullopt;
+}
+
+std::optional<double> ReportedKernel::BestUndividedMs(bool offline) const {
+  if (best_undivided) return best_undivided->total_ms;
+  return !offline && plan.Pieces() == 1 ? plan_ms : std::nullopt;
 }
 
 Result<RunReport> ParseReport(const std::string& json) {

@@ -13,29 +13,38 @@
 
 namespace ucudnn::command {
 
+// An engine that takes the whole mini-batch in one piece.
+struct ReportedUndivided {
+  MicroConfiguration micro;
+  std::optional<double> total_ms;  // none: not measured
+};
+
 struct ReportedKernel {
   std::string name;  // of its layer; empty: the file has none
   ConvolutionProblem problem;
   std::string api;               // legacy, graph, or empty
   std::optional<int64_t> calls;  // none offline
   int64_t undivided_calls = 0;   // of them, that ran undivided although the plan divides
-  uint64_t streams = 0;          // a bit for each that it ran on; none: not known
+  uint64_t lanes = 0;            // a bit for each that it ran on; none: not known
+  EngineId asked;                // that the program named; empty offline
   std::optional<size_t> limit_bytes;
-  size_t workspace_bytes = 0;     // the caller's
-  size_t library_bytes = 0;       // the library's own
-  Configuration plan;             // no runs: not known
-  std::optional<double> plan_ms;  // of the whole mini-batch; none: not measured
-  std::optional<MicroConfiguration> undivided;
-  std::optional<double> undivided_ms;
+  size_t workspace_bytes = 0;        // the caller's
+  size_t owned_workspace_bytes = 0;  // ucudnn's own
+  Configuration plan;                // no runs: not known
+  std::optional<double> plan_ms;     // of the whole mini-batch; none: not measured
+  // The fastest within the limit, of the API that the program calls and of any API; offline only
+  // the latter.
+  std::optional<ReportedUndivided> undivided, best_undivided;
   std::string reason;
   std::vector<Configuration> desirable_set;  // rising workspace, falling time; empty: not there
   std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
   int64_t copies = 1;              // of its segment: one for each stream
 
   bool divided() const { return plan.Pieces() > 1; }
-  size_t all_workspace_bytes() const { return workspace_bytes + library_bytes; }
-  // Of the undivided engine within the limit, which in a run may be the plan itself.
-  std::optional<double> BaselineMs(bool offline) const;
+  size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
+  // Milliseconds of `undivided` and of `best_undivided`. In a run either may be the plan itself.
+  std::optional<double> UndividedMs() const;
+  std::optional<double> BestUndividedMs(bool offline) const;
 };
 
 struct ReportedFallback {

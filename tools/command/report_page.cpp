@@ -1,7 +1,9 @@
 #include "command/report_page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "base/text.h"
 #include "command/plan_output.h"
 #include "command/versions.h"
+#include "convolution/engine_name.h"
 #include "planner/report/chart.h"
 #include "planner/report/page.h"
 
@@ -30,24 +33,13 @@ std::string ShapeText(const ConvolutionProblem& problem) {
   return text;
 }
 
-std::string RatioText(double over, double under) {
+std::string GainText(double gain) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2fx", over / under);
+  std::snprintf(text, sizeof text, "%.2fx", gain);
   return text;
 }
 
-// Engines of a plan, each once, in their order.
-std::string Engines(const Configuration& plan) {
-  std::vector<EngineId> engines;
-  for (const Run& run : plan.runs) {
-    if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
-      engines.push_back(run.micro.engine);
-    }
-  }
-  std::string text;
-  for (const EngineId& engine : engines) text += (text.empty() ? "" : ", ") + engine.Text();
-  return text;
-}
+Cell GainCell(double gain) { return std::isfinite(gain) ? Cell(GainText(gain), gain) : Cell(""); }
 
 Cell TimeCell(const std::optional<double>& ms) {
   return ms ? Cell(Milliseconds(*ms), *ms) : Cell("not known");
@@ -71,34 +63,87 @@ Element Head(const RunReport& report, const std::string& source) {
   return list;
 }
 
-// Of the kernels whose times are both known.
-struct Totals {
-  double undivided_ms = 0;
+// Milliseconds of one kernel, or of all whose times are known.
+struct Times {
+  double undivided_ms = 0;  // by the fastest engine of the program's API; in a run only
+  double best_ms = 0;       // undivided, by the fastest engine of any API
   double planned_ms = 0;
+
+  double BetterEngine() const { return undivided_ms / best_ms; }
+  double Division() const { return best_ms / planned_ms; }
+};
+
+std::optional<Times> TimesOf(const ReportedKernel& kernel, bool offline) {
+  const std::optional<double> best = kernel.BestUndividedMs(offline);
+  const std::optional<double> undivided = offline ? best : kernel.UndividedMs();
+  if (!undivided || !best || !kernel.plan_ms) return std::nullopt;
+  return Times{*undivided, *best, *kernel.plan_ms};
+}
+
+struct Totals {
+  Times times;
   size_t kernels = 0;
 };
 
 Totals TotalsOf(const RunReport& report, bool by_calls) {
   Totals totals;
   for (const ReportedKernel& kernel : report.kernels) {
-    const std::optional<double> baseline = kernel.BaselineMs(report.offline);
-    if (!baseline || !kernel.plan_ms || (by_calls && !kernel.calls)) continue;
-    const double times = by_calls ? static_cast<double>(*kernel.calls) : 1;
-    totals.undivided_ms += *baseline * times;
-    totals.planned_ms += *kernel.plan_ms * times;
+    const std::optional<Times> times = TimesOf(kernel, report.offline);
+    if (!times || (by_calls && !kernel.calls)) continue;
+    const double calls = by_calls ? static_cast<double>(*kernel.calls) : 1;
+    totals.times.undivided_ms += times->undivided_ms * calls;
+    totals.times.best_ms += times->best_ms * calls;
+    totals.times.planned_ms += times->planned_ms * calls;
     ++totals.kernels;
   }
   return totals;
 }
 
-void AddTotal(const char* id, const char* what, const Totals& totals, Element& list) {
+void AddTotal(const char* id, const char* what, const Times& times, bool offline, Element& list) {
   Element value("dd");
-  value.Set("id", id).Set("data-undivided", Coordinate(totals.undivided_ms));
-  value.Set("data-planned", Coordinate(totals.planned_ms));
-  std::string text = Milliseconds(totals.undivided_ms) + " undivided, " +
-                     Milliseconds(totals.planned_ms) + " as planned";
-  if (totals.planned_ms > 0) text += ": " + RatioText(totals.undivided_ms, totals.planned_ms);
+  value.Set("id", id).Set("data-undivided", Coordinate(times.undivided_ms));
+  value.Set("data-best", Coordinate(times.best_ms));
+  value.Set("data-planned", Coordinate(times.planned_ms));
+  std::string text = Milliseconds(times.undivided_ms) + " undivided, ";
+  if (!offline) text += Milliseconds(times.best_ms) + " best undivided, ";
+  text += Milliseconds(times.planned_ms) + " as planned";
+  if (times.best_ms > 0 && times.planned_ms > 0) {
+    text += ": ";
+    if (!offline) text += GainText(times.BetterEngine()) + " by better engines, ";
+    text += GainText(times.Division()) + " by division";
+  }
   list.Add(Element("dt", what)).Add(std::move(value.Text(text)));
+}
+
+std::string MeaningOfTimes(const RunReport& report) {
+  const std::string of =
+      "Times are those of the measurements behind the plans, not of the calls "
+      "themselves; ";
+  if (!report.offline) {
+    return of +
+           "undivided is the fastest undivided engine of the API that the program calls, best "
+           "undivided that of any API, both within the workspace limit. A better engine gains from "
+           "the first to the second, division from the second to what runs.";
+  }
+  return of + "undivided is the fastest undivided engine within " +
+         (report.undivided_limit_bytes
+              ? FormatByteSize(*report.undivided_limit_bytes) + " of workspace"
+              : "any workspace") +
+         ".";
+}
+
+Element TotalsChart(const Times& times, bool offline) {
+  BarChart chart;
+  chart.id = "totals-chart";
+  chart.title = "One call of each kernel";
+  const auto add = [&](const char* name, double ms, int colour) {
+    const std::string text = Milliseconds(ms);
+    chart.bars.push_back({name, {{ms, colour, "", std::string(name) + ": " + text}}, text});
+  };
+  add("undivided", times.undivided_ms, 8);
+  if (!offline) add("best undivided", times.best_ms, 1);
+  add("as planned", times.planned_ms, 0);
+  return Draw(chart);
 }
 
 Element TotalsSection(const RunReport& report) {
@@ -113,59 +158,45 @@ Element TotalsSection(const RunReport& report) {
         section.Add(Paragraph("No kernel has both its own and an undivided engine's time.")));
   }
   Element list("dl");
-  AddTotal("total-once", "one call of each kernel", once, list);
-  if (!report.offline) AddTotal("total-calls", "all calls", TotalsOf(report, true), list);
+  AddTotal("total-once", "one call of each kernel", once.times, report.offline, list);
+  if (!report.offline) {
+    AddTotal("total-calls", "all calls", TotalsOf(report, true).times, false, list);
+  }
   section.Add(std::move(list));
   if (once.kernels < report.kernels.size()) {
     section.Add(Paragraph("Left out: " + std::to_string(report.kernels.size() - once.kernels) +
                           " of the " + all +
                           " kernels, whose own or undivided engine's time is not known."));
   }
-  std::string within = "the workspace limit";
-  if (report.offline) {
-    within = report.undivided_limit_bytes
-                 ? FormatByteSize(*report.undivided_limit_bytes) + " of workspace"
-                 : "any workspace";
-  }
-  section.Add(Paragraph(
-      "Times are those of the measurements behind the plans, not of the calls themselves; "
-      "undivided is the fastest undivided engine within " +
-      within + "."));
-  BarChart chart;
-  chart.id = "totals-chart";
-  chart.title = "One call of each kernel";
-  chart.bars = {{"undivided",
-                 {{once.undivided_ms, 8, "", "undivided: " + Milliseconds(once.undivided_ms)}},
-                 Milliseconds(once.undivided_ms)},
-                {"as planned",
-                 {{once.planned_ms, 0, "", "as planned: " + Milliseconds(once.planned_ms)}},
-                 Milliseconds(once.planned_ms)}};
-  return std::move(section.Add(Draw(chart)));
+  section.Add(Paragraph(MeaningOfTimes(report)));
+  return std::move(section.Add(TotalsChart(once.times, report.offline)));
 }
 
 std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
   const ReportedKernel& kernel = report.kernels[at];
-  const std::optional<double> baseline = kernel.BaselineMs(report.offline);
+  const Operation operation = kernel.problem.operation;
   std::vector<Cell> row = {
       KernelLabel(report, at),
       {std::to_string(kernel.problem.n), static_cast<double>(kernel.problem.n)},
       kernel.api};
   if (!report.offline) {
+    row.emplace_back(EngineName(operation, kernel.asked));
     std::string calls = std::to_string(*kernel.calls);
     if (kernel.undivided_calls > 0) {
       calls += ", " + std::to_string(kernel.undivided_calls) + " undivided";
     }
     row.emplace_back(calls, static_cast<double>(*kernel.calls));
   }
-  row.push_back(TimeCell(baseline));
+  const std::optional<Times> times = TimesOf(kernel, report.offline);
+  if (!report.offline) row.push_back(TimeCell(kernel.UndividedMs()));
+  row.push_back(TimeCell(kernel.BestUndividedMs(report.offline)));
   row.push_back(TimeCell(kernel.plan_ms));
-  const bool known = baseline && kernel.plan_ms && *kernel.plan_ms > 0;
-  row.push_back(known ? Cell(RatioText(*baseline, *kernel.plan_ms), *baseline / *kernel.plan_ms)
-                      : Cell(""));
+  if (!report.offline) row.push_back(times ? GainCell(times->BetterEngine()) : Cell(""));
+  row.push_back(times ? GainCell(times->Division()) : Cell(""));
   row.push_back(BytesCell(kernel.all_workspace_bytes()));
   row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
   row.emplace_back(DivisionText(kernel.plan));
-  row.emplace_back(Engines(kernel.plan));
+  row.emplace_back(EngineNames(operation, kernel.plan));
   if (!report.offline) row.emplace_back(kernel.reason);
   return row;
 }
@@ -174,15 +205,20 @@ Element KernelsSection(const RunReport& report) {
   Element section = Section("kernels", "Kernels");
   if (report.kernels.empty()) return std::move(section.Add(Paragraph("There are none.")));
   std::vector<Column> columns = {{"kernel"}, {"images", true}, {"api"}};
-  if (!report.offline) columns.push_back({"calls", true});
-  columns.insert(columns.end(), {{"undivided", true},
-                                 {"planned", true},
-                                 {"gain", true},
-                                 {"workspace", true},
-                                 {"limit", true},
-                                 {"micro-batches"},
-                                 {"engines"}});
-  if (!report.offline) columns.push_back({"why"});
+  const auto add = [&](std::initializer_list<Column> more) { columns.insert(columns.end(), more); };
+  if (report.offline) {
+    add({{"undivided", true}, {"planned", true}, {"division", true}});
+  } else {
+    add({{"asked for"},
+         {"calls", true},
+         {"undivided", true},
+         {"best undivided", true},
+         {"planned", true},
+         {"better engine", true},
+         {"division", true}});
+  }
+  add({{"workspace", true}, {"limit", true}, {"micro-batches"}, {"engines"}});
+  if (!report.offline) add({{"why"}});
   Table table("kernel-table", "A heading sorts by its column.", columns, true);
   for (size_t at = 0; at < report.kernels.size(); ++at) table.AddRow(KernelRow(report, at));
   return std::move(section.Add(table.Take()));
@@ -198,7 +234,7 @@ Element FallbacksSection(const RunReport& report) {
     section.Add(Paragraph(
         std::to_string(undivided) + (undivided == 1 ? " call" : " calls") +
         " of divided kernels ran undivided, within the workspace that was told: captured before "
-        "they had run once, or without room in the library's workspace."));
+        "they had run once, or without room in ucudnn's own workspace."));
   }
   if (report.fallbacks.empty()) {
     return std::move(section.Add(

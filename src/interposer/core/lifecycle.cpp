@@ -80,11 +80,12 @@ Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
 KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
   KernelRecord record;
   record.problem = facts.problem;
+  record.asked = facts.asked;
   record.limit_bytes = decision.limit_bytes;
   record.workspace_bytes = decision.promised_bytes;
-  record.library_bytes = decision.owned_bytes;
+  record.owned_bytes = decision.owned_bytes;
   record.plan = decision.plan;
-  record.undivided = decision.best_undivided;
+  record.baselines = decision.baselines;
   record.reason = Sentence(decision.reason);
   if (std::holds_alternative<planning::PlanFacts>(facts.program)) record.api = "graph";
   return record;

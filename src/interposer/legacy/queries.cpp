@@ -210,8 +210,8 @@ std::optional<LegacyCalls::Answer> LegacyCalls::AnswerUnmeasured(
                                           planning::kUnknownTime, best.workspace_bytes,
                                           best.determinism == CUDNN_DETERMINISTIC};
     best.workspace_bytes = std::min(limit_bytes, wanted);
-    Promise promise = {undivided, best.workspace_bytes, {{{undivided, 1}}}, undivided,
-                       undivided, limit_bytes};
+    Promise promise = {undivided, best.workspace_bytes, {{{undivided, 1}}}, undivided};
+    promise.limit_bytes = limit_bytes;
     promise.provisional = true;
     promise.reported.workspace_bytes = best.workspace_bytes;
     process_.promises.Add({kernel.session->platform(), best.algorithm, problem},
@@ -396,9 +396,8 @@ bool LegacyCalls::Assure(const LegacyKernel& kernel, size_t bytes) const {
 }
 
 planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
-  const planning::Trust trust =
-      process_.engines.Verify(TuningKernel(process_, kernel), pieces.plan, pieces.fastest_undivided,
-                              planning::Proof::kHere);
+  const planning::Trust trust = process_.engines.Verify(TuningKernel(process_, kernel), pieces.plan,
+                                                        pieces.reference, planning::Proof::kHere);
   if (trust.kind == planning::Trust::Kind::kWrong) {
     process_.reporter.Fallback(kernel.problem, Cause::kDivisionWrong, trust.message);
   }

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <string>
 
+#include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
 
 namespace ucudnn::interposer {
@@ -25,7 +26,7 @@ Status Confirm(const ConvolutionProblem& problem, const Run& run, cudnn::Engines
   const MicroConfiguration& named = run.micro;
   const auto choices = Ask(engines, problem, named.micro_batch);
   confirmed.unanswered = !choices.ok();
-  const std::string piece = NameOfPiece(named);
+  const std::string piece = NameOfPiece(problem.operation, named);
   if (!choices.ok()) return Status::Error(piece + ": " + choices.message());
   const auto choice =
       std::find_if(choices->begin(), choices->end(),
@@ -45,8 +46,9 @@ Status Confirm(const ConvolutionProblem& problem, const Run& run, cudnn::Engines
 
 }  // namespace
 
-std::string NameOfPiece(const MicroConfiguration& micro) {
-  return micro.engine.Text() + " for " + std::to_string(micro.micro_batch) + " images";
+std::string NameOfPiece(Operation operation, const MicroConfiguration& micro) {
+  return EngineName(operation, micro.engine) + " for " + std::to_string(micro.micro_batch) +
+         " images";
 }
 
 ConfirmedPlan ConfirmPlan(const ConvolutionProblem& problem, const Configuration& plan,
@@ -60,8 +62,8 @@ ConfirmedPlan ConfirmPlan(const ConvolutionProblem& problem, const Configuration
     const bool legal = run.micro.micro_batch % step == 0 || last;
     confirmed.status =
         legal ? Confirm(problem, run, *engines[at], confirmed)
-              : Status::Error(NameOfPiece(run.micro) + ": pieces here have a multiple of " +
-                              std::to_string(step));
+              : Status::Error(NameOfPiece(problem.operation, run.micro) +
+                              ": pieces here have a multiple of " + std::to_string(step));
   }
   return confirmed;
 }

@@ -26,7 +26,7 @@ struct ConfirmedPlan {
 ConfirmedPlan ConfirmPlan(const ConvolutionProblem& problem, const Configuration& plan,
                           std::span<cudnn::Engines* const> engines);
 
-// "legacy:1 for 4 images"
-std::string NameOfPiece(const MicroConfiguration& micro);
+// "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images"
+std::string NameOfPiece(Operation operation, const MicroConfiguration& micro);
 
 }  // namespace ucudnn::interposer

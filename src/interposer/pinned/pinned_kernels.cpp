@@ -147,7 +147,8 @@ Result<PinnedChoice> PinnedKernels::Confirm(const ConvolutionProblem& problem,
   for (const Run& run : plan.runs) {
     const EngineId::Legacy* const engine = run.micro.engine.legacy();
     if (engine == nullptr || engine->math) {
-      return Status::Error(NameOfPiece(run.micro) + ": the library has no such engine");
+      return Status::Error(NameOfPiece(problem.operation, run.micro) +
+                           ": the library has no such engine");
     }
   }
   ConfirmedPlan confirmed =

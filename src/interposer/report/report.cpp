@@ -81,23 +81,30 @@ std::string PlanText(const Configuration& plan, int depth) {
                            {"micro_batch", Scalar(run.micro.micro_batch)},
                            {"count", Scalar(run.count)},
                            {"workspace_bytes", Scalar(run.micro.workspace_bytes)},
-                           {"time_ms", TimeText(run.micro.time_ms)}},
+                           {"piece_ms", TimeText(run.micro.time_ms)}},
                           depth + 1));
   }
   return Array(runs, depth);
+}
+
+// Of the whole mini-batch; null where the time of a piece is unknown.
+std::string TotalText(const Configuration& plan) {
+  const bool unknown = std::any_of(plan.runs.begin(), plan.runs.end(),
+                                   [](const Run& run) { return run.micro.time_ms < 0; });
+  return unknown ? "null" : Scalar(plan.TimeMs());
 }
 
 std::string UndividedText(const MicroConfiguration& undivided, int depth) {
   if (undivided.engine.empty()) return "null";
   return Object({{"engine", Scalar(undivided.engine.Text())},
                  {"workspace_bytes", Scalar(undivided.workspace_bytes)},
-                 {"time_ms", TimeText(undivided.time_ms)}},
+                 {"total_ms", TimeText(undivided.time_ms)}},
                 depth);
 }
 
 // The numbers of `lanes` in one line, counted among `all` lanes that any kernel was on.
 // Lanes::kOthers keeps its number.
-std::string StreamsText(uint64_t lanes, uint64_t all) {
+std::string LanesText(uint64_t lanes, uint64_t all) {
   std::string text;
   for (int lane = 0; lane <= Lanes::kOthers; ++lane) {
     const uint64_t bit = uint64_t{1} << lane;
@@ -118,12 +125,15 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                    {"api", Scalar(record.api)},
                    {"calls", Scalar(kernel.calls.load())},
                    {"undivided_calls", Scalar(kernel.undivided_calls.load())},
-                   {"streams", StreamsText(kernel.lanes & lanes, lanes)},
+                   {"lanes", LanesText(kernel.lanes & lanes, lanes)},
+                   {"asked", Scalar(record.asked.Text())},
                    {"limit_bytes", Scalar(record.limit_bytes)},
                    {"workspace_bytes", Scalar(record.workspace_bytes)},
-                   {"library_bytes", Scalar(record.library_bytes)},
+                   {"owned_workspace_bytes", Scalar(record.owned_bytes)},
                    {"plan", PlanText(record.plan, depth + 1)},
-                   {"undivided", UndividedText(record.undivided, depth + 1)},
+                   {"total_ms", TotalText(record.plan)},
+                   {"undivided", UndividedText(record.baselines.own_api, depth + 1)},
+                   {"best_undivided", UndividedText(record.baselines.any_api, depth + 1)},
                    {"reason", Scalar(record.reason)}};
   if (names != nullptr) {
     std::vector<std::string> texts;
@@ -290,7 +300,7 @@ std::string Report::Json(const char* mode, long measured) {
         {{"kernel", Scalar(what.first)}, {"cause", Scalar(what.second)}, {"count", Scalar(count)}},
         2));
   }
-  Fields fields = {{"format", Scalar("ucudnn-report")},  {"version", Scalar(1)},
+  Fields fields = {{"format", Scalar("ucudnn-report")},  {"version", Scalar(kReportVersion)},
                    {"ucudnn", Scalar(kVersion)},         {"cudnn", Scalar(platform_.cudnn)},
                    {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
                    {"measured", Scalar(measured)}};

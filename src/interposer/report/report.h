@@ -19,6 +19,7 @@
 #include "interposer/report/layer_names.h"
 #include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
+#include "planning/promise.h"
 
 namespace ucudnn::interposer {
 
@@ -26,11 +27,12 @@ using planning::kUnknownTime;  // null in the JSON
 
 struct KernelRecord {
   ConvolutionProblem problem;
-  size_t limit_bytes = 0;        // that the kernel was planned under
-  size_t workspace_bytes = 0;    // of the caller's, that it uses
-  size_t library_bytes = 0;      // of ucudnn's own, that it uses
-  Configuration plan;            // what runs; a single piece when undivided
-  MicroConfiguration undivided;  // the fastest under the limit; an empty engine: unknown
+  EngineId asked;              // that the program named
+  size_t limit_bytes = 0;      // that the kernel was planned under
+  size_t workspace_bytes = 0;  // of the caller's, that it uses
+  size_t owned_bytes = 0;      // of ucudnn's own, that it uses
+  Configuration plan;          // what runs; a single piece when undivided
+  planning::Baselines baselines;
   std::string reason;
   const char* api = "legacy";  // or "graph"; static text
 

@@ -38,8 +38,7 @@ struct Decision {
   size_t owned_bytes = 0;     // of ucudnn's own workspace, for the pieces
   bool ran_here = false;      // the pieces ran in this process, so they may be captured
   size_t limit_bytes = 0;     // the ceiling that it was decided under
-  // The fastest within the limit; an empty engine means that it is unknown.
-  MicroConfiguration best_undivided;
+  Baselines baselines;
   Reason reason;
   When look_again = When::kNever;
   // The earlier decision stays in force, because the better plan was not compared yet.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convolution/engine_name.h"
 #include "planning/decision/asker.h"
 #include "planning/decision/promises.h"
 #include "planning/library_promise.h"
@@ -122,7 +123,7 @@ Promise CallDecider::Improved(Promise promise) {
     if (present == nullptr) return promise;
     if (better->plan.TimeMs() >= (1 - kHysteresis) * present->micro.time_ms) {
       promise.plan.runs[0].micro = present->micro;
-      promise.fastest_undivided = better->fastest_undivided;
+      promise.baselines = better->baselines;
       return promise;
     }
   }
@@ -162,7 +163,7 @@ std::optional<Promise> CallDecider::Unasked() {
   const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
   if (any_engine() && !facts_.share && call_.pinned) {
     if (auto pinned = PromiseOfFile(*call_.pinned, Named(limit))) {
-      decision_.best_undivided = pinned->fastest_undivided;
+      decision_.baselines = pinned->baselines;
       decision_.reason = {Because::kPlanFile, pinned->plan.Pieces()};
       return pinned;
     }
@@ -184,7 +185,7 @@ std::optional<Promise> CallDecider::Unasked() {
     return std::nullopt;
   }
   request = RequestForNamed(candidates, Named(limit));
-  decision_.best_undivided = FastestUndivided(candidates, request).value_or(MicroConfiguration{});
+  decision_.baselines = FindBaselines(candidates, request);
   std::optional<Promise> promise = MakePromise(candidates, request);
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
@@ -202,7 +203,7 @@ std::optional<Promise> CallDecider::Unasked() {
   if (!promise) {
     // Pieces of the named algorithm itself, which are compared with the algorithm undivided.
     promise = PiecesOf(facts_.asked, candidates, request);
-    if (promise) promise->fastest_undivided = decision_.plan.runs[0].micro;
+    if (promise) promise->reference = decision_.plan.runs[0].micro;
   }
   const bool knows_whole = std::any_of(
       candidates.begin(), candidates.end(),
@@ -221,7 +222,7 @@ std::optional<Promise> CallDecider::Unasked() {
   }
   const int pieces = promise->plan.Pieces();
   decision_.reason = {pieces > 1 ? Because::kDivided : Because::kInPlaceOf, pieces};
-  decision_.reason.detail = facts_.asked.Text();
+  decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
   return promise;
 }
 
@@ -261,7 +262,7 @@ void CallDecider::Choose() {
 Trust CallDecider::Trusted() {
   if (!promise_ || StaysWhole() || !NeedsTrust(promise_->plan)) return {};
   const bool alone = promise_->undivided.engine.empty();
-  const MicroConfiguration& against = alone ? promise_->fastest_undivided : promise_->undivided;
+  const MicroConfiguration& against = alone ? promise_->reference : promise_->undivided;
   // These pieces keep the promise alone: there is nothing to compare them with.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
@@ -277,7 +278,7 @@ Trust CallDecider::Trusted() {
 
 void CallDecider::Explain() {
   decision_.limit_bytes = promise_->limit_bytes;
-  decision_.best_undivided = promise_->fastest_undivided;
+  decision_.baselines = promise_->baselines;
   const int pieces = promise_->plan.Pieces();
   const Because because = file_is_wrong_                ? Because::kPlanFileWrong
                           : promise_->pinned            ? Because::kPlanFile

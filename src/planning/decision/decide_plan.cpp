@@ -103,7 +103,7 @@ Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
   if (promise.plan.Pieces() < 2 && !engines_differ) return {};
   if (ask_.wrong_plans() >= kMostWrong) return {Trust::Kind::kWrong, {}};
   if (promise.ran_here) {
-    return ask_(Compare{promise.plan, promise.fastest_undivided, Proof::kHere});
+    return ask_(Compare{promise.plan, promise.reference, Proof::kHere});
   }
   return ask_(Compare{promise.plan, promise.undivided});
 }
@@ -117,7 +117,7 @@ void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.promises_less = in_place;
   decision_.promised_bytes = promise.workspace_bytes;
   decision_.owned_bytes = promise.library_bytes;
-  decision_.best_undivided = promise.fastest_undivided;
+  decision_.baselines = promise.baselines;
 }
 
 std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise* told,
@@ -203,7 +203,7 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
     promise->plan = {{{undivided, 1}}};
   }
   promise->undivided = undivided;
-  promise->fastest_undivided = undivided.time_ms >= 0 ? undivided : MicroConfiguration{};
+  if (undivided.time_ms >= 0) promise->baselines = {undivided, undivided};
   // Whoever builds this plan again must be told the same.
   promise->workspace_bytes =
       told != nullptr ? told->workspace_bytes : std::max(pieces_bytes, undivided.workspace_bytes);
@@ -216,7 +216,7 @@ std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
   std::optional<Promise> promise =
       PiecesOf(facts_.asked, Measured(facts_.asked, request).candidates, request);
   if (!promise) return std::nullopt;
-  promise->fastest_undivided = AsAsked(facts_, Because::kObserved).plan.runs[0].micro;
+  promise->reference = AsAsked(facts_, Because::kObserved).plan.runs[0].micro;
   promise->ran_here = true;
   if (told != nullptr) promise->workspace_bytes = told->workspace_bytes;
   return promise;
@@ -269,9 +269,7 @@ bool PlanDecider::FollowFile() {
   if (built.kind != BuildOutcome::Kind::kReady) return fails(built.message);
   compared_ &= trust.kind != Trust::Kind::kUnknown;
   const size_t told_bytes = in_place ? promise.workspace_bytes : plan_.need_bytes;
-  const MicroConfiguration best = decision_.best_undivided;
   Schedule(promise, in_place);
-  decision_.best_undivided = best;
   decision_.promised_bytes = told_bytes;
   decision_.limit_bytes = promise.limit_bytes;
   if (!in_place && !runs_pieces) decision_.course = Course::kReal;
@@ -293,7 +291,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   const std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  if (promise) decision_.best_undivided = promise->fastest_undivided;
+  if (promise) decision_.baselines = promise->baselines;
   if (!promise || promise->plan.Pieces() == 1) {
     if (promise) decision_.plan = promise->plan;
     const bool known = !rows.candidates.empty();
@@ -331,7 +329,6 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
   Schedule(promise, true);
   decision_.otherwise = Otherwise::kPieces;
   decision_.ran_here = true;
-  decision_.best_undivided = {};
   decision_.promise = told != nullptr ? *told : KeptPromise{promise.workspace_bytes, {}, false};
   decision_.gives_promise = told == nullptr;
   decision_.reason = {Because::kDivided, promise.plan.Pieces()};

@@ -88,17 +88,13 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
 
 void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers) {
-  const auto fastest = FastestUndivided(candidates, request);
+  const Baselines baselines = FindBaselines(candidates, request);
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
     if (!Serves(candidate, request) || micro.workspace_bytes > request.limit_bytes) continue;
-    offers.push_back({math,
-                      {micro,
-                       micro.workspace_bytes,
-                       {{{micro, 1}}},
-                       micro,
-                       fastest.value_or(micro),
-                       request.limit_bytes}});
+    Promise promise{micro, micro.workspace_bytes, {{{micro, 1}}}, micro, baselines};
+    promise.limit_bytes = request.limit_bytes;
+    offers.push_back({math, std::move(promise)});
   }
   PromiseRequest stricter = request;
   for (const bool deterministic : {false, true}) {
@@ -173,8 +169,9 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
   }
   promise->provisional = !offer.settled;
   if (offer.ranked) {
-    for (MicroConfiguration* micro : {&promise->reported, &promise->plan.runs[0].micro,
-                                      &promise->undivided, &promise->fastest_undivided}) {
+    for (MicroConfiguration* micro :
+         {&promise->reported, &promise->plan.runs[0].micro, &promise->undivided,
+          &promise->baselines.own_api, &promise->baselines.any_api}) {
       micro->time_ms = kUnknownTime;
     }
     for (Run& run : promise->alone.runs) run.micro.time_ms = kUnknownTime;
@@ -188,7 +185,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 }
 
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whole) {
-  pieces.fastest_undivided = std::move(whole);
+  pieces.reference = std::move(whole);
   pieces.ran_here = true;
   // These pieces are of the engine alone, so they serve an identity activation, too.
   if (operation == Operation::kForward) pieces.alone = pieces.plan;

@@ -59,7 +59,8 @@ std::optional<Promise> PromiseOfFile(const PinnedChoice& pinned, const NamedRequ
     promise->reported.deterministic &= pinned.plan.Deterministic();
   }
   ForgetOrder(pinned.plan, promise->undivided);
-  ForgetOrder(pinned.plan, promise->fastest_undivided);
+  ForgetOrder(pinned.plan, promise->baselines.own_api);
+  ForgetOrder(pinned.plan, promise->baselines.any_api);
   return promise;
 }
 

@@ -58,9 +58,9 @@ const char* Template(Because because) {
     case Because::kGraphEngine:
       return "a faster engine of the graph API";
     case Because::kOwnWorkspace:
-      return "undivided, in the library's workspace";
+      return "undivided, in ucudnn's own workspace";
     case Because::kAsTold:
-      return "undivided, as the library answered when it was asked";
+      return "undivided, as ucudnn answered when it was asked";
     case Because::kAskedAfterFailure:
       return "as the caller asked, because a piece of a plan failed";
     case Because::kAskedNotCompared:

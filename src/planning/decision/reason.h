@@ -33,7 +33,7 @@ enum class Because {
   kSubstituted,  // an engine that fits, in place of `detail`
   kGraphEngine,
   kOwnWorkspace,       // undivided, in the library's own workspace
-  kAsTold,             // undivided, as the library answered when it was asked
+  kAsTold,             // undivided, as ucudnn answered when it was asked
   kAskedAfterFailure,  // as the caller asked, because a piece failed
   kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
   kUndividedAfterFailure,

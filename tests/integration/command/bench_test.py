@@ -77,6 +77,10 @@ class Bench(CommandTest):
         self.assertEqual(0, self.bench()["measured"])
         for kernel in both["kernels"]:
             self.assertTrue(kernel["undivided"]["engine"].startswith("legacy:"), kernel)
+            # The gain of a better engine and the gain of division are told apart.
+            self.assertLessEqual(kernel["best_undivided"]["time_ms"], kernel["undivided"]["time_ms"])
+            if len(kernel["divided"]["plan"]) == 1 and kernel["divided"]["plan"][0]["count"] == 1:
+                self.assertEqual(kernel["best_undivided"]["time_ms"], kernel["divided"]["time_ms"])
             self.assertTrue(kernel["divided"]["verified"], kernel)
 
     def test_graph_engines_alone_divide_what_legacy_algorithms_run_whole(self):
@@ -150,13 +154,13 @@ class Bench(CommandTest):
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
 
-    def report(self, *kernels):
+    def report(self, *kernels, version=2):
         """A run's report of kernels, each what differs from one of 4 images."""
         columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
-        plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "time_ms": None}]
+        plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "piece_ms": None}]
         listed = [{"op": op, "problem": columns | changes, "calls": 1, "workspace_bytes": 0, "plan": plan} for op, changes in kernels]
         return self.write("report.json", json.dumps(
-            {"format": "ucudnn-report", "version": 1, "device": "any", "kernels": listed}))
+            {"format": "ucudnn-report", "version": version, "device": "any", "kernels": listed}))
 
     def test_kernels_of_a_report_are_measured_once_each(self):
         trace = self.report(("forward", {}), ("backward_data", {"k": 6}), ("forward", {}), ("forward", {"align": 4}))
@@ -175,6 +179,8 @@ class Bench(CommandTest):
                                 (("--batch", "0"), "--batch '0'")):
             self.assert_refused(["bench", "--trace", trace, "--host", *words], expected)
         self.assert_refused(["bench", "--trace", self.layers, "--host"], "--trace ", "no JSON")
+        self.assert_refused(["bench", "--trace", self.report(("forward", {}), version=1), "--host"],
+                            "--trace ", "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
 
     def test_every_layer_appears_once_per_operation(self):
         kernels = self.bench("--ops", "backward_filter,forward")["kernels"]
@@ -267,7 +273,7 @@ class Bench(CommandTest):
 
     def test_cliff_runs_each_kernel_in_one_byte_less(self):
         report = self.bench("--cliff", "--policy", "all")
-        self.assertEqual(("ucudnn-cliff", 1), (report["format"], report["version"]))
+        self.assertEqual(("ucudnn-cliff", 2), (report["format"], report["version"]))
         self.assertEqual(6, len(report["kernels"]))
         sums = {"best": 0, "genuine": 0, "ucudnn": 0}
         for kernel in report["kernels"]:
@@ -283,7 +289,7 @@ class Bench(CommandTest):
                 self.assertGreater(under["run_ms"], 0)
                 self.assertLessEqual(under["workspace_bytes"], kernel["limit_bytes"])
                 self.assertEqual(kernel["problem"]["n"], sum(p["micro_batch"] * p["count"] for p in under["plan"]))
-                self.assertAlmostEqual(under["planned_ms"], sum(p["time_ms"] * p["count"] for p in under["plan"]))
+                self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
             if kernel["genuine"]:
                 self.assertEqual(1, kernel["genuine"]["plan"][0]["count"])
                 # Planned from the same measurements, undivided is one of ucudnn's own choices.

@@ -44,16 +44,17 @@ int main(int argc, char** argv) {
 """
 
 REPORT = {
-    "format": "ucudnn-report", "version": 1, "ucudnn": "0", "cudnn": 91900, "device": "a device", "mode": "on", "measured": 0,
+    "format": "ucudnn-report", "version": 2, "ucudnn": "0", "cudnn": 91900, "device": "a device", "mode": "on", "measured": 0,
     "kernels": [
         {"op": "forward", "problem": {"n": 128, "c": 64, "h": 27, "w": 27, "k": 192, "r": 5, "s": 5, "pad_h": 2, "pad_w": 2},
-         "api": "legacy", "calls": 3, "limit_bytes": 67108864, "workspace_bytes": 25129008, "library_bytes": 0,
-         "plan": [{"engine": "legacy:1", "micro_batch": 32, "count": 4, "workspace_bytes": 25129008, "time_ms": 10.0}],
-         "undivided": {"engine": "legacy:0", "workspace_bytes": 0, "time_ms": 200.5}, "reason": "divided into 4 micro-batches"},
+         "api": "legacy", "calls": 3, "limit_bytes": 67108864, "workspace_bytes": 25129008, "owned_workspace_bytes": 0,
+         "plan": [{"engine": "legacy:1", "micro_batch": 32, "count": 4, "workspace_bytes": 25129008, "piece_ms": 10.0}],
+         "undivided": {"engine": "legacy:0", "workspace_bytes": 0, "total_ms": 200.5},
+         "best_undivided": {"engine": "graph:5", "workspace_bytes": 64, "total_ms": 60.5}, "reason": "divided into 4 micro-batches"},
         {"op": "backward_data", "problem": {"n": 2, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3}, "api": "legacy",
-         "calls": 1, "limit_bytes": 1024, "workspace_bytes": 512, "library_bytes": 0,
-         "plan": [{"engine": "legacy:1", "micro_batch": 2, "count": 1, "workspace_bytes": 512, "time_ms": None}],
-         "undivided": None, "reason": "not measured: runs as the caller asked"}],
+         "calls": 1, "limit_bytes": 1024, "workspace_bytes": 512, "owned_workspace_bytes": 0,
+         "plan": [{"engine": "legacy:1", "micro_batch": 2, "count": 1, "workspace_bytes": 512, "piece_ms": None}],
+         "undivided": None, "best_undivided": None, "reason": "not measured: runs as the caller asked"}],
     "fallbacks": [{"kernel": "a kernel", "cause": "a piece failed", "count": 2}]}
 
 MEASUREMENTS = """op,n,c,h,w,k,r,s,pad_h,pad_w,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,driver,device
@@ -251,11 +252,17 @@ class DoctorRun(unittest.TestCase):
         self.assertEqual("works: 2 kernels, 1 divided", report["verdict"])
         self.assertEqual([
             {"kernel": "forward 128x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw, 3 calls",
-             "what": "legacy:1 needs 95.9 MiB, limit 64 MiB: divided into 4 x 32 in 24.0 MiB; "
-                     "40 ms, undivided within the limit 200.5 ms"},
+             "what": "IMPLICIT_PRECOMP_GEMM (legacy:1) needs 95.9 MiB, limit 64 MiB: divided into 4 x 32 in 24.0 MiB; "
+                     "40 ms; undivided within the limit 200.5 ms, 60.5 ms by the best engine of any API"},
             {"kernel": "backward_data 2x4x9x9 -> 8, 3x3 pad 0x0 fp32 nchw, 1 call",
-             "what": "legacy:1 in 512 B of 1 KiB: not measured: runs as the caller asked"}], report["kernels"])
+             "what": "ALGO_1 (legacy:1) in 512 B of 1 KiB: not measured: runs as the caller asked"}], report["kernels"])
         self.assertIn("a kernel: a piece failed\nit happened 2 times", findings["warning"])
+        with self.running(COMMAND, "run", "--host", "--report", "report.%p", "--", self.linked, "wait") as pid:
+            with open(f"{self.folder}/report.{pid}", "w") as file:
+                json.dump(REPORT | {"version": 1}, file)
+            _, report, findings = self.doctor("--pid", str(pid))
+        self.assertIn(f"report.{pid} is a report of version 1; expected 2", findings["warning"])
+        self.assertEqual([], report["kernels"])
 
     def test_report_that_is_none_is_no_end(self):
         """A report is a file like any other: whatever it holds, the doctor answers."""

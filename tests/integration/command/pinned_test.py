@@ -69,7 +69,7 @@ class Pinned(unittest.TestCase):
         report, errors = self.run_pinned(path, "64")
         self.assertEqual("", errors)
         self.check_followed(report, file)
-        self.assertEqual({0}, {kernel["library_bytes"] for kernel in report["kernels"]})
+        self.assertEqual({0}, {kernel["owned_workspace_bytes"] for kernel in report["kernels"]})
 
     def test_one_budget_is_divided_as_the_file_says(self):
         for division in ("disjoint", "shared"):
@@ -82,7 +82,7 @@ class Pinned(unittest.TestCase):
                 self.assertEqual((8 * MIB, division, True), (total["total_bytes"], total["division"], total["divided"]))
                 need = {key(kernel): max(part["workspace_bytes"] for part in kernel["plan"])
                         for kernel in file["kernels"]}
-                self.assertEqual(need, {key(kernel): kernel["library_bytes"] for kernel in report["kernels"]
+                self.assertEqual(need, {key(kernel): kernel["owned_workspace_bytes"] for kernel in report["kernels"]
                                         if kernel["calls"] > 0})
                 reserved = sum(need.values()) if division == "disjoint" else max(need.values())
                 self.assertEqual(reserved, total["total_workspace_bytes"])
@@ -97,7 +97,7 @@ class Pinned(unittest.TestCase):
         if total is not None:
             self.assertEqual((False, 0, None), (total["divided"], total["kernels"], total["optimal"]))
             # Kernels one after the other in one segment, which becomes the largest's.
-            held = max(kernel["library_bytes"] for kernel in report["kernels"])
+            held = max(kernel["owned_workspace_bytes"] for kernel in report["kernels"])
             self.assertLessEqual(held, total["total_workspace_bytes"])
             self.assertLessEqual(total["total_workspace_bytes"], total["total_bytes"])
 
@@ -159,8 +159,8 @@ class Pinned(unittest.TestCase):
             mixed += 1
             kernel["segment"] = 0
             kernel["plan"] = [
-                {"engine": "legacy:1", "workspace_bytes": need, "time_ms": 1, "micro_batch": 2, "count": 1},
-                {"engine": "legacy:0", "workspace_bytes": 0, "time_ms": 1, "micro_batch": 1, "count": 2}]
+                {"engine": "legacy:1", "workspace_bytes": need, "piece_ms": 1, "micro_batch": 2, "count": 1},
+                {"engine": "legacy:0", "workspace_bytes": 0, "piece_ms": 1, "micro_batch": 1, "count": 2}]
         self.assertGreater(mixed, 0)
         path = f"{self.folder}/mixed.json"
         with open(path, "w") as text:
@@ -195,7 +195,7 @@ class Pinned(unittest.TestCase):
         store, path = f"{self.folder}/streams.db", f"{self.folder}/streams-plan.json"
         output, traced = run("--total-workspace", "4MiB", "--policy", "powerOfTwo", "--db", store)
         self.assertEqual(plain, output)
-        self.assertEqual([[0, 1]] * 6, [kernel["streams"] for kernel in traced["kernels"]])
+        self.assertEqual([[0, 1]] * 6, [kernel["lanes"] for kernel in traced["kernels"]])
         os.rename(f"{self.folder}/streams.json", f"{self.folder}/streams-trace.json")
         for division in ("concurrent", "disjoint"):
             for budget in (64 << 10, 300 << 10, 4 << 20):

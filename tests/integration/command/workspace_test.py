@@ -88,7 +88,7 @@ class Workspace(CommandTest):
             self.assertEqual(front(ROWS[kernel["name"]]), points)
             for one in kernel["desirable_set"]:
                 self.assertEqual(4, sum(piece["micro_batch"] * piece["count"] for piece in one["plan"]))
-                self.assertEqual(one["time_ms"], sum(piece["time_ms"] * piece["count"] for piece in one["plan"]))
+                self.assertEqual(one["time_ms"], sum(piece["piece_ms"] * piece["count"] for piece in one["plan"]))
 
     def test_without_a_budget_each_kernel_is_the_fastest_within_its_own_limit(self):
         self.measure(csv(ROWS))
@@ -119,20 +119,20 @@ class Workspace(CommandTest):
         self.assertEqual("concurrent", concurrent["division"])
         self.assertEqual(shared["kernels"], concurrent["kernels"])
 
-    def trace(self, streams, batch=4, **changes):
-        """A report of a and b, with what is said of their streams."""
+    def trace(self, lanes, batch=4, **changes):
+        """A report of a and b, with what is said of their lanes."""
         columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
         kernels = []
         for layer, shape in SHAPES.items():
             problem = {"n": batch} | {column: int(value) for column, value in zip(columns, shape.split(","))}
             kernel = {"op": "forward", "problem": problem, "api": "legacy", "calls": 2, "limit_bytes": None,
-                      "workspace_bytes": 0, "library_bytes": 0, "undivided": None, "reason": "", "plan": [
-                          {"engine": "legacy:0", "micro_batch": batch, "count": 1, "workspace_bytes": 0, "time_ms": 1}]}
-            kernels.append(kernel | ({"streams": streams[layer]} if layer in streams else {}) | changes)
+                      "workspace_bytes": 0, "owned_workspace_bytes": 0, "undivided": None, "reason": "", "plan": [
+                          {"engine": "legacy:0", "micro_batch": batch, "count": 1, "workspace_bytes": 0, "piece_ms": 1}]}
+            kernels.append(kernel | ({"lanes": lanes[layer]} if layer in lanes else {}) | changes)
         return kernels
 
     def plan_trace(self, kernels, *words):
-        path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy", "kernels": kernels}))
+        path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 2, "device": "Toy", "kernels": kernels}))
         file = f"{self.folder}/plan.json"
         result = self.run_command("workspace", "--trace", path, "--db", self.store, "--json", "-o", file, *words)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
@@ -171,6 +171,14 @@ class Workspace(CommandTest):
             for streams in ({"a": [0], "b": [0]}, {"a": [7], "b": []}, {"a": [], "b": []}):
                 self.assertEqual(plain, self.plan_trace(self.trace(streams), *words))
 
+    def test_a_report_of_version_1_is_refused(self):
+        """Its kernels named streams where they name lanes now: read on, all of them would become one."""
+        self.measure(csv(ROWS))
+        kernels = [kernel | {"streams": [0, 1]} for kernel in self.trace({})]
+        path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy", "kernels": kernels}))
+        self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "9MiB"],
+                            "--trace ", "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report\n")
+
     def test_equal_kernels_run_on_the_streams_of_all(self):
         self.measure(csv(ROWS))
         both = self.plan_trace(self.trace({"a": [0, 1], "b": [0, 1]}), "--total-workspace", "9MiB")
@@ -185,7 +193,7 @@ class Workspace(CommandTest):
         for streams, budget, times in (({"a": [0], "b": [1]}, 5, [20, 40]), ({"a": [0, 1], "b": [1]}, 4, [20, 90])):
             report, _ = self.plan_trace(self.trace(streams), "--total-workspace", f"{budget}MiB")
             self.assertEqual(times, [kernel["chosen"]["time_ms"] for kernel in report["kernels"]])
-            path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy",
+            path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 2, "device": "Toy",
                                                         "kernels": self.trace(streams)}))
             self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "1MiB"],
                                 "--total-workspace '1 MiB': ", f"{(len(streams['a']) * 2 - 1) * MIB} bytes are missing",

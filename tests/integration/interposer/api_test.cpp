@@ -322,7 +322,7 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
     count += batches[i].count;
     EXPECT_EQ(std::string(batches[i].engine).rfind("legacy:", 0), 0u) << batches[i].engine;
     EXPECT_LE(batches[i].workspace_bytes, chosen.bytes);
-    EXPECT_GT(batches[i].time_ms, 0);
+    EXPECT_GT(batches[i].piece_ms, 0);
     EXPECT_EQ(batches[i].struct_size, sizeof batches[i]);
   }
   EXPECT_EQ(images, kImages);
@@ -465,7 +465,7 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
     }
     const auto kernels = KernelsOf(ReadReport(), convolution.problem());
     ASSERT_EQ(kernels.size(), 1u);
-    const size_t used = kernels[0]["library_bytes"];
+    const size_t used = kernels[0]["owned_workspace_bytes"];
     EXPECT_GT(used, 0u);
     const size_t of_calls =
         size_t{Budget()["total_workspace_bytes"]} - size_t{Budget()["capture_bytes"]};

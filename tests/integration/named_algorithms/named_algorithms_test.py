@@ -110,7 +110,7 @@ class NamedAlgorithms(unittest.TestCase):
             self.assertTrue(told & why and told <= why | {unmeasured}, told)
         for kernel in report["kernels"]:
             as_asked = "measuring found no time for it: runs as the caller asked"
-            told = "undivided, as the library answered when it was asked"
+            told = "undivided, as ucudnn answered when it was asked"
             self.assertIn(kernel["reason"], (as_asked, told))
             if kernel["workspace_bytes"] > limit:
                 self.assertEqual(as_asked, kernel["reason"])

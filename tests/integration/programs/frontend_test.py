@@ -123,7 +123,7 @@ class Frontend(unittest.TestCase):
                     for kernel in called:
                         if "as the plan file says" in kernel["reason"] and len(kernel["plan"]) > 1:
                             self.assertEqual(sorted(SIZES), sorted(part["micro_batch"] for part in kernel["plan"]))
-                            self.assertTrue(budget or kernel["library_bytes"] == 0, kernel)
+                            self.assertTrue(budget or kernel["owned_workspace_bytes"] == 0, kernel)
                             in_pieces.add(kernel["op"])
                     self.assertIn("forward", in_pieces)
                     self.assertIn("backward_data", in_pieces)
@@ -170,8 +170,8 @@ class Frontend(unittest.TestCase):
                 in_library = set()
                 for kernel in told["kernels"]:
                     self.assertEqual(("graph", 0), (kernel["api"], kernel["workspace_bytes"]))
-                    self.assertLessEqual(kernel["library_bytes"], total["total_workspace_bytes"])
-                    if kernel["library_bytes"] > 0 and sum(part["count"] for part in kernel["plan"]) > 1:
+                    self.assertLessEqual(kernel["owned_workspace_bytes"], total["total_workspace_bytes"])
+                    if kernel["owned_workspace_bytes"] > 0 and sum(part["count"] for part in kernel["plan"]) > 1:
                         in_library.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
                 self.assertLessEqual({("forward", ""), ("forward", "bias+relu"), ("forward", "residual+bias+relu"),
                                       ("backward_data", "")} | ({("backward_filter", "")} if kind == "fp32" else set()),

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "convolution/engine_name.h"
+
 namespace ucudnn::cudnn {
 namespace {
 
@@ -18,6 +20,40 @@ TEST(LegacyNumericClass, FollowsTheAlgorithmOfEachOperation) {
   EXPECT_EQ(LegacyNumericClass(Operation::kBackwardFilter,
                                CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED),
             NumericClass::kWinograd);
+}
+
+// The table of names is kept apart from cuDNN's header, which convolution/ does not include.
+TEST(EngineName, IsThatOfCudnnsHeader) {
+  const auto expect = [](Operation operation, int algorithm, const std::string& name) {
+    EXPECT_EQ(EngineName(operation, EngineId::Legacy{algorithm, std::nullopt}),
+              name + " (legacy:" + std::to_string(algorithm) + ")");
+  };
+#define EXPECT_NAME(operation, prefix, name) \
+  expect(Operation::operation, CUDNN_CONVOLUTION_##prefix##name, #name)
+  EXPECT_NAME(kForward, FWD_ALGO_, IMPLICIT_GEMM);
+  EXPECT_NAME(kForward, FWD_ALGO_, IMPLICIT_PRECOMP_GEMM);
+  EXPECT_NAME(kForward, FWD_ALGO_, GEMM);
+  EXPECT_NAME(kForward, FWD_ALGO_, DIRECT);
+  EXPECT_NAME(kForward, FWD_ALGO_, FFT);
+  EXPECT_NAME(kForward, FWD_ALGO_, FFT_TILING);
+  EXPECT_NAME(kForward, FWD_ALGO_, WINOGRAD);
+  EXPECT_NAME(kForward, FWD_ALGO_, WINOGRAD_NONFUSED);
+  EXPECT_NAME(kBackwardData, BWD_DATA_, ALGO_0);
+  EXPECT_NAME(kBackwardData, BWD_DATA_, ALGO_1);
+  EXPECT_NAME(kBackwardData, BWD_DATA_ALGO_, FFT);
+  EXPECT_NAME(kBackwardData, BWD_DATA_ALGO_, FFT_TILING);
+  EXPECT_NAME(kBackwardData, BWD_DATA_ALGO_, WINOGRAD);
+  EXPECT_NAME(kBackwardData, BWD_DATA_ALGO_, WINOGRAD_NONFUSED);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_, ALGO_0);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_, ALGO_1);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_, ALGO_3);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_ALGO_, FFT);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_ALGO_, WINOGRAD);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_ALGO_, WINOGRAD_NONFUSED);
+  EXPECT_NAME(kBackwardFilter, BWD_FILTER_ALGO_, FFT_TILING);
+#undef EXPECT_NAME
+  EXPECT_EQ(EngineName(Operation::kForward, EngineId::Legacy{CUDNN_CONVOLUTION_FWD_ALGO_COUNT, {}}),
+            "legacy:8");
 }
 
 TEST(GroupByMath, KeepsEachMathTypeApartAndLeavesOtherEnginesOut) {

@@ -92,7 +92,7 @@ TEST(ConfirmPlan, APieceThatNeedsMoreThanItMayContradictsIt) {
   FakeEngines engines;
   const ConfirmedPlan confirmed = Confirm({Pieces(2, 2, 200), Pieces(4, 1, 399)}, engines);
   EXPECT_EQ(confirmed.status.message(),
-            "legacy:1 for 4 images needs 400 bytes of workspace, not 399");
+            "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images needs 400 bytes of workspace, not 399");
   EXPECT_FALSE(confirmed.unanswered);
 }
 
@@ -133,7 +133,8 @@ TEST(ConfirmPlan, ALibraryThatDoesNotAnswerContradictsNothing) {
   FakeEngines engines;
   engines.silent = true;
   const ConfirmedPlan confirmed = Confirm({Pieces(8, 1, 900)}, engines);
-  EXPECT_EQ(confirmed.status.message(), "legacy:1 for 8 images: out of memory");
+  EXPECT_EQ(confirmed.status.message(),
+            "IMPLICIT_PRECOMP_GEMM (legacy:1) for 8 images: out of memory");
   EXPECT_TRUE(confirmed.unanswered);
 }
 

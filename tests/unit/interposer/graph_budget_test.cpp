@@ -85,7 +85,7 @@ TEST_P(GraphBudget, PiecesInTheLibrarysMemoryComputeWhatTheWholeDoes) {
   const auto& kernel = report["kernels"].back();
   EXPECT_EQ(kernel["plan"][0]["count"], 8 / kPart);
   EXPECT_EQ(kernel["workspace_bytes"], 0);
-  EXPECT_GT(kernel["library_bytes"], 0);
+  EXPECT_GT(kernel["owned_workspace_bytes"], 0);
   EXPECT_EQ(kernel["calls"], kCalls);
 }
 

@@ -69,7 +69,7 @@ TEST(GraphPlans, ReportsTheStreamsThatPlansRanOn) {
     }
     const auto streams = [&] {
       const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
-      return report["kernels"][0]["streams"].get<std::vector<int>>();
+      return report["kernels"][0]["lanes"].get<std::vector<int>>();
     };
     const auto plan = setting.Plan();
     EXPECT_THAT(streams(), IsEmpty());

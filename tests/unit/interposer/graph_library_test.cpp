@@ -81,7 +81,7 @@ TEST(GraphLibrary, ThePlanItselfRunsWholeWhereThatIsFastest) {
     EXPECT_NE(calls[0].workspace, GraphSetting::Pointer(0x40000000));
   }
   const auto kernel = setting.Report()["kernels"].back();
-  EXPECT_EQ(kernel["library_bytes"], GraphSetting::kNeed);
+  EXPECT_EQ(kernel["owned_workspace_bytes"], GraphSetting::kNeed);
   EXPECT_EQ(kernel["workspace_bytes"], 0);
 }
 
@@ -100,7 +100,7 @@ TEST(GraphLibrary, IsStatedAndInsideTheBudget) {
   const auto& kernel = report["kernels"].back();
   EXPECT_EQ(kernel["api"], "graph");
   EXPECT_EQ(kernel["workspace_bytes"], 0);
-  EXPECT_EQ(kernel["library_bytes"], kPart);
+  EXPECT_EQ(kernel["owned_workspace_bytes"], kPart);
   EXPECT_EQ(kernel["limit_bytes"], kPart) << "its share";
   EXPECT_EQ(kernel["plan"][0]["count"], kPieces);
 }

@@ -66,7 +66,7 @@ nlohmann::json PlanFile(const PinnedCase& which, const std::string& engine, size
                                  {"plan",
                                   {{{"engine", engine},
                                     {"workspace_bytes", bytes},
-                                    {"time_ms", 0.25},
+                                    {"piece_ms", 0.25},
                                     {"micro_batch", kPart},
                                     {"count", of.n / kPart}}}},
                                  {"segment", nullptr},
@@ -179,7 +179,7 @@ TEST_P(GraphPlanFile, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
   EXPECT_EQ(follower.Told(), 0u);
   follower.ExpectRight();
   follower.ExpectDivided(pieces.engine);
-  EXPECT_EQ(follower.Kernel()["library_bytes"], pieces.bytes);
+  EXPECT_EQ(follower.Kernel()["owned_workspace_bytes"], pieces.bytes);
   EXPECT_EQ(follower.Kernel()["calls"], 2);
   const nlohmann::json total = follower.program().Report()["total_workspace"];
   EXPECT_EQ(total["total_bytes"], pieces.bytes);

@@ -84,7 +84,7 @@ TEST(TotalWorkspace, IsStatedAndInsideTheBudget) {
   const nlohmann::json kernels = program.ReportJson()["kernels"];
   const nlohmann::json kernel = kernels.back();
   EXPECT_EQ(kernel["workspace_bytes"], 0);
-  EXPECT_EQ(kernel["library_bytes"], program.need);
+  EXPECT_EQ(kernel["owned_workspace_bytes"], program.need);
   EXPECT_EQ(kernel["limit_bytes"], program.need) << "its share";
 }
 

@@ -32,7 +32,7 @@ nlohmann::json Entry(Operation operation, int images, size_t bytes) {
           {"plan",
            {{{"engine", "legacy:1"},
              {"workspace_bytes", bytes},
-             {"time_ms", 0.25},
+             {"piece_ms", 0.25},
              {"micro_batch", images},
              {"count", kImages / images}}}},
           {"segment", nullptr},
@@ -296,7 +296,8 @@ TEST(PlanFile, AnEntryThatTheLibraryContradictsIsDropped) {
   };
   const auto too_small =
       faults([&](nlohmann::json& piece) { piece["workspace_bytes"] = need - 1; });
-  EXPECT_THAT(too_small, HasSubstr("legacy:1 for 2 images needs " + std::to_string(need)));
+  EXPECT_THAT(too_small, HasSubstr("IMPLICIT_PRECOMP_GEMM (legacy:1) for 2 images needs " +
+                                   std::to_string(need)));
   for (const char* engine : {"legacy:99", "graph:1[k2=0]", "legacy:1[math=1]", "", "legacy:-1"}) {
     EXPECT_THAT(faults([&](nlohmann::json& piece) { piece["engine"] = engine; }),
                 HasSubstr("no such engine"));
@@ -311,7 +312,7 @@ TEST(PlanFile, AnEntryThatTheLibraryContradictsKeepsNothingFromItsKernel) {
   program.StoreRow({{"legacy:1", 2, 0.0001, need, true}, 5, true});
   EXPECT_EQ(program.Pieces(0), kPairs) << "planned as without the file, in what it leaves";
   EXPECT_THAT(program.Fallbacks(), HasSubstr("the plan file does not hold for it"));
-  EXPECT_GT(program.ReportJson()["kernels"].back()["library_bytes"], need - 1);
+  EXPECT_GT(program.ReportJson()["kernels"].back()["owned_workspace_bytes"], need - 1);
 }
 
 TEST(PlanFile, OfMoreThanTheDeviceHasIsAsIfItWereNotThere) {

@@ -34,11 +34,12 @@ ConvolutionProblem Problem() {
 
 KernelRecord DividedRecord() {
   return {Problem(),
+          "legacy:2",
           500,
           300,
           200,
           {{{{"legacy:1", 4, 1.5, 300, true}, 2}, {{"legacy:0", 2, 1, 0, true}, 1}}},
-          {"legacy:0", 10, 6.5, 100, true},
+          {{"legacy:0", 10, 6.5, 100, true}, {"graph:5[k2=1]", 10, 5.25, 200, true}},
           "divided into 3 micro-batches"};
 }
 
@@ -78,7 +79,7 @@ TEST(Report, HasTheDocumentedShape) {
   report.AddFallback("forward 10x3", "a piece failed");
   const json found = json::parse(report.Json("on", 12));
   EXPECT_EQ(found["format"], "ucudnn-report");
-  EXPECT_EQ(found["version"], 1);
+  EXPECT_EQ(found["version"], 2);
   EXPECT_TRUE(found["ucudnn"].is_string());
   EXPECT_EQ(found["cudnn"], 91900);
   EXPECT_EQ(found["device"], "a device");
@@ -91,15 +92,19 @@ TEST(Report, HasTheDocumentedShape) {
   EXPECT_EQ(kernel["calls"], 7);
   EXPECT_EQ(kernel["limit_bytes"], 500);
   EXPECT_EQ(kernel["workspace_bytes"], 300);
-  EXPECT_EQ(kernel["library_bytes"], 200);
+  EXPECT_EQ(kernel["owned_workspace_bytes"], 200);
   EXPECT_EQ(kernel["reason"], "divided into 3 micro-batches");
+  EXPECT_EQ(kernel["asked"], "legacy:2");
+  EXPECT_EQ(kernel["total_ms"], 4) << "of the whole mini-batch";
   EXPECT_EQ(kernel["undivided"],
-            (json{{"engine", "legacy:0"}, {"workspace_bytes", 100}, {"time_ms", 6.5}}));
+            (json{{"engine", "legacy:0"}, {"workspace_bytes", 100}, {"total_ms", 6.5}}));
+  EXPECT_EQ(kernel["best_undivided"],
+            (json{{"engine", "graph:5[k2=1]"}, {"workspace_bytes", 200}, {"total_ms", 5.25}}));
   EXPECT_EQ(kernel["plan"][0], (json{{"engine", "legacy:1"},
                                      {"micro_batch", 4},
                                      {"count", 2},
                                      {"workspace_bytes", 300},
-                                     {"time_ms", 1.5}}));
+                                     {"piece_ms", 1.5}}));
   const json& problem = kernel["problem"];
   for (const auto& [name, value] : {std::pair{"n", 10},
                                     {"c", 3},
@@ -121,13 +126,30 @@ TEST(Report, HasTheDocumentedShape) {
   EXPECT_EQ(found["fallbacks"][0]["count"], 2);
 }
 
-TEST(Report, AnUnknownUndividedEngineIsNull) {
+TEST(Report, WhatIsUnknownIsNull) {
   Report report;
   KernelRecord record = DividedRecord();
-  record.undivided = {};
+  record.baselines = {};
+  record.plan.runs[1].micro.time_ms = kUnknownTime;
   bool fresh = false;
   report.Record(record, nullptr, fresh);
-  EXPECT_TRUE(json::parse(report.Json("on", 0))["kernels"][0]["undivided"].is_null());
+  const json kernel = json::parse(report.Json("on", 0))["kernels"][0];
+  for (const char* name : {"undivided", "best_undivided", "total_ms"}) {
+    EXPECT_TRUE(kernel.contains(name) && kernel[name].is_null()) << name;
+  }
+  EXPECT_EQ(kernel["plan"][0]["piece_ms"], 1.5);
+  EXPECT_TRUE(kernel["plan"][1]["piece_ms"].is_null());
+}
+
+TEST(Report, AnotherAlgorithmAskedForIsAnotherRecord) {
+  Report report;
+  KernelRecord other = DividedRecord();
+  other.asked = "legacy:3";
+  bool fresh = false;
+  EXPECT_NE(Divided(report), report.Record(other, nullptr, fresh));
+  const json kernels = json::parse(report.Json("on", 0))["kernels"];
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[1]["asked"], "legacy:3");
 }
 
 TEST(Report, EveryDevicesBudgetIsTold) {
@@ -189,32 +211,32 @@ TEST(Report, ADecisionTakenAnewTakesOverTheCalls) {
   EXPECT_EQ(kernels().size(), 1u);
 }
 
-TEST(Report, KernelsNameTheStreamsTheyWereCalledOn) {
+TEST(Report, KernelsNameTheLanesTheyWereCalledOn) {
   Report report;
   bool fresh = false;
   CountedKernel* const first = Divided(report);
   KernelRecord record = DividedRecord();
   record.limit_bytes = 1;
   CountedKernel* const second = report.Record(record, nullptr, fresh);
-  const auto streams = [&] {
+  const auto lanes = [&] {
     std::vector<json> all;
     const json found = json::parse(report.Json("on", 0));
-    for (const json& kernel : found["kernels"]) all.push_back(kernel["streams"]);
+    for (const json& kernel : found["kernels"]) all.push_back(kernel["lanes"]);
     return all;
   };
-  EXPECT_EQ(streams(), (std::vector<json>{json::array(), json::array()}));
+  EXPECT_EQ(lanes(), (std::vector<json>{json::array(), json::array()}));
   for (const uint64_t lane : {8, 2, 8}) first->Count(lane);
   second->Count(8);
   second->Count(32);
   EXPECT_EQ(first->calls, 3);
-  EXPECT_EQ(streams(), (std::vector<json>{{0, 1}, {1, 2}})) << "numbered anew";
+  EXPECT_EQ(lanes(), (std::vector<json>{{0, 1}, {1, 2}})) << "numbered anew";
   second->Count(uint64_t{1} << 63);
   second->Count(0);
   EXPECT_EQ(second->calls, 4);
-  EXPECT_EQ(streams(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "63 is any number of them";
+  EXPECT_EQ(lanes(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "63 is any number of them";
   record.limit_bytes = 2;
   report.Record(record, second, fresh);
-  EXPECT_EQ(streams(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "as the calls do";
+  EXPECT_EQ(lanes(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "as the calls do";
 }
 
 // Each of 512 is worth a report of all; then each sixteenth part.

@@ -316,7 +316,8 @@ class WorldReader {
     Promise promise;
     promise.plan = value.Plan();
     promise.undivided = value.Skip("~") ? value.Row().micro : promise.plan.runs[0].micro;
-    promise.fastest_undivided = promise.undivided;
+    promise.baselines = {promise.undivided, promise.undivided};
+    promise.reference = promise.undivided;
     return promise;
   }
 
@@ -328,9 +329,10 @@ class WorldReader {
     } else if (name == "alone") {
       Promise promise = ReadPromise(value);
       if (promise.plan.Pieces() == 1 || promise.undivided == promise.plan.runs[0].micro) {
-        promise.fastest_undivided = {};
+        promise.reference = {};
       }
       promise.undivided = {};
+      promise.baselines = {};
       call_->told_alone = std::move(promise);
     } else if (name == "file") {
       PinnedChoice pinned;
@@ -404,13 +406,16 @@ class WorldReader {
       const EngineId& largest = promise.plan.Largest().engine;
       promise.reported = {largest.of_graph_api() ? promise.undivided.engine : largest,
                           facts.problem.n, promise.plan.TimeMs(), promise.workspace_bytes,
-                          promise.plan.Deterministic() && promise.fastest_undivided.deterministic};
+                          promise.plan.Deterministic() && promise.reference.deterministic};
       promise.limit_bytes = limit;
       promise.provisional = provisional_;
       promise.pinned = from_file_;
       promise.ran_here = pieces_alone_;
     };
-    if (call_->told && pieces_alone_) call_->told->undivided = {};
+    if (call_->told && pieces_alone_) {
+      call_->told->undivided = {};
+      call_->told->baselines = {};
+    }
     if (call_->told) complete(*call_->told);
     if (call_->told_alone) complete(*call_->told_alone);
     if (call_->kind != CallKind::kIdentity) call_->told_alone = call_->told;

@@ -79,7 +79,8 @@ TEST(Offers, SayWhatTheyAreOf) {
   for (const Offer& offer : offers) {
     EXPECT_EQ(offer.math, kMath);
     EXPECT_EQ(offer.promise.limit_bytes, 8u);
-    EXPECT_EQ(offer.promise.fastest_undivided.engine, "legacy:1");
+    EXPECT_EQ(offer.promise.baselines.own_api.engine, "legacy:1");
+    EXPECT_EQ(offer.promise.baselines.any_api.engine, "legacy:1");
     EXPECT_EQ(offer.promise.workspace_bytes, offer.promise.reported.workspace_bytes);
     EXPECT_FALSE(offer.promise.provisional);
   }
@@ -256,7 +257,8 @@ TEST(OfferFor, KnowsNoTimesOfWhatIsOnlyRanked) {
   EXPECT_EQ(promise->undivided.engine, "legacy:0");
   EXPECT_EQ(promise->undivided.time_ms, kUnknownTime);
   EXPECT_EQ(promise->reported.time_ms, kUnknownTime);
-  EXPECT_EQ(promise->fastest_undivided.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->baselines.own_api.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->baselines.any_api.time_ms, kUnknownTime);
   EXPECT_EQ(promise->plan.runs[0].micro.time_ms, kUnknownTime);
 }
 
@@ -329,7 +331,8 @@ TEST(PromiseOfFile, KeepsThePlanWithWhatTakesItsPlace) {
   EXPECT_TRUE(promise->pinned);
   EXPECT_EQ(promise->limit_bytes, 4u);
   EXPECT_EQ(promise->undivided.time_ms, kUnknownTime) << "the file has none";
-  EXPECT_EQ(promise->fastest_undivided.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->baselines.own_api.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->baselines.any_api.time_ms, kUnknownTime);
   EXPECT_EQ(promise->plan.runs[0].micro.time_ms, 3);
 }
 

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 std::string Piece(int size, int count, size_t bytes, const char* engine = "legacy:1") {
   return std::string(R"({"engine":")") + engine + R"(","workspace_bytes":)" +
-         std::to_string(bytes) + R"(,"time_ms":0.5,"micro_batch":)" + std::to_string(size) +
+         std::to_string(bytes) + R"(,"piece_ms":0.5,"micro_batch":)" + std::to_string(size) +
          R"(,"count":)" + std::to_string(count) + "}";
 }
 

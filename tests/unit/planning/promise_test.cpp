@@ -41,7 +41,8 @@ TEST(Promise, DividesWhatDoesNotFitUndivided) {
   EXPECT_EQ(promise->reported.micro_batch, 8);
   EXPECT_EQ(promise->reported.time_ms, 4);
   EXPECT_EQ(promise->undivided.engine, "legacy:0");
-  EXPECT_EQ(promise->fastest_undivided.engine, "legacy:0");
+  EXPECT_EQ(promise->baselines.own_api.engine, "legacy:0");
+  EXPECT_EQ(promise->baselines.any_api.engine, "legacy:0");
 }
 
 TEST(Promise, StaysUndividedWhereTheFastestFits) {
@@ -133,7 +134,7 @@ TEST(Promise, InPiecesNeedsNoGain) {
   EXPECT_EQ(promise->plan.Pieces(), 2);
   EXPECT_EQ(promise->plan.TimeMs(), 12);
   EXPECT_EQ(promise->workspace_bytes, 80u);  // of what takes its place
-  EXPECT_EQ(promise->fastest_undivided.time_ms, 10);
+  EXPECT_EQ(promise->baselines.own_api.time_ms, 10);
   EXPECT_FALSE(DividedPromise(measured, Request(8, 79))) << "nothing takes its place";
   EXPECT_FALSE(DividedPromise(std::vector{Row(0, 8, 10, 0)}, Request(8, 80)));
 }
@@ -194,8 +195,9 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
   EXPECT_EQ(promise.reported.time_ms, promise.plan.TimeMs());
   EXPECT_EQ(promise.undivided.micro_batch, request.n);
   EXPECT_LE(promise.undivided.workspace_bytes, promise.workspace_bytes);
-  EXPECT_EQ(promise.fastest_undivided.micro_batch, request.n);
-  EXPECT_LE(promise.fastest_undivided.workspace_bytes, request.limit_bytes);
+  EXPECT_EQ(promise.baselines.own_api.micro_batch, request.n);
+  EXPECT_LE(promise.baselines.own_api.workspace_bytes, request.limit_bytes);
+  EXPECT_EQ(promise.baselines.any_api, promise.baselines.own_api) << "no other API has any";
 
   const NumericClass reported = ClassOf(classes, promise.reported);
   std::vector<MicroConfiguration> used = {promise.undivided};
@@ -215,9 +217,9 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
     EXPECT_TRUE(promise.reported.deterministic);
   }
   if (promise.plan.Pieces() > 1) {
-    EXPECT_LT(promise.plan.TimeMs(), (1 - kHysteresis) * promise.fastest_undivided.time_ms);
+    EXPECT_LT(promise.plan.TimeMs(), (1 - kHysteresis) * promise.baselines.own_api.time_ms);
   } else {
-    EXPECT_EQ(promise.plan.TimeMs(), promise.fastest_undivided.time_ms);
+    EXPECT_EQ(promise.plan.TimeMs(), promise.baselines.own_api.time_ms);
   }
 }
 
@@ -276,7 +278,8 @@ TEST(Promise, OfAForeignEngineReportsTheNativeOneThatMayTakeItsPlace) {
   EXPECT_EQ(promise->reported.engine, "legacy:2");
   EXPECT_EQ(promise->reported.time_ms, 4);
   EXPECT_EQ(promise->workspace_bytes, 30u);
-  EXPECT_EQ(promise->fastest_undivided.engine, "legacy:0");
+  EXPECT_EQ(promise->baselines.own_api.engine, "legacy:0");
+  EXPECT_EQ(promise->baselines.any_api.engine, "graph:38");
 }
 
 TEST(Promise, OfAForeignEngineHoldsWhatTheNativeOneNeeds) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compared_problem.h"
+#include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
@@ -191,7 +192,8 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
       EXPECT_EQ(verification.verdict, Verdict::kDifferent) << Describe(problem);
       EXPECT_THAT(verification.message, HasSubstr("1 of "));
       if (operation != Operation::kBackwardFilter) {
-        EXPECT_THAT(verification.message, HasSubstr("(8, 0, 0, 0, 0) of piece 2 (legacy:0)"));
+        EXPECT_THAT(verification.message, HasSubstr("(8, 0, 0, 0, 0) of piece 2 by " +
+                                                    EngineName(operation, "legacy:0")));
       }
     }
   }
@@ -296,23 +298,25 @@ TEST_F(VerifyTest, WhoWritesBeyondItsMemoryIsNamed) {
     Fault fault;
   };
   const Case cases[] = {
-      {"piece 1 of the plan (legacy:1) wrote behind the end of its workspace",
+      {"piece 1 of the plan by IMPLICIT_PRECOMP_GEMM (legacy:1) wrote behind the end of its "
+       "workspace",
        {2,
         [](const cudnn::ConvolutionCall& call) {
           ASSERT_GT(call.workspace_bytes, 0u);
           WriteByte(static_cast<char*>(call.workspace) + call.workspace_bytes);
         }}},
-      {"piece 0 of the plan (legacy:1) wrote before the beginning of its workspace",
+      {"piece 0 of the plan by IMPLICIT_PRECOMP_GEMM (legacy:1) wrote before the beginning of its "
+       "workspace",
        {1,
         [](const cudnn::ConvolutionCall& call) {
           WriteByte(static_cast<char*>(call.workspace) - 1);
         }}},
-      {"piece 2 of the plan (legacy:1) wrote behind the end of the result",
+      {"piece 2 of the plan by IMPLICIT_PRECOMP_GEMM (legacy:1) wrote behind the end of the result",
        {3,
         [](const cudnn::ConvolutionCall& call) {
           WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
         }}},
-      {"the undivided engine (legacy:0) wrote before the beginning of the output",
+      {"the undivided call by IMPLICIT_GEMM (legacy:0) wrote before the beginning of the output",
        {0, [](const cudnn::ConvolutionCall& call) { WriteByte(static_cast<char*>(call.y) - 1); }}},
       {"an input was changed",
        {2, [](const cudnn::ConvolutionCall& call) { WriteByte(static_cast<char*>(call.x) + 5); }}},

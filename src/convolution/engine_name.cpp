@@ -1,0 +1,55 @@
+#include "convolution/engine_name.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace ucudnn {
+namespace {
+
+// In the order of cuDNN's enumerators, which are the algorithms' numbers.
+constexpr const char* kForwardAlgorithms[] = {
+    "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
+    "WINOGRAD",      "WINOGRAD_NONFUSED"};
+constexpr const char* kBackwardDataAlgorithms[] = {"ALGO_0",     "ALGO_1",   "FFT",
+                                                   "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"};
+constexpr const char* kBackwardFilterAlgorithms[] = {
+    "ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"};
+
+std::span<const char* const> AlgorithmsOf(Operation operation) {
+  switch (operation) {
+    case Operation::kForward:
+      return kForwardAlgorithms;
+    case Operation::kBackwardData:
+      return kBackwardDataAlgorithms;
+    case Operation::kBackwardFilter:
+      break;
+  }
+  return kBackwardFilterAlgorithms;
+}
+
+}  // namespace
+
+std::string EngineName(Operation operation, const EngineId& engine) {
+  const std::string text = engine.Text();
+  const EngineId::Legacy* const legacy = engine.legacy();
+  const std::span<const char* const> algorithms = AlgorithmsOf(operation);
+  if (legacy == nullptr || static_cast<size_t>(legacy->algorithm) >= algorithms.size()) return text;
+  return std::string(algorithms[legacy->algorithm]) + " (" + text + ")";
+}
+
+std::string EngineNames(Operation operation, const Configuration& plan) {
+  std::vector<EngineId> engines;
+  for (const Run& run : plan.runs) {
+    if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
+      engines.push_back(run.micro.engine);
+    }
+  }
+  std::string text;
+  for (const EngineId& engine : engines) {
+    text += (text.empty() ? "" : ", ") + EngineName(operation, engine);
+  }
+  return text;
+}
+
+}  // namespace ucudnn

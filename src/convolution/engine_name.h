@@ -1,0 +1,20 @@
+// The names of engines where people read them: in pages, tables, reasons and messages. Files hold
+// EngineId::Text. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "convolution/configuration.h"
+#include "convolution/engine_id.h"
+
+namespace ucudnn {
+
+// "IMPLICIT_PRECOMP_GEMM (legacy:1)": a legacy algorithm as cudnn.h names it for this operation
+// (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t, ...BwdFilterAlgo_t, without their prefix), and its
+// text. Other engines have no name but their text.
+std::string EngineName(Operation operation, const EngineId& engine);
+
+// The names of a plan's engines, each once, in the order of the pieces and separated by commas.
+std::string EngineNames(Operation operation, const Configuration& plan);
+
+}  // namespace ucudnn
