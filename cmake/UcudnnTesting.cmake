@@ -35,8 +35,10 @@ if(UCUDNN_SANITIZE)
   set(UCUDNN_TEST_OPTIMISATION -O0 -g0)
 endif()
 
-# What nearly every test includes. Programs are -fPIE, and the precompiled header must be as they are.
-if(UCUDNN_COMPILE_TOGETHER)
+# What nearly every test includes, parsed once where sources are compiled many at a time (CMakePresets.json): where each is
+# compiled by itself, that shows which include one of them lacks, and clang-tidy reads no g++'s precompiled header.
+# Programs are -fPIE, and the precompiled header must be as they are.
+if(CMAKE_UNITY_BUILD)
   file(CONFIGURE OUTPUT test_headers.cpp CONTENT "namespace ucudnn::test {}\n")
   add_library(ucudnn_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
   set_target_properties(ucudnn_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
