@@ -1,5 +1,6 @@
 # ucudnn_test(NAME SOURCES... [LIBS ...] [LABELS ...]): a GoogleTest program, run by CTest as one test.
 # One program is one CTest test: start-up is paid once, and GoogleTest prints what failed.
+include(UcudnnTestGroups)
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
@@ -47,37 +48,6 @@ if(CMAKE_UNITY_BUILD)
   target_precompile_headers(ucudnn_test_headers PRIVATE <algorithm> <cstdlib> <fstream> <map> <optional> <string>
     <vector> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
-
-# tools/check runs every test once, in the build in which it says most: under ASan what leads pointers through other people's
-# programs, in a release build what computes for long, and what starts processes that no sanitizer's run-time survives.
-# Targets asan_tests and release_tests build what the ones and the others need; CTest's labels asan and release run them.
-# ucudnn_tests_of(asan|release [REGEX]): the targets and tests of this folder so far are, or those so called.
-function(ucudnn_tests_of group)
-  get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
-  get_property(tests DIRECTORY PROPERTY TESTS)
-  if(ARGN)
-    list(FILTER targets INCLUDE REGEX ${ARGN})
-    list(FILTER tests INCLUDE REGEX ${ARGN})
-  endif()
-  if(targets)
-    add_dependencies(${group}_tests ${targets})
-  endif()
-  if(tests)
-    set_property(TEST ${tests} APPEND PROPERTY LABELS ${group})
-  endif()
-endfunction()
-
-# ucudnn_tests_need(GROUP FOLDERS...): of these folders and those in them, all targets.
-function(ucudnn_tests_need group)
-  foreach(folder IN LISTS ARGN)
-    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
-    if(targets)
-      add_dependencies(${group}_tests ${targets})
-    endif()
-    get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
-    ucudnn_tests_need(${group} ${folders})
-  endforeach()
-endfunction()
 
 function(ucudnn_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
