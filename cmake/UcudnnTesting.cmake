@@ -1,5 +1,6 @@
 # ucudnn_test(NAME SOURCES... [LIBS ...] [LABELS ...]): a GoogleTest program, run by CTest as one test.
 # One program is one CTest test: start-up is paid once, and GoogleTest prints what failed.
+include(UcudnnTestGroups)
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
@@ -35,8 +36,10 @@ if(UCUDNN_SANITIZE)
   set(UCUDNN_TEST_OPTIMISATION -O0 -g0)
 endif()
 
-# What nearly every test includes. Programs are -fPIE, and the precompiled header must be as they are.
-if(UCUDNN_COMPILE_TOGETHER)
+# What nearly every test includes, parsed once where sources are compiled many at a time (CMakePresets.json): where each is
+# compiled by itself, that shows which include one of them lacks, and clang-tidy reads no g++'s precompiled header.
+# Programs are -fPIE, and the precompiled header must be as they are.
+if(CMAKE_UNITY_BUILD)
   file(CONFIGURE OUTPUT test_headers.cpp CONTENT "namespace ucudnn::test {}\n")
   add_library(ucudnn_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
   set_target_properties(ucudnn_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -46,44 +49,13 @@ if(UCUDNN_COMPILE_TOGETHER)
     <vector> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# tools/check runs every test once, in the build in which it says most: under ASan what leads pointers through other people's
-# programs, in a release build what computes for long, and what starts processes that no sanitizer's run-time survives.
-# Targets asan_tests and release_tests build what the ones and the others need; CTest's labels asan and release run them.
-# ucudnn_tests_of(asan|release [REGEX]): the targets and tests of this folder so far are, or those so called.
-function(ucudnn_tests_of group)
-  get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
-  get_property(tests DIRECTORY PROPERTY TESTS)
-  if(ARGN)
-    list(FILTER targets INCLUDE REGEX ${ARGN})
-    list(FILTER tests INCLUDE REGEX ${ARGN})
-  endif()
-  if(targets)
-    add_dependencies(${group}_tests ${targets})
-  endif()
-  if(tests)
-    set_property(TEST ${tests} APPEND PROPERTY LABELS ${group})
-  endif()
-endfunction()
-
-# ucudnn_tests_need(GROUP FOLDERS...): of these folders and those in them, all targets.
-function(ucudnn_tests_need group)
-  foreach(folder IN LISTS ARGN)
-    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
-    if(targets)
-      add_dependencies(${group}_tests ${targets})
-    endif()
-    get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
-    ucudnn_tests_need(${group} ${folders})
-  endforeach()
-endfunction()
-
 function(ucudnn_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
   target_compile_options(${name} PRIVATE ${UCUDNN_TEST_OPTIMISATION})
-  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main Threads::Threads ucudnn_compiler)
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} test_main GTest::gtest Threads::Threads ucudnn_compiler)
   if(TARGET ucudnn_test_headers)
     target_precompile_headers(${name} REUSE_FROM ucudnn_test_headers)
   endif()

@@ -19,6 +19,7 @@
 #include "tests/bench/allocation_count.h"
 #include "tests/bench/own_store_main.h"
 #include "tests/bench/statistics.h"
+#include "tests/support/problem.h"
 #include "tuning/measure.h"
 
 namespace ucudnn {
@@ -37,27 +38,21 @@ void Check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) Fail(std::string(what) + " failed");
 }
 
-// A convolution of its own for every m: other channels.
-ConvolutionProblem ProblemOf(int pieces) {
-  ConvolutionProblem problem;
-  problem.n = kImages;
-  problem.c = 16 * pieces;
-  problem.k = 32;
-  problem.x = {1, 28, 28};
-  problem.w = {1, 1, 1};
-  problem.alignment = 16;
-  SetPackedStrides(problem);
-  return problem;
+ConvolutionProblem PointwiseProblem(int c, int k) {
+  return test::ProblemWith({.n = kImages,
+                            .c = c,
+                            .k = k,
+                            .x = {1, 28, 28},
+                            .w = {1, 1, 1},
+                            .pad = {0, 0, 0},
+                            .alignment = 16});
 }
 
+// A convolution of its own for every m: other channels.
+ConvolutionProblem ProblemOf(int pieces) { return PointwiseProblem(16 * pieces, 32); }
+
 // One of the kernels that are met for the first time while they are timed.
-ConvolutionProblem StoredProblem(int kernel) {
-  ConvolutionProblem problem = ProblemOf(1);
-  problem.c = 17 + kernel;
-  problem.k = 64;
-  SetPackedStrides(problem);
-  return problem;
-}
+ConvolutionProblem StoredProblem(int kernel) { return PointwiseProblem(17 + kernel, 64); }
 
 std::string TensorJson(int uid, int n, int c, int extent) {
   const std::string plane = std::to_string(extent * extent), row = std::to_string(extent);

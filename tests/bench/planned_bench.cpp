@@ -20,6 +20,7 @@
 #include "tests/bench/allocation_count.h"
 #include "tests/bench/own_store_main.h"
 #include "tests/bench/statistics.h"
+#include "tests/support/problem.h"
 #include "tuning/measure.h"
 
 namespace ucudnn {
@@ -49,16 +50,11 @@ cudnn::Functions FunctionsOf(void* library) {
 
 // A convolution of its own for every m, so that each has its own rows.
 ConvolutionProblem ProblemOf(int pieces) {
-  ConvolutionProblem problem;
-  problem.n = kImages;
-  problem.c = 16 * pieces;
-  problem.k = 32;
-  problem.x = {1, 28, 28};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = cudnn::kLegacyAlignment;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.n = kImages,
+                            .c = 16 * pieces,
+                            .k = 32,
+                            .x = {1, 28, 28},
+                            .alignment = cudnn::kLegacyAlignment});
 }
 
 void MakeContextCurrent() {

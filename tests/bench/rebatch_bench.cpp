@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "cudnn/graph_engines.h"
-#include "deviceless_cudnn.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
 
 namespace {
 
@@ -36,15 +37,7 @@ double Milliseconds(const GraphTemplate& plan, size_t& largest) {
 
 int main(int argc, char** argv) {
   const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 9;
-  ConvolutionProblem problem;
-  problem.n = 256;
-  problem.c = 64;
-  problem.k = 128;
-  problem.x = {1, 56, 56};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  SetPackedStrides(problem);
-  const test::Graph graph(problem);
+  const test::Graph graph(test::ProblemWith({.n = 256, .c = 64, .k = 128, .x = {1, 56, 56}}));
   std::printf("256 sizes of one plan; allowed_ms=100\n");
   for (const int engine : {1, 38, 47, 67}) {
     const auto descriptor = graph.Plan(engine);

@@ -12,6 +12,7 @@
 
 #include "db/sqlite_store.h"
 #include "tests/bench/statistics.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::db {
 namespace {
@@ -33,16 +34,11 @@ class Folder {
 
 // The kernel number `index`; all of them differ.
 ConvolutionProblem Problem(int index) {
-  ConvolutionProblem problem;
-  problem.n = 128;
-  problem.c = 16 * (1 + index);
-  problem.k = 64;
-  problem.x = {1, 56, 56};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.operation = static_cast<Operation>(index % 3);
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = static_cast<Operation>(index % 3),
+                            .n = 128,
+                            .c = 16 * (1 + index),
+                            .k = 64,
+                            .x = {1, 56, 56}});
 }
 
 std::vector<planning::Measurement> Rows(int sizes, int engines) {

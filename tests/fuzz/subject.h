@@ -7,7 +7,7 @@
 #include "cudnn/functions.h"
 #include "draw.h"
 #include "interposer/interposer.h"
-#include "tests/unit/tuning/memory_store.h"
+#include "tests/support/memory_store.h"
 
 namespace ucudnn::fuzz {
 

@@ -21,6 +21,7 @@
 #include "queries.h"
 #include "shim/host/hostgpu.h"
 #include "suites.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::test {
 namespace {
@@ -65,16 +66,14 @@ std::vector<Kernel> Step() {
 // holds for another.
 ConvolutionProblem ProblemOf(const Kernel& kernel, int variant) {
   const Shape& shape = *kernel.shape;
-  ConvolutionProblem problem;
-  problem.operation = kernel.operation;
-  problem.n = kernel.images;
-  problem.c = shape.c;
-  problem.k = shape.k;
-  problem.x = {1, shape.size, shape.size};
-  problem.w = {1, shape.filter, shape.filter};
-  problem.pad = {0, shape.pad, shape.pad};
-  problem.stride = {1, shape.stride, shape.stride};
-  SetPackedStrides(problem);
+  ConvolutionProblem problem = ProblemWith({.operation = kernel.operation,
+                                            .n = kernel.images,
+                                            .c = shape.c,
+                                            .k = shape.k,
+                                            .x = {1, shape.size, shape.size},
+                                            .w = {1, shape.filter, shape.filter},
+                                            .pad = {0, shape.pad, shape.pad},
+                                            .stride = {1, shape.stride, shape.stride}});
   problem.x_strides[0] += 4 * (variant % 32);
   problem.y_strides[0] += 4 * (variant / 32);
   return AsRead(problem);

@@ -16,6 +16,7 @@
 #include "report_file.h"
 #include "shim/host/hostgpu.h"
 #include "suites.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::test {
 namespace {
@@ -25,18 +26,10 @@ constexpr int kImages = 4;
 // A kernel that no earlier one equals: nothing is known of it yet.
 ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::kFloat) {
   static int next = 0;
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.type = type;
-  problem.n = kImages;
-  problem.c = 4;
-  problem.k = 4;
-  problem.x = {1, 4 + next / 40, 4 + 4 * (next % 40)};
+  const Spatial image = {1, 4 + next / 40, 4 + 4 * (next % 40)};
   ++next;
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  SetPackedStrides(problem);
-  return AsRead(problem);
+  return AsRead(
+      ProblemWith({.operation = operation, .n = kImages, .k = 4, .x = image, .type = type}));
 }
 
 class Faults : public testing::Test {

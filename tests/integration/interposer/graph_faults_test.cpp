@@ -9,18 +9,17 @@
 
 #include "cases.h"
 #include "cudnn/backend.h"
-#include "deviceless_cudnn.h"
 #include "failing_allocations.h"
 #include "layer.h"
 #include "libraries.h"
 #include "queries.h"
 #include "suites.h"
+#include "tests/support/deviceless_cudnn.h"
 
 namespace ucudnn::test {
 namespace {
 
 using cudnn::BackendDescriptor;
-using cudnn::test::Graph;
 
 constexpr int kImages = 4;
 constexpr int kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
@@ -69,8 +68,7 @@ class Program {
   void MakePack() {
     auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     ASSERT_TRUE(pack.ok());
-    const std::array<int64_t, 3> uids = {cudnn::test::kUidX, cudnn::test::kUidW,
-                                         cudnn::test::kUidY};
+    const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
     const std::array<void*, 3> pointers = {
         convolution_.x.memory.data(), convolution_.w.memory.data(), convolution_.y.memory.data()};
     void* const workspace = workspace_->data();

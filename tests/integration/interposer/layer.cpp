@@ -2,20 +2,12 @@
 
 #include "cases.h"
 #include "primed_store.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::test {
 
 ConvolutionProblem LayerProblem(Operation operation, int n) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = n;
-  problem.c = 8;
-  problem.k = 8;
-  problem.x = {1, 12, 12};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  SetPackedStrides(problem);
-  return AsRead(problem);
+  return AsRead(ProblemWith({.operation = operation, .n = n, .c = 8, .x = {1, 12, 12}}));
 }
 
 void PrimeLayer() {

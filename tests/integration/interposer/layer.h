@@ -3,11 +3,10 @@
 #pragma once
 
 #include "convolution.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::test {
 
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
 constexpr int kAlgorithms = 8;  // numbers above are no algorithm of any operation
 constexpr int kLayerImages = 16;
 

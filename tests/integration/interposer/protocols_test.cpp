@@ -172,12 +172,12 @@ TEST_F(CallersLimit, DarknetLendsOneWorkspaceToAllLayers) {
   for (const Operation operation : kOperations) {
     Convolution convolution(LayerProblem(operation));
     const Answer answer = Ask(DropIn(), Question::kGet, convolution, kAlgorithms);
-    for (const auto& told : answer.algorithms) {
-      if (told.workspace_bytes < (size_t{1} << 20) && told.status == CUDNN_STATUS_SUCCESS) {
-        RunAndCompare(convolution, told.algorithm, 1 << 20);
-        break;
-      }
-    }
+    const auto fits = [](const cudnn::AlgorithmPerformance& told) {
+      return told.workspace_bytes < (size_t{1} << 20) && told.status == CUDNN_STATUS_SUCCESS;
+    };
+    const auto told = std::find_if(answer.algorithms.begin(), answer.algorithms.end(), fits);
+    ASSERT_NE(told, answer.algorithms.end()) << OperationName(operation) << ": nothing would run";
+    RunAndCompare(convolution, told->algorithm, 1 << 20);
   }
 }
 

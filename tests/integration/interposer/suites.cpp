@@ -4,12 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "base/byte_size.h"
+#include "tests/support/run_tests.h"
 
 extern char** environ;
 
@@ -90,7 +92,7 @@ int RunHere(const Suite& suite) {
   } else {
     folder = given;
   }
-  const int status = RUN_ALL_TESTS();
+  const int status = RunSelectedTests();
   if (owner) std::filesystem::remove_all(folder);
   return status;
 }
@@ -104,6 +106,14 @@ int RunSuites(int argc, char** argv, const std::vector<Suite>& suites) {
     if (filter.rfind(suite.name + ".", 0) == 0) return RunHere(suite);
   }
   std::string failed;
+  const testing::UnitTest& program = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < program.total_test_suite_count(); ++i) {
+    const std::string name = program.GetTestSuite(i)->name();
+    if (std::none_of(suites.begin(), suites.end(),
+                     [&](const Suite& suite) { return suite.name == name; })) {
+      failed += " " + name + " (main() gives RunSuites no such suite)";
+    }
+  }
   for (const Suite& suite : suites) {
     if (Wait(Start(suite.name + ".*", {})) != 0) failed += " " + suite.name;
   }

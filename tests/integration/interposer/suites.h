@@ -18,10 +18,12 @@ struct Suite {
 };
 
 // Runs every suite of `suites` that --gtest_filter (NAME.TEST) selects, all without one; gives the
-// program's exit status. Every process gets UCUDNN_REAL_CUDNN (the stand-in), and UCUDNN_DATABASE,
-// UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the device, measures
-// powers of two at the first call without a bound on its time, and gets no other UCUDNN_ variable.
-// INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget for all kernels.
+// program's exit status: a suite of the program that `suites` lacks is a failure, and one of
+// `suites`, or a filter, that has no test. Every process gets UCUDNN_REAL_CUDNN (the stand-in), and
+// UCUDNN_DATABASE, UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the
+// device, measures powers of two at the first call without a bound on its time, and gets no other
+// UCUDNN_ variable. INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget for all
+// kernels.
 int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
 
 // Bytes of that budget of this process; none: kernels use what callers bring.

@@ -5,7 +5,8 @@
 
 #include <map>
 
-#include "random_problem.h"
+#include "tests/support/problem.h"
+#include "tests/support/random_problem.h"
 
 namespace ucudnn {
 namespace {
@@ -34,15 +35,9 @@ Row Changed(std::initializer_list<std::pair<std::string, std::string>> changes) 
 TEST(Columns, AbsentColumnsMeanTheDefaults) {
   const auto problem = Read(kConv2);
   ASSERT_TRUE(problem.ok()) << problem.message();
-  ConvolutionProblem expected;
-  expected.n = 64;
-  expected.c = 64;
-  expected.k = 192;
-  expected.x = {1, 27, 27};
-  expected.w = {1, 5, 5};
-  expected.pad = {0, 2, 2};
-  SetPackedStrides(expected);
-  EXPECT_EQ(*problem, expected);
+  EXPECT_EQ(*problem,
+            test::ProblemWith(
+                {.n = 64, .c = 64, .k = 192, .x = {1, 27, 27}, .w = {1, 5, 5}, .pad = {0, 2, 2}}));
 }
 
 TEST(Columns, WithoutNItIsAKernelFamily) {

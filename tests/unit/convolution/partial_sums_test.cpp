@@ -1,4 +1,5 @@
 #include "convolution/partial_sums.h"
+#include "tests/support/problem.h"
 
 #include <gtest/gtest.h>
 
@@ -6,15 +7,12 @@ namespace ucudnn {
 namespace {
 
 ConvolutionProblem FilterGradient(DataType type = DataType::kHalf) {
-  ConvolutionProblem problem;
-  problem.operation = Operation::kBackwardFilter;
-  problem.type = type;
-  problem.n = 8;
-  problem.c = 6;
-  problem.k = 10;
-  problem.groups = 2;
-  problem.w = {1, 3, 5};
-  return problem;
+  return test::ProblemWith({.operation = Operation::kBackwardFilter,
+                            .c = 6,
+                            .k = 10,
+                            .groups = 2,
+                            .w = {1, 3, 5},
+                            .type = type});
 }
 
 TEST(PartialSums, AreThoseOfSixteenBitFilterGradients) {

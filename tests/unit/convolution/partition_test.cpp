@@ -1,5 +1,6 @@
 // What the closed formulas say of windows and parts, against elements looked at one by one.
 #include "convolution/partition.h"
+#include "tests/support/problem.h"
 
 #include <gtest/gtest.h>
 
@@ -351,12 +352,8 @@ TEST(Partition, WhatIsNeededIsOwnedOrReceivedOnce) {
 }
 
 ConvolutionProblem Rows(int rows, int taps, int stride, int pad) {
-  ConvolutionProblem problem;
-  problem.x = {1, rows, 1};
-  problem.w = {1, taps, 1};
-  problem.stride = {1, stride, 1};
-  problem.pad = {0, pad, 0};
-  return problem;
+  return test::ProblemWith(
+      {.x = {1, rows, 1}, .w = {1, taps, 1}, .pad = {0, pad, 0}, .stride = {1, stride, 1}});
 }
 
 Interval ReceivedRows(const ConvolutionProblem& problem, int parts, int part, int peer) {

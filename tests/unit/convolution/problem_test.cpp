@@ -5,7 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "random_problem.h"
+#include "tests/support/problem.h"
+#include "tests/support/random_problem.h"
 
 namespace ucudnn {
 namespace {
@@ -224,13 +225,8 @@ TEST(Problem, FamiliesIgnoreTheMiniBatchAlone) {
 }
 
 TEST(Problem, DescribeShowsWhatDiffersFromTheDefault) {
-  ConvolutionProblem problem;
-  problem.n = 256;
-  problem.c = 64;
-  problem.k = 192;
-  problem.x = {1, 27, 27};
-  problem.w = {1, 5, 5};
-  problem.pad = {0, 2, 2};
+  ConvolutionProblem problem = test::ProblemWith(
+      {.n = 256, .c = 64, .k = 192, .x = {1, 27, 27}, .w = {1, 5, 5}, .pad = {0, 2, 2}});
   EXPECT_EQ(Describe(problem), "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw");
   problem.stride = {1, 2, 2};
   problem.groups = 2;

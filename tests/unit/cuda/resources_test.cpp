@@ -6,58 +6,46 @@
 #include <thread>
 
 #include "shim/host/hostgpu.h"
+#include "tests/support/device.h"
 
 namespace ucudnn::cuda {
 namespace {
 
-class Resources : public testing::Test {
+using test::FreeBytes;
+
+class Resources : public test::DeviceTest {
  protected:
-  void SetUp() override {
-    ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
-    ASSERT_NE(GetDriver(), nullptr);
-    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
-    ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
-  }
-  void TearDown() override {
-    cuCtxSetCurrent(nullptr);
-    cuDevicePrimaryCtxRelease(0);
-  }
+  void SetUp() override { ASSERT_NE(GetDriver(), nullptr); }
 
   static CUcontext Current() {
     CUcontext current = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
     return current;
   }
-  static size_t FreeBytes() {
-    size_t free = 0, total = 0;
-    EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
-    return free;
-  }
 
   const Driver& driver() { return *GetDriver(); }
-  CUcontext context_ = nullptr;
 };
 
 TEST_F(Resources, ContextScope_PushesForItsLifetimeOnly) {
   cuCtxSetCurrent(nullptr);
   {
-    const ContextScope scope(driver(), context_);
-    EXPECT_EQ(Current(), context_);
+    const ContextScope scope(driver(), context);
+    EXPECT_EQ(Current(), context);
   }
   EXPECT_EQ(Current(), nullptr);
 }
 
 TEST_F(Resources, ContextScope_LeavesTheCurrentContextAsItIs) {
   {
-    const ContextScope scope(driver(), context_);
-    EXPECT_EQ(Current(), context_);
+    const ContextScope scope(driver(), context);
+    EXPECT_EQ(Current(), context);
   }
-  EXPECT_EQ(Current(), context_);
+  EXPECT_EQ(Current(), context);
 }
 
 TEST_F(Resources, ContextScope_IgnoresNull) {
   const ContextScope scope(driver(), nullptr);
-  EXPECT_EQ(Current(), context_);
+  EXPECT_EQ(Current(), context);
 }
 
 TEST_F(Resources, RelaxedCaptureScope_RestoresTheThreadsMode) {

@@ -5,7 +5,8 @@
 
 #include <string>
 
-#include "standin.h"
+#include "tests/support/problem.h"
+#include "tests/support/stand_in.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -15,30 +16,27 @@ const Functions& Library() {
   return functions;
 }
 
-ConvolutionProblem Problem2d() {
-  ConvolutionProblem problem;
-  problem.n = 3;
-  problem.c = 4;
-  problem.k = 6;
-  problem.x = {1, 9, 11};
-  problem.w = {1, 3, 5};
-  problem.pad = {0, 1, 2};
-  problem.stride = {1, 2, 1};
-  problem.dilation = {1, 1, 2};
-  problem.alignment = kLegacyAlignment;
-  SetPackedStrides(problem);
-  return problem;
-}
+// No two extents are alike.
+constexpr test::SmallProblem kPlane = {.n = 3,
+                                       .c = 4,
+                                       .k = 6,
+                                       .x = {1, 9, 11},
+                                       .w = {1, 3, 5},
+                                       .pad = {0, 1, 2},
+                                       .stride = {1, 2, 1},
+                                       .dilation = {1, 1, 2},
+                                       .alignment = kLegacyAlignment};
+
+ConvolutionProblem Problem2d() { return test::ProblemWith(kPlane); }
 
 ConvolutionProblem Problem3d() {
-  ConvolutionProblem problem = Problem2d();
-  problem.spatial_rank = 3;
-  problem.x[0] = 7;
-  problem.w[0] = 3;
-  problem.pad[0] = 1;
-  problem.stride[0] = 2;
-  SetPackedStrides(problem);
-  return problem;
+  test::SmallProblem volume = kPlane;
+  volume.spatial_rank = 3;
+  volume.x[0] = 7;
+  volume.w[0] = 3;
+  volume.pad[0] = 1;
+  volume.stride[0] = 2;
+  return test::ProblemWith(volume);
 }
 
 // `problem` through descriptors and back.

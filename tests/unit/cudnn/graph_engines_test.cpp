@@ -3,7 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "deviceless_cudnn.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -14,16 +15,7 @@ using test::RealCudnn;
 using ::testing::HasSubstr;
 
 ConvolutionProblem Problem(Operation operation) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = 256;
-  problem.c = 64;
-  problem.k = 128;
-  problem.x = {1, 28, 28};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = operation, .n = 256, .c = 64, .k = 128, .x = {1, 28, 28}});
 }
 
 GraphTemplate Template(const Graph& graph, int engine) {

@@ -7,8 +7,9 @@
 
 #include "cudnn/graph_engines.h"
 #include "cudnn/plan_edit.h"
-#include "deviceless_cudnn.h"
-#include "tests/unit/convolution/random_problem.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
+#include "tests/support/random_problem.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -18,18 +19,10 @@ using test::GraphOptions;
 using test::RealCudnn;
 using ::testing::HasSubstr;
 
+// As many filters as images: a filter's extents are no batch.
 ConvolutionProblem Problem(Operation operation = Operation::kForward) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = 64;
-  problem.c = 32;
-  problem.k = 64;  // as many as images: a filter's extents are no batch
-  problem.x = {1, 28, 28};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = 16;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith(
+      {.operation = operation, .n = 64, .c = 32, .k = 64, .x = {1, 28, 28}, .alignment = 16});
 }
 
 // The first plan there is for the graph.

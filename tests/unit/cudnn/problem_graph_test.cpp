@@ -4,34 +4,29 @@
 #include <gmock/gmock.h>
 
 #include "cudnn/descriptors.h"
-#include "deviceless_cudnn.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::cudnn {
 namespace {
 
 using test::DescribedDevice;
+using test::kOperations;
 using test::RealCudnn;
 using ::testing::Contains;
 using ::testing::Not;
 
 ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = 32;
-  problem.c = 64;
-  problem.k = 128;
-  problem.x = {1, 28, 30};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 0};
-  problem.stride = {1, 2, 1};
-  problem.type = type;
-  problem.alignment = kLegacyAlignment;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = operation,
+                            .n = 32,
+                            .c = 64,
+                            .k = 128,
+                            .x = {1, 28, 30},
+                            .pad = {0, 1, 0},
+                            .stride = {1, 2, 1},
+                            .type = type,
+                            .alignment = kLegacyAlignment});
 }
-
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
 
 ProblemGraph GraphOf(const ConvolutionProblem& problem) {
   auto graph = ProblemGraph::Create(RealCudnn(), DescribedDevice(), problem);

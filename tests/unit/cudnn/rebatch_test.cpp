@@ -6,9 +6,10 @@
 #include <set>
 
 #include "cudnn/graph_engines.h"
-#include "deviceless_cudnn.h"
 #include "planner/graph/layers.h"
 #include "planner/graph/networks.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -31,18 +32,6 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
                            {DataType::kHalf, Layout::kNhwc},
                            {DataType::kBfloat16, Layout::kNhwc}};
 
-ConvolutionProblem Shape(int c, int k, Spatial x, Spatial w, Spatial pad, int groups, int rank) {
-  ConvolutionProblem problem;
-  problem.spatial_rank = rank;
-  problem.c = c;
-  problem.k = k;
-  problem.x = x;
-  problem.w = w;
-  problem.pad = pad;
-  problem.groups = groups;
-  return problem;
-}
-
 // Different convolutions of networks, and grouped, depthwise and 3-D ones.
 std::vector<ConvolutionProblem> Layers() {
   std::vector<ConvolutionProblem> layers;
@@ -56,9 +45,10 @@ std::vector<ConvolutionProblem> Layers() {
       if (seen.insert(Describe(layer.problem)).second) layers.push_back(layer.problem);
     }
   }
-  layers.push_back(Shape(64, 64, {1, 28, 28}, {1, 3, 3}, {0, 1, 1}, 4, 2));
-  layers.push_back(Shape(32, 32, {1, 28, 28}, {1, 3, 3}, {0, 1, 1}, 32, 2));
-  layers.push_back(Shape(16, 32, {16, 24, 24}, {3, 3, 3}, {1, 1, 1}, 1, 3));
+  layers.push_back(test::ProblemWith({.c = 64, .k = 64, .groups = 4, .x = {1, 28, 28}}));
+  layers.push_back(test::ProblemWith({.c = 32, .k = 32, .groups = 32, .x = {1, 28, 28}}));
+  layers.push_back(test::ProblemWith(
+      {.spatial_rank = 3, .c = 16, .k = 32, .x = {16, 24, 24}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
   return layers;
 }
 

@@ -18,18 +18,12 @@ class EngineTextsTest : public StoreTest {
   }
   // The two kernels that the store has.
   static ConvolutionProblem Forward(Layout layout, int n) {
-    ConvolutionProblem problem;
-    const bool nhwc = layout == Layout::kNhwc;
-    problem.n = n;
-    problem.c = nhwc ? 16 : 4;
-    problem.k = nhwc ? 24 : 16;
-    problem.x = {1, 12, 12};
-    problem.w = nhwc ? Spatial{1, 3, 3} : Spatial{1, 5, 5};
-    problem.pad = nhwc ? Spatial{0, 1, 1} : Spatial{0, 2, 2};
-    problem.layout = layout;
-    problem.alignment = 16;
-    SetPackedStrides(problem);
-    return problem;
+    if (layout == Layout::kNhwc) {
+      return test::ProblemWith(
+          {.n = n, .c = 16, .k = 24, .x = {1, 12, 12}, .layout = layout, .alignment = 16});
+    }
+    return test::ProblemWith(
+        {.n = n, .k = 16, .x = {1, 12, 12}, .w = {1, 5, 5}, .pad = {0, 2, 2}, .alignment = 16});
   }
 };
 

@@ -13,19 +13,13 @@
 
 #include "db/schema.h"
 #include "db/sqlite_store.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::db {
 
 inline ConvolutionProblem Problem(int n = 64, int channels = 64) {
-  ConvolutionProblem problem;
-  problem.n = n;
-  problem.c = channels;
-  problem.k = 192;
-  problem.x = {1, 27, 27};
-  problem.w = {1, 5, 5};
-  problem.pad = {0, 2, 2};
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith(
+      {.n = n, .c = channels, .k = 192, .x = {1, 27, 27}, .w = {1, 5, 5}, .pad = {0, 2, 2}});
 }
 
 inline const planning::Platform kPlatform{"NVIDIA H100 80GB HBM3", 91900, 13000};

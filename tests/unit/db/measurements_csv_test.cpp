@@ -6,7 +6,7 @@
 #include <random>
 
 #include "fixture.h"
-#include "tests/unit/convolution/random_problem.h"
+#include "tests/support/random_problem.h"
 
 namespace ucudnn::db {
 namespace {

@@ -11,7 +11,7 @@
 #include "convolution/partial_sums.h"
 #include "db/inspection.h"
 #include "fixture.h"
-#include "tests/unit/convolution/random_problem.h"
+#include "tests/support/random_problem.h"
 
 namespace ucudnn::db {
 namespace {

@@ -13,7 +13,9 @@
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "execution/planned_convolution.h"
-#include "tests/unit/cudnn/standin.h"
+#include "tests/support/device.h"
+#include "tests/support/problem.h"
+#include "tests/support/stand_in.h"
 
 namespace ucudnn::execution {
 namespace {
@@ -49,20 +51,13 @@ uint16_t Encode(DataType type, double value) {
 
 constexpr size_t kPixels = 80;
 
-// 10 images with 4 channels of 8x10, 3x3 filters to 6 channels.
 ConvolutionProblem Problem(DataType type) {
-  ConvolutionProblem problem;
-  problem.operation = Operation::kBackwardFilter;
-  problem.type = type;
-  problem.n = 10;
-  problem.c = 4;
-  problem.k = 6;
-  problem.x = {1, 8, 10};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = 16;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = Operation::kBackwardFilter,
+                            .n = 10,
+                            .k = 6,
+                            .x = {1, 8, 10},
+                            .type = type,
+                            .alignment = 16});
 }
 
 // sum over images [begin, end) of x * dy, exactly: the filter's gradient as k, c, h, w.
@@ -106,12 +101,7 @@ class Memory {
 class PartialSumsBound : public ::testing::TestWithParam<DataType> {
  protected:
   PartialSumsBound() {
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    test::MakeContextCurrent();
     EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
   }
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
@@ -179,7 +169,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return {after.begin() + 1, after.end() - 1};
   }
 
-  const cudnn::Functions functions_ = cudnn::test::StandIn();
+  const cudnn::Functions functions_ = test::StandIn();
   const ConvolutionProblem problem_ = Problem(GetParam());
   cudnnHandle_t handle_ = nullptr;
 };

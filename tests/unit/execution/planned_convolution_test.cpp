@@ -9,12 +9,14 @@
 
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
-#include "recording_cudnn.h"
+#include "tests/support/problem.h"
+#include "tests/support/recording_cudnn.h"
 
 namespace ucudnn::execution {
 namespace {
 
 using cudnn::ConvolutionCall;
+using test::kOperations;
 using test::RecordedCall;
 using test::ThisRecording;
 using ::testing::HasSubstr;
@@ -33,18 +35,13 @@ Configuration ThreePieces(size_t beside = 0) {
 }
 
 ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = 10;
-  problem.c = 3;
-  problem.k = 5;
-  problem.x = {1, 6, 7};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 0};
-  problem.type = type;
-  problem.compute = type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = operation,
+                            .n = 10,
+                            .c = 3,
+                            .k = 5,
+                            .x = {1, 6, 7},
+                            .pad = {0, 1, 0},
+                            .type = type});
 }
 
 void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
@@ -106,8 +103,6 @@ class Harness {
   cudnn::BiasActivation bias_;
 };
 
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
 constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                DataType::kDouble};
 

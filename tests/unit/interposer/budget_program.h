@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 

@@ -11,26 +11,27 @@
 #include <string>
 #include <vector>
 
-#include "compared_problem.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "execution/planned_convolution.h"
 #include "shim/host/hostgpu.h"
-#include "tests/unit/convolution/random_problem.h"
-#include "tests/unit/cudnn/faulty_cudnn.h"
-#include "tests/unit/cudnn/standin.h"
+#include "tests/support/compared_problem.h"
+#include "tests/support/device.h"
+#include "tests/support/faulty_cudnn.h"
+#include "tests/support/random_problem.h"
+#include "tests/support/stand_in.h"
 #include "tuning/tuning_handle.h"
 
 namespace ucudnn::interposer {
 namespace {
 
-using cudnn::test::Fault;
-using cudnn::test::WriteByte;
 using test::ComparedProblem;
+using test::Fault;
 using test::FreeBytes;
 using test::kOperations;
 using test::MakeContextCurrent;
+using test::WriteByte;
 using ::testing::HasSubstr;
 using tuning::Verdict;
 using Bytes = std::vector<std::byte>;
@@ -145,7 +146,7 @@ class Caller {
   const ConvolutionProblem& problem() const { return problem_; }
 
  private:
-  const cudnn::Functions genuine_ = cudnn::test::StandIn();
+  const cudnn::Functions genuine_ = test::StandIn();
   const ConvolutionProblem problem_;
   mutable tuning::TuningHandle handle_;
   cudnn::OwnedDescriptors descriptors_;
@@ -172,7 +173,7 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   const auto numeric = tuning::CoarsestClass(caller.problem().operation, plan.runs);
   EXPECT_TRUE(numeric.ok());
 
-  const cudnn::Functions genuine = cudnn::test::StandIn();
+  const cudnn::Functions genuine = test::StandIn();
   auto alone = execution::PlannedConvolution::CreateUndivided(genuine, caller.problem(), undivided);
   EXPECT_TRUE(alone.ok()) << alone.message();
   Checked checked;
@@ -181,7 +182,7 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   EXPECT_EQ((*alone)->RunUndivided(call, outcome), CUDNN_STATUS_SUCCESS);
   checked.undivided = caller.Output(call);
 
-  const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
+  const cudnn::Functions faulty = test::FaultyStandIn(fault);
   auto made = execution::PlannedConvolution::Create(faulty, caller.problem(), plan, undivided);
   EXPECT_TRUE(made.ok()) << made.message();
   call = caller.Call(alpha, beta, workspace);
@@ -262,7 +263,7 @@ TEST(RunChecked, AFailingUndividedEngineLeavesTheCallToTheCaller) {
 TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
-  const cudnn::Functions genuine = cudnn::test::StandIn();
+  const cudnn::Functions genuine = test::StandIn();
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan,
                                                     caller.Micro("legacy:0", 10));
   ASSERT_TRUE(made.ok());
@@ -280,7 +281,7 @@ TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
 TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
-  const cudnn::Functions genuine = cudnn::test::StandIn();
+  const cudnn::Functions genuine = test::StandIn();
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, {});
   ASSERT_TRUE(made.ok());
   const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
@@ -318,7 +319,7 @@ TEST(RunChecked, ZMayBeTheOutput) {
       CUDNN_STATUS_SUCCESS);
   const Configuration plan = {{{caller.Micro("legacy:1", 5), 2}}};
   const MicroConfiguration undivided = caller.Micro("legacy:1", 10);
-  const cudnn::Functions genuine = cudnn::test::StandIn();
+  const cudnn::Functions genuine = test::StandIn();
   auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, undivided);
   ASSERT_TRUE(made.ok());
   const float alpha2 = 1;
@@ -350,7 +351,7 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   MakeContextCurrent();
-  const cudnn::Functions genuine = cudnn::test::StandIn();
+  const cudnn::Functions genuine = test::StandIn();
   int checked_calls = 0;
   for (int round = 0; round < 300; ++round) {
     ConvolutionProblem problem = RandomProblem(random);

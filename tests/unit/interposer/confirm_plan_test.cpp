@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convolution/partial_sums.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -56,16 +57,14 @@ class FakeEngines : public cudnn::Engines {
 // 8 images of 3 elements: with an alignment of 8 bytes pieces begin at every other one.
 ConvolutionProblem Problem(Operation operation = Operation::kForward,
                            DataType type = DataType::kFloat) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.type = type;
-  problem.n = 8;
-  problem.c = problem.k = 1;
-  problem.x = {1, 1, 3};
-  problem.w = {1, 1, 1};
-  problem.alignment = 8;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = operation,
+                            .c = 1,
+                            .k = 1,
+                            .x = {1, 1, 3},
+                            .w = {1, 1, 1},
+                            .pad = {0, 0, 0},
+                            .type = type,
+                            .alignment = 8});
 }
 
 Run Pieces(int micro_batch, int count, size_t bytes, EngineId engine = kEngine) {

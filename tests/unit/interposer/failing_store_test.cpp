@@ -1,7 +1,7 @@
 // A store that fails at every operation in turn.
 #include <gtest/gtest.h>
 
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 namespace {

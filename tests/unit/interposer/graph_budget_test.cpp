@@ -38,7 +38,7 @@ class Shared : public OnePlan {
       : OnePlan(Problem(which.operation, which.type), which.fused, options) {
     ConvolutionProblem part = problem_;
     part.n = kPart;
-    const cudnn::test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
+    const test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
     program_.Measured(whole_, kEngine, 100);
     PartsMeasured(kEngine, 1);
     SumMeasured(kEngine, 0.1);

@@ -28,7 +28,7 @@ class CapturedStep {
     ConvolutionProblem part = problem_;
     part.n = kPart;
     program_.Measured(whole_, kEngine, 100);
-    program_.Measured(cudnn::test::Graph(part, GraphOptions(), program_.genuine, {program_.handle}),
+    program_.Measured(test::Graph(part, GraphOptions(), program_.genuine, {program_.handle}),
                       kEngine, 1);
     plan_ = hooked_.Plan(kEngine);
     undivided_ = whole_.Plan(kEngine);
@@ -88,7 +88,7 @@ class CapturedStep {
  private:
   const ConvolutionProblem problem_;
   Program program_;
-  const cudnn::test::Graph whole_, hooked_;
+  const test::Graph whole_, hooked_;
   std::optional<cudnn::BackendDescriptor> plan_, undivided_;
   std::unique_ptr<Operands> operands_;
   CUstream stream_ = nullptr;
@@ -142,7 +142,7 @@ TEST_P(GraphCapture, MeasuringOnAnotherThreadLeavesItAlone) {
       ConvolutionProblem problem = Problem(GetParam());
       problem.c = channels;
       SetPackedStrides(problem);
-      const cudnn::test::Graph graph(problem, {}, step.program().hooked, {handle});
+      const test::Graph graph(problem, {}, step.program().hooked, {handle});
       EXPECT_TRUE(graph.Plan(kEngine));
     }
     done = true;

@@ -41,7 +41,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
     for (const int part : {0, 1, 2, 4}) {
       // What the plan may need of what it does need.
       Program genuine{Options()};
-      const cudnn::test::Graph plain(problem, graph_options, genuine.genuine, {genuine.handle});
+      const test::Graph plain(problem, graph_options, genuine.genuine, {genuine.handle});
       const auto whole = plain.Plan(engine);
       if (!whole) continue;
       const size_t need = *cudnn::PlanWorkspace(genuine.genuine, whole->get());
@@ -49,7 +49,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
       Options options;
       options.workspace_limit = part == 0 ? 0 : need / part;
       Program program(options);
-      const cudnn::test::Graph graph(problem, graph_options, program.hooked, {program.handle});
+      const test::Graph graph(problem, graph_options, program.hooked, {program.handle});
       const auto plan = graph.Plan(engine);
       ASSERT_TRUE(plan);
       const std::string who = "engine " + std::to_string(engine) + " within " +
@@ -95,9 +95,9 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     options.policy = BatchSizePolicy::kPowerOfTwo;
     Program program(options);
     const cudnn::PlanDevice device{program.handle};
-    const cudnn::test::Graph plain(problem, graph_options, program.genuine, device);
-    const cudnn::test::Graph plain_part(part, graph_options, program.genuine, device);
-    const cudnn::test::Graph hooked(problem, graph_options, program.hooked, device);
+    const test::Graph plain(problem, graph_options, program.genuine, device);
+    const test::Graph plain_part(part, graph_options, program.genuine, device);
+    const test::Graph hooked(problem, graph_options, program.hooked, device);
     const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
     if (!whole) continue;
     ASSERT_TRUE(piece);
@@ -163,7 +163,7 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
   std::vector<size_t> needs;
   {
     Program genuine{Options()};
-    const cudnn::test::Graph plain(problem, graph_options, genuine.genuine, {genuine.handle});
+    const test::Graph plain(problem, graph_options, genuine.genuine, {genuine.handle});
     for (const auto& plan : plain.HeuristicPlans(CUDNN_HEUR_MODE_A, kMost)) {
       needs.push_back(*cudnn::PlanWorkspace(genuine.genuine, plan.get()));
     }
@@ -174,7 +174,7 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
   options.tuning.on = false;
   options.workspace_limit = needs[0] - 1;
   Program program(options);
-  const cudnn::test::Graph hooked(problem, graph_options, program.hooked, {program.handle});
+  const test::Graph hooked(problem, graph_options, program.hooked, {program.handle});
   const auto plans = hooked.HeuristicPlans(CUDNN_HEUR_MODE_A, kMost);
   ASSERT_EQ(plans.size(), needs.size());
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -208,9 +208,9 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     options.policy = BatchSizePolicy::kPowerOfTwo;
     Program program(options, wrong ? SkipPieces : nullptr);
     const cudnn::PlanDevice device{program.handle};
-    const cudnn::test::Graph plain(problem, graph_options, program.genuine, device);
-    const cudnn::test::Graph plain_part(part, graph_options, program.genuine, device);
-    const cudnn::test::Graph hooked(problem, graph_options, program.hooked, device);
+    const test::Graph plain(problem, graph_options, program.genuine, device);
+    const test::Graph plain_part(part, graph_options, program.genuine, device);
+    const test::Graph hooked(problem, graph_options, program.hooked, device);
     const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
     // An engine whose rounding hides nothing, and whose pieces fit into what the whole needs.
     std::optional<cudnn::BackendDescriptor> whole, piece;
@@ -263,7 +263,7 @@ int& Executed() {
 cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack) {
   ++Executed();
-  return cudnn::test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
+  return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
 // As PyTorch declares its tensors: partials lie in the workspace, on at least as much. In one that
@@ -283,8 +283,8 @@ TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
   Values expected;
   {
     Program genuine(options, nullptr, &store);
-    const cudnn::test::Graph whole(problem, graph_options, genuine.genuine, {genuine.handle});
-    const cudnn::test::Graph piece(part, graph_options, genuine.genuine, {genuine.handle});
+    const test::Graph whole(problem, graph_options, genuine.genuine, {genuine.handle});
+    const test::Graph piece(part, graph_options, genuine.genuine, {genuine.handle});
     size_t need = 0, divided = 1;
     while (divided > need) {
       ASSERT_LT(++engine, 8);
@@ -305,7 +305,7 @@ TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
     ASSERT_TRUE(store.Write(as_declared, *platform, {{sum, 5, true}}, {}).ok());
   }
   Program program(options, CountExecution, &store);
-  const cudnn::test::Graph hooked(problem, graph_options, program.hooked, {program.handle});
+  const test::Graph hooked(problem, graph_options, program.hooked, {program.handle});
   const auto plan = hooked.Plan(engine);
   ASSERT_TRUE(plan);
   const size_t promised = *cudnn::PlanWorkspace(program.hooked, plan->get());

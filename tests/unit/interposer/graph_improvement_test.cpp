@@ -139,7 +139,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&] {
-      test::PlannedSetting::MakeContextCurrent();
+      test::MakeContextCurrent();
       cudnnHandle_t handle = nullptr;
       EXPECT_EQ(setting.interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
       while (!start) std::this_thread::yield();

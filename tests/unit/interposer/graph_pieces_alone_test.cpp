@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph_program.h"
+#include "tests/support/options.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 
 // Serves no plan but those of kEngine.
 cudnnStatus_t FinalizeOwnEngine(cudnnBackendDescriptor_t descriptor) {
-  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
+  const cudnn::Functions genuine = test::StandInGraphs();
   const cudnnStatus_t status = genuine.cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   const auto read = cudnn::ReadTemplate(genuine, descriptor);
@@ -29,7 +30,7 @@ bool& PiecesFail() {
 }
 cudnnStatus_t FailPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                          cudnnBackendDescriptor_t pack) {
-  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
+  const cudnn::Functions genuine = test::StandInGraphs();
   const auto read = cudnn::ReadTemplate(genuine, plan);
   const bool fails = PiecesFail() && read.ok() && read->plan.problem.n < 8;
   return fails ? CUDNN_STATUS_EXECUTION_FAILED : genuine.cudnnBackendExecute(handle, plan, pack);
@@ -39,7 +40,7 @@ size_t BytesOf(int images) {
   const Program program{Options()};
   ConvolutionProblem problem = Problem(Operation::kForward);
   problem.n = images;
-  const cudnn::test::Graph graph(problem, {}, program.genuine, {program.handle});
+  const test::Graph graph(problem, {}, program.genuine, {program.handle});
   return *cudnn::PlanWorkspace(program.genuine, graph.Plan(kEngine)->get());
 }
 // Asked by programs of their own, before any other is made.
@@ -52,20 +53,11 @@ size_t NeedBytes() {
   return bytes;
 }
 
-Options Within(size_t limit_bytes) {
-  Options options;
-  options.tuning.on = false;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.workspace_limit = limit_bytes;
-  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
-  return options;
-}
-
 class Alone : public OnePlan {
  public:
   explicit Alone(decltype(cudnn::Functions::cudnnBackendExecute) execute = FailPieces)
-      : OnePlan(Problem(Operation::kForward), false, Within(std::min(PartBytes(), NeedBytes() - 1)),
-                execute) {
+      : OnePlan(Problem(Operation::kForward), false,
+                test::Within(std::min(PartBytes(), NeedBytes() - 1)), execute) {
     PiecesFail() = false;
     PartsMeasured(kEngine, 1);
     undivided_ = whole_.Plan(kEngine);

@@ -40,8 +40,8 @@ std::optional<Pieces> PiecesOf(const PinnedCase& which, int engine) {
   ConvolutionProblem part = problem;
   part.n = kPart;
   Program program{Options()};
-  const cudnn::test::Graph whole(problem, Fused(which.fused), program.genuine, {program.handle});
-  const cudnn::test::Graph piece(part, Fused(which.fused), program.genuine, {program.handle});
+  const test::Graph whole(problem, Fused(which.fused), program.genuine, {program.handle});
+  const test::Graph piece(part, Fused(which.fused), program.genuine, {program.handle});
   const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
   if (!plan || !of_piece) return std::nullopt;
   return Pieces{cudnn::ReadTemplate(program.genuine, plan->get())->plan.engine.Text(),
@@ -58,7 +58,7 @@ nlohmann::json PlanFile(const PinnedCase& which, const std::string& engine, size
     if (!text.empty()) problem[column] = text;
   }
   problem["n"] = of.n;
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), cudnn::test::StandInGraphs());
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandInGraphs());
   EXPECT_TRUE(platform.ok());
   const nlohmann::json kernel = {{"op", OperationName(of.operation)},
                                  {"problem", problem},
@@ -238,8 +238,7 @@ constexpr PinnedCase kForward = {"forward", Operation::kForward};
 TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
   const std::vector<std::string> list = [] {
     Program program{Options()};
-    const cudnn::test::Graph graph(Problem(Operation::kForward), {}, program.genuine,
-                                   {program.handle});
+    const test::Graph graph(Problem(Operation::kForward), {}, program.genuine, {program.handle});
     std::vector<std::string> engines;
     for (const auto& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 16)) {
       engines.push_back(cudnn::ReadTemplate(program.genuine, plan.get())->plan.engine.Text());

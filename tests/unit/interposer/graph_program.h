@@ -14,15 +14,17 @@
 #include <vector>
 
 #include "convolution/partial_sums.h"
-#include "deviceless_cudnn.h"
 #include "interposer/interposer.h"
-#include "memory_store.h"
-#include "tests/unit/cudnn/standin.h"
+#include "tests/support/device.h"
+#include "tests/support/deviceless_cudnn.h"
+#include "tests/support/memory_store.h"
+#include "tests/support/problem.h"
+#include "tests/support/stand_in.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::interposer {
 
-using cudnn::test::GraphOptions;
+using test::GraphOptions;
 using Values = std::vector<float>;
 
 constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
@@ -31,7 +33,7 @@ constexpr size_t kAmple = size_t{4} << 20;
 // Leaves the output of pieces as it was.
 inline cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack) {
-  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
+  const cudnn::Functions genuine = test::StandInGraphs();
   const auto read = cudnn::ReadTemplate(genuine, plan);
   if (read.ok() && read->plan.problem.n < 8) return CUDNN_STATUS_SUCCESS;
   return genuine.cudnnBackendExecute(handle, plan, pack);
@@ -71,7 +73,7 @@ inline float Decode(DataType type, const std::byte* from) {
 // The program's cuDNN: the interposer's entry points.
 inline Interposer* the_interposer = nullptr;
 inline cudnn::Functions Hooked() {
-  cudnn::Functions functions = cudnn::test::StandInGraphs();
+  cudnn::Functions functions = test::StandInGraphs();
   functions.cudnnBackendCreateDescriptor = [](auto type, auto* out) {
     return the_interposer->graph().Create(type, out);
   };
@@ -109,8 +111,8 @@ class Operands {
         size_t(problem.n) * problem.c * problem.x[0] * problem.x[1] * problem.x[2],
         size_t(problem.k) * problem.c * problem.w[0] * problem.w[1] * problem.w[2], y, y,
         size_t(problem.k)};
-    const int64_t uids[] = {cudnn::test::kUidX, cudnn::test::kUidW, cudnn::test::kUidY,
-                            cudnn::test::kUidResidual, cudnn::test::kUidBias};
+    const int64_t uids[] = {test::kUidX, test::kUidW, test::kUidY, test::kUidResidual,
+                            test::kUidBias};
     const bool used[] = {true, true, true, options.residual, options.bias};
     for (int i = 0; i < 5; ++i) {
       if (!used[i]) continue;  // a graph without it takes no pointer for it
@@ -204,12 +206,7 @@ class Program {
                    test::MemoryStore* shared = nullptr)
       : options_(options), store(shared != nullptr ? *shared : own_store_) {
     if (execute != nullptr) under.cudnnBackendExecute = execute;
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    test::MakeContextCurrent();
     the_interposer = &interposer;
     EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
   }
@@ -225,8 +222,8 @@ class Program {
     return operands.Output();
   }
   // The store says that `images` of an engine's plan take so long.
-  void Measured(const cudnn::test::Graph& graph_of_images, int engine, double time_ms,
-                const cudnn::test::Graph::Knobs& knobs = {}) {
+  void Measured(const test::Graph& graph_of_images, int engine, double time_ms,
+                const test::Graph::Knobs& knobs = {}) {
     const auto plan = graph_of_images.Plan(engine, knobs);
     ASSERT_TRUE(plan);
     const auto read = cudnn::ReadTemplate(genuine, plan->get());
@@ -245,7 +242,7 @@ class Program {
   }
   nlohmann::json Report() { return nlohmann::json::parse(interposer.process().ReportText()); }
 
-  const cudnn::Functions genuine = cudnn::test::StandInGraphs();
+  const cudnn::Functions genuine = test::StandInGraphs();
   cudnn::Functions under = genuine;  // what the interposer calls
   const Options options_;
   test::MemoryStore own_store_;
@@ -256,17 +253,7 @@ class Program {
 };
 
 inline ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.type = type;
-  problem.n = 8;
-  problem.c = 4;
-  problem.k = 8;
-  problem.x = {1, 12, 12};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = operation, .x = {1, 12, 12}, .type = type});
 }
 
 // What is added to a forward convolution.
@@ -288,7 +275,7 @@ class OnePlan {
         hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {}
 
   Program& program() { return program_; }
-  const cudnn::test::Graph& hooked() const { return hooked_; }
+  const test::Graph& hooked() const { return hooked_; }
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
   // The workspace that the program is asked for.
   size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
@@ -325,7 +312,7 @@ class OnePlan {
   void PartsMeasured(int engine, double time_ms) {
     ConvolutionProblem part = problem_;
     part.n = kPart;
-    const cudnn::test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
+    const test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
     program_.Measured(parts, engine, time_ms);
   }
   // The same of summing partials, where they are summed.
@@ -347,7 +334,7 @@ class OnePlan {
   const ConvolutionProblem problem_;
   const GraphOptions graph_options_;
   Program program_;
-  const cudnn::test::Graph whole_, hooked_;
+  const test::Graph whole_, hooked_;
   std::optional<cudnn::BackendDescriptor> plan_, undivided_;
 };
 

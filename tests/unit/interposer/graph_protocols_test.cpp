@@ -14,7 +14,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using cudnn::BackendDescriptor;
-using cudnn::test::Graph;
+using test::Graph;
 
 constexpr int kMostEngines = 8, kMostResults = 32;
 

@@ -6,83 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "interposer/interposer.h"
-#include "memory_store.h"
 #include "planned_setting.h"
-#include "recording_cudnn.h"
-#include "tests/bench/null_cudnn/null_graph.h"
+#include "tests/support/memory_store.h"
+#include "tests/support/null_cudnn/null_graph.h"
+#include "tests/support/recording_graphs.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::test {
-
-struct RecordedExecution {
-  int64_t engine = 0, images = 0;
-  const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
-  const void* workspace = nullptr;
-  bool adds = false;            // beta = 1
-  cudaGraph_t graph = nullptr;  // that it was added to or updated in
-
-  bool operator==(const RecordedExecution&) const = default;
-};
-
-struct GraphRecording {
-  std::vector<RecordedExecution> calls;
-  int fail_at = -1;
-  int nondeterministic = -1;  // an engine that says so
-};
-inline GraphRecording& Executions() {
-  thread_local GraphRecording recording;
-  return recording;
-}
-
-constexpr int64_t kX = 120, kW = 119, kY = 121, kResidual = 122, kBias = 98;
-
-inline cudnnStatus_t RecordExecution(cudnnHandle_t, cudnnBackendDescriptor_t plan,
-                                     cudnnBackendDescriptor_t pack) {
-  GraphRecording& recording = Executions();
-  const bool fails = recording.fail_at == static_cast<int>(recording.calls.size());
-  recording.calls.push_back({nullGraphEngine(plan), nullGraphImages(plan),
-                             nullGraphPointer(pack, kX), nullGraphPointer(pack, kW),
-                             nullGraphPointer(pack, kY), nullGraphPointer(pack, kResidual),
-                             nullGraphPointer(pack, kBias), nullGraphWorkspace(pack),
-                             std::strstr(nullGraphJson(plan), "\"beta\":1.0") != nullptr});
-  return fails ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
-}
-
-inline cudnn::Functions RecordingGraphs() {
-  cudnn::Functions functions = NullFunctions();
-  functions.cudnnBackendExecute = RecordExecution;
-  functions.cudnnBackendPopulateCudaGraph = [](cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-    const cudnnStatus_t status = RecordExecution(handle, plan, pack);
-    Executions().calls.back().graph = graph;
-    return status;
-  };
-  functions.cudnnBackendUpdateCudaGraph = functions.cudnnBackendPopulateCudaGraph;
-  functions.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t const from, auto name, auto type,
-                                          int64_t requested, int64_t* count, void* values) {
-    if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE &&
-        nullGraphEngine(from) == Executions().nondeterministic) {
-      *count = 1;
-      if (values != nullptr && requested > 0) {
-        *static_cast<cudnnBackendNumericalNote_t*>(values) = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-      }
-      return CUDNN_STATUS_SUCCESS;
-    }
-    return NullFunctions().cudnnBackendGetAttribute(from, name, type, requested, count, values);
-  };
-  // What a newer library has; the shapes of a pack may be others, so it is no plan's own number.
-  functions.cudnnGetExecutionPlanWorkspaceSize = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
-                                                    cudnnBackendDescriptor_t, size_t* bytes) {
-    *bytes = static_cast<size_t>(100 + nullGraphEngine(plan));
-    return CUDNN_STATUS_SUCCESS;
-  };
-  return functions;
-}
 
 struct GraphSetting {
   static constexpr int kImages = 16, kPart = 4;
@@ -110,7 +44,7 @@ struct GraphSetting {
         with(with),
         store(shared != nullptr ? *shared : own_store) {
     Executions() = {};
-    PlannedSetting::MakeContextCurrent();
+    MakeContextCurrent();
     if (with.measured) {
       Measured("graph:38", with.images, with.whole_ms, 1024 * static_cast<size_t>(with.images));
       if (with.images > kPart) Measured("graph:38", kPart, with.part_ms, kPartBytes);

@@ -176,7 +176,7 @@ TEST(Interposer, FourThreadsWithHandlesOfTheirOwn) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&setting] {
-      PlannedSetting::MakeContextCurrent();
+      test::MakeContextCurrent();
       cudnn::ConvolutionCall call = setting.Call();
       cudnn::OwnedDescriptors own(setting.functions);
       ASSERT_TRUE(own.Create(PlannedSetting::Problem()).ok());

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "cudnn/problem_graph.h"
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 namespace {
 
+using test::kOperations;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -18,9 +19,6 @@ using ::testing::SizeIs;
 // oneDNN's blocked layouts with the workspace of a quarter of the batch: the legacy API has no such
 // engine.
 constexpr char kEngine[] = "graph:1[k25=2]";
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
-
 int executions = 0;
 bool idle = false;  // the graph's engines compute nothing
 int idle_at = 0;    // the one execution that does not
@@ -36,7 +34,7 @@ cudnnStatus_t CountedExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
 
 cudnn::Functions CountedGraphs() {
   cudnn::Functions functions = WrongStandIn();
-  const cudnn::Functions graphs = cudnn::test::StandInGraphs();
+  const cudnn::Functions graphs = test::StandInGraphs();
 #define TAKE(name) functions.name = graphs.name;
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(TAKE)
 #undef TAKE

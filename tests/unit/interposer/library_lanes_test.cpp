@@ -111,7 +111,7 @@ TEST(TotalWorkspaceOfLanes, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
       SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") + std::to_string(budget));
       Options options = Budget(budget);
       options.division = division;
-      Program program(Operation::kForward, options, cudnn::test::StandIn());
+      Program program(Operation::kForward, options, test::StandIn());
       program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
       program.StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
       const Values expected = Lane(program).Undivided();

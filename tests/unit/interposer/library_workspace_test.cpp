@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "budget_program.h"
+#include "shim/host/hostgpu.h"
 
 namespace ucudnn::interposer {
 namespace {

@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <thread>
 
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -19,22 +18,6 @@ constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 // No identity activation needs it, so any that is as exact may serve.
 constexpr int kNamed = 2;
-
-cudnnStatus_t SlowForward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
-                          const void* x, cudnnFilterDescriptor_t w_desc, const void* w,
-                          cudnnConvolutionDescriptor_t convolution,
-                          cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
-                          const void* beta, cudnnTensorDescriptor_t y_desc, void* y) {
-  std::this_thread::sleep_for(kSlow);
-  return Forward(handle, alpha, x_desc, x, w_desc, w, convolution, algorithm, workspace, bytes,
-                 beta, y_desc, y);
-}
-
-cudnn::Functions SlowStandIn() {
-  cudnn::Functions functions = WrongStandIn();
-  functions.cudnnConvolutionForward = SlowForward;
-  return functions;
-}
 
 // A sixth of what the named algorithm needs.
 size_t Limit() {
@@ -52,7 +35,8 @@ Options Hurried() {
 }
 
 TEST(LittleTime, IsSpentOnWhatKeepsTheLimit) {
-  Program program(Operation::kForward, Hurried(), SlowStandIn());
+  Program program(Operation::kForward, Hurried());
+  TheWrong().forward_takes = kSlow;
   size_t told = 0;
   ASSERT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
                                                       program.descriptors(), kNamed, &told),

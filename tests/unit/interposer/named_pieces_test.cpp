@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -18,36 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr int kOnlyEngine = 1;
-
-// The number of the call, counted from now, that fails; negative: none does.
-int& FailingCall() {
-  static int call = -1;
-  return call;
-}
-
-cudnnStatus_t FailingForward(cudnnHandle_t handle, const void* alpha,
-                             cudnnTensorDescriptor_t x_desc, const void* x,
-                             cudnnFilterDescriptor_t w_desc, const void* w,
-                             cudnnConvolutionDescriptor_t convolution,
-                             cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
-                             const void* beta, cudnnTensorDescriptor_t y_desc, void* y) {
-  if (FailingCall() >= 0 && FailingCall()-- == 0) return CUDNN_STATUS_EXECUTION_FAILED;
-  return Forward(handle, alpha, x_desc, x, w_desc, w, convolution, algorithm, workspace, bytes,
-                 beta, y_desc, y);
-}
-
-cudnn::Functions FailingStandIn() {
-  cudnn::Functions functions = WrongStandIn();
-  functions.cudnnConvolutionForward = FailingForward;
-  return functions;
-}
-
-Options Within(size_t limit_bytes) {
-  Options options = Planned();
-  options.engines = EngineSet::kLegacy;
-  options.workspace_limit = limit_bytes;
-  return options;
-}
 
 Options OfTotal(size_t total_bytes) {
   Options options = Planned();
@@ -64,12 +34,11 @@ size_t NeedOfPairs() {
 // Of all engines the store knows the named one alone.
 struct Named : Program {
   explicit Named(bool verified = false, size_t limit_bytes = NeedOfPairs())
-      : Named(Within(limit_bytes), verified) {
+      : Named(Within(limit_bytes, EngineSet::kLegacy), verified) {
     EXPECT_GT(need, limit_bytes);
   }
   explicit Named(const Options& options, bool verified = false)
-      : Program(Operation::kForward, options, FailingStandIn()) {
-    FailingCall() = -1;
+      : Program(Operation::kForward, options) {
     need = Need(kOnlyEngine, kImages);
     for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {
       StoreRow({{"legacy:1", images, time_ms, Need(kOnlyEngine, images), true}, 5, verified});
@@ -172,12 +141,12 @@ TEST(NamedPieces, ThatFailReturnTheirErrorAndNothingTakesTheirPlace) {
     Named program;
     ASSERT_EQ(program.Told(), NeedOfPairs());
     TheCalls().clear();
-    FailingCall() = failing;
+    TheWrong().failing_forward = failing;
     EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, NeedOfPairs())),
               CUDNN_STATUS_EXECUTION_FAILED);
     EXPECT_THAT(TheCalls(), SizeIs(failing)) << "no other engine ran";
     EXPECT_THAT(program.Fallbacks(), HasSubstr("its error is returned"));
-    FailingCall() = -1;
+    TheWrong().failing_forward = -1;
     program.ExpectRight(kOnlyEngine, NeedOfPairs());
   }
 }
@@ -253,7 +222,7 @@ TEST(NamedPieces, AreNotToldInsideACapture) {
 }
 
 TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
-  Options options = Within(NeedOfPairs());
+  Options options = Within(NeedOfPairs(), EngineSet::kLegacy);
   options.tuning.memory_bytes = 1;
   Program program(Operation::kForward, options);
   for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {

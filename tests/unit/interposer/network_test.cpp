@@ -15,6 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/device.h"
+
 namespace ucudnn::interposer {
 namespace {
 
@@ -33,14 +35,11 @@ std::vector<Configuration> Choices(size_t bytes) {
   return {{{{{"legacy:0", 1, 10, 0, true}, 1}}}, {{{{"legacy:1", 1, 1, bytes, true}, 1}}}};
 }
 
-class NetworkTest : public testing::Test {
+class NetworkTest : public test::DeviceTest {
  protected:
   static constexpr int kHandles = 6, kStreams = 3;
 
   void SetUp() override {
-    ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
-    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
     for (CUstream& stream : streams) {
       ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     }
@@ -48,8 +47,6 @@ class NetworkTest : public testing::Test {
   void TearDown() override {
     network.reset();
     for (const CUstream stream : streams) EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-    cuCtxSetCurrent(nullptr);
-    cuDevicePrimaryCtxRelease(0);
   }
   void Make(size_t budget, WorkspaceDivision division) {
     network.reset();
@@ -120,7 +117,6 @@ class NetworkTest : public testing::Test {
   }
 
   const cuda::Driver& driver = *cuda::GetDriver();
-  CUcontext context = nullptr;
   CUstream streams[kStreams] = {};
   const char handles[kHandles] = {};
   std::map<const void*, const void*> order;

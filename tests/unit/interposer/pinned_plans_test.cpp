@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convolution/columns.h"
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -40,7 +40,7 @@ nlohmann::json Entry(Operation operation, int images, size_t bytes) {
 }
 
 nlohmann::json PlanFile(Operation operation, size_t bytes) {
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), cudnn::test::StandIn());
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandIn());
   EXPECT_TRUE(platform.ok());
   return {{"format", "ucudnn-plan"},
           {"version", 1},

@@ -7,8 +7,10 @@
 
 #include "cudnn/descriptors.h"
 #include "interposer/interposer.h"
-#include "memory_store.h"
-#include "recording_cudnn.h"
+#include "tests/support/device.h"
+#include "tests/support/memory_store.h"
+#include "tests/support/problem.h"
+#include "tests/support/recording_cudnn.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::test {
@@ -34,26 +36,8 @@ struct PlannedSetting {
   }
   ~PlannedSetting() { interposer.sessions().Destroy(handle); }
 
-  // What the genuine cudnnCreate leaves behind on a thread, and the null library does not.
-  static void MakeContextCurrent() {
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-  }
   static ConvolutionProblem Problem() {
-    ConvolutionProblem problem;
-    problem.n = kImages;
-    problem.c = 4;
-    problem.k = 8;
-    problem.x = {1, 8, 8};
-    problem.w = {1, 3, 3};
-    problem.pad = {0, 1, 1};
-    problem.alignment = cudnn::kLegacyAlignment;
-    SetPackedStrides(problem);
-    return problem;
+    return ProblemWith({.n = kImages, .alignment = cudnn::kLegacyAlignment});
   }
   static Options WithPrimedSizes(Options options) {
     // Policy auto would ask for other sizes.

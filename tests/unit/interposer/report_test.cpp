@@ -1,4 +1,5 @@
 #include "interposer/report/report.h"
+#include "tests/support/problem.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -21,15 +22,8 @@ namespace {
 using nlohmann::json;
 
 ConvolutionProblem Problem() {
-  ConvolutionProblem problem;
-  problem.n = 10;
-  problem.c = 3;
-  problem.k = 5;
-  problem.x = {1, 6, 7};
-  problem.w = {1, 3, 2};
-  problem.pad = {0, 1, 0};
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith(
+      {.n = 10, .c = 3, .k = 5, .x = {1, 6, 7}, .w = {1, 3, 2}, .pad = {0, 1, 0}});
 }
 
 KernelRecord DividedRecord() {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "recording_cudnn.h"
+#include "tests/support/recording_cudnn.h"
 
 namespace ucudnn::interposer {
 namespace {

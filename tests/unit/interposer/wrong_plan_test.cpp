@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "wrong_stand_in.h"
+#include "legacy_program.h"
 
 namespace ucudnn::interposer {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "planner/graph/layers.h"
 #include "planner/graph/shapes.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::planner {
 namespace {
@@ -182,17 +183,12 @@ TEST(Graph, LayersTakeTypeAndLayout) {
   const auto layers = ConvolutionLayers(*builder.Build(), 5, {Operation::kBackwardFilter},
                                         DataType::kHalf, Layout::kNhwc);
   ASSERT_TRUE(layers.ok());
-  ConvolutionProblem expected;
-  expected.operation = Operation::kBackwardFilter;
-  expected.n = 5;
-  expected.c = 2;
-  expected.k = 4;
-  expected.x = {1, 8, 8};
-  expected.w = {1, 3, 3};
-  expected.pad = {0, 1, 1};
-  expected.type = DataType::kHalf;
-  expected.layout = Layout::kNhwc;
-  SetPackedStrides(expected);
+  const ConvolutionProblem expected = test::ProblemWith({.operation = Operation::kBackwardFilter,
+                                                         .n = 5,
+                                                         .c = 2,
+                                                         .k = 4,
+                                                         .type = DataType::kHalf,
+                                                         .layout = Layout::kNhwc});
   EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
 }
 

@@ -11,7 +11,7 @@
 #include <map>
 #include <random>
 
-#include "tests/unit/convolution/random_problem.h"
+#include "tests/support/random_problem.h"
 #include "tuning/test_operands.h"
 
 namespace ucudnn::tuning {

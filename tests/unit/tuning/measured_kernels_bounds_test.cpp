@@ -4,8 +4,8 @@
 #include <atomic>
 #include <thread>
 
-#include "../cudnn/faulty_cudnn.h"
 #include "measured_kernels_setting.h"
+#include "tests/support/faulty_cudnn.h"
 #include "tuning/device_lock.h"
 
 namespace ucudnn::tuning {
@@ -326,7 +326,7 @@ void SpoilPieces(const cudnn::ConvolutionCall& call) {
   EXPECT_EQ(::cudnnGetTensorNdDescriptor(call.descriptors.y, CUDNN_DIM_MAX, &type, &rank, extents,
                                          strides),
             CUDNN_STATUS_SUCCESS);
-  if (extents[0] < Problem().n) cudnn::test::WriteByte(call.*cudnn::OutputOf(call.operation));
+  if (extents[0] < Problem().n) test::WriteByte(call.*cudnn::OutputOf(call.operation));
 }
 
 TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
@@ -341,7 +341,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   };
   const Configuration plan = {{{row(4), 2}}};
   // The undivided engine runs first, the plan's first piece next.
-  const cudnn::Functions faulty = cudnn::test::FaultyStandIn({.at = 1, .after = SpoilPieces});
+  const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
   EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kKnown).kind,
             Trust::Kind::kUnknown);

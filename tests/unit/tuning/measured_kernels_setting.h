@@ -10,38 +10,26 @@
 #include <utility>
 #include <vector>
 
-#include "memory_store.h"
 #include "shim/host/hostgpu.h"
-#include "tests/unit/cudnn/standin.h"
+#include "tests/support/device.h"
+#include "tests/support/memory_store.h"
+#include "tests/support/problem.h"
+#include "tests/support/stand_in.h"
 #include "tuning/measured_kernels.h"
 
 namespace ucudnn::tuning {
 
+using test::FreeBytes;
 using test::MemoryStore;
 using Rows = std::vector<MicroConfiguration>;
 
 // Other programs that measure do not wait for this one.
 constexpr char kNoFolder[] = "/nonexistent";
 
-using cudnn::test::StandIn;
+using test::StandIn;
 
 inline ConvolutionProblem Problem(int n = 8) {
-  ConvolutionProblem problem;
-  problem.n = n;
-  problem.c = 16;
-  problem.k = 16;
-  problem.x = {1, 12, 12};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = 16;
-  SetPackedStrides(problem);
-  return problem;
-}
-
-inline size_t FreeBytes() {
-  size_t free = 0, total = 0;
-  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
-  return free;
+  return test::ProblemWith({.n = n, .c = 16, .k = 16, .x = {1, 12, 12}, .alignment = 16});
 }
 
 inline std::set<EngineId> EnginesAt(const Rows& rows, int size) {
@@ -67,12 +55,7 @@ inline Question Asking(const ConvolutionProblem& problem, bool may_measure,
 class MeasuredKernelsTest : public ::testing::Test {
  protected:
   MeasuredKernelsTest() {
-    CUdevice device;
-    CUcontext context;
-    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    const CUcontext context = test::MakeContextCurrent();
     const auto platform = DescribePlatform(*cuda::GetDriver(), functions_);
     EXPECT_TRUE(platform.ok()) << platform.message();
     device_ = {cuda::GetDriver(), &functions_, context, *platform};

@@ -12,24 +12,25 @@
 #include <utility>
 #include <vector>
 
-#include "compared_problem.h"
 #include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/legacy_engines.h"
 #include "shim/host/hostgpu.h"
-#include "tests/unit/convolution/random_problem.h"
-#include "tests/unit/cudnn/faulty_cudnn.h"
-#include "tests/unit/cudnn/standin.h"
+#include "tests/support/compared_problem.h"
+#include "tests/support/device.h"
+#include "tests/support/faulty_cudnn.h"
+#include "tests/support/random_problem.h"
+#include "tests/support/stand_in.h"
 #include "tuning/tuning_handle.h"
 
 namespace ucudnn::tuning {
 namespace {
 
-using cudnn::test::Fault;
-using cudnn::test::WriteByte;
 using test::ComparedProblem;
+using test::Fault;
 using test::FreeBytes;
 using test::kOperations;
+using test::WriteByte;
 using ::testing::HasSubstr;
 
 constexpr DataType kVerified[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
@@ -79,14 +80,14 @@ class VerifyTest : public ::testing::Test {
 
   Verification VerifyFaulty(const ConvolutionProblem& problem, const Fault& fault,
                             const EngineId& engine = "legacy:1") {
-    const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
+    const cudnn::Functions faulty = test::FaultyStandIn(fault);
     device_.functions = &faulty;
     const Verification verification = VerifyThree(problem, engine);
     device_.functions = &functions_;
     return verification;
   }
 
-  const cudnn::Functions functions_ = cudnn::test::StandIn();
+  const cudnn::Functions functions_ = test::StandIn();
   Device device_;
 };
 
@@ -138,7 +139,7 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter);
   const MicroConfiguration whole = Micro(problem, "legacy:1", problem.n);
   const auto verify = [&](const Fault& fault) {
-    const cudnn::Functions faulty = cudnn::test::FaultyStandIn(fault);
+    const cudnn::Functions faulty = test::FaultyStandIn(fault);
     device_.functions = &faulty;
     const Verdict verdict =
         Verify(problem, {{{whole, 1}}}, Micro(problem, "legacy:0", problem.n)).verdict;
@@ -374,7 +375,7 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
   const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
   static int later_pieces = 0;
   later_pieces = 0;
-  const cudnn::Functions counting = cudnn::test::FaultyStandIn(
+  const cudnn::Functions counting = test::FaultyStandIn(
       {1, [](const cudnn::ConvolutionCall&) { std::this_thread::sleep_until(PassingDeadline()); },
        nullptr, CUDNN_STATUS_SUCCESS, [](const cudnn::ConvolutionCall&) { ++later_pieces; }});
   device_.functions = &counting;

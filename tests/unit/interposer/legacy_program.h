@@ -1,6 +1,6 @@
-// A program with one convolution of whole numbers, on the stand-in's real arithmetic, of which the
-// pieces of one algorithm can be made wrong, and the interposer it meets, over a store that fails
-// on demand.
+// A program with one convolution of whole numbers, on the stand-in's real arithmetic, which can be
+// made wrong (tests/support/wrong_cudnn.h), and the interposer it meets, over a store that fails on
+// demand.
 #pragma once
 
 #include <cuda.h>
@@ -12,133 +12,34 @@
 #include <utility>
 #include <vector>
 
-#include "compared_problem.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
-#include "memory_store.h"
-#include "shim/host/hostgpu.h"
-#include "tests/unit/cudnn/standin.h"
+#include "tests/support/device.h"
+#include "tests/support/failing_store.h"
+#include "tests/support/options.h"
+#include "tests/support/problem.h"
+#include "tests/support/stand_in.h"
+#include "tests/support/wrong_cudnn.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::interposer {
 
+using test::Planned;
+using test::Seen;
+using test::TheCalls;
+using test::TheWrong;
+using test::Within;
+using test::Wrong;
+using test::WrongStandIn;
 using Values = std::vector<float>;
 
 constexpr int kImages = 8;
 
-// What is wrong with the pieces (calls of fewer than kImages images) of one algorithm.
-struct Wrong {
-  int algorithm = -1;  // none
-  enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
-};
-
-inline Wrong& TheWrong() {
-  static Wrong wrong;
-  return wrong;
-}
-
-struct Seen {
-  int algorithm, images;
-  const void* y;
-  const void* workspace;
-};
-inline std::vector<Seen>& TheCalls() {
-  static std::vector<Seen> calls;
-  return calls;
-}
-
-inline int ImagesOf(cudnnTensorDescriptor_t descriptor) {
-  cudnnDataType_t type;
-  int rank, extents[8], strides[8];
-  EXPECT_EQ(cudnnGetTensorNdDescriptor(descriptor, 8, &type, &rank, extents, strides),
-            CUDNN_STATUS_SUCCESS);
-  return extents[0];
-}
-
 inline ConvolutionProblem Problem(Operation operation) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.n = kImages;
-  problem.c = 4;
-  problem.k = 8;
-  problem.x = {1, 8, 8};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = cudnn::kLegacyAlignment;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith(
+      {.operation = operation, .n = kImages, .alignment = cudnn::kLegacyAlignment});
 }
-
-inline cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha,
-                             cudnnTensorDescriptor_t x_desc, const void* x,
-                             cudnnFilterDescriptor_t w_desc, const void* w,
-                             cudnnConvolutionDescriptor_t convolution,
-                             cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
-                             const void* beta, cudnnTensorDescriptor_t y_desc, void* y) {
-  const int images = ImagesOf(x_desc);
-  TheCalls().push_back({algorithm, images, y, workspace});
-  const Wrong& wrong = TheWrong();
-  const bool off =
-      wrong.how == Wrong::How::kOffByOneImage && algorithm == wrong.algorithm && images < kImages;
-  // Every image from the next one's data, as far as there are any.
-  const size_t image = size_t{4} * 8 * 8 * sizeof(float);
-  const bool shifted = off && hostgpuBytesFrom(x) >= image * (images + 1);
-  const void* const from = static_cast<const char*>(x) + (shifted ? image : 0);
-  return cudnnConvolutionForward(handle, alpha, x_desc, from, w_desc, w, convolution, algorithm,
-                                 workspace, bytes, beta, y_desc, y);
-}
-
-inline cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
-                                    cudnnTensorDescriptor_t x_desc, const void* x,
-                                    cudnnTensorDescriptor_t y_desc, const void* y,
-                                    cudnnConvolutionDescriptor_t convolution,
-                                    cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
-                                    size_t bytes, const void* beta, cudnnFilterDescriptor_t w_desc,
-                                    void* w) {
-  static const float kZero = 0;
-  const int images = ImagesOf(x_desc);
-  TheCalls().push_back({algorithm, images, w, workspace});
-  const Wrong& wrong = TheWrong();
-  if (wrong.how == Wrong::How::kIgnoresBeta && algorithm == wrong.algorithm && images < kImages) {
-    beta = &kZero;
-  }
-  return cudnnConvolutionBackwardFilter(handle, alpha, x_desc, x, y_desc, y, convolution, algorithm,
-                                        workspace, bytes, beta, w_desc, w);
-}
-
-inline cudnn::Functions WrongStandIn() {
-  cudnn::Functions functions = cudnn::test::StandIn();
-  functions.cudnnConvolutionForward = Forward;
-  functions.cudnnConvolutionBackwardFilter = BackwardFilter;
-  return functions;
-}
-
-// Fails at one operation.
-class FailingStore : public test::MemoryStore {
- public:
-  Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
-                                            const planning::Platform& platform) override {
-    if (Fails()) return Status::Error("the disk is gone");
-    return MemoryStore::Read(problem, platform);
-  }
-  Status Write(const ConvolutionProblem& problem, const planning::Platform& platform,
-               const std::vector<planning::Measurement>& rows,
-               const std::vector<int>& complete_sizes) override {
-    if (Fails()) return Status::Error("the disk is full");
-    return MemoryStore::Write(problem, platform, rows, complete_sizes);
-  }
-  Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
-                      const std::vector<MicroConfiguration>& rows) override {
-    if (Fails()) return Status::Error("the disk is full");
-    return MemoryStore::MarkVerified(problem, platform, rows);
-  }
-
-  long operations = 0, failing = 0;
-
- private:
-  bool Fails() { return ++operations == failing; }
-};
 
 // A program with one convolution of whole numbers, and the interposer it meets.
 class Program {
@@ -164,7 +65,7 @@ class Program {
         [&](const cudnn::ConvolutionCall& call) {
           cudnn::ConvolutionCall plain = call;
           plain.algorithm = 0;
-          return cudnn::Convolve(cudnn::test::StandIn(), plain);
+          return cudnn::Convolve(test::StandIn(), plain);
         },
         0, kWorkspace);
   }
@@ -265,7 +166,7 @@ class Program {
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
 
   static constexpr size_t kWorkspace = 1 << 20;
-  FailingStore store;
+  test::FailingStore store;
   const cudnn::Functions functions;
 
  private:
@@ -299,13 +200,5 @@ class Program {
   Values contents_[3], expected_;
   CUdeviceptr buffers_[3] = {}, workspace_ = 0;
 };
-
-inline Options Planned() {
-  Options options;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.tuning.on = false;
-  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
-  return options;
-}
 
 }  // namespace ucudnn::interposer

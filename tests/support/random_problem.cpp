@@ -1,4 +1,4 @@
-#include "random_problem.h"
+#include "tests/support/random_problem.h"
 
 namespace ucudnn {
 

@@ -1,4 +1,4 @@
-// A cuDNN table for tests: real descriptors (of tests/bench/null_cudnn), convolutions that record
+// A cuDNN table for tests: real descriptors (of tests/support/null_cudnn), convolutions that record
 // what they were called with and fail on demand. One recording a thread.
 #pragma once
 

@@ -12,11 +12,11 @@
 #include "cudnn/backend.h"
 #include "cudnn/functions.h"
 
-namespace ucudnn::cudnn::test {
+namespace ucudnn::test {
 
-const Functions& RealCudnn();
+const cudnn::Functions& RealCudnn();
 // An H200 as the driver describes it.
-PlanDevice DescribedDevice();
+cudnn::PlanDevice DescribedDevice();
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
 
@@ -36,8 +36,8 @@ class Graph {
  public:
   explicit Graph(const ConvolutionProblem& problem, const GraphOptions& options = {})
       : Graph(problem, options, RealCudnn(), DescribedDevice()) {}
-  Graph(const ConvolutionProblem& problem, const GraphOptions& options, const Functions& functions,
-        const PlanDevice& device);
+  Graph(const ConvolutionProblem& problem, const GraphOptions& options,
+        const cudnn::Functions& functions, const cudnn::PlanDevice& device);
   bool ok() const { return ok_; }
   cudnnBackendDescriptor_t get() const { return graph_.get(); }
 
@@ -45,28 +45,28 @@ class Graph {
   // The finalized plan of an engine with its default knobs, or with those named; none when the
   // engine does not serve the graph.
   using Knobs = std::vector<std::pair<int, int64_t>>;
-  std::optional<BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
+  std::optional<cudnn::BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
   // Plans of the heuristics' configurations, best first; those that cannot be built are left out.
-  std::vector<BackendDescriptor> HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const;
+  std::vector<cudnn::BackendDescriptor> HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const;
 
  private:
-  BackendDescriptor New(cudnnBackendDescriptorType_t type) const;
+  cudnn::BackendDescriptor New(cudnnBackendDescriptorType_t type) const;
   // A plan of the configuration; none when the library refuses it.
-  std::optional<BackendDescriptor> Finalized(cudnnBackendDescriptor_t configuration) const;
-  BackendDescriptor Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
-                           const std::vector<int64_t>& strides, int64_t alignment,
-                           bool is_virtual = false);
-  cudnnBackendDescriptor_t Keep(BackendDescriptor descriptor);
-  BackendDescriptor Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
-                              cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y, double alpha2,
-                              double upper_clip);
+  std::optional<cudnn::BackendDescriptor> Finalized(cudnnBackendDescriptor_t configuration) const;
+  cudnn::BackendDescriptor Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
+                                  const std::vector<int64_t>& strides, int64_t alignment,
+                                  bool is_virtual = false);
+  cudnnBackendDescriptor_t Keep(cudnn::BackendDescriptor descriptor);
+  cudnn::BackendDescriptor Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                                     cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y,
+                                     double alpha2, double upper_clip);
   void Check(const Status& status);
 
-  const Functions& functions_;
-  const PlanDevice device_;
+  const cudnn::Functions& functions_;
+  const cudnn::PlanDevice device_;
   bool ok_ = true;
-  std::vector<BackendDescriptor> parts_;
-  BackendDescriptor graph_;
+  std::vector<cudnn::BackendDescriptor> parts_;
+  cudnn::BackendDescriptor graph_;
 };
 
-}  // namespace ucudnn::cudnn::test
+}  // namespace ucudnn::test

@@ -1,4 +1,4 @@
-#include "deviceless_cudnn.h"
+#include "tests/support/deviceless_cudnn.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include "base/shared_library.h"
 #include "cudnn/descriptors.h"
 
-namespace ucudnn::cudnn::test {
+namespace ucudnn::test {
 namespace {
 
 constexpr char kH200[] =
@@ -25,16 +25,18 @@ constexpr char kH200[] =
   std::exit(1);
 }
 
-BackendDescriptor NewOf(const Functions& functions, cudnnBackendDescriptorType_t type) {
-  auto created = BackendDescriptor::Create(functions, type);
+cudnn::BackendDescriptor NewOf(const cudnn::Functions& functions,
+                               cudnnBackendDescriptorType_t type) {
+  auto created = cudnn::BackendDescriptor::Create(functions, type);
   if (!created.ok()) Die(created.message());
   return std::move(*created);
 }
 
-Status Set(BackendDescriptor& to, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t part) {
+Status Set(cudnn::BackendDescriptor& to, cudnnBackendAttributeName_t name,
+           cudnnBackendDescriptor_t part) {
   return to.Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
 }
-Status Set(BackendDescriptor& to, cudnnBackendAttributeName_t name,
+Status Set(cudnn::BackendDescriptor& to, cudnnBackendAttributeName_t name,
            const std::vector<int64_t>& values) {
   return to.Set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data());
 }
@@ -56,14 +58,14 @@ std::vector<int64_t> Narrow(const ConvolutionProblem& problem, const Strides& st
 
 }  // namespace
 
-const Functions& RealCudnn() {
-  static const Functions* const functions = [] {
+const cudnn::Functions& RealCudnn() {
+  static const cudnn::Functions* const functions = [] {
     const char* named = std::getenv("UCUDNN_REAL_CUDNN");
     auto library = SharedLibrary::Open(named != nullptr ? named : REAL_CUDNN);
     if (!library.ok()) Die(library.message());
-    auto* loaded = new Functions;
+    auto* loaded = new cudnn::Functions;
     const Status status =
-        LoadFunctions([&](const char* name) { return library->Symbol(name); }, *loaded);
+        cudnn::LoadFunctions([&](const char* name) { return library->Symbol(name); }, *loaded);
     if (!status.ok()) Die(status.message());
     if (loaded->cudnnGetVersion() >= 92800 && !SharedLibrary::Open("libcuda.so.1").ok()) {
       const auto driver = SharedLibrary::Open(ABSENT_DRIVER);
@@ -74,10 +76,10 @@ const Functions& RealCudnn() {
   return *functions;
 }
 
-PlanDevice DescribedDevice() {
+cudnn::PlanDevice DescribedDevice() {
   static const cudnnBackendDescriptor_t properties = [] {
     auto* const descriptor =
-        new BackendDescriptor(NewOf(RealCudnn(), CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
+        new cudnn::BackendDescriptor(NewOf(RealCudnn(), CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
     const Status set = descriptor->Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                                        sizeof kH200 - 1, kH200);
     if (!set.ok()) Die(set.message());
@@ -88,12 +90,13 @@ PlanDevice DescribedDevice() {
   return {nullptr, properties};
 }
 
-BackendDescriptor Graph::New(cudnnBackendDescriptorType_t type) const {
+cudnn::BackendDescriptor Graph::New(cudnnBackendDescriptorType_t type) const {
   return NewOf(functions_, type);
 }
 
-std::optional<BackendDescriptor> Graph::Finalized(cudnnBackendDescriptor_t configuration) const {
-  BackendDescriptor plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+std::optional<cudnn::BackendDescriptor> Graph::Finalized(
+    cudnnBackendDescriptor_t configuration) const {
+  cudnn::BackendDescriptor plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   Status status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
   if (status.ok() && device_.properties != nullptr) {
     status = Set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device_.properties);
@@ -108,15 +111,15 @@ std::optional<BackendDescriptor> Graph::Finalized(cudnnBackendDescriptor_t confi
 
 void Graph::Check(const Status& status) { ok_ = ok_ && status.ok(); }
 
-cudnnBackendDescriptor_t Graph::Keep(BackendDescriptor descriptor) {
+cudnnBackendDescriptor_t Graph::Keep(cudnn::BackendDescriptor descriptor) {
   return parts_.emplace_back(std::move(descriptor)).get();
 }
 
-BackendDescriptor Graph::Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
-                                const std::vector<int64_t>& strides, int64_t alignment,
-                                bool is_virtual) {
-  BackendDescriptor tensor = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const cudnnDataType_t data_type = CudnnType(type);
+cudnn::BackendDescriptor Graph::Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
+                                       const std::vector<int64_t>& strides, int64_t alignment,
+                                       bool is_virtual) {
+  cudnn::BackendDescriptor tensor = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  const cudnnDataType_t data_type = cudnn::CudnnType(type);
   Check(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &data_type));
   Check(Set(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, dims));
   Check(Set(tensor, CUDNN_ATTR_TENSOR_STRIDES, strides));
@@ -129,10 +132,10 @@ BackendDescriptor Graph::Tensor(int64_t uid, DataType type, const std::vector<in
   return tensor;
 }
 
-BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
-                                   cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y,
-                                   double alpha2, double upper_clip) {
-  BackendDescriptor pointwise = New(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+cudnn::BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                                          cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y,
+                                          double alpha2, double upper_clip) {
+  cudnn::BackendDescriptor pointwise = New(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
   Check(pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
   Check(pointwise.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &precision));
@@ -140,7 +143,7 @@ BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescri
     Check(pointwise.Set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &upper_clip));
   }
   Check(pointwise.Finalize());
-  BackendDescriptor operation = New(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  cudnn::BackendDescriptor operation = New(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise.get()));
   Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x));
   if (b != nullptr) Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b));
@@ -155,7 +158,7 @@ BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescri
 }
 
 Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
-             const Functions& functions, const PlanDevice& device)
+             const cudnn::Functions& functions, const cudnn::PlanDevice& device)
     : functions_(functions), device_(device) {
   const bool fused = options.residual || options.bias || options.relu;
   const Spatial output = OutputExtents(problem);
@@ -176,8 +179,8 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
     return Keep(Tensor(next_uid++, problem.compute, y_dims, y_strides, 16, true));
   };
 
-  BackendDescriptor convolution = New(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnDataType_t compute = CudnnType(problem.compute);
+  cudnn::BackendDescriptor convolution = New(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const cudnnDataType_t compute = cudnn::CudnnType(problem.compute);
   const cudnnConvolutionMode_t mode =
       problem.mode == ConvolutionMode::kConvolution ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION;
   const std::vector<int64_t> pad = Axes(problem, problem.pad);
@@ -218,7 +221,7 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
   const Names& names = kNames[static_cast<int>(problem.operation)];
   cudnnBackendDescriptor_t current = fused ? intermediate() : y;
-  BackendDescriptor operation = New(names.type);
+  cudnn::BackendDescriptor operation = New(names.type);
   Check(Set(operation, names.x, x));
   Check(Set(operation, names.w, w));
   Check(Set(operation, names.y, current));
@@ -273,9 +276,9 @@ int Graph::EngineCount() const {
   return status == CUDNN_STATUS_SUCCESS ? static_cast<int>(engines) : 0;
 }
 
-std::optional<BackendDescriptor> Graph::Plan(int index, const Knobs& knobs) const {
-  BackendDescriptor engine = New(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  BackendDescriptor configuration = New(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+std::optional<cudnn::BackendDescriptor> Graph::Plan(int index, const Knobs& knobs) const {
+  cudnn::BackendDescriptor engine = New(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnn::BackendDescriptor configuration = New(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   Status status = Set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_.get());
   if (status.ok()) {
     status = Set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, std::vector<int64_t>{index});
@@ -285,10 +288,10 @@ std::optional<BackendDescriptor> Graph::Plan(int index, const Knobs& knobs) cons
   }
   if (status.ok()) status = engine.Finalize();
   if (status.ok()) status = Set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, engine.get());
-  std::vector<BackendDescriptor> choices;
+  std::vector<cudnn::BackendDescriptor> choices;
   std::vector<cudnnBackendDescriptor_t> pointers;
   for (const auto& [number, value] : knobs) {
-    BackendDescriptor choice = New(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    cudnn::BackendDescriptor choice = New(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     const auto type = static_cast<cudnnBackendKnobType_t>(number);
     if (status.ok()) {
       status = choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
@@ -308,9 +311,10 @@ std::optional<BackendDescriptor> Graph::Plan(int index, const Knobs& knobs) cons
   return status.ok() ? Finalized(configuration.get()) : std::nullopt;
 }
 
-std::vector<BackendDescriptor> Graph::HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const {
-  std::vector<BackendDescriptor> plans;
-  BackendDescriptor heuristic = New(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+std::vector<cudnn::BackendDescriptor> Graph::HeuristicPlans(cudnnBackendHeurMode_t mode,
+                                                            int most) const {
+  std::vector<cudnn::BackendDescriptor> plans;
+  cudnn::BackendDescriptor heuristic = New(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   Status status = Set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_.get());
   if (status.ok()) {
     status = heuristic.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -320,7 +324,7 @@ std::vector<BackendDescriptor> Graph::HeuristicPlans(cudnnBackendHeurMode_t mode
   }
   if (status.ok()) status = heuristic.Finalize();
   if (!status.ok()) return plans;
-  std::vector<BackendDescriptor> configurations;
+  std::vector<cudnn::BackendDescriptor> configurations;
   std::vector<cudnnBackendDescriptor_t> pointers;
   for (int i = 0; i < most; ++i) {
     configurations.push_back(New(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
@@ -338,4 +342,4 @@ std::vector<BackendDescriptor> Graph::HeuristicPlans(cudnnBackendHeurMode_t mode
   return plans;
 }
 
-}  // namespace ucudnn::cudnn::test
+}  // namespace ucudnn::test

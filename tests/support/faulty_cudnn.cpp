@@ -1,12 +1,12 @@
-#include "faulty_cudnn.h"
+#include "tests/support/faulty_cudnn.h"
 
 #include <cuda.h>
 #include <gtest/gtest.h>
 
 #include "shim/host/hostgpu.h"
-#include "standin.h"
+#include "tests/support/stand_in.h"
 
-namespace ucudnn::cudnn::test {
+namespace ucudnn::test {
 namespace {
 
 struct State {
@@ -19,15 +19,15 @@ State& TheState() {
   return state;
 }
 
-cudnnStatus_t Faulty(ConvolutionCall call) {
-  const Functions genuine = StandIn();
+cudnnStatus_t Faulty(cudnn::ConvolutionCall call) {
+  const cudnn::Functions genuine = StandIn();
   State& state = TheState();
   const int index = state.calls++;
   const bool now = index == state.fault.at;
   if (index > state.fault.at && state.fault.later != nullptr) state.fault.later(call);
   if (now && state.fault.status != CUDNN_STATUS_SUCCESS) return state.fault.status;
   if (now && state.fault.before != nullptr) state.fault.before(call);
-  const cudnnStatus_t status = Convolve(genuine, call);
+  const cudnnStatus_t status = cudnn::Convolve(genuine, call);
   if (status == CUDNN_STATUS_SUCCESS && now && state.fault.after != nullptr) {
     cudaStream_t stream = nullptr;
     EXPECT_EQ(cudnnGetStream(call.handle, &stream), CUDNN_STATUS_SUCCESS);
@@ -37,11 +37,11 @@ cudnnStatus_t Faulty(ConvolutionCall call) {
   return status;
 }
 
-cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
-                      const void* x, cudnnFilterDescriptor_t w_desc, const void* w,
-                      cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm,
-                      void* workspace, size_t bytes, const void* beta,
-                      cudnnTensorDescriptor_t y_desc, void* y) {
+cudnnStatus_t FaultyForward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
+                            const void* x, cudnnFilterDescriptor_t w_desc, const void* w,
+                            cudnnConvolutionDescriptor_t convolution,
+                            cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
+                            const void* beta, cudnnTensorDescriptor_t y_desc, void* y) {
   return Faulty({Operation::kForward,
                  handle,
                  {x_desc, w_desc, y_desc, convolution},
@@ -55,11 +55,13 @@ cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescri
                  bytes});
 }
 
-cudnnStatus_t BackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w_desc,
-                           const void* w, cudnnTensorDescriptor_t y_desc, const void* y,
-                           cudnnConvolutionDescriptor_t convolution,
-                           cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace, size_t bytes,
-                           const void* beta, cudnnTensorDescriptor_t x_desc, void* x) {
+cudnnStatus_t FaultyBackwardData(cudnnHandle_t handle, const void* alpha,
+                                 cudnnFilterDescriptor_t w_desc, const void* w,
+                                 cudnnTensorDescriptor_t y_desc, const void* y,
+                                 cudnnConvolutionDescriptor_t convolution,
+                                 cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
+                                 size_t bytes, const void* beta, cudnnTensorDescriptor_t x_desc,
+                                 void* x) {
   return Faulty({Operation::kBackwardData,
                  handle,
                  {x_desc, w_desc, y_desc, convolution},
@@ -73,13 +75,13 @@ cudnnStatus_t BackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterD
                  bytes});
 }
 
-cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
-                             cudnnTensorDescriptor_t x_desc, const void* x,
-                             cudnnTensorDescriptor_t y_desc, const void* y,
-                             cudnnConvolutionDescriptor_t convolution,
-                             cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
-                             size_t bytes, const void* beta, cudnnFilterDescriptor_t w_desc,
-                             void* w) {
+cudnnStatus_t FaultyBackwardFilter(cudnnHandle_t handle, const void* alpha,
+                                   cudnnTensorDescriptor_t x_desc, const void* x,
+                                   cudnnTensorDescriptor_t y_desc, const void* y,
+                                   cudnnConvolutionDescriptor_t convolution,
+                                   cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
+                                   size_t bytes, const void* beta, cudnnFilterDescriptor_t w_desc,
+                                   void* w) {
   return Faulty({Operation::kBackwardFilter,
                  handle,
                  {x_desc, w_desc, y_desc, convolution},
@@ -95,12 +97,12 @@ cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
 
 }  // namespace
 
-Functions FaultyStandIn(const Fault& fault) {
+cudnn::Functions FaultyStandIn(const Fault& fault) {
   TheState() = {fault, 0};
-  Functions functions = StandIn();
-  functions.cudnnConvolutionForward = Forward;
-  functions.cudnnConvolutionBackwardData = BackwardData;
-  functions.cudnnConvolutionBackwardFilter = BackwardFilter;
+  cudnn::Functions functions = StandIn();
+  functions.cudnnConvolutionForward = FaultyForward;
+  functions.cudnnConvolutionBackwardData = FaultyBackwardData;
+  functions.cudnnConvolutionBackwardFilter = FaultyBackwardFilter;
   return functions;
 }
 
@@ -110,4 +112,4 @@ void WriteByte(void* device_address) {
   *byte ^= 0x5a;
 }
 
-}  // namespace ucudnn::cudnn::test
+}  // namespace ucudnn::test

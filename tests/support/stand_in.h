@@ -3,10 +3,10 @@
 
 #include "cudnn/functions.h"
 
-namespace ucudnn::cudnn::test {
+namespace ucudnn::test {
 
-inline Functions StandIn() {
-  Functions functions;
+inline cudnn::Functions StandIn() {
+  cudnn::Functions functions;
 #define STAND_IN_MEMBER(name) functions.name = &::name;
   UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(STAND_IN_MEMBER)
@@ -16,12 +16,12 @@ inline Functions StandIn() {
 }
 
 // The same with its graph API.
-inline Functions StandInGraphs() {
-  Functions functions = StandIn();
+inline cudnn::Functions StandInGraphs() {
+  cudnn::Functions functions = StandIn();
 #define STAND_IN_MEMBER(name) functions.name = &::name;
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(STAND_IN_MEMBER)
 #undef STAND_IN_MEMBER
   return functions;
 }
 
-}  // namespace ucudnn::cudnn::test
+}  // namespace ucudnn::test

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/null_cudnn/null_graph.h"
+#include "tests/support/null_cudnn/null_graph.h"
 
 enum { kMostJson = 8192, kMostOperands = 16 };
 

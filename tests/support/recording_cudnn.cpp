@@ -1,4 +1,4 @@
-#include "recording_cudnn.h"
+#include "tests/support/recording_cudnn.h"
 
 namespace ucudnn::test {
 namespace {

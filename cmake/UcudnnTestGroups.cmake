@@ -1,0 +1,62 @@
+# Which build runs which test. tools/check runs every test once, in the build in which it says most: under ASan what leads
+# pointers through other people's programs, in a release build what computes for long, and what starts processes that no
+# sanitizer's run-time survives. Targets asan_tests and release_tests build what the ones and the others need; CTest's labels
+# asan and release run them. Tests of the group full run in tools/check --full alone, which builds everything.
+# Needs nothing of ucudnn, so that tests/integration/repository can configure a project with it.
+set(UCUDNN_TEST_GROUPS asan release full)
+
+# ucudnn_tests_of(GROUP [REGEX]): the targets and tests of this folder so far are of the group, or those so called.
+function(ucudnn_tests_of group)
+  if(NOT group IN_LIST UCUDNN_TEST_GROUPS)
+    message(FATAL_ERROR "  ${CMAKE_CURRENT_SOURCE_DIR}: ucudnn_tests_of(${group}): the groups are ${UCUDNN_TEST_GROUPS}")
+  endif()
+  get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  if(ARGN)
+    list(FILTER targets INCLUDE REGEX ${ARGN})
+    list(FILTER tests INCLUDE REGEX ${ARGN})
+    if(NOT tests)
+      message(FATAL_ERROR "  ${CMAKE_CURRENT_SOURCE_DIR}: ucudnn_tests_of(${group} \"${ARGN}\") matches no test of this folder")
+    endif()
+  endif()
+  if(targets AND TARGET ${group}_tests)
+    add_dependencies(${group}_tests ${targets})
+  endif()
+  if(tests)
+    set_property(TEST ${tests} APPEND PROPERTY LABELS ${group})
+    set_property(GLOBAL APPEND PROPERTY UCUDNN_TESTS_OF_${group} ${tests})
+  endif()
+endfunction()
+
+# ucudnn_tests_need(GROUP FOLDERS...): of these folders and those in them, all targets.
+function(ucudnn_tests_need group)
+  foreach(folder IN LISTS ARGN)
+    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    if(targets)
+      add_dependencies(${group}_tests ${targets})
+    endif()
+    get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+    ucudnn_tests_need(${group} ${folders})
+  endforeach()
+endfunction()
+
+# ucudnn_every_test_has_its_group(FOLDERS...): a test of these folders, or of those in them, that tools/check would run in no
+# build or in two fails the configure step. The folders have been read by then: call it last. CMake leaves indented lines whole.
+function(ucudnn_every_test_has_its_group)
+  get_property(asan GLOBAL PROPERTY UCUDNN_TESTS_OF_asan)
+  get_property(release GLOBAL PROPERTY UCUDNN_TESTS_OF_release)
+  get_property(full GLOBAL PROPERTY UCUDNN_TESTS_OF_full)
+  foreach(folder IN LISTS ARGN)
+    get_property(tests DIRECTORY ${folder} PROPERTY TESTS)
+    foreach(test IN LISTS tests)
+      if(test IN_LIST asan AND test IN_LIST release)
+        message(SEND_ERROR "  test ${test} (${folder}) is of the groups asan and release: tools/check would run it twice")
+      elseif(NOT test IN_LIST asan AND NOT test IN_LIST release AND NOT test IN_LIST full)
+        message(SEND_ERROR "  test ${test} (${folder}) is of no group, so tools/check would never run it: ucudnn_tests_of("
+          "asan|release|full) in its folder's CMakeLists.txt says where it runs")
+      endif()
+    endforeach()
+    get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+    ucudnn_every_test_has_its_group(${folders})
+  endforeach()
+endfunction()

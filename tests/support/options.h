@@ -1,0 +1,23 @@
+// Options of a program whose plans the test's store alone determines.
+#pragma once
+
+#include "base/options.h"
+
+namespace ucudnn::test {
+
+inline Options Planned() {
+  Options options;
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  options.tuning.on = false;
+  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
+  return options;
+}
+
+inline Options Within(size_t limit_bytes, EngineSet engines = EngineSet::kBoth) {
+  Options options = Planned();
+  options.engines = engines;
+  options.workspace_limit = limit_bytes;
+  return options;
+}
+
+}  // namespace ucudnn::test

@@ -1,0 +1,35 @@
+// The convolution of a test, said by what matters to the test.
+#pragma once
+
+#include "convolution/problem.h"
+
+namespace ucudnn::test {
+
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+
+// What a test does not say is a small convolution: 8 images with 4 channels of 8x8 elements, 3x3
+// filters to 8 channels, images padded so that they keep their size. Fields as in
+// ConvolutionProblem, and in its order.
+struct SmallProblem {
+  Operation operation = Operation::kForward;
+  int spatial_rank = 2;
+  int n = 8;
+  int c = 4;
+  int k = 8;
+  int groups = 1;
+  Spatial x = {1, 8, 8};
+  Spatial w = {1, 3, 3};
+  Spatial pad = {0, 1, 1};
+  Spatial stride = {1, 1, 1};
+  Spatial dilation = {1, 1, 1};
+  DataType type = DataType::kFloat;
+  Layout layout = Layout::kNchw;
+  int alignment = 1;
+};
+
+// ProblemWith({.n = 16, .type = DataType::kHalf}): with packed tensors; sums are of fp32, of fp64
+// where the tensors are.
+ConvolutionProblem ProblemWith(const SmallProblem& said = {});
+
+}  // namespace ucudnn::test

@@ -1,0 +1,34 @@
+// The null library with a graph API that records what it executes, fails on demand, and tells the
+// plan of one engine apart. One recording a thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cudnn/functions.h"
+
+namespace ucudnn::test {
+
+// Of the operands of its graphs.
+constexpr int64_t kX = 120, kW = 119, kY = 121, kResidual = 122, kBias = 98;
+
+struct RecordedExecution {
+  int64_t engine = 0, images = 0;
+  const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
+  const void* workspace = nullptr;
+  bool adds = false;            // beta = 1
+  cudaGraph_t graph = nullptr;  // that it was added to or updated in
+
+  bool operator==(const RecordedExecution&) const = default;
+};
+
+struct GraphRecording {
+  std::vector<RecordedExecution> calls;
+  int fail_at = -1;           // index of the call that fails
+  int nondeterministic = -1;  // an engine that says so
+};
+GraphRecording& Executions();
+
+cudnn::Functions RecordingGraphs();
+
+}  // namespace ucudnn::test

@@ -1,0 +1,53 @@
+// What the arena's tests begin with: the stand-in's device, owners, and streams that can be held
+// up.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "execution/arena.h"
+#include "tests/support/device.h"
+
+namespace ucudnn::execution {
+
+// Whatever a test's arena takes, it gives back.
+class ArenaTest : public test::DeviceTest {
+ protected:
+  ~ArenaTest() override { EXPECT_EQ(test::FreeBytes(), before); }
+  ArenaOwner Owner(int handle, uint64_t stream, int kernel = -1) const {
+    return {&handles[handle], stream, {}, kernel};
+  }
+
+  static constexpr size_t kLimit = 1 << 20;
+  const size_t before = test::FreeBytes();
+  const char handles[2] = {};
+};
+
+// A stream whose work waits until it is let go.
+class HeldStream {
+ public:
+  HeldStream() {
+    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    const auto wait = [](void* held) {
+      while (static_cast<std::atomic<bool>*>(held)->load()) std::this_thread::yield();
+    };
+    EXPECT_EQ(cuLaunchHostFunc(stream_, wait, &held_), CUDA_SUCCESS);
+  }
+  ~HeldStream() {
+    LetGo();
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+  }
+  void LetGo() {
+    held_ = false;
+    EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  }
+  CUstream get() const { return stream_; }
+
+ private:
+  CUstream stream_ = nullptr;
+  std::atomic<bool> held_ = true;
+};
+
+}  // namespace ucudnn::execution
