@@ -81,8 +81,8 @@ Command AddRun(CLI::App& ucudnn) {
                                 "start a program with its convolutions micro-batched");
   app->add_flag(
          "--host", options->launch.host,
-         "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9; "
-         "launching a GPU kernel of their own is an error of that launch")
+         "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
+         "and launch no GPU kernels of their own")
       ->disable_flag_override();
   options->devices_given =
       app->add_option("--devices", options->launch.devices, "the stand-in's number of devices (1)");

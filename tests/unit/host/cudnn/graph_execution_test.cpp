@@ -143,6 +143,37 @@ TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
   cudaStreamDestroy(stream);
 }
 
+// As cudnn-frontend's samples of dynamic shapes do.
+TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
+  std::mt19937 random(13);
+  Descriptor cache(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
+  for (const int batch : {5, 8}) {
+    ConvolutionCase c;
+    c.x[0] = batch;
+    Convolution convolution(c);
+    convolution.FillAll(random);
+    GraphBuilder builder;
+    builder.AllowDynamicShapes();
+    const Descriptor& graph = ConvolutionGraph::Describe(builder, convolution);
+    Plan plan;
+    if (batch == 5) {
+      EXPECT_EQ(
+          cudnnBackendSetAttribute(plan.descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &cache.handle),
+          CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+      cache.SetChild(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, graph);
+      EXPECT_EQ(cache.Finalize(), CUDNN_STATUS_SUCCESS);
+    }
+    plan.descriptor.SetChild(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, cache);
+    ASSERT_TRUE(plan.Build(graph, 1, 0));
+    const DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
+    EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    convolution.ComputeExpected();
+    EXPECT_TRUE(convolution.Result().Matches()) << batch << " images";
+  }
+}
+
 // As cudnn-frontend's Graph::deserialize warms a plan up: in a capture that is thrown away, with
 // one small buffer for everything.
 TEST(GraphExecution, WrongMemoryInACaptureIsAnErrorOfThatCallAlone) {
