@@ -55,6 +55,17 @@ bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
   return true;
 }
 
+void AddHostGaps(const HostGaps& gaps, Diagnosis& diagnosis) {
+  for (const std::string& file : gaps.with_kernels) {
+    diagnosis.Add(Severity::kNote, file + " has GPU kernels of its own",
+                  "the stand-in runs no device code: launching one is an error of that launch");
+  }
+  for (const std::string& library : gaps.with_runtime) {
+    diagnosis.Add(Severity::kNote, library + " has a CUDA runtime of its own",
+                  "the stand-in cannot serve it: what the program asks of this library fails");
+  }
+}
+
 // The verdict where all that was found is in `diagnosis`.
 void Judge(const std::string& success, Diagnosis& diagnosis) {
   const Finding* const fault = diagnosis.FirstFault();
@@ -128,13 +139,15 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
   }
   if (!CheckProgramFile(*program, diagnosis) || !machine.drop_in.ok()) return Judge({}, diagnosis);
   if (options.launch.host) {
-    Status host = machine.stand_ins.ok() ? CheckHost(*program, installation.host_folder,
-                                                     Environment("LD_LIBRARY_PATH"))
-                                         : machine.stand_ins;
+    const Result<HostGaps> host =
+        machine.stand_ins.ok()
+            ? CheckHost(*program, installation.host_folder, Environment("LD_LIBRARY_PATH"))
+            : Result<HostGaps>(machine.stand_ins);
     if (!host.ok()) {
       diagnosis.Add(Severity::kFault, host.message());
       return Judge({}, diagnosis);
     }
+    AddHostGaps(*host, diagnosis);
   }
   const Result<Reach> reach = ReachOf(options.launch, *program, words);
   if (!reach.ok()) {

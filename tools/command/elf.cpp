@@ -24,6 +24,9 @@ constexpr std::string_view kCudartMark = "/cudart.shm.%";
 constexpr std::string_view kCudnnMark = "libcudnn.so";
 constexpr std::string_view kCudnnPathMark = "/libcudnn.so";
 constexpr std::string_view kCudnnFunction = "cudnnCreate";
+// What nvcc has a file call at its start for each kernel that it can launch. Whatever nvcc links
+// has GPU code in its sections, that of an empty module at least, and that code may be compressed.
+constexpr std::string_view kRegisterKernel = "__cudaRegisterFunction";
 
 class File {
  public:
@@ -121,7 +124,8 @@ void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
   }
 }
 
-// Calls visit(name) for each symbol a table defines; `names` is its string table.
+// Calls visit(name, defined) for each symbol of a table: the file defines it, or wants it from
+// another. `names` is the table's string table.
 template <class Visit>
 void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
                    const Visit& visit) {
@@ -134,9 +138,9 @@ void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& 
   }
   const std::string_view all(texts.data(), texts.size());
   for (const Elf64_Sym& symbol : symbols) {
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= all.size()) continue;
+    if (symbol.st_name >= all.size()) continue;
     const std::string_view rest = all.substr(symbol.st_name);
-    visit(rest.substr(0, rest.find('\0')));
+    visit(rest.substr(0, rest.find('\0')), symbol.st_shndx != SHN_UNDEF);
   }
 }
 
@@ -155,17 +159,16 @@ void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
     if (section.sh_name >= all.size()) continue;
     const std::string_view name =
         all.substr(section.sh_name, all.find('\0', section.sh_name) - section.sh_name);
-    if (name == ".nv_fatbin" || name == ".nvFatBinSegment" || name == "__nv_module_id" ||
-        name == "__nv_relfatbin") {
-      out.has_kernels = true;
-    }
     if (name == ".rodata" && section.sh_type == SHT_PROGBITS && section.sh_offset <= file.size()) {
       ReadTexts(file, section, out);
     }
     const bool is_table = section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM;
     if (is_table && section.sh_link < sections.size()) {
       ForEachSymbol(file, section, sections[section.sh_link],
-                    [&](std::string_view name) { out.defines_cudnn |= name == kCudnnFunction; });
+                    [&](std::string_view name, bool defined) {
+                      out.defines_cudnn |= defined && name == kCudnnFunction;
+                      out.registers_kernels |= !defined && name == kRegisterKernel;
+                    });
     }
   }
 }
@@ -205,9 +208,10 @@ std::vector<std::string> ExportedFunctions(const std::string& path, std::string_
   }
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type != SHT_DYNSYM || section.sh_link >= sections.size()) continue;
-    ForEachSymbol(file, section, sections[section.sh_link], [&](std::string_view name) {
-      if (name.starts_with(prefix)) found.emplace_back(name);
-    });
+    ForEachSymbol(file, section, sections[section.sh_link],
+                  [&](std::string_view name, bool defined) {
+                    if (defined && name.starts_with(prefix)) found.emplace_back(name);
+                  });
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -16,7 +16,7 @@ struct ElfFile {
   bool is_elf = false;             // false: a script, or no program at all; nothing below is known
   bool is_x86_64 = false;          // false: nothing below is known
   bool has_interpreter = false;    // the loader starts it; a program without is static
-  bool has_kernels = false;        // code for the GPU, as nvcc embeds it
+  bool registers_kernels = false;  // it has GPU kernels, and launches them by the shared runtime
   bool has_static_cudart = false;  // the CUDA runtime is linked in
   bool defines_cudnn = false;      // cuDNN is linked in: its functions are this file's own
   bool names_cudnn = false;        // "libcudnn.so" is among its texts, as whoever opens it has it

@@ -57,19 +57,6 @@ Status CheckNeededName(const std::string& name) {
   return Status::Ok();
 }
 
-Status CheckContents(const ElfFile& elf) {
-  if (elf.has_static_cudart) {
-    return Status::Error(
-        "has the CUDA runtime linked in (static cudart), which the stand-in cannot replace; link "
-        "it "
-        "with `-cudart shared`");
-  }
-  if (elf.has_kernels) {
-    return Status::Error("has GPU kernels of its own, which the stand-in cannot run");
-  }
-  return Status::Ok();
-}
-
 // Follows DT_NEEDED as the loader does, breadth first.
 class Walk {
  public:
@@ -188,14 +175,18 @@ Status CheckPreload(const std::string& program) {
   return Status::Ok();
 }
 
-Status CheckHost(const std::string& program, const std::string& host_folder,
-                 const std::string& library_path) {
+Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,
+                           const std::string& library_path) {
   const std::string refusal = "--host cannot run '" + program + "': ";
-  const Result<ElfFile> own = ReadElf(program);
-  if (own.ok()) {
-    if (Status status = CheckContents(*own); !status.ok()) {
-      return Status::Error(refusal + "it " + status.message());
+  HostGaps gaps;
+  if (const Result<ElfFile> own = ReadElf(program); own.ok()) {
+    if (own->has_static_cudart) {
+      return Status::Error(
+          refusal +
+          "it has the CUDA runtime linked in (static cudart), which the stand-in cannot replace; "
+          "link it with `-cudart shared` (NVCC_APPEND_FLAGS='-cudart shared' has any nvcc do so)");
     }
+    if (own->registers_kernels) gaps.with_kernels.push_back(program);
   }
   for (const NeededLibrary& library : NeededLibraries(program, host_folder, library_path)) {
     const std::string who = library.needed_by == program ? "it" : NameOf(library.needed_by);
@@ -205,11 +196,13 @@ Status CheckHost(const std::string& program, const std::string& host_folder,
     if (library.path.empty() || FolderOf(library.path) == host_folder) continue;
     const Result<ElfFile> elf = ReadElf(library.path);
     if (!elf.ok()) continue;
-    if (Status status = CheckContents(*elf); !status.ok()) {
-      return Status::Error(refusal + "its library " + library.path + " " + status.message());
+    if (elf->has_static_cudart) {
+      gaps.with_runtime.push_back(library.path);
+    } else if (elf->registers_kernels) {
+      gaps.with_kernels.push_back(library.path);
     }
   }
-  return Status::Ok();
+  return gaps;
 }
 
 std::vector<NeededLibrary> NeededLibraries(const std::string& program,

@@ -20,11 +20,19 @@ Result<std::string> FindProgram(const std::string& name, const std::string& sear
 // Whether the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
 Status CheckPreload(const std::string& program);
 
-// Whether the CPU stand-ins in `host_folder` can serve `program` and the libraries it needs, looked
-// for where the loader will: run paths, `library_path` (as LD_LIBRARY_PATH), its cache, default
-// folders.
-Status CheckHost(const std::string& program, const std::string& host_folder,
-                 const std::string& library_path);
+// Files of a program that the CPU stand-ins start all the same, because nobody can say beforehand
+// whether it uses them: what they ask of the stand-ins is an error of that call.
+struct HostGaps {
+  std::vector<std::string> with_kernels;  // launched by the shared runtime
+  std::vector<std::string>
+      with_runtime;  // libraries with a CUDA runtime linked in, as NVIDIA's are
+};
+
+// Whether the CPU stand-ins in `host_folder` can start `program` with the libraries it needs,
+// looked for where the loader will: run paths, `library_path` (as LD_LIBRARY_PATH), its cache,
+// default folders.
+Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,
+                           const std::string& library_path);
 
 // A library a program needs, with those its libraries need.
 struct NeededLibrary {

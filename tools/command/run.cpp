@@ -62,7 +62,7 @@ Status Run(const RunOptions& options, const ProgramWords& words) {
   if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
   if (options.launch.host) {
     UCUDNN_RETURN_IF_ERROR(
-        CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH")));
+        CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH")).status());
   }
   UCUDNN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(options.launch, program, words));
   UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(options.launch, reach, options.variables));
@@ -82,7 +82,7 @@ Command AddRun(CLI::App& ucudnn) {
   app->add_flag(
          "--host", options->launch.host,
          "run on the CPU stand-in: for programs that use the shared CUDA 13 runtime and cuDNN 9 "
-         "and have no GPU kernels of their own")
+         "and launch no GPU kernels of their own")
       ->disable_flag_override();
   options->devices_given =
       app->add_option("--devices", options->launch.devices, "the stand-in's number of devices (1)");

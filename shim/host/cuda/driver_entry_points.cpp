@@ -1,10 +1,11 @@
 // cuGetProcAddress: finding the driver's functions by their unversioned names. Functions the
-// stand-in does not implement are not found (linking against them gives the stub that aborts by
-// name).
+// stand-in does not implement are not found (linking against them gives the stub that says so).
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "shim/host/cuda/driver_api.h"
@@ -99,16 +100,22 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The genuine runtime asks for this first; a program that carries its own copy cannot work here.
+// The genuine runtime asks for this first; a file that carries its own copy cannot work here. Each
+// is named once.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
-  static const bool told = [] {
-    std::fputs(
-        "hostgpu: this program has a CUDA runtime of its own (linked statically); the CPU "
-        "stand-in serves programs that use the shared libcudart.so.13\n",
-        stderr);
-    return true;
-  }();
-  (void)told;
+  Dl_info caller{};
+  dladdr(__builtin_return_address(0), &caller);
+  const std::string file = caller.dli_fname ? caller.dli_fname : "this program";
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const told = new std::set<std::string>;  // leaked: calls may come while exiting
+  std::lock_guard lock(*mutex);
+  if (told->insert(file).second) {
+    std::fprintf(stderr,
+                 "hostgpu: %s has a CUDA runtime of its own, which the CPU stand-in cannot serve: "
+                 "its CUDA calls fail (a library of yours is served when it is linked with "
+                 "`-cudart shared`)\n",
+                 file.c_str());
+  }
   if (table) *table = nullptr;
   return CUDA_ERROR_NOT_FOUND;
 }

@@ -1,20 +1,33 @@
 // What nvcc puts into programs with kernels. Registering them is accepted, so that such programs
-// start; launching one is refused by name: the stand-in runs no device code.
+// start. The stand-in runs no device code: launching a kernel that it does not know (see
+// known_kernels.h) is an error of that launch, and the first time its name is said.
+#include <cxxabi.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "shim/host/cudart/known_kernels.h"
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;
 
 namespace {
 
+struct Kernel {
+  std::string name;  // mangled
+  bool was_launched = false;
+  KnownKernel known;  // once it was launched
+};
+
 struct Kernels {
   std::mutex mutex;
-  std::map<const void*, std::string> names;  // by host function; mangled
+  std::map<const void*, Kernel> by_host_function;
 };
 
 Kernels& TheKernels() {
@@ -22,13 +35,43 @@ Kernels& TheKernels() {
   return *kernels;
 }
 
-cudaError_t Refuse(const void* function) {
+// As its source has it; a name that is not C++'s stays as it is.
+std::string Demangled(const std::string& name) {
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr), &std::free);
+  return text ? text.get() : name;
+}
+
+bool IsRegistered(const void* function) {
   Kernels& kernels = TheKernels();
   std::lock_guard lock(kernels.mutex);
-  const auto found = kernels.names.find(function);
-  std::fprintf(stderr, "hostgpu: kernel %s cannot run: the CPU stand-in runs no device code\n",
-               found == kernels.names.end() ? "(unregistered)" : found->second.c_str());
-  return Recorded(cudaErrorNotSupported);
+  return kernels.by_host_function.contains(function);
+}
+
+cudaError_t Launch(const void* function, void** arguments, cudaStream_t stream) {
+  KnownKernel known;
+  {
+    Kernels& kernels = TheKernels();
+    std::lock_guard lock(kernels.mutex);
+    const auto found = kernels.by_host_function.find(function);
+    if (found == kernels.by_host_function.end()) return Recorded(cudaErrorInvalidDeviceFunction);
+    Kernel& kernel = found->second;
+    if (!std::exchange(kernel.was_launched, true)) {
+      const std::string name = Demangled(kernel.name);
+      kernel.known = FindKnownKernel(name);
+      if (!kernel.known) {
+        std::fprintf(stderr,
+                     "hostgpu: the kernel %s cannot run: the CPU stand-in runs no device code; "
+                     "its launches return cudaErrorNotSupported\n",
+                     name.c_str());
+      }
+    }
+    if (!kernel.known) return Recorded(cudaErrorNotSupported);
+    known = kernel.known;
+  }
+  const CUresult bound = Bind();
+  return Recorded(bound == CUDA_SUCCESS ? known(arguments, stream)
+                                        : static_cast<cudaError_t>(bound));
 }
 
 struct CallConfiguration {
@@ -52,7 +95,7 @@ void __cudaRegisterFunction(void**, const char* host_function, char*, const char
                             uint3*, dim3*, dim3*, int*) {
   Kernels& kernels = TheKernels();
   std::lock_guard lock(kernels.mutex);
-  kernels.names[host_function] = name;
+  kernels.by_host_function[host_function] = {name};
 }
 void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
 void __cudaRegisterHostVar(void**, const char*, char*, size_t) {}
@@ -80,25 +123,73 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t) {
-  return Refuse(kernel);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments, size_t,
+                               cudaStream_t stream) {
+  return Launch(kernel, arguments, stream);
 }
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t) {
-  return Refuse(kernel);
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3, dim3, void** arguments, size_t,
+                                    cudaStream_t stream) {
+  return Launch(kernel, arguments, Own(stream));
 }
-cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3, dim3, void**, size_t, cudaStream_t) {
-  return Refuse(function);
+cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3, dim3, void** arguments, size_t,
+                                  cudaStream_t stream) {
+  return Launch(function, arguments, Own(stream));
 }
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t*, const void* function, void**) {
-  return Refuse(function);
+cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* config, const void* function,
+                                     void** arguments) {
+  if (!config) return Recorded(cudaErrorInvalidValue);
+  return Launch(function, arguments, Own(config->stream));
 }
 
 }  // extern "C"
 #pragma GCC visibility pop
 
-cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, size_t, cudaStream_t) {
-  return Refuse(function);
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, size_t,
+                             cudaStream_t stream) {
+  return Launch(function, arguments, stream);
 }
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* function, void**) {
-  return Refuse(function);
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
+  if (!config) return Recorded(cudaErrorInvalidValue);
+  return Launch(function, arguments, config->stream);
+}
+
+// What does not depend on a kernel's code is the device's, the rest 0.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  return Bound([&] {
+    if (!attributes) return CUDA_ERROR_INVALID_VALUE;
+    if (!IsRegistered(function)) return static_cast<CUresult>(cudaErrorInvalidDeviceFunction);
+    const auto get = [](CUdevice_attribute attribute) {
+      int value = 0;
+      cuDeviceGetAttribute(&value, attribute, SelectedDevice());
+      return value;
+    };
+    *attributes = {};
+    attributes->maxThreadsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    attributes->binaryVersion = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                                get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    attributes->ptxVersion = attributes->binaryVersion;
+    return CUDA_SUCCESS;
+  });
+}
+
+// As many as the threads of a multiprocessor allow: nothing is known of registers.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                   const void* function,
+                                                                   int block_size, size_t,
+                                                                   unsigned) {
+  return Bound([&] {
+    if (!blocks || block_size < 1) return CUDA_ERROR_INVALID_VALUE;
+    if (!IsRegistered(function)) return static_cast<CUresult>(cudaErrorInvalidDeviceFunction);
+    int threads = 0;
+    cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                         SelectedDevice());
+    *blocks = threads / block_size;
+    return CUDA_SUCCESS;
+  });
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int block_size, size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size,
+                                                                shared_bytes, cudaOccupancyDefault);
 }

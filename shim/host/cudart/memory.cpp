@@ -43,6 +43,12 @@ CUDA_MEMCPY2D Copy2D(void* to, size_t to_pitch, CUmemorytype to_type, const void
 
 }  // namespace
 
+// The only function of this library that returns no status: nothing could say that it is missing.
+cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+                                            cudaChannelFormatKind kind) {
+  return {x, y, z, w, kind};
+}
+
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return Bound([&] { return cuMemGetInfo(free_bytes, total_bytes); });
 }

@@ -4,12 +4,6 @@
 
 using namespace hostgpu::runtime;
 
-namespace {
-
-cudaStream_t Own(cudaStream_t stream) { return stream ? stream : cudaStreamPerThread; }
-
-}  // namespace
-
 #pragma GCC visibility push(default)
 extern "C" {
 

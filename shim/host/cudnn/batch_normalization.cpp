@@ -195,13 +195,13 @@ struct Parameter {
   void** host;
 };
 
-cudnnStatus_t ResolveParameters(cudnnTensorDescriptor_t layout,
+cudnnStatus_t ResolveParameters(cudnnHandle_t handle, cudnnTensorDescriptor_t layout,
                                 std::initializer_list<Parameter> parameters) {
   DataType type{};
   for (const Parameter& parameter : parameters) {
     if (parameter.address == nullptr) continue;
-    if (auto status =
-            ResolveTensor(parameter.name, layout, parameter.address, &type, parameter.host)) {
+    if (auto status = ResolveTensor(handle, parameter.name, layout, parameter.address, &type,
+                                    parameter.host)) {
       return status;
     }
   }
@@ -229,10 +229,10 @@ cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, co
   call.y_layout = *y_layout;
   call.parameters = *parameters;
   DataType type{};
-  if (auto status = ResolveTensor("x", x_layout, x, &type, &call.x)) return status;
-  if (auto status = ResolveTensor("y", y_layout, y, &type, &call.y)) return status;
+  if (auto status = ResolveTensor(handle, "x", x_layout, x, &type, &call.x)) return status;
+  if (auto status = ResolveTensor(handle, "y", y_layout, y, &type, &call.y)) return status;
   if (auto status = ResolveParameters(
-          parameters,
+          handle, parameters,
           {{"the scale", scale, &call.scale},
            {"the bias", bias, &call.bias},
            {call.training ? "the running mean" : "the mean", mean, &call.mean},
@@ -335,15 +335,16 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     if (auto status = CheckShapes(mode, xDesc, dxDesc, parameters)) return status;
     BackwardCall call{*xDesc, *dyDesc, *dxDesc, *parameters, {}, {}, epsilon};
     DataType type{};
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &call.dy)) return status;
-    if (auto status = ResolveTensor("dx", dxDesc, dx, &type, &call.dx)) return status;
-    if (auto status = ResolveParameters(
-            parameters, {{"the scale", bnScale, &call.scale},
-                         {"the scale's gradient", dBnScaleResult, &call.dscale},
-                         {"the bias's gradient", dBnBiasResult, &call.dbias},
-                         {"the saved mean", savedMean, &call.saved_mean},
-                         {"the saved inverse", savedInvVariance, &call.saved_inverse}})) {
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &call.dy)) return status;
+    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &call.dx)) return status;
+    if (auto status =
+            ResolveParameters(handle, parameters,
+                              {{"the scale", bnScale, &call.scale},
+                               {"the scale's gradient", dBnScaleResult, &call.dscale},
+                               {"the bias's gradient", dBnBiasResult, &call.dbias},
+                               {"the saved mean", savedMean, &call.saved_mean},
+                               {"the saved inverse", savedInvVariance, &call.saved_inverse}})) {
       return status;
     }
     call.data_scales = ReadScales(alphaDataDiff, betaDataDiff, type);

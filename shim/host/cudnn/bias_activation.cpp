@@ -89,14 +89,14 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
   HOSTGPU_REFUSE_IF(in_place && !SameLayout(*call.z, *call.y), CUDNN_STATUS_BAD_PARAM);
 
   Operands operands;
-  if (auto status = Check(problem, call.algorithm, pointers, &operands)) return status;
+  if (auto status = Check(handle, problem, call.algorithm, pointers, &operands)) return status;
   DataType type{};
   void* z = nullptr;
   void* bias = nullptr;
-  if (auto status = ResolveTensor("the bias", call.bias, call.bias_data, &type, &bias))
+  if (auto status = ResolveTensor(handle, "the bias", call.bias, call.bias_data, &type, &bias))
     return status;
   if (adds_z && !in_place) {
-    if (auto status = ResolveTensor("z", call.z, call.z_data, &type, &z)) return status;
+    if (auto status = ResolveTensor(handle, "z", call.z, call.z_data, &type, &z)) return status;
   }
   const Epilogue epilogue{*call.y,
                           *call.z,

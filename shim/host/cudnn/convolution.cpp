@@ -19,7 +19,7 @@ cudnnStatus_t Convolve(cudnnHandle_t handle, Operation operation, const void* al
     Problem problem;
     if (auto status = Describe(operation, xDesc, wDesc, convDesc, yDesc, &problem)) return status;
     Operands operands;
-    if (auto status = Check(problem, algorithm, pointers, &operands)) return status;
+    if (auto status = Check(handle, problem, algorithm, pointers, &operands)) return status;
     const double scale = ReadScale(alpha, problem.shape.type);
     const double keep = ReadScale(beta, problem.shape.type);
     return Enqueue(handle, {pointers.x, pointers.w, pointers.y, pointers.UsedWorkspace(operands)},

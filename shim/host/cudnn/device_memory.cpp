@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "shim/host/cudnn/refusal.h"
 #include "shim/host/hostgpu.h"
 
 namespace hostgpu {
@@ -20,22 +21,29 @@ void ReportDeviceFault(const char* what) {
 
 bool DeviceFaulted() { return faulted; }
 
-void* Resolve(const char* name, const void* address, size_t bytes, size_t alignment) {
-  char what[200];
+cudnnStatus_t Resolve(const char* name, const void* address, size_t bytes, size_t alignment,
+                      Runs runs, void** host) {
+  // Kept as this thread's last error, which is a text that is not copied.
+  thread_local char what[200];
+  *host = nullptr;
+  cudnnStatus_t wrong = CUDNN_STATUS_SUCCESS;
   const size_t there = hostgpuBytesFrom(address);
   if (there < bytes) {
     std::snprintf(what, sizeof what, "illegal address: %s at %p needs %zu bytes, %zu are allocated",
                   name, address, bytes, there);
-    ReportDeviceFault(what);
-    return nullptr;
-  }
-  if (reinterpret_cast<uintptr_t>(address) % alignment != 0) {
+    wrong = CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  } else if (reinterpret_cast<uintptr_t>(address) % alignment != 0) {
     std::snprintf(what, sizeof what, "misaligned address: %s at %p is no multiple of %zu", name,
                   address, alignment);
-    ReportDeviceFault(what);
-    return nullptr;
+    wrong = CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
   }
-  return hostgpuHostAlias(address);
+  if (wrong == CUDNN_STATUS_SUCCESS) {
+    *host = hostgpuHostAlias(address);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (runs == Runs::kAtReplay) return Refuse(wrong, what);
+  ReportDeviceFault(what);
+  return Refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, what);
 }
 
 }  // namespace hostgpu

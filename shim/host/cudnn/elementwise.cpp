@@ -105,8 +105,8 @@ cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha,
     DataType type{};
     void* a = nullptr;
     void* c = nullptr;
-    if (auto status = ResolveTensor("A", aDesc, A, &type, &a)) return status;
-    if (auto status = ResolveTensor("C", cDesc, C, &type, &c)) return status;
+    if (auto status = ResolveTensor(handle, "A", aDesc, A, &type, &a)) return status;
+    if (auto status = ResolveTensor(handle, "C", cDesc, C, &type, &c)) return status;
     const Scales scales = ReadScales(alpha, beta, type);
     return Enqueue(handle, {A, C}, [=, small = *aDesc, large = *cDesc] {
       WithElement(type, [&](auto element) {
@@ -126,7 +126,7 @@ cudnnStatus_t cudnnSetTensor(cudnnHandle_t handle, const cudnnTensorDescriptor_t
     if (auto status = Require(handle, valuePtr, valuePtr)) return status;
     DataType type{};
     void* data = nullptr;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &data)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &data)) return status;
     return WithElement(type, [&](auto value) {
       using T = decltype(value);
       std::memcpy(&value, valuePtr, sizeof value);
@@ -144,7 +144,7 @@ cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const cudnnTensorDescriptor
     if (auto status = Require(handle, alpha, alpha)) return status;
     DataType type{};
     void* data = nullptr;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &data)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &data)) return status;
     const double scale = ReadScale(alpha, type);
     return Enqueue(handle, {y}, [=, tensor = *yDesc] {
       WithElement(type, [&](auto element) {
@@ -170,8 +170,8 @@ cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle,
     DataType type{};
     void* from = nullptr;
     void* to = nullptr;
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &from)) return status;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &to)) return status;
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &from)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &to)) return status;
     const Scales scales = ReadScales(alpha, beta, type);
     return Enqueue(handle, {x, y}, [=, activation = *activationDesc, in = *xDesc, out = *yDesc] {
       WithElement(type, [&](auto element) {
@@ -207,10 +207,10 @@ cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle,
     void* slope = nullptr;
     void* input = nullptr;
     void* to = nullptr;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &output)) return status;
-    if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &slope)) return status;
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &input)) return status;
-    if (auto status = ResolveTensor("dx", dxDesc, dx, &type, &to)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &output)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &slope)) return status;
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &input)) return status;
+    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &to)) return status;
     const Scales scales = ReadScales(alpha, beta, type);
     const std::array<Extents, 4> strides = {dxDesc->strides, dyDesc->strides, xDesc->strides,
                                             yDesc->strides};
@@ -241,8 +241,8 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void* alp
     DataType type{};
     void* from = nullptr;
     void* to = nullptr;
-    if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &from)) return status;
-    if (auto status = ResolveTensor("db", dbDesc, db, &type, &to)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &from)) return status;
+    if (auto status = ResolveTensor(handle, "db", dbDesc, db, &type, &to)) return status;
     const Scales scales = ReadScales(alpha, beta, type);
     return Enqueue(handle, {dy, db}, [=, in = *dyDesc, out = *dbDesc] {
       WithElement(type, [&](auto element) {

@@ -35,9 +35,9 @@ size_t RequiredAlignment(const Problem& problem, int algorithm);
 
 // Everything about a call that can be refused before it is enqueued. A workspace one byte too
 // small, or none, is BAD_PARAM_SIZE_INSUFFICIENT (a specific form of BAD_PARAM). Pointers that
-// would fault on a device: EXECUTION_FAILED_CUDART, for this call and all later ones.
-cudnnStatus_t Check(const Problem& problem, int algorithm, const DevicePointers& pointers,
-                    Operands* operands);
+// would fault on a device: see Resolve; where that loses the device, for all later calls, too.
+cudnnStatus_t Check(cudnnHandle_t handle, const Problem& problem, int algorithm,
+                    const DevicePointers& pointers, Operands* operands);
 
 // On the stream's worker: runs the algorithm. A failure is reported as a device fault.
 void Execute(const Problem& problem, int algorithm, double alpha, double beta,

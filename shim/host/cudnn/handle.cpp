@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "shim/host/cudnn/device_memory.h"
 #include "shim/host/hostgpu.h"
 
 namespace hostgpu {
@@ -37,6 +36,15 @@ hostgpuWork WorkOf(std::span<const void* const> uses, std::function<void()> work
 }
 
 }  // namespace
+
+Runs WhenRuns(cudnnHandle_t handle) {
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  // A stream that cannot be asked is refused when work is enqueued on it.
+  if (!BindContext() || cuStreamIsCapturing(handle->stream, &capturing) != CUDA_SUCCESS) {
+    return Runs::kNow;
+  }
+  return capturing == CU_STREAM_CAPTURE_STATUS_NONE ? Runs::kNow : Runs::kAtReplay;
+}
 
 cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
                       std::function<void()> work) {

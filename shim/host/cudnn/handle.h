@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shim/host/cudnn/api.h"
+#include "shim/host/cudnn/device_memory.h"
 #include "shim/host/cudnn/refusal.h"
 
 struct cudnnContext {
@@ -21,6 +22,9 @@ namespace hostgpu {
 // As the CUDA runtime inside the genuine library: the current context, else device 0's primary one.
 // False without a device.
 bool BindContext();
+
+// When work that is enqueued now on the handle's stream runs.
+Runs WhenRuns(cudnnHandle_t handle);
 
 // Runs `work` on the handle's stream in stream order, or records it where the stream captures, and
 // returns at once. `uses` are the device addresses it works on; null ones do not count.

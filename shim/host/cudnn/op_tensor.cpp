@@ -138,9 +138,9 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
     void* a = nullptr;
     void* b = nullptr;
     void* c = nullptr;
-    if (auto status = ResolveTensor("A", aDesc, A, &from, &a)) return status;
-    if (auto status = ResolveTensor("B", bDesc, B, &from, &b)) return status;
-    if (auto status = ResolveTensor("C", cDesc, C, &to, &c)) return status;
+    if (auto status = ResolveTensor(handle, "A", aDesc, A, &from, &a)) return status;
+    if (auto status = ResolveTensor(handle, "B", bDesc, B, &from, &b)) return status;
+    if (auto status = ResolveTensor(handle, "C", cDesc, C, &to, &c)) return status;
     const OpTensor call{*opTensorDesc,
                         *aDesc,
                         *bDesc,

@@ -3,16 +3,18 @@
 
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/device_memory.h"
+#include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/problem.h"
 #include "shim/host/cudnn/refusal.h"
 
 namespace hostgpu {
 
 // BAD_PARAM for an unset descriptor or null pointer, NOT_SUPPORTED for a type the engines do not
-// know, EXECUTION_FAILED_CUDART for an address that would fault. All elements share one type:
+// know, what Resolve says of an address that would fault. All elements share one type:
 // `type`.
-inline cudnnStatus_t ResolveTensor(const char* name, cudnnTensorDescriptor_t tensor,
-                                   const void* address, DataType* type, void** host) {
+inline cudnnStatus_t ResolveTensor(cudnnHandle_t handle, const char* name,
+                                   cudnnTensorDescriptor_t tensor, const void* address,
+                                   DataType* type, void** host) {
   HOSTGPU_REFUSE_IF(tensor == nullptr || address == nullptr, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(tensor->dim_count == 0, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(!EngineType(tensor->type, type), CUDNN_STATUS_NOT_SUPPORTED);
@@ -20,9 +22,9 @@ inline cudnnStatus_t ResolveTensor(const char* name, cudnnTensorDescriptor_t ten
     HOSTGPU_REFUSE_IF(tensor->strides[i] < 0, CUDNN_STATUS_NOT_SUPPORTED);
   }
   const size_t element_bytes = ElementBytes(tensor->type);
-  *host = Resolve(name, address, static_cast<size_t>(tensor->span) * element_bytes, element_bytes);
   HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
-  return CUDNN_STATUS_SUCCESS;
+  return Resolve(name, address, static_cast<size_t>(tensor->span) * element_bytes, element_bytes,
+                 WhenRuns(handle), host);
 }
 
 }  // namespace hostgpu

@@ -204,8 +204,8 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescri
     if (auto status = CheckShapes(poolingDesc, xDesc, yDesc)) return status;
     DataType type{};
     Pooling call{*poolingDesc, *xDesc, *yDesc, {}};
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &call.y)) return status;
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &call.y)) return status;
     call.scales = ReadScales(alpha, beta, type);
     return Enqueue(handle, {x, y}, [=] {
       WithElement(type, [&](auto element) { Forward<decltype(element)>(call); });
@@ -231,10 +231,10 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescr
     if (auto status = CheckShapes(poolingDesc, xDesc, yDesc)) return status;
     DataType type{};
     Pooling call{*poolingDesc, *xDesc, *yDesc, {}};
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &call.y)) return status;
-    if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &call.dy)) return status;
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor("dx", dxDesc, dx, &type, &call.dx)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &call.y)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &call.dy)) return status;
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &call.dx)) return status;
     call.scales = ReadScales(alpha, beta, type);
     return Enqueue(handle, {y, dy, x, dx}, [=] {
       WithElement(type, [&](auto element) { Backward<decltype(element)>(call); });

@@ -86,7 +86,8 @@ cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
       continue;
     }
     Operands operands;
-    if (auto status = Check(problem, candidate.algorithm, pointers, &operands)) return status;
+    if (auto status = Check(handle, problem, candidate.algorithm, pointers, &operands))
+      return status;
     const auto time_ms = std::make_shared<std::promise<float>>();
     auto measured = time_ms->get_future();
     if (auto status = Enqueue(handle, {}, [=] {

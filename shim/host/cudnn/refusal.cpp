@@ -5,7 +5,7 @@
 namespace hostgpu {
 namespace {
 
-// Conditions are string literals: nothing to own.
+// Not owned: conditions are string literals, or texts that live as long as the thread.
 thread_local const char* last_condition = "";
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace hostgpu {
 
-// Keeps `condition` as this thread's last error and returns `status`.
+// Keeps `condition`, which is not copied, as this thread's last error and returns `status`.
 cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition);
 
 // Hands out this thread's last error and forgets it.

@@ -116,8 +116,8 @@ cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t 
     DataType type{};
     void* from = nullptr;
     void* to = nullptr;
-    if (auto status = ResolveTensor("x", xDesc, x, &type, &from)) return status;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &to)) return status;
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &from)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &to)) return status;
     const Softmax call{algo, mode,    *yDesc, *xDesc, ReadScales(alpha, beta, type),
                        from, nullptr, to};
     return Enqueue(handle, {x, y}, [=] {
@@ -145,9 +145,9 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t
     void* from = nullptr;
     void* slope = nullptr;
     void* to = nullptr;
-    if (auto status = ResolveTensor("y", yDesc, y, &type, &from)) return status;
-    if (auto status = ResolveTensor("dy", dyDesc, dy, &type, &slope)) return status;
-    if (auto status = ResolveTensor("dx", dxDesc, dx, &type, &to)) return status;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &from)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &slope)) return status;
+    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &to)) return status;
     const Softmax call{algo, mode, *yDesc, *dxDesc, ReadScales(alpha, beta, type), from, slope, to};
     return Enqueue(handle, {y, dy, dx}, [=] {
       WithElement(type, [&](auto element) { Backward<decltype(element)>(call); });

@@ -1,5 +1,6 @@
 """`ucudnn run --host`: programs the stand-ins cannot serve are named with the reason before they start."""
 
+import json
 import os
 import subprocess
 import unittest
@@ -7,7 +8,11 @@ import unittest
 from command import CommandTest
 
 MAIN = "int main(void) { return 0; }"
-FATBIN = '__attribute__((section(".nv_fatbin"))) int fatbin = 1;\n'
+# What nvcc puts into everything that it links, with kernels or without.
+FATBIN = "".join(f'__attribute__((section("{section}"))) int section{i} = 1;\n' for i, section in enumerate(
+    (".nv_fatbin", ".nvFatBinSegment", "__nv_relfatbin", "__nv_module_id")))
+# What it calls, for each kernel, where there is one.
+KERNEL = "void __cudaRegisterFunction(void);\nvoid never_called(void) { __cudaRegisterFunction(); }\n"
 # What the read-only data of a linked-in CUDA runtime holds.
 STATIC_CUDART = 'const char* volatile mark = "/cudart.shm.%x.%x.%llx";\n'
 
@@ -39,17 +44,39 @@ class Host(CommandTest):
             program = self.linked("indirect", f"-Wl,-rpath,{self.folder}/libraries", inner)
             self.assert_host_refuses(program, "libinner.so needs libcudart.so.12 (CUDA 12)")
 
-    def test_library_found_through_ld_library_path(self):
-        kernels = self.library("libkernels.so", FATBIN)
-        program = self.linked("through-path", kernels)
-        self.assert_host_refuses(program, kernels, "GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
+    def assert_starts(self, program, *notes, **variables):
+        """It starts and nothing is said of it; the doctor, who tells more, has exactly these notes of it."""
+        result = self.run_command("run", "--host", "--", program, **variables)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        findings = json.loads(self.run_command("doctor", "--json", "--host", "--", program, **variables).stdout)["findings"]
+        told = [finding["what"] for finding in findings if " of its own" in finding["what"]]
+        self.assertEqual(list(notes), told)
 
-    def test_own_kernels(self):
-        self.assert_host_refuses(self.build(FATBIN + MAIN, f"{self.folder}/kernels"), "it has GPU kernels of its own")
+    def runtime(self):
+        """A CUDA runtime to link with; the loader takes the stand-in's place of its name."""
+        return self.library("libcudart.so.13", "void __cudaRegisterFunction(void) {}", "toolkit")
+
+    def test_gpu_code_without_a_kernel(self):
+        self.assert_starts(self.build(FATBIN + MAIN, f"{self.folder}/no-kernel"))
+
+    def test_kernels_of_the_program_are_its_launches_matter(self):
+        program = self.build(FATBIN + KERNEL + MAIN, f"{self.folder}/kernels", "-Wl,-z,lazy", self.runtime())
+        self.assert_starts(program, f"{program} has GPU kernels of its own")
+
+    def test_kernels_of_a_library_found_through_ld_library_path(self):
+        kernels = self.library("libkernels.so", FATBIN + KERNEL, options=("-Wl,-z,lazy", self.runtime()))
+        program = self.linked("through-path", kernels, "-Wl,--allow-shlib-undefined")
+        self.assert_starts(program, f"{kernels} has GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
+
+    def test_library_with_a_runtime_of_its_own(self):
+        """As NVIDIA's: nobody can link those otherwise, and the program may never call them."""
+        library = self.library("libcublasLt.so.13", FATBIN + STATIC_CUDART)
+        program = self.linked("multiplying", library, f"-Wl,-rpath,{self.folder}/libraries")
+        self.assert_starts(program, f"{library} has a CUDA runtime of its own")
 
     def test_static_cudart_also_when_stripped(self):
         program = self.build(STATIC_CUDART + MAIN, f"{self.folder}/static-cudart")
-        self.assert_host_refuses(program, "static cudart", "-cudart shared")
+        self.assert_host_refuses(program, "static cudart", "NVCC_APPEND_FLAGS='-cudart shared'")
         subprocess.run(["strip", program], check=True)
         self.assert_host_refuses(program, "static cudart")
 

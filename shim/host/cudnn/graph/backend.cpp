@@ -1,6 +1,7 @@
 // The cudnnBackend functions: checks every descriptor shares, then the descriptor's own.
 #include "shim/host/cudnn/graph/descriptor.h"
 #include "shim/host/cudnn/graph/heuristics.h"
+#include "shim/host/cudnn/graph/kernel_cache.h"
 #include "shim/host/cudnn/graph/plan.h"
 #include "shim/host/cudnn/handle.h"
 
@@ -20,6 +21,8 @@ std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t
       return std::make_unique<EngineHeuristics>();
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
       return std::make_unique<ExecutionPlan>();
+    case CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR:
+      return std::make_unique<KernelCache>();
     case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR:
       return std::make_unique<KnobChoice>();
     case CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR:

@@ -15,7 +15,7 @@ constexpr size_t kWorkspaceAlignment = 16;
 // A call's operands, found by their unique identifiers.
 class Binding {
  public:
-  explicit Binding(const VariantPack& pack) : pack_(pack) {}
+  Binding(const VariantPack& pack, Runs runs) : pack_(pack), runs_(runs) {}
 
   cudnnStatus_t Bind(const GraphOperand& operand) {
     void* pointer = pack_.PointerOf(operand.unique_id);
@@ -28,18 +28,20 @@ class Binding {
       return CUDNN_STATUS_SUCCESS;
     }
     uses_.push_back(pointer);
-    in_memory_.push_back({operand.unique_id, Resolve(operand.name, pointer, operand.bytes,
-                                                     static_cast<size_t>(operand.alignment))});
-    return CUDNN_STATUS_SUCCESS;
+    in_memory_.push_back({operand.unique_id, nullptr});
+    return Resolve(operand.name, pointer, operand.bytes, static_cast<size_t>(operand.alignment),
+                   runs_, &in_memory_.back().second);
   }
 
   cudnnStatus_t BindWorkspace(size_t bytes) {
     if (bytes == 0) return CUDNN_STATUS_SUCCESS;
     HOSTGPU_REFUSE_IF(pack_.workspace() == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     uses_.push_back(pack_.workspace());
-    workspace_ =
-        static_cast<char*>(Resolve("the workspace", pack_.workspace(), bytes, kWorkspaceAlignment));
-    return CUDNN_STATUS_SUCCESS;
+    void* workspace = nullptr;
+    const cudnnStatus_t status =
+        Resolve("the workspace", pack_.workspace(), bytes, kWorkspaceAlignment, runs_, &workspace);
+    workspace_ = static_cast<char*>(workspace);
+    return status;
   }
 
   const std::vector<const void*>& uses() const { return uses_; }
@@ -72,6 +74,7 @@ class Binding {
   }
 
   const VariantPack& pack_;
+  const Runs runs_;
   std::vector<const void*> uses_;
   std::vector<std::pair<int64_t, void*>> in_memory_;
   std::vector<std::pair<int64_t, size_t>> by_value_;
@@ -81,16 +84,16 @@ class Binding {
 
 }  // namespace
 
-cudnnStatus_t ExecutionPlan::Bind(const VariantPack& pack, Bound* bound) const {
+cudnnStatus_t ExecutionPlan::Bind(const VariantPack& pack, Runs runs, Bound* bound) const {
   const std::shared_ptr<const Computation> computation = config_.engine.graph.computation();
   HOSTGPU_REFUSE_IF(pack.overrides_shapes(), CUDNN_STATUS_NOT_SUPPORTED);
-  Binding binding(pack);
+  HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
+  Binding binding(pack, runs);
   for (const GraphOperand& operand : computation->operands) {
     if (auto status = binding.Bind(operand)) return status;
   }
   const EngineSetup setup = config_.setup();
   if (auto status = binding.BindWorkspace(setup.workspace_bytes)) return status;
-  HOSTGPU_REFUSE_IF(DeviceFaulted(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
 
   struct Work {
     std::shared_ptr<const Computation> computation;
@@ -112,7 +115,7 @@ cudnnStatus_t ExecutionPlan::Execute(cudnnHandle_t handle, const VariantPack& pa
       config_.engine.graph.computation()->convolution && hostgpuFaultDue("convolution"),
       CUDNN_STATUS_EXECUTION_FAILED);
   Bound bound;
-  if (auto status = Bind(pack, &bound)) return status;
+  if (auto status = Bind(pack, WhenRuns(handle), &bound)) return status;
   return Enqueue(handle, bound.uses, std::move(bound.run));
 }
 
@@ -126,7 +129,7 @@ cudnnStatus_t ExecutionPlan::BindNative(const VariantPack& pack, Bound* bound) c
                     CUDNN_STATUS_NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API);
   HOSTGPU_REFUSE_IF(engine.graph.computation()->convolution && hostgpuFaultDue("native"),
                     CUDNN_STATUS_INTERNAL_ERROR);
-  return Bind(pack, bound);
+  return Bind(pack, Runs::kAtReplay, bound);
 }
 
 cudnnStatus_t ExecutionPlan::Populate(cudaGraph_t graph, const VariantPack& pack) const {

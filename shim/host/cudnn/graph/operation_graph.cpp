@@ -174,7 +174,8 @@ cudnnStatus_t OperationGraph::Complete() {
   if (auto status = OrderOperations(&ordered)) return status;
   // A graph no engine computes is a valid graph: engines say so.
   Computation computation;
-  const bool runnable = ordered.size() == operations_.size() && !dynamic_shapes_;
+  // With dynamic shapes, too: engines serve any shape, and each graph is made with one.
+  const bool runnable = ordered.size() == operations_.size();
   if (runnable && Lower(ordered, &computation) == CUDNN_STATUS_SUCCESS) {
     computation_ = std::make_shared<const Computation>(std::move(computation));
   }

@@ -1,5 +1,6 @@
 #include "shim/host/cudnn/graph/plan.h"
 
+#include "shim/host/cudnn/graph/kernel_cache.h"
 #include "shim/host/cudnn/graph/plan_json.h"
 #include "shim/host/hostgpu.h"
 
@@ -21,10 +22,18 @@ cudnnStatus_t ExecutionPlan::Set(const Attribute& attribute) {
                    static_cast<size_t>(attribute.count));
       from_json_ = true;
       return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE: {
+      KernelCache cache;  // only checked
+      if (auto status = TakeChild(attribute, &cache, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+                                  CUDNN_STATUS_NOT_SUPPORTED)) {
+        return status;
+      }
+      HOSTGPU_REFUSE_IF(!cache.finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+      return CUDNN_STATUS_SUCCESS;
+    }
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
     case CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS:
     case CUDNN_ATTR_EXECUTION_PLAN_RUN_ONLY_INTERMEDIATE_UIDS:
-    case CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE:
       return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "an attribute this library's plans do not take");
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of an execution plan");

@@ -24,7 +24,9 @@ class ExecutionPlan final : public GraphDescriptor {
 
   // Everything is checked before the call returns; the work is asynchronous. BAD_PARAM_NULL_POINTER
   // where the pack lacks an operand or the workspace; pointers that would fault on a device, such
-  // as one less aligned than its tensor was declared: EXECUTION_FAILED_CUDART, now and later.
+  // as one less aligned than its tensor was declared: EXECUTION_FAILED_CUDART, now and later. While
+  // the handle's stream captures, nothing runs yet: BAD_PARAM_SIZE_INSUFFICIENT or
+  // BAD_PARAM_MISALIGNED_POINTER, for this call.
   cudnnStatus_t Execute(cudnnHandle_t handle, const VariantPack& pack) const;
 
   // The same as the only node of `graph`, which is empty, and as what its node does from now on,
@@ -40,7 +42,7 @@ class ExecutionPlan final : public GraphDescriptor {
     std::function<void()> run;
     std::vector<const void*> uses;
   };
-  cudnnStatus_t Bind(const VariantPack& pack, Bound* bound) const;
+  cudnnStatus_t Bind(const VariantPack& pack, Runs runs, Bound* bound) const;
   cudnnStatus_t BindNative(const VariantPack& pack, Bound* bound) const;
   // Equal for equal plans.
   uint64_t Fingerprint() const;

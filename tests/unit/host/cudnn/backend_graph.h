@@ -117,6 +117,12 @@ class GraphBuilder {
     EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
   }
 
+  // Before Finish.
+  void AllowDynamicShapes() {
+    graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN,
+               std::vector<char>{1});
+  }
+
   const Descriptor& Finish() {
     graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_);
     EXPECT_EQ(graph_.Finalize(), CUDNN_STATUS_SUCCESS);

@@ -84,6 +84,28 @@ TEST_F(Capture, ReplaysOfEveryAlgorithmComputeWhatACallWould) {
   EXPECT_GE(ran, 12) << "each operation, in two types, has at least two engines";
 }
 
+TEST_F(Capture, WrongMemoryIsAnErrorOfThatCallAlone) {
+  std::mt19937 random(12);
+  Convolution convolution{ConvolutionCase{}};
+  cudnnSetStream(convolution.handle, stream_);
+  convolution.FillAll(random);
+  const DeviceBytes nothing(16);
+  testing::internal::CaptureStderr();
+  const cudaGraphExec_t exec = Record([&] {
+    EXPECT_EQ(
+        convolution.RunAt(0, nullptr, 0, nothing.data, convolution.w.data, convolution.y.data),
+        CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+    EXPECT_EQ(convolution.RunAt(0, nullptr, 0, static_cast<char*>(convolution.x.data) + 1,
+                                convolution.w.data, convolution.y.data),
+              CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+    EXPECT_EQ(convolution.Run(0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  convolution.ComputeExpected();
+  Replay(exec);
+  EXPECT_TRUE(convolution.Result().Matches());
+}
+
 TEST_F(Capture, ScalarsAreThoseOfTheCall) {
   ConvolutionCase c;
   c.alpha = 3;

@@ -143,6 +143,76 @@ TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
   cudaStreamDestroy(stream);
 }
 
+// As cudnn-frontend's samples of dynamic shapes do.
+TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
+  std::mt19937 random(13);
+  Descriptor cache(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
+  for (const int batch : {5, 8}) {
+    ConvolutionCase c;
+    c.x[0] = batch;
+    Convolution convolution(c);
+    convolution.FillAll(random);
+    GraphBuilder builder;
+    builder.AllowDynamicShapes();
+    const Descriptor& graph = ConvolutionGraph::Describe(builder, convolution);
+    Plan plan;
+    if (batch == 5) {
+      EXPECT_EQ(
+          cudnnBackendSetAttribute(plan.descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &cache.handle),
+          CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+      cache.SetChild(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, graph);
+      EXPECT_EQ(cache.Finalize(), CUDNN_STATUS_SUCCESS);
+    }
+    plan.descriptor.SetChild(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, cache);
+    ASSERT_TRUE(plan.Build(graph, 1, 0));
+    const DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
+    EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    convolution.ComputeExpected();
+    EXPECT_TRUE(convolution.Result().Matches()) << batch << " images";
+  }
+}
+
+// As cudnn-frontend's Graph::deserialize warms a plan up: in a capture that is thrown away, with
+// one small buffer for everything.
+TEST(GraphExecution, WrongMemoryInACaptureIsAnErrorOfThatCallAlone) {
+  std::mt19937 random(11);
+  Convolution convolution{ConvolutionCase{}};
+  convolution.FillAll(random);
+  Plan plan;
+  ASSERT_TRUE(plan.Build(ConvolutionGraph(convolution).graph, 1, 0));
+  const auto needed = static_cast<size_t>(plan.Workspace());
+  ASSERT_GT(needed, 512u);
+  const DeviceBytes small(needed - 512), workspace(needed + 64);
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudnnSetStream(convolution.handle, stream), CUDNN_STATUS_SUCCESS);
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(Execute(plan, convolution, small.data), CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+  EXPECT_EQ(Execute(plan, convolution, static_cast<char*>(workspace.data) + 4),
+            CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+  EXPECT_EQ(plan.Run(convolution.handle, ConvolutionGraph::Ids(),
+                     {small.data, small.data, small.data}, small.data),
+            CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+  char why[200] = "";
+  cudnnGetLastErrorString(why, sizeof why);
+  EXPECT_NE(std::string(why).find("bytes, "), std::string::npos) << why;
+  cudaGraph_t graph;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  size_t nodes = 1;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+  EXPECT_EQ(nodes, 0u) << "what was refused is not recorded";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  convolution.ComputeExpected();
+  EXPECT_TRUE(convolution.Result().Matches());
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
 void ReplaceAll(std::string& text, const std::string& from, const std::string& to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
     text.replace(at, from.size(), to);

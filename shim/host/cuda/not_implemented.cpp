@@ -1,0 +1,9 @@
+// Exports of the driver that are not implemented.
+#include "shim/host/not_implemented.h"
+
+#include <cuda.h>
+
+int hostgpuNotImplemented(hostgpu::UnimplementedExport* stub) {
+  hostgpu::SayNotImplemented(*stub, "CUDA_ERROR_NOT_SUPPORTED");
+  return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,54 @@
+#include "shim/host/curand/numbers.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace hostgpu::random {
+namespace {
+
+// SplitMix64's output function of the place's multiple of the golden ratio (Steele, Lea, Flood:
+// Fast splittable pseudorandom number generators, 2014).
+uint64_t Draw(Place place, uint64_t i) {
+  uint64_t z = place.seed + (place.first + i + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// With as many random bits as the type has.
+float InUnit(uint64_t draw, float) { return static_cast<float>((draw >> 40) + 1) * 0x1p-24f; }
+double InUnit(uint64_t draw, double) { return static_cast<double>((draw >> 11) + 1) * 0x1p-53; }
+
+template <class T>
+void FillUniform(Place place, T* output, size_t count) {
+  for (size_t i = 0; i < count; ++i) output[i] = InUnit(Draw(place, i), T{});
+}
+
+// Box and Muller's.
+template <class T>
+void FillNormal(Place place, T mean, T deviation, T* output, size_t count) {
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    const double radius = std::sqrt(-2 * std::log(InUnit(Draw(place, i), double{})));
+    const double angle = 2 * std::numbers::pi * InUnit(Draw(place, i + 1), double{});
+    output[i] = static_cast<T>(mean + deviation * radius * std::cos(angle));
+    output[i + 1] = static_cast<T>(mean + deviation * radius * std::sin(angle));
+  }
+}
+
+}  // namespace
+
+void Bits(Place place, uint32_t* output, size_t count) {
+  for (size_t i = 0; i < count; ++i) output[i] = static_cast<uint32_t>(Draw(place, i) >> 32);
+}
+
+void Uniform(Place place, float* output, size_t count) { FillUniform(place, output, count); }
+void Uniform(Place place, double* output, size_t count) { FillUniform(place, output, count); }
+
+void Normal(Place place, float mean, float deviation, float* output, size_t count) {
+  FillNormal(place, mean, deviation, output, count);
+}
+void Normal(Place place, double mean, double deviation, double* output, size_t count) {
+  FillNormal(place, mean, deviation, output, count);
+}
+
+}  // namespace hostgpu::random

@@ -1,0 +1,152 @@
+// The stand-in cuRAND: what its numbers are like, that they do not depend on how they are drawn,
+// and what it refuses.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "shim/host/curand/api.h"
+
+namespace {
+
+constexpr int kPseudoDefault = 100, kQuasiDefault = 200;
+constexpr size_t kMany = 100000;
+
+// A generator, and numbers drawn from it on the device.
+class Generator {
+ public:
+  explicit Generator(unsigned long long seed = 7) {
+    EXPECT_EQ(curandCreateGenerator(&handle, kPseudoDefault), CURAND_STATUS_SUCCESS);
+    EXPECT_EQ(curandSetPseudoRandomGeneratorSeed(handle, seed), CURAND_STATUS_SUCCESS);
+  }
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+  ~Generator() { EXPECT_EQ(curandDestroyGenerator(handle), CURAND_STATUS_SUCCESS); }
+
+  template <class T, class Draw>
+  std::vector<T> Drawn(size_t count, const Draw& draw) {
+    T* memory = nullptr;
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory), count * sizeof(T)), cudaSuccess);
+    EXPECT_EQ(draw(memory), CURAND_STATUS_SUCCESS);
+    std::vector<T> numbers(count);
+    EXPECT_EQ(cudaMemcpy(numbers.data(), memory, count * sizeof(T), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    cudaFree(memory);
+    return numbers;
+  }
+  std::vector<float> Uniform(size_t count) {
+    return Drawn<float>(count, [&](float* to) { return curandGenerateUniform(handle, to, count); });
+  }
+
+  curandGenerator_st* handle = nullptr;
+};
+
+// Mean and standard deviation.
+template <class T>
+std::pair<double, double> Moments(const std::vector<T>& numbers) {
+  const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / numbers.size();
+  double squares = 0;
+  for (const T number : numbers) squares += (number - mean) * (number - mean);
+  return {mean, std::sqrt(squares / numbers.size())};
+}
+
+// Five standard errors of the mean of kMany draws, and of their deviation, which vary less.
+double Tolerance(double deviation) { return 5 * deviation / std::sqrt(kMany); }
+
+TEST(Curand, UniformNumbersFillTheUnitInterval) {
+  Generator generator;
+  const std::vector<float> numbers = generator.Uniform(kMany);
+  for (const float number : numbers) ASSERT_TRUE(number > 0 && number <= 1) << number;
+  const double expected = std::sqrt(1.0 / 12);
+  const auto [mean, deviation] = Moments(numbers);
+  EXPECT_NEAR(mean, 0.5, Tolerance(expected));
+  EXPECT_NEAR(deviation, expected, Tolerance(expected));
+}
+
+TEST(Curand, NormalNumbersHaveTheMeanAndDeviationAskedFor) {
+  Generator generator;
+  const auto narrow = generator.Drawn<float>(
+      kMany, [&](float* to) { return curandGenerateNormal(generator.handle, to, kMany, 3, 2); });
+  const auto wide = generator.Drawn<double>(kMany, [&](double* to) {
+    return curandGenerateNormalDouble(generator.handle, to, kMany, 3, 2);
+  });
+  for (const auto& [mean, deviation] : {Moments(narrow), Moments(wide)}) {
+    EXPECT_NEAR(mean, 3, Tolerance(2));
+    EXPECT_NEAR(deviation, 2, Tolerance(2));
+  }
+}
+
+TEST(Curand, NumbersDependOnSeedAndPlaceAlone) {
+  Generator whole, parts, other(8);
+  const std::vector<float> expected = whole.Uniform(1000);
+  std::vector<float> joined = parts.Uniform(300);
+  const std::vector<float> rest = parts.Uniform(700);
+  joined.insert(joined.end(), rest.begin(), rest.end());
+  EXPECT_EQ(joined, expected);
+  EXPECT_NE(other.Uniform(1000), expected);
+  EXPECT_EQ(curandSetGeneratorOffset(parts.handle, 300), CURAND_STATUS_SUCCESS);
+  EXPECT_EQ(parts.Uniform(700), rest);
+
+  curandGenerator_st* on_host = nullptr;
+  ASSERT_EQ(curandCreateGeneratorHost(&on_host, kPseudoDefault), CURAND_STATUS_SUCCESS);
+  curandSetPseudoRandomGeneratorSeed(on_host, 7);
+  std::vector<float> numbers(1000);
+  EXPECT_EQ(curandGenerateUniform(on_host, numbers.data(), numbers.size()), CURAND_STATUS_SUCCESS);
+  EXPECT_EQ(numbers, expected);
+  curandDestroyGenerator(on_host);
+}
+
+TEST(Curand, RunsInStreamOrder) {
+  Generator generator;
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(curandSetStream(generator.handle, stream), CURAND_STATUS_SUCCESS);
+  float* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory), 64), cudaSuccess);
+  ASSERT_EQ(cudaMemset(memory, 0, 64), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  cudaGraph_t graph;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(curandGenerateUniform(generator.handle, memory, 16), CURAND_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  float numbers[16] = {1};
+  ASSERT_EQ(cudaMemcpy(numbers, memory, 64, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(numbers[0], 0.0f) << "captured, not run";
+  cudaGraphDestroy(graph);
+  cudaFree(memory);
+  cudaStreamDestroy(stream);
+}
+
+TEST(Curand, RefusesWhatItCannotDo) {
+  curandGenerator_st* none = nullptr;
+  EXPECT_EQ(curandCreateGenerator(&none, 0), CURAND_STATUS_TYPE_ERROR);
+  EXPECT_EQ(curandCreateGenerator(&none, kQuasiDefault), CURAND_STATUS_ARCH_MISMATCH);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_EQ(curandGenerateUniform(nullptr, nullptr, 1), CURAND_STATUS_NOT_INITIALIZED);
+  Generator generator;
+  float on_host[2] = {};
+  EXPECT_EQ(curandGenerateUniform(generator.handle, on_host, 2), CURAND_STATUS_LAUNCH_FAILURE);
+  EXPECT_EQ(curandGenerateNormal(generator.handle, on_host, 1, 0, 1),
+            CURAND_STATUS_LENGTH_NOT_MULTIPLE);
+}
+
+std::string ExportsOf(const std::string& library) {
+  const std::string command = SOURCE_DIR "/tools/generate-host-stubs --exports " + library;
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string text;
+  for (int c; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+  EXPECT_EQ(pclose(pipe), 0);
+  return text;
+}
+
+TEST(Curand, ExportsAreTheGenuineOnes) {
+  if (access(REAL_CURAND, R_OK) != 0) GTEST_SKIP() << "no " REAL_CURAND;
+  EXPECT_EQ(ExportsOf(STANDIN_CURAND), ExportsOf(REAL_CURAND));
+}
+
+}  // namespace
