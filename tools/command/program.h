@@ -13,12 +13,24 @@ namespace ucudnn::command {
 std::string FolderOf(const std::string& path);
 std::string NameOf(const std::string& path);
 
+// A program that was looked for.
+struct FoundProgram {
+  std::string path;  // of the file; empty: there is none
+  Status can_run;    // why this user cannot run it, or that there is none
+};
+
 // The file `name` means: itself when it has a slash, else the first match in `search_path` (as
 // PATH).
-Result<std::string> FindProgram(const std::string& name, const std::string& search_path);
+FoundProgram FindProgram(const std::string& name, const std::string& search_path);
+
+// Whether the file is a program for this machine, or no ELF file at all, as scripts are not.
+Status CheckImage(const std::string& program);
 
 // Whether the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
 Status CheckPreload(const std::string& program);
+
+// Why the system did not start `program`, whose execve() failed with `error`.
+std::string WhyNotStarted(const std::string& program, int error);
 
 // Whether the CPU stand-ins in `host_folder` can serve `program` and the libraries it needs, looked
 // for where the loader will: run paths, `library_path` (as LD_LIBRARY_PATH), its cache, default

@@ -89,7 +89,7 @@ class UndividedNeeds {
 };
 
 // "4 x 32 + 8": as DivisionText, from a report.
-std::string Division(const Json& plan) {
+std::string DivisionWords(const Json& plan) {
   std::string text;
   for (const Json& run : plan) {
     const int64_t count = CountOf(run, "count");
@@ -121,7 +121,7 @@ std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProble
   if (need && *need > limit) {
     text = engine + " needs " + FormatByteSize(*need) + ", limit " + FormatByteSize(limit) + ": ";
   }
-  text += "divided into " + Division(plan) + " in " +
+  text += "divided into " + DivisionWords(plan) + " in " +
           FormatByteSize(BytesOf(kernel, "workspace_bytes"));
   const double undivided_ms =
       kernel.contains("undivided") ? NumberOf(kernel["undivided"], "time_ms", -1) : -1;
