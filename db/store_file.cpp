@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/folders.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "db/schema.h"
@@ -21,21 +22,6 @@ std::string Candidate(const std::string& path, int number) {
   if (number == 1) return path;
   const size_t stem = StemLength(path);
   return path.substr(0, stem) + "-" + std::to_string(number) + path.substr(stem);
-}
-
-// Creates the folders above `path` that are missing, for this user only.
-Status CreateFolders(const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos;
-       slash = path.find('/', slash + 1)) {
-    const std::string folder = path.substr(0, slash);
-    struct stat info;
-    if (stat(folder.c_str(), &info) == 0) continue;
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      return Status::Error(path + ": cannot create the folder " + folder + ": " +
-                           std::strerror(errno));
-    }
-  }
-  return Status::Ok();
 }
 
 }  // namespace
@@ -99,7 +85,10 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
     usable = true;  // and nothing to read in it
     return Status::Ok();
   }
-  if (!exists) UCUDNN_RETURN_IF_ERROR(CreateFolders(candidate));
+  if (!exists) {
+    const Status folders = CreateFoldersAbove(candidate, 0700);  // for this user only
+    if (!folders.ok()) return Status::Error(candidate + ": " + folders.message());
+  }
   using Access = Connection::Access;
   UCUDNN_RETURN_IF_ERROR(connection_.Open(candidate, create      ? Access::kCreate
                                                      : writable_ ? Access::kWrite

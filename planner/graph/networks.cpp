@@ -71,7 +71,8 @@ Result<Graph> BuildNetwork(const std::string& name) {
     if (name == network.name) return network.build(name);
   }
   return Status::Error(Quoted(name) + " is no network; expected one of " +
-                       Join(NetworkNames(), ", "));
+                       Join(NetworkNames(), ", ") +
+                       ", or a file that ends in .onnx, .prototxt or .json");
 }
 
 }  // namespace ucudnn::planner

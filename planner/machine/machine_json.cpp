@@ -113,9 +113,10 @@ Machine Read(const JsonValue& json, Status& fault) {
 }  // namespace
 
 Result<Machine> ParseMachine(std::string_view json) {
-  UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
+  const Result<JsonValue> root = ParseJson(json);
+  if (!root.ok()) return Status::Error(root.message() + "; expected a machine (ucudnn-machine)");
   Status fault;
-  Machine machine = Read(root, fault);
+  Machine machine = Read(*root, fault);
   UCUDNN_RETURN_IF_ERROR(fault);
   UCUDNN_RETURN_IF_ERROR(Check(machine));
   return machine;

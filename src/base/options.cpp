@@ -1,5 +1,7 @@
 #include "base/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -9,6 +11,7 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
+#include "base/variable_names.h"
 
 namespace ucudnn {
 namespace {
@@ -196,7 +199,8 @@ constexpr Variable kVariables[] = {
      "caller, auto or a size: bytes, or with KiB, MiB, GiB", "workspace ceiling of each kernel",
      ApplyWorkspaceLimit},
     {"UCUDNN_TOTAL_WORKSPACE", "UCUDNN_TOTAL_WORKSPACE_SIZE", "total-workspace", false,
-     "a size above 0: bytes, or with KiB, MiB, GiB", "one workspace budget for all kernels",
+     "a size above 0: bytes, or with KiB, MiB, GiB",
+     "one workspace budget for all kernels; together with --workspace-limit both hold",
      ApplyTotalWorkspace},
     {"UCUDNN_DIVISION", nullptr, "division", false, "disjoint, shared, concurrent",
      "how kernels share that budget: disjoint, a segment for each; shared, concurrent: one for all "
@@ -362,14 +366,19 @@ const Variable* FindVariable(std::string_view name) {
   return nullptr;
 }
 
+Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use) {
+  Options options = ParseOptions([](const char* name) { return std::getenv(name); }, warnings, use);
+  for (std::string& line : UnknownVariables(environ)) warnings.push_back(std::move(line));
+  return options;
+}
+
 const Options& ProcessOptions() {
   // No lock is held while reading, because a child forked meanwhile would wait for it for ever.
   if (const auto* const values = process_values.load(std::memory_order_acquire)) {
     return values->options;
   }
   std::vector<std::string> warnings;
-  const auto* const mine =
-      new ProcessValues{ParseOptions([](const char* name) { return std::getenv(name); }, warnings)};
+  const auto* const mine = new ProcessValues{OptionsOfEnvironment(warnings, Use::kRunning)};
   const ProcessValues* expected = nullptr;
   if (!process_values.compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) {
     delete mine;

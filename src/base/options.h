@@ -100,6 +100,9 @@ std::span<const Variable> Variables();
 Options ParseOptions(const std::function<const char*(const char*)>& lookup,
                      std::vector<std::string>& warnings, Use use = Use::kRunning);
 
+// The same of this process's environment. Variables that ucudnn does not know are warnings, too.
+Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
+
 // The variable of this name, old ones too; null when there is none.
 const Variable* FindVariable(std::string_view name);
 

@@ -12,6 +12,7 @@
 #include "command/cliff.h"
 #include "command/cliff_output.h"
 #include "command/command.h"
+#include "command/file_check.h"
 #include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/measure.h"
@@ -150,11 +151,9 @@ Status UseStandIns() {
 
 int Bench(const CLI::App& app, const BenchOptions& bench) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
-  const auto fail = [&](const Status& status) {
-    refuse(status);
-    return 1;
-  };
+  const auto fail = [&](const Status& status) { return Refuse(app, status.message(), kFailed); };
   if (Status status = bench.variables.Check(); !status.ok()) return refuse(status);
+  if (Status status = CheckFilesOfRun(bench.variables); !status.ok()) return refuse(status);
   const Result<std::vector<Layer>> layers = ListLayers(bench.source);
   if (!layers.ok()) return refuse(layers.status());
   if (bench.cliff && bench.variables.Given("UCUDNN_WORKSPACE_LIMIT")) {

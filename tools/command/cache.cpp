@@ -1,12 +1,8 @@
 // `ucudnn cache`: what measurement stores hold and whether it is sound, their rows from and to CSV
 // files and other stores, and the removal of old ones.
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -17,11 +13,12 @@
 #include <vector>
 
 #include "base/byte_size.h"
-#include "base/file_size_limit.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "command/command.h"
+#include "command/file_check.h"
 #include "command/offline_kernels.h"
+#include "command/output_file.h"
 #include "command/versions.h"
 #include "convolution/columns.h"
 #include "convolution/engine_name.h"
@@ -51,10 +48,7 @@ struct CacheOptions {
   VariableOptions variables;  // --db
 };
 
-int Fail(const CLI::App& app, const std::string& message) {
-  Refuse(app, message);
-  return 1;
-}
+int Fail(const CLI::App& app, const std::string& message) { return Refuse(app, message, kFailed); }
 
 // Whole numbers as numbers, everything else as text.
 Json Value(const std::string& text) {
@@ -189,21 +183,32 @@ void PrintRows(const db::StoredRows& rows) {
   std::cout << Count(rows) << "\n";
 }
 
-// Without a name, those of all devices.
-void KeepDevice(const std::string& device, db::StoredRows& rows) {
-  if (device.empty()) return;
+// Without a name, those of all devices. An error names the devices that there are.
+Status KeepDevice(const std::string& device, std::vector<db::StoredRows*> all) {
+  if (device.empty()) return Status::Ok();
+  std::set<std::string> devices;
+  for (const db::StoredRows* rows : all) {
+    for (const auto& row : rows->measurements) devices.insert(row.platform.device);
+    for (const auto& promise : rows->promises) devices.insert(promise.platform.device);
+  }
+  if (!devices.contains(device)) {
+    const std::vector<std::string> names(devices.begin(), devices.end());
+    return Status::Error("--device '" + device + "': there are no rows of it" +
+                         (names.empty() ? "" : ", but of '" + Join(names, "', '") + "'"));
+  }
   const auto others = [&](const auto& row) { return row.platform.device != device; };
-  std::erase_if(rows.measurements, others);
-  std::erase_if(rows.promises, others);
+  for (db::StoredRows* rows : all) {
+    std::erase_if(rows->measurements, others);
+    std::erase_if(rows->promises, others);
+  }
+  return Status::Ok();
 }
 
-// All that the stores hold of `device`.
-Result<db::StoredRows> ReadAll(const std::vector<std::string>& paths, const std::string& device) {
+Result<db::StoredRows> ReadAll(const std::vector<std::string>& paths) {
   db::SqliteStore store(paths);
   db::StoredRows rows;
   UCUDNN_ASSIGN_OR_RETURN(rows.measurements, store.List());
   UCUDNN_ASSIGN_OR_RETURN(rows.promises, store.ListPromises());
-  KeepDevice(device, rows);
   return rows;
 }
 
@@ -212,8 +217,11 @@ std::string Known(size_t added, size_t all) {
 }
 
 int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
-  const Result<db::StoredRows> rows = ReadAll(paths, options.device);
+  Result<db::StoredRows> rows = ReadAll(paths);
   if (!rows.ok()) return Fail(*options.show, rows.message());
+  if (Status device = KeepDevice(options.device, {&*rows}); !device.ok()) {
+    return Refuse(*options.show, device.message());
+  }
   if (!options.json) {
     PrintRows(*rows);
     return 0;
@@ -246,27 +254,33 @@ int Import(const CacheOptions& options, const std::vector<std::string>& paths) {
 }
 
 int Export(const CacheOptions& options, const std::vector<std::string>& paths) {
-  const Result<db::StoredRows> rows = ReadAll(paths, options.device);
+  Result<db::StoredRows> rows = ReadAll(paths);
   if (!rows.ok()) return Fail(*options.export_, rows.message());
-  const FileSizeLimitScope within_the_limit;
-  std::ofstream file(options.file, std::ios::binary);
-  file << db::WriteMeasurementsCsv(*rows) << std::flush;
-  if (!file) {
-    return Fail(*options.export_,
-                "'" + options.file + "' cannot be written: " + std::strerror(errno));
+  if (Status device = KeepDevice(options.device, {&*rows}); !device.ok()) {
+    return Refuse(*options.export_, device.message());
   }
-  std::cerr << Count(*rows) << " exported\n";
-  return 0;
+  const int code = WriteOutput(*options.export_, db::WriteMeasurementsCsv(*rows), options.file);
+  if (code == 0) std::cerr << Count(*rows) << " exported\n";
+  return code;
 }
 
 int Merge(const CacheOptions& options, const std::vector<std::string>& paths) {
   // All are read before the first is merged: a mistyped name changes nothing.
   std::vector<db::StoredRows> sources;
   for (const std::string& path : options.sources) {
+    std::error_code error;
+    if (std::filesystem::equivalent(path, paths[0], error)) {
+      return Refuse(*options.merge,
+                    "'" + path + "' is the store itself; name another, or --db PATH");
+    }
     Result<db::StoredRows> rows = db::ReadStore(path);
     if (!rows.ok()) return Fail(*options.merge, rows.message());
-    KeepDevice(options.device, *rows);
     sources.push_back(std::move(*rows));
+  }
+  std::vector<db::StoredRows*> all;
+  for (db::StoredRows& rows : sources) all.push_back(&rows);
+  if (Status device = KeepDevice(options.device, all); !device.ok()) {
+    return Refuse(*options.merge, device.message());
   }
   const auto before = db::SqliteStore({paths[0]}).List();
   if (!before.ok()) return Fail(*options.merge, before.message());
@@ -328,6 +342,13 @@ int Verify(const CacheOptions& options, const std::vector<std::string>& paths) {
 }
 
 int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
+  if (!options.device.empty()) {
+    Result<db::StoredRows> rows = ReadAll({paths.front()});
+    if (!rows.ok()) return Fail(*options.prune, rows.message());
+    if (Status device = KeepDevice(options.device, {&*rows}); !device.ok()) {
+      return Refuse(*options.prune, device.message());
+    }
+  }
   const Result<db::Pruned> pruned =
       db::SqliteStore({paths.front()}).Prune(options.device, options.dry_run);
   if (!pruned.ok()) return Fail(*options.prune, pruned.message());
@@ -349,7 +370,7 @@ int Prune(const CacheOptions& options, const std::vector<std::string>& paths) {
 
 int RunCache(const CLI::App& app, const CacheOptions& options) {
   if (app.get_subcommands().empty()) {
-    return Refuse(app, "what with it? One of " + Subcommands(app) + "; see --help");
+    return Refuse(app, "which command? One of " + Subcommands(app) + "; see --help");
   }
   const CLI::App& chosen = *app.get_subcommands().front();
   if (Status status = options.variables.Check(); !status.ok()) {
@@ -367,6 +388,10 @@ int RunCache(const CLI::App& app, const CacheOptions& options) {
   }
   if (&chosen == options.verify) return Verify(options, paths);
   if (&chosen == options.prune) return Prune(options, paths);
+  // What is asked about is this file, not one that took its place.
+  for (const std::string& path : paths) {
+    if (Status store = CheckIsStore(path); !store.ok()) return Fail(chosen, store.message());
+  }
   return &chosen == options.show ? Show(options, paths) : Export(options, paths);
 }
 

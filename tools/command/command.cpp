@@ -21,11 +21,6 @@ class HelpText : public CLI::Formatter {
   std::string usage_;
 };
 
-std::string FullName(const CLI::App& app) {
-  if (app.get_parent() == nullptr) return app.get_name();
-  return FullName(*app.get_parent()) + " " + app.get_name();
-}
-
 // What holds of a run that is told nothing; null: nothing to say.
 const char* DefaultOf(const std::string& variable) {
   static constexpr std::pair<std::string_view, const char*> kDefaults[] = {
@@ -62,6 +57,11 @@ std::string InLines(const std::string& text) {
 
 }  // namespace
 
+std::string FullName(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return app.get_name();
+  return FullName(*app.get_parent()) + " " + app.get_name();
+}
+
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
                         const std::string& help) {
   CLI::App* app = parent.add_subcommand(name, help);
@@ -82,12 +82,16 @@ std::string Subcommands(const CLI::App& app) {
   return text;
 }
 
-int Refuse(const CLI::App& app, const std::string& message) {
+void Tell(const CLI::App& app, const std::string& message) {
   std::string line = FullName(app) + ": " + message;
   // One line, whatever a file name or a library's message contains.
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::cerr << line << "\n";
-  return kBadUsage;
+}
+
+int Refuse(const CLI::App& app, const std::string& message, int code) {
+  Tell(app, message);
+  return code;
 }
 
 void VariableOptions::Add(CLI::App& app, const Variable& variable, const char* name) {
@@ -131,19 +135,33 @@ void VariableOptions::AddAs(CLI::App& app, const std::string& variable, const ch
   Add(app, *FindVariable(variable), name);
 }
 
-bool VariableOptions::Given(const std::string& variable) const {
-  return std::any_of(given_.begin(), given_.end(), [&](const Entry& given) {
+const VariableOptions::Entry* VariableOptions::Find(const std::string& variable) const {
+  const auto found = std::find_if(given_.begin(), given_.end(), [&](const Entry& given) {
     return given.variable->name == variable && given.option->count() > 0;
   });
+  return found != given_.end() ? &*found : nullptr;
+}
+
+bool VariableOptions::Given(const std::string& variable) const { return Find(variable) != nullptr; }
+
+std::string VariableOptions::Value(const std::string& variable) const {
+  const Entry* const given = Find(variable);
+  return given != nullptr ? given->text : std::string();
+}
+
+std::vector<std::string> VariableOptions::GivenFlags() const {
+  std::vector<std::string> flags;
+  for (const Entry& given : given_) {
+    if (given.option->count() > 0) flags.push_back(given.flag);
+  }
+  return flags;
 }
 
 Status VariableOptions::Check() const {
   Options options;
   for (const Entry& given : given_) {
     if (given.option->count() == 0) continue;
-    // An empty variable counts as unset, so an empty option would be ignored.
-    const Status status =
-        given.text.empty() ? Status::Error("is empty") : given.variable->Apply(given.text, options);
+    const Status status = given.variable->Apply(given.text, options);
     if (status.ok()) continue;
     const std::string shown =
         given.flag + (given.variable->is_switch ? std::string() : " '" + given.text + "'");

@@ -14,7 +14,11 @@
 
 namespace ucudnn::command {
 
+// Exit codes; a program that was started has its own.
+constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
+constexpr int kCannotRun = 126;  // of a program, as in shells and env
+constexpr int kNotFound = 127;
 
 // The words behind `--`.
 using ProgramWords = std::vector<std::string>;
@@ -38,11 +42,17 @@ Command AddDoctor(CLI::App& ucudnn);
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
                         const std::string& help);
 
+// "ucudnn NAME", with all its names.
+std::string FullName(const CLI::App& app);
+
 // The names of the subcommands of `app` that help shows: "a, b and c".
 std::string Subcommands(const CLI::App& app);
 
-// Prints "ucudnn NAME: message" as one line on stderr and returns kBadUsage.
-int Refuse(const CLI::App& app, const std::string& message);
+// Prints "ucudnn NAME: message" as one line on stderr.
+void Tell(const CLI::App& app, const std::string& message);
+
+// Tells, and returns the exit code.
+int Refuse(const CLI::App& app, const std::string& message, int code = kBadUsage);
 
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
 class VariableOptions {
@@ -59,6 +69,10 @@ class VariableOptions {
 
   // Whether the option of this variable was on the command line.
   bool Given(const std::string& variable) const;
+  // What it was given; empty where it was not.
+  std::string Value(const std::string& variable) const;
+  // The options that were given, with their dashes.
+  std::vector<std::string> GivenFlags() const;
 
   // Refuses the first value that is not accepted; the error names option, value and what is
   // accepted.
@@ -82,6 +96,8 @@ class VariableOptions {
     const char* accepted = "";
   };
   void Add(CLI::App& app, const Variable& variable, const char* name);
+  // The option of this variable; null where it was not given.
+  const Entry* Find(const std::string& variable) const;
 
   std::map<std::string, Words> words_;
   std::deque<Entry> given_;  // CLI11 keeps pointers to the elements

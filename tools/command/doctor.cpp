@@ -9,6 +9,7 @@
 #include "command/command.h"
 #include "command/diagnosis.h"
 #include "command/elf.h"
+#include "command/file_check.h"
 #include "command/installation.h"
 #include "command/launch.h"
 #include "command/machine_check.h"
@@ -34,7 +35,9 @@ std::string Plural(int count, const std::string& noun) {
 // Why the drop-in cannot be put into `program`, or what it names cannot be served; known before it
 // runs. True: it may run.
 bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
-  if (Status preload = CheckPreload(program); !preload.ok()) {
+  Status preload = CheckImage(program);
+  if (preload.ok()) preload = CheckPreload(program);
+  if (!preload.ok()) {
     const Result<ElfFile> elf = ReadElf(program);
     const bool is_static = elf.ok() && elf->is_elf && elf->is_x86_64 && !elf->has_interpreter;
     diagnosis.Add(Severity::kFault, preload.message(),
@@ -123,7 +126,8 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
   return {};
 }
 
-void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagnosis& diagnosis) {
+void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words,
+                 const std::string& program, Diagnosis& diagnosis) {
   const Installation installation = FindInstallation();
   const Options parsed = CheckVariables(OwnVariables(), diagnosis);
   const FoundMachine machine = CheckMachine(installation, parsed, options.launch.host, diagnosis);
@@ -132,16 +136,11 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
     diagnosis.Add(Severity::kFault, "there is no CUDA driver that works", machine.driver.message(),
                   DriverAdvice());
   }
-  const Result<std::string> program = FindProgram(words[0], Environment("PATH"));
-  if (!program.ok()) {
-    diagnosis.Add(Severity::kFault, program.message());
-    return Judge({}, diagnosis);
-  }
-  if (!CheckProgramFile(*program, diagnosis) || !machine.drop_in.ok()) return Judge({}, diagnosis);
+  if (!CheckProgramFile(program, diagnosis) || !machine.drop_in.ok()) return Judge({}, diagnosis);
   if (options.launch.host) {
     const Result<HostGaps> host =
         machine.stand_ins.ok()
-            ? CheckHost(*program, installation.host_folder, Environment("LD_LIBRARY_PATH"))
+            ? CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH"))
             : Result<HostGaps>(machine.stand_ins);
     if (!host.ok()) {
       diagnosis.Add(Severity::kFault, host.message());
@@ -149,7 +148,7 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
     }
     AddHostGaps(*host, diagnosis);
   }
-  const Result<Reach> reach = ReachOf(options.launch, *program, words);
+  const Result<Reach> reach = ReachOf(options.launch, program, words);
   if (!reach.ok()) {
     diagnosis.Add(Severity::kFault, reach.message());
     return Judge({}, diagnosis);
@@ -161,7 +160,7 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words, Diagno
   Status ready = folder.Create();
   if (ready.ok()) ready = SetLaunchEnvironment(options.launch, *reach, options.variables);
   Result<Observation> seen =
-      ready.ok() ? Observe(*program, words, options.json, folder) : Result<Observation>(ready);
+      ready.ok() ? Observe(program, words, options.json, folder) : Result<Observation>(ready);
   if (!seen.ok()) {
     diagnosis.Add(Severity::kFault, seen.message());
     return Judge({}, diagnosis);
@@ -244,38 +243,58 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   Judge(run.ok() ? "works" : "works on the CPU stand-in (--host) only", diagnosis);
 }
 
+// Of --pid; 0 where it is not given.
+Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
+  pid_t pid = 0;
+  if (options.pid.empty()) return pid;
+  const char* const end = options.pid.data() + options.pid.size();
+  const auto [stop, error] = std::from_chars(options.pid.data(), end, pid);
+  if (error != std::errc() || stop != end || pid < 1) {
+    return Status::Error("--pid '" + options.pid + "': not a process id; `ps -e` lists them");
+  }
+  if (!words.empty()) return Status::Error("--pid and a program: one of them");
+  if (const auto flags = options.variables.GivenFlags(); !flags.empty()) {
+    return Status::Error(flags.front() +
+                         ": is for a program that is started; a running one has its own settings");
+  }
+  const Status there = CheckProcess(pid);
+  if (!there.ok()) return Status::Error("--pid: " + there.message() + "; `ps -e` lists them");
+  return pid;
+}
+
+Status CheckOptions(const DoctorOptions& options, const ProgramWords& words) {
+  UCUDNN_RETURN_IF_ERROR(options.variables.Check());
+  UCUDNN_RETURN_IF_ERROR(options.variables.CheckBudget());
+  UCUDNN_RETURN_IF_ERROR(ParseDlsymHook(options.launch.dlsym).status());
+  if (options.launch.host && words.empty()) {
+    return Status::Error("--host is for a program; it is written behind --");
+  }
+  return words.empty() ? Status::Ok() : CheckFilesOfRun(options.variables);
+}
+
 int Doctor(const CLI::App& app, const DoctorOptions& options, const ProgramWords& words) {
-  if (Status status = options.variables.Check(); !status.ok()) return Refuse(app, status.message());
-  if (Status status = options.variables.CheckBudget(); !status.ok()) {
+  if (Status status = CheckOptions(options, words); !status.ok()) {
     return Refuse(app, status.message());
   }
-  if (const auto hook = ParseDlsymHook(options.launch.dlsym); !hook.ok()) {
-    return Refuse(app, hook.message());
-  }
-  pid_t pid = 0;
-  if (!options.pid.empty()) {
-    const char* const end = options.pid.data() + options.pid.size();
-    const auto [stop, error] = std::from_chars(options.pid.data(), end, pid);
-    if (error != std::errc() || stop != end || pid < 1) {
-      return Refuse(app, "--pid '" + options.pid + "': not a process id");
-    }
-    if (!words.empty()) return Refuse(app, "--pid and a program: one of them");
-  }
-  if (options.launch.host && words.empty()) {
-    return Refuse(app, "--host is for a program; it is written behind --");
+  const Result<pid_t> pid = ParsePid(options, words);
+  if (!pid.ok()) return Refuse(app, pid.message());
+  FoundProgram program;
+  if (!words.empty()) program = FindProgram(words[0], Environment("PATH"));
+  if (!program.can_run.ok()) {
+    return Refuse(app, program.can_run.message(), program.path.empty() ? kNotFound : kCannotRun);
   }
   options.variables.Export();
   Diagnosis diagnosis;
   diagnosis.AddFact("ucudnn", kVersion);
-  if (pid != 0) {
-    DiagnoseProcess(pid, diagnosis);
+  if (*pid != 0) {
+    DiagnoseProcess(*pid, diagnosis);
   } else if (!words.empty()) {
-    DiagnoseRun(options, words, diagnosis);
+    DiagnoseRun(options, words, program.path, diagnosis);
   } else {
     DiagnoseMachine(diagnosis);
   }
   (options.json ? PrintJson : PrintText)(diagnosis);
-  return diagnosis.works ? 0 : 1;
+  return diagnosis.works ? 0 : kFailed;
 }
 
 }  // namespace

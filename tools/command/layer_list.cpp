@@ -47,7 +47,7 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
                                        const std::vector<Operation>& operations) {
   const Result<planner::Graph> graph =
       planner::LoadNetwork(source.net, {.pass_through = source.pass_through});
-  if (!graph.ok()) return Status::Error("--net '" + source.net + "': " + graph.message());
+  if (!graph.ok()) return Status::Error("--net " + graph.message());
   if (source.batch.empty()) return Status::Error("--net needs the mini-batch: --batch N");
   UCUDNN_ASSIGN_OR_RETURN(const int batch, ParseBatch(source.batch));
   Result<std::vector<Layer>> layers = planner::ConvolutionLayers(*graph, batch, operations);
@@ -138,6 +138,9 @@ Result<std::vector<Layer>> ListLayers(const LayerSource& source) {
   if (!source.layers.empty() + !source.net.empty() + !source.trace.empty() != 1) {
     return Status::Error(
         "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed");
+  }
+  if (source.pass_through && source.net.empty()) {
+    return Status::Error("--pass-through: is for the operators of --net FILE, which is missing");
   }
   const Result<std::vector<Operation>> operations = ParseOperations(source.ops);
   if (!operations.ok()) return Status::Error("--ops '" + source.ops + "': " + operations.message());

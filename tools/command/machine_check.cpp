@@ -3,18 +3,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "base/shared_library.h"
 #include "base/text.h"
+#include "base/variable_names.h"
 #include "command/export_check.h"
+#include "command/file_check.h"
 #include "command/versions.h"
 #include "cudnn/genuine_path.h"
-#include "db/connection.h"
-#include "db/schema.h"
 #include "db/store_choice.h"
 
 namespace ucudnn::command {
@@ -61,38 +61,19 @@ Result<std::string> FindGenuineCudnn(const Options& options, const std::string& 
   return CudnnVersion(get_version()) + ", " + search.path;
 }
 
-// The folder above `path` that exists.
-std::filesystem::path NearestFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
-  while (!std::filesystem::exists(folder, error) && folder != folder.parent_path()) {
-    folder = folder.parent_path();
-  }
-  return folder;
-}
-
 std::string NewStoreState(const std::string& path, Diagnosis& diagnosis) {
   std::error_code error;
-  const std::filesystem::path folder = NearestFolder(path);
+  const std::string folder = NearestFolder(path);
   std::string wrong;
   if (!std::filesystem::is_directory(folder, error)) {
-    wrong = folder.string() + " is not a folder";
+    wrong = folder + " is not a folder";
   } else if (access(folder.c_str(), W_OK) != 0) {
-    wrong = folder.string() + " cannot be written";
+    wrong = folder + " cannot be written";
   }
   if (wrong.empty()) return "made when first used";
   diagnosis.Add(Severity::kWarning, "the store " + path + " cannot be made: " + wrong,
                 "every process measures anew", "name another with UCUDNN_DATABASE or --db");
   return "no: " + wrong;
-}
-
-// Why the file cannot serve as a store; ok when it can.
-Status CheckContents(const std::string& path) {
-  db::Connection connection;
-  UCUDNN_RETURN_IF_ERROR(connection.Open(path, db::Connection::Access::kRead));
-  UCUDNN_ASSIGN_OR_RETURN(const db::Identity identity, db::Identify(connection, true));
-  return identity.kind == db::Identity::Kind::kUnusable ? Status::Error(identity.reason)
-                                                        : Status::Ok();
 }
 
 std::string StoreState(const std::string& path, bool first, Diagnosis& diagnosis) {
@@ -163,13 +144,8 @@ VariableMap OwnVariables() {
 }
 
 Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
-  // The prefix is left out where names are compared: it would make all of them alike.
-  constexpr std::string_view kPrefix = "UCUDNN_";
-  std::vector<std::string> known;
   for (const Variable& variable : ucudnn::Variables()) {
-    known.push_back(variable.name + kPrefix.size());
     if (variable.old_name == nullptr) continue;
-    known.push_back(variable.old_name + kPrefix.size());
     if (ValueOf(variables, variable.old_name).empty()) continue;
     const bool hidden = !ValueOf(variables, variable.name).empty();
     diagnosis.Add(Severity::kWarning,
@@ -180,15 +156,14 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
   }
   bool any = false;
   for (const auto& [name, value] : variables) {
-    if (!name.starts_with(kPrefix)) continue;
+    if (!name.starts_with("UCUDNN_")) continue;
     diagnosis.AddFact(any ? "" : "environment", name + "=" + value);
     any = true;
-    const std::string rest = name.substr(kPrefix.size());
-    if (std::find(known.begin(), known.end(), rest) != known.end()) continue;
-    const std::string nearest = NearestName(rest, known);
-    diagnosis.Add(
-        Severity::kWarning, name + " is no variable of ucudnn: it changes nothing", "",
-        nearest.empty() ? "unset it" : "did you mean " + std::string(kPrefix) + nearest + "?");
+    const std::optional<UnknownVariable> unknown = CheckVariableName(name);
+    if (!unknown || value.empty()) continue;
+    // `ucudnn run` refuses to start with it.
+    diagnosis.Add(unknown->of_missing_part ? Severity::kFault : Severity::kWarning, unknown->what,
+                  "", unknown->advice);
   }
   if (!any) diagnosis.AddFact("environment", "no UCUDNN_ variable is set: the defaults hold");
 

@@ -1,5 +1,8 @@
 // The `ucudnn` command. Exit codes: the command's own, 2 for bad usage (one line on stderr).
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -8,6 +11,7 @@
 
 #include "base/version.h"
 #include "command/command.h"
+#include "command/usage.h"
 
 namespace ucudnn::command {
 namespace {
@@ -21,35 +25,22 @@ class MainHelp : public CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override { return kUsage; }
 };
 
-// CLI11's own words, but for what they leave unclear.
-std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::vector<std::string> extra = app.remaining(true);
-    const std::string word = extra.empty() ? "" : extra.front();
-    if (word.starts_with("-")) return word + " is not an option; see --help";
-    if (const std::string names = Subcommands(app); !names.empty()) {
-      return "'" + word + "' is none of its commands: " + names;
-    }
-    if (app.get_name() == "run" || app.get_name() == "doctor") {
-      return "'" + word + "' is not expected; the program is written behind --, as in `ucudnn " +
-             app.get_name() + " -- " + word + "`";
-    }
-    return "'" + word + "' is not expected; see --help";
-  }
-  return error.what();
-}
-
-const CLI::App& Innermost(const CLI::App& app) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  return chosen.empty() ? app : Innermost(*chosen.front());
+// The exit code, which says when what was printed is not complete, as on a full disk.
+int Finish(const CLI::App& app, int code) {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  // What failed earlier has left no reason.
+  const std::string why = errno != 0 ? std::strerror(errno) : "no room, or nobody who reads it";
+  if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return code;
+  return Refuse(app, "cannot be printed: " + why, code != 0 ? code : kFailed);
 }
 
 int Main(int argc, char** argv) {
   // The program's words are not ours to parse.
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  const auto separator = std::find(words.begin(), words.end(), "--");
-  std::vector<std::string> ours(words.begin(), separator);
-  const ProgramWords program(separator == words.end() ? separator : separator + 1, words.end());
+  const std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
+  const auto separator = std::find(all.begin(), all.end(), "--");
+  std::vector<std::string> ours(all.begin(), separator);
+  const ProgramWords program(separator == all.end() ? separator : separator + 1, all.end());
 
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");
   app.formatter(std::make_shared<MainHelp>());
@@ -64,22 +55,23 @@ int Main(int argc, char** argv) {
   try {
     app.parse(ours);
   } catch (const CLI::Success& success) {
-    return app.exit(success);
+    return Finish(app, app.exit(success));
   } catch (const CLI::ParseError& error) {
-    if (app.get_subcommands().empty() && !app.remaining().empty() &&
-        !app.remaining().front().starts_with("-")) {
-      return Refuse(app, "'" + app.remaining().front() + "' is not a command; the commands are " +
-                             Subcommands(app));
-    }
-    const CLI::App& inner = Innermost(app);
-    return Refuse(inner, Explain(inner, error));
+    return Refuse(ChosenCommand(app), ExplainError(app, error));
+  }
+  if (Status status = CheckWords(ChosenCommand(app)); !status.ok()) {
+    return Refuse(ChosenCommand(app), status.message());
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    if (separator != words.end() && !command.takes_program) {
+    if (separator != all.end() && !command.takes_program) {
       return Refuse(*command.app, "takes no program; -- belongs to run and doctor");
     }
-    return command.run(program);
+    if (separator != all.end() && program.empty()) {
+      return Refuse(*command.app,
+                    "no program behind --, as in `" + FullName(*command.app) + " -- python3 a.py`");
+    }
+    return Finish(ChosenCommand(app), command.run(program));
   }
   return Refuse(app, "which command? One of " + Subcommands(app) + "; see --help");
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "command/file_check.h"
 #include "cudnn/legacy_engines.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
@@ -19,7 +20,8 @@ Result<Rows> ReadStores(const Options& options, Rows& differing) {
   if (paths.empty()) return Status::Error("there is no store; name one with --db PATH");
   const std::string first = paths.front();
   std::erase_if(paths, [](const std::string& path) { return !std::filesystem::exists(path); });
-  if (paths.empty()) return Status::Error("'" + first + "': there is no such store (yet)");
+  // Of several, those that are none cost a warning each.
+  if (paths.size() < 2) UCUDNN_RETURN_IF_ERROR(CheckIsStore(paths.empty() ? first : paths[0]));
   return db::SqliteStore(paths).List(&differing);
 }
 

@@ -7,7 +7,8 @@
 
 namespace ucudnn::command {
 
-// The exit code: 1 where the file cannot be written, which is said. Empty `path`: stdout.
+// The exit code: 1 where the file cannot be written, which is said. Folders above it that are
+// missing are made. Empty `path`: stdout, which main looks after.
 int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path);
 
 }  // namespace ucudnn::command

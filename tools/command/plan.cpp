@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,7 +74,11 @@ Result<int> ParseCount(const char* option, const std::string& text, int most) {
 Result<Machine> LoadMachine(const std::string& machine) {
   const auto& names = MachineNames();
   const std::string name = machine.substr(0, machine.find(':'));
-  if (std::find(names.begin(), names.end(), name) != names.end()) return MachineByName(machine);
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    Result<Machine> named = MachineByName(machine);
+    if (!named.ok()) return Status::Error("--machine " + named.message());
+    return named;
+  }
   const Result<std::string> text = ReadTextFile(machine);
   if (!text.ok()) {
     return Status::Error("--machine " + text.message() + "; it is none of " + Join(names, ", "));
@@ -159,12 +164,14 @@ Status CheckOutput(const PlanOptions& plan) {
   for (const auto& [option, text] :
        {std::pair("--best", plan.best), std::pair("--frontier", plan.frontier)}) {
     if (document && !text.empty()) {
-      return Status::Error(std::string(option) + ": is a table, no part of a document");
+      return Status::Error(std::string(option) +
+                           ": prints a table, which --json, --dot and --html do not have");
     }
   }
   if (plan.boxes && !plan.json) return Status::Error("--boxes: adds to --json, which is missing");
   if (!plan.output.empty() && !document) {
-    return Status::Error("-o " + Quoted(plan.output) + ": takes --json, --dot or --html");
+    return Status::Error("-o " + Quoted(plan.output) +
+                         ": writes what --json, --dot or --html print; one of them is missing");
   }
   return Status::Ok();
 }
@@ -192,6 +199,30 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
   }
 }
 
+// Whether --pin and --what-if name layers of the network, each pin another.
+Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
+                   const LayerGraph& layers) {
+  const auto check = [&](const char* option, const std::string& name) {
+    if (layers.Find(name) >= 0) return Status::Ok();
+    std::vector<std::string> names;
+    for (const auto& layer : layers.layers) names.push_back(layer.name);
+    const std::string nearest = NearestName(name, names);
+    return Status::Error(option + (" " + Quoted(name)) + ": " + layers.name +
+                         " has no such layer; " +
+                         (nearest.empty() ? "its layers are " + Join(names, ", ")
+                                          : "did you mean " + nearest + "?"));
+  };
+  if (!plan.what_if.empty()) UCUDNN_RETURN_IF_ERROR(check("--what-if", plan.what_if));
+  std::set<std::string> pinned;
+  for (const Pin& pin : pins) {
+    UCUDNN_RETURN_IF_ERROR(check("--pin", pin.layer));
+    if (!pinned.insert(pin.layer).second) {
+      return Status::Error("--pin: " + pin.layer + " is pinned twice; pin a layer once");
+    }
+  }
+  return Status::Ok();
+}
+
 // What the command line asks for.
 Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& machine,
                                     const PlanCosts& costs) {
@@ -209,6 +240,7 @@ Result<PlanningProblem> PoseProblem(const PlanOptions& plan, const Machine& mach
     planning.configurations.pins.push_back(std::move(*pin));
   }
   UCUDNN_ASSIGN_OR_RETURN(LayerGraph layers, BuildLayerGraph(graph, batch));
+  UCUDNN_RETURN_IF_ERROR(CheckLayers(plan, planning.configurations.pins, layers));
   return BuildPlanningProblem(std::move(layers), machine.Devices(), costs.model(), planning);
 }
 
@@ -218,7 +250,7 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   const Result<Machine> machine = LoadMachine(plan.machine);
   if (!machine.ok()) return refuse(machine.status());
   const Result<Strategy> strategy = ParseStrategy(plan.strategy);
-  if (!strategy.ok()) return refuse(strategy.status());
+  if (!strategy.ok()) return Refuse(app, "--strategy " + strategy.message());
   const Result<std::optional<int64_t>> memory_limit = ParseMemoryLimit(plan.memory_limit, *machine);
   if (!memory_limit.ok()) return refuse(memory_limit.status());
   const Result<int> best = ParseCount("--best", plan.best, 1000);
@@ -238,10 +270,6 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
     setting.measured = std::move(*measured);
   }
   const int what_if = plan.what_if.empty() ? -1 : problem->graph.Find(plan.what_if);
-  if (!plan.what_if.empty() && what_if < 0) {
-    return Refuse(app, "--what-if " + Quoted(plan.what_if) + ": " + problem->graph.name +
-                           " has no such layer");
-  }
   SearchOptions search;
   search.marginals = true;
   const Result<std::vector<Layout>> layouts =

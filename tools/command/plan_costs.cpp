@@ -1,12 +1,12 @@
 #include "command/plan_costs.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/csv.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "cudnn/descriptors.h"
@@ -65,9 +65,8 @@ Status PlanCosts::Measured(const CostWords& words) {
   UCUDNN_RETURN_IF_ERROR(words.variables.Check());
   words.variables.Export();
   std::vector<std::string> warnings;
-  const Options options =
-      ParseOptions([](const char* name) { return std::getenv(name); }, warnings, Use::kPlanning);
-  if (!warnings.empty()) return Status::Error(warnings.front());
+  const Options options = OptionsOfEnvironment(warnings, Use::kPlanning);
+  for (const std::string& warning : warnings) WarnOnce(warning, warning);
   if (options.workspace_limit_auto) {
     return Status::Error(
         "--workspace-limit 'auto': comes from a device's free memory, and there is "

@@ -83,11 +83,21 @@ std::string LoggedName(std::string_view line, std::string_view key, size_t& end)
 
 }  // namespace
 
-Result<ProcessView> ViewRunningProcess(pid_t pid) {
+Status CheckProcess(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
   if (access(folder.c_str(), F_OK) != 0) {
     return Status::Error("there is no process " + std::to_string(pid));
   }
+  char target[1];
+  if (readlink((folder + "/exe").c_str(), target, sizeof target) < 0 && errno == ENOENT) {
+    return Status::Error("process " + std::to_string(pid) +
+                         " runs no program: it is the kernel's, " + "or has just ended");
+  }
+  return Status::Ok();
+}
+
+Result<ProcessView> ViewRunningProcess(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
   const Result<std::string> maps = ReadWhole(folder + "/maps");
   const Result<std::string> variables = ReadWhole(folder + "/environ");
   if (!maps.ok() || !variables.ok()) {
@@ -107,8 +117,7 @@ Result<ProcessView> ViewRunningProcess(pid_t pid) {
   if (view.elsewhere || ReadLink(folder + "/root") != "/") view.root = folder + "/root";
   view.folder = ReadLink(folder + "/cwd");
   if (view.program.empty()) {
-    return Status::Error("process " + std::to_string(pid) + " has no program: it belongs to the " +
-                         "kernel, or has just ended");
+    return Status::Error("process " + std::to_string(pid) + " has just ended");
   }
   return view;
 }

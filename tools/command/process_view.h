@@ -34,7 +34,11 @@ struct ProcessView {
   std::vector<std::string> repeated;  // those it returned more than once
 };
 
-// The error says what keeps it from being seen: no such process, or no right to.
+// Whether this is a process, and one that runs a program.
+Status CheckProcess(pid_t pid);
+
+// REQUIRES: CheckProcess(pid) was ok. The error says what keeps it from being seen: no right to, or
+// that it has just ended.
 Result<ProcessView> ViewRunningProcess(pid_t pid);
 
 // From the log that the loader wrote under LD_DEBUG=files for one process.

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "command/elf.h"
+#include "command/script.h"
 #include "cudnn/genuine_path.h"
 #include "cudnn/loader_cache.h"
 
@@ -25,7 +26,10 @@ Status CheckExecutable(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return Status::Error(std::strerror(errno));
   if (S_ISDIR(status.st_mode)) return Status::Error("is a folder");
-  if (access(path.c_str(), X_OK) != 0) return Status::Error("is not executable");
+  if (access(path.c_str(), X_OK) != 0) {
+    return Status::Error(
+        "is not executable; `chmod +x` makes it so, or name what runs it before it");
+  }
   return Status::Ok();
 }
 
@@ -141,21 +145,38 @@ class Walk {
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-Result<std::string> FindProgram(const std::string& name, const std::string& search_path) {
+FoundProgram FindProgram(const std::string& name, const std::string& search_path) {
+  const std::string quoted = "'" + name + "'";
   if (name.find('/') != std::string::npos) {
-    if (Status status = CheckExecutable(name); !status.ok()) {
-      return Status::Error("'" + name + "': " + status.message());
+    if (access(name.c_str(), F_OK) != 0 && errno == ENOENT) {
+      return {"", Status::Error(quoted + ": there is no such file")};
     }
-    return name;
+    const Status status = CheckExecutable(name);
+    return {name, status.ok() ? status : Status::Error(quoted + ": " + status.message())};
   }
-  std::string refusal = "'" + name + "' is not in PATH";
+  FoundProgram found{"", Status::Error(quoted + " is not in PATH")};
+  if (name.empty()) return found;
   for (const std::string& folder : Split(search_path, ':')) {
     const std::string path = (folder.empty() ? "." : folder) + "/" + name;
     const Status status = CheckExecutable(path);
-    if (status.ok()) return path;
-    if (access(path.c_str(), F_OK) == 0) refusal = "'" + path + "': " + status.message();
+    if (status.ok()) return {path, status};
+    if (access(path.c_str(), F_OK) != 0) continue;
+    found = {path, Status::Error("'" + path + "': " + status.message())};
   }
-  return Status::Error(refusal);
+  if (found.path.empty() && access(name.c_str(), F_OK) == 0) {
+    found.can_run = Status::Error(quoted + " is not in PATH; the one in this folder is ./" + name);
+  }
+  return found;
+}
+
+Status CheckImage(const std::string& program) {
+  const std::string quoted = "'" + program + "' ";
+  // A program may be executable and yet not readable.
+  if (access(program.c_str(), R_OK) != 0) return Status::Ok();
+  const Result<ElfFile> elf = ReadElf(program);
+  if (!elf.ok()) return Status::Error(quoted + elf.message());
+  if (elf->is_elf && !elf->is_x86_64) return Status::Error(quoted + "is not a 64-bit x86 program");
+  return Status::Ok();
 }
 
 Status CheckPreload(const std::string& program) {
@@ -163,16 +184,20 @@ Status CheckPreload(const std::string& program) {
   if (GainsRights(program)) {
     return Status::Error(quoted + "is setuid, setgid or has capabilities: LD_PRELOAD is ignored");
   }
-  // A program may be executable and yet not readable.
-  if (access(program.c_str(), R_OK) != 0) return Status::Ok();
   const Result<ElfFile> elf = ReadElf(program);
-  if (!elf.ok()) return Status::Error(quoted + elf.message());
-  if (!elf->is_elf) return Status::Ok();
-  if (!elf->is_x86_64) return Status::Error(quoted + "is not a 64-bit x86 program");
-  if (!elf->has_interpreter) {
+  if (elf.ok() && elf->is_elf && !elf->has_interpreter) {
     return Status::Error(quoted + "is a static executable: LD_PRELOAD is ignored");
   }
   return Status::Ok();
+}
+
+std::string WhyNotStarted(const std::string& program, int error) {
+  const std::string refusal = "'" + program + "' cannot be started: ";
+  const std::string interpreter = InterpreterOf(ReadStart(program).value_or(""));
+  if (error == ENOENT && !interpreter.empty()) {
+    return refusal + "its first line names '" + interpreter + "', which is not there";
+  }
+  return refusal + std::strerror(error);
 }
 
 Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,

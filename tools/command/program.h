@@ -13,12 +13,24 @@ namespace ucudnn::command {
 std::string FolderOf(const std::string& path);
 std::string NameOf(const std::string& path);
 
+// A program that was looked for.
+struct FoundProgram {
+  std::string path;  // of the file; empty: there is none
+  Status can_run;    // why this user cannot run it, or that there is none
+};
+
 // The file `name` means: itself when it has a slash, else the first match in `search_path` (as
 // PATH).
-Result<std::string> FindProgram(const std::string& name, const std::string& search_path);
+FoundProgram FindProgram(const std::string& name, const std::string& search_path);
+
+// Whether the file is a program for this machine, or no ELF file at all, as scripts are not.
+Status CheckImage(const std::string& program);
 
 // Whether the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
 Status CheckPreload(const std::string& program);
+
+// Why the system did not start `program`, whose execve() failed with `error`.
+std::string WhyNotStarted(const std::string& program, int error);
 
 // Files of a program that the CPU stand-ins start all the same, because nobody can say beforehand
 // whether it uses them: what they ask of the stand-ins is an error of that call.

@@ -97,8 +97,9 @@ class Search {
     const auto known = meanings_.find(word);
     if (known != meanings_.end()) return known->second;
     if (meanings_.size() == kMostWords) return {};
-    const Result<std::string> found = FindProgram(word, environment_.path);
-    return meanings_[word] = {found.ok() ? *found : std::string(), IsReadableFile(word)};
+    const FoundProgram found = FindProgram(word, environment_.path);
+    return meanings_[word] = {found.can_run.ok() ? found.path : std::string(),
+                              IsReadableFile(word)};
   }
 
   // That this cannot be looked through; of several the first is told.

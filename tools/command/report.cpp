@@ -1,5 +1,4 @@
 // `ucudnn report`: a run's report, or an offline plan, as a page for people.
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -42,9 +41,8 @@ int Report(const CLI::App& app, const ReportOptions& words) {
     }
     words.variables.Export();
     std::vector<std::string> warnings;
-    const Options options =
-        ParseOptions([](const char* name) { return std::getenv(name); }, warnings, Use::kPlanning);
-    for (const std::string& warning : warnings) Refuse(app, warning);
+    const Options options = OptionsOfEnvironment(warnings, Use::kPlanning);
+    for (const std::string& warning : warnings) Tell(app, warning);
     if (Status status = AddDesirableSets(options, *report); !status.ok()) return refuse(status);
   }
   return WriteOutput(app, FormatReportPage(*report, words.file), words.page);

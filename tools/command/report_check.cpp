@@ -91,7 +91,7 @@ class UndividedNeeds {
 };
 
 // "4 x 32 + 8": as DivisionText, from a report.
-std::string Division(const Json& plan) {
+std::string DivisionWords(const Json& plan) {
   std::string text;
   for (const Json& run : plan) {
     const int64_t count = CountOf(run, "count");
@@ -150,7 +150,7 @@ std::string WhyDivided(const Json& kernel, const std::optional<ConvolutionProble
     text = EngineText(kernel, problem) + " needs " + FormatByteSize(*need) + ", limit " +
            FormatByteSize(limit) + ": ";
   }
-  text += "divided into " + Division(plan) + " in " +
+  text += "divided into " + DivisionWords(plan) + " in " +
           FormatByteSize(BytesOf(kernel, "workspace_bytes"));
   const std::string times = TimesText(kernel);
   return times.empty() ? text : text + "; " + times;

@@ -146,7 +146,12 @@ std::optional<double> ReportedKernel::BestUndividedMs(bool offline) const {
 }
 
 Result<RunReport> ParseReport(const std::string& json) {
-  UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
+  const Result<JsonValue> parsed = ParseJson(json);
+  if (!parsed.ok()) {
+    return Status::Error(parsed.message() +
+                         "; expected what --report or `ucudnn workspace --json` wrote");
+  }
+  const JsonValue& value = *parsed;
   Status fault;
   const JsonPlace root(&value, "", fault);
   root.Object();

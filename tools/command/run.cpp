@@ -4,15 +4,20 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/byte_size.h"
+#include "base/shared_library.h"
+#include "base/text.h"
+#include "base/variable_names.h"
 #include "command/command.h"
+#include "command/file_check.h"
 #include "command/installation.h"
 #include "command/launch.h"
+#include "command/machine_check.h"
 #include "command/program.h"
 
 namespace ucudnn::command {
@@ -45,32 +50,79 @@ Status CheckDevices(const RunOptions& options) {
   if (options.device_memory_given->count() > 0) {
     const Result<size_t> bytes = ParseByteSize(options.launch.device_memory);
     if (!bytes.ok()) return Status::Error("--device-memory: " + bytes.message());
-    if (*bytes == 0) return Status::Error("--device-memory '0': a device needs memory");
+    if (*bytes == 0) {
+      return Status::Error("--device-memory '0': a device needs memory, as 4GiB");
+    }
   }
   return Status::Ok();
 }
 
-Status Run(const RunOptions& options, const ProgramWords& words) {
-  if (words.empty()) {
-    return Status::Error("no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
-  }
+// Everything but the program itself.
+Status CheckOptions(const RunOptions& options) {
   UCUDNN_RETURN_IF_ERROR(options.variables.Check());
   UCUDNN_RETURN_IF_ERROR(options.variables.CheckBudget());
+  UCUDNN_RETURN_IF_ERROR(ParseDlsymHook(options.launch.dlsym).status());
   UCUDNN_RETURN_IF_ERROR(CheckDevices(options));
-  UCUDNN_ASSIGN_OR_RETURN(const std::string program, FindProgram(words[0], Environment("PATH")));
-  const Installation installation = FindInstallation();
-  if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
-  if (options.launch.host) {
-    UCUDNN_RETURN_IF_ERROR(
-        CheckHost(program, installation.host_folder, Environment("LD_LIBRARY_PATH")).status());
+  for (const auto& [name, value] : OwnVariables()) {
+    const std::optional<UnknownVariable> unknown = CheckVariableName(name);
+    // Others are told by the processes that read them.
+    if (!value.empty() && unknown && unknown->of_missing_part) {
+      return Status::Error(unknown->what + "; " + unknown->advice);
+    }
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(options.launch, program, words));
-  UCUDNN_RETURN_IF_ERROR(SetLaunchEnvironment(options.launch, reach, options.variables));
+  return options.launch.off ? Status::Ok() : CheckFilesOfRun(options.variables);
+}
+
+// What the program will not get, although it was asked for.
+void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
+  if (options.launch.off) {
+    const std::vector<std::string> flags = options.variables.GivenFlags();
+    if (flags.empty()) return;
+    return Tell(app, Join(flags, ", ") + (flags.size() == 1 ? " is" : " are") +
+                         " not applied: --off leaves the program's cuDNN as it is");
+  }
+  for (const std::string& line : MissingStores(options.variables)) Tell(app, line);
+  if (!options.launch.host && !SharedLibrary::Open("libcuda.so.1").ok()) {
+    Tell(app, "there is no CUDA driver (libcuda.so.1); --host runs a program on the CPU stand-in");
+  }
+}
+
+// Ok: the program may be started.
+Status CheckServed(const RunOptions& options, const std::string& program) {
+  if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
+  if (!options.launch.host) return Status::Ok();
+  return CheckHost(program, FindInstallation().host_folder, Environment("LD_LIBRARY_PATH"))
+      .status();
+}
+
+// Returns only where the program was not started.
+int Run(const CLI::App& app, const RunOptions& options, const ProgramWords& words) {
+  if (words.empty()) {
+    return Refuse(app, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
+  }
+  if (Status status = CheckOptions(options); !status.ok()) return Refuse(app, status.message());
+  const FoundProgram found = FindProgram(words[0], Environment("PATH"));
+  const std::string& program = found.path;
+  if (!found.can_run.ok()) {
+    return Refuse(app, found.can_run.message(), program.empty() ? kNotFound : kCannotRun);
+  }
+  // Without the drop-in the system decides: it may have an emulator.
+  if (Status image = CheckImage(program); !image.ok() && !options.launch.off) {
+    return Refuse(app, image.message(), kCannotRun);
+  }
+  Status ready = CheckServed(options, program);
+  if (ready.ok()) {
+    const Result<Reach> reach = ReachOf(options.launch, program, words);
+    ready = reach.ok() ? SetLaunchEnvironment(options.launch, *reach, options.variables)
+                       : reach.status();
+  }
+  if (!ready.ok()) return Refuse(app, ready.message());
+  TellOfUnserved(app, options);
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(program.c_str(), arguments.data());
-  return Status::Error("'" + program + "' cannot be started: " + std::strerror(errno));
+  return Refuse(app, WhyNotStarted(program, errno), kCannotRun);
 }
 
 }  // namespace
@@ -94,10 +146,7 @@ Command AddRun(CLI::App& ucudnn) {
       ->disable_flag_override();
   AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
-  return {app,
-          [app, options](const ProgramWords& program) {
-            return Refuse(*app, Run(*options, program).message());
-          },
+  return {app, [app, options](const ProgramWords& program) { return Run(*app, *options, program); },
           true};
 }
 

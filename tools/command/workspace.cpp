@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -200,7 +199,7 @@ Result<Division> Divide(const CLI::App& app, const DistinctKernels& kernels, con
   Result<Division> divided = plan.streams > 1 ? DivideStreams(kernels, all, options, solver, plan)
                                               : DivideOneStream(kernels, options, solver, plan);
   if (!solver.why().empty()) {
-    Refuse(app, "the exact solver takes the place of glpk: " + solver.why());
+    Tell(app, "the exact solver takes the place of glpk: " + solver.why());
   }
   plan.solver = solver.Name();
   return divided;
@@ -271,13 +270,12 @@ int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
   if (!layers.ok()) return refuse(layers.status());
   words.variables.Export();
   std::vector<std::string> warnings;
-  const Options options =
-      ParseOptions([](const char* name) { return std::getenv(name); }, warnings, Use::kPlanning);
-  for (const std::string& warning : warnings) Refuse(app, warning);
+  const Options options = OptionsOfEnvironment(warnings, Use::kPlanning);
+  for (const std::string& warning : warnings) Tell(app, warning);
   if (Status status = CheckMeaning(words, options); !status.ok()) return refuse(status);
   Result<OfflineKernels> network = ReadOfflineKernels(*layers, options, words.device);
   if (!network.ok()) return refuse(network.status());
-  if (network->differing_rows > 0) Refuse(app, Disagreement(network->differing_rows));
+  if (network->differing_rows > 0) Tell(app, Disagreement(network->differing_rows));
   const Result<WorkspacePlan> plan = MakePlan(app, std::move(*network), options);
   if (!plan.ok()) return refuse(plan.status());
   if (!words.plan_file.empty()) {

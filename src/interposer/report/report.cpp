@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/file_size_limit.h"
+#include "base/folders.h"
 #include "base/version.h"
 #include "convolution/columns.h"
 #include "interposer/session/lanes.h"
@@ -312,6 +313,14 @@ std::string Report::Json(const char* mode, long measured) {
 
 Status Report::Write(const std::string& path, const char* mode, long measured) {
   const std::string target = ExpandPid(path);
+  struct stat info;
+  // A device or a pipe would be replaced by a file.
+  if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Status::Error(target + ": not a regular file");
+  }
+  if (const Status folders = CreateFoldersAbove(target, 0777); !folders.ok()) {
+    return Status::Error(target + ": " + folders.message());
+  }
   std::string temporary = target + ".XXXXXX";
   const std::string text = Json(mode, measured);
   const FileSizeLimitScope within_the_limit;

@@ -42,6 +42,10 @@ class CommandTest(unittest.TestCase):
         for name in STAND_INS:
             cls.build("int stand_in;", f"{cls.host}/{name}", "-shared", f"-Wl,-soname,{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, f"{cls.folder}/program")
+        # Where this machine has no driver, `run` finds this one, and has nothing to say.
+        cls.driver = f"{cls.folder}/driver"
+        os.mkdir(cls.driver)
+        shutil.copy(f"{cls.host}/libcuda.so.1", cls.driver)
 
     @classmethod
     def build(cls, source, path, *options):
@@ -60,14 +64,15 @@ class CommandTest(unittest.TestCase):
 
     def environment_of(self, *words, **variables):
         """What the started program saw, by variable name."""
-        result = self.run_command(*words, **variables)
+        paths = [path for path in (variables.pop("LD_LIBRARY_PATH", ""), self.driver) if path]
+        result = self.run_command(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
 
-    def assert_refused(self, words, *expected, **variables):
-        """Exit code 2, nothing on stdout, one line on stderr that holds all of `expected`."""
+    def assert_refused(self, words, *expected, code=2, **variables):
+        """This exit code, nothing on stdout, one line on stderr that holds all of `expected`."""
         result = self.run_command(*words, **variables)
-        self.assertEqual(2, result.returncode, result.stdout + result.stderr)
+        self.assertEqual(code, result.returncode, result.stdout + result.stderr)
         self.assertEqual("", result.stdout)
         self.assertEqual(1, result.stderr.count("\n"), result.stderr)
         for text in expected:

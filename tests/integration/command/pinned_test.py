@@ -52,7 +52,9 @@ class Pinned(unittest.TestCase):
 
     def run_pinned(self, path, workspace_mib, *options, batch=4, **variables):
         report = f"{self.folder}/report.json"
-        lines, errors = self.steps(workspace_mib, "--plan", path, "--db", "none", "--report", report, *options, batch=batch,
+        # The option's file is read before the program is started, the variable's by the program.
+        named = () if "UCUDNN_PLAN" in variables else ("--plan", path)
+        lines, errors = self.steps(workspace_mib, *named, "--db", "none", "--report", report, *options, batch=batch,
                                    **variables)
         self.assertEqual((self.plain if batch == 4 else self.plain_pairs)[:5], lines[:5])
         with open(report) as file:
@@ -231,12 +233,13 @@ class Pinned(unittest.TestCase):
             with self.subTest(why=why):
                 with open(wrong, "w") as out:
                     out.write(text)
-                _, errors = self.run_pinned(wrong, "64", "--policy", "undivided", *options)
+                _, errors = self.run_pinned(wrong, "64", "--policy", "undivided", *options, UCUDNN_PLAN=wrong)
                 told = [line for line in errors.splitlines() if "plan file" in line]
                 self.assertEqual(1, len(told), errors)
                 self.assertIn("the plan file is ignored: ", told[0])
                 self.assertIn(why, told[0])
-        _, errors = self.run_pinned(f"{self.folder}/absent.json", "64", "--policy", "undivided")
+        absent = f"{self.folder}/absent.json"
+        _, errors = self.run_pinned(absent, "64", "--policy", "undivided", UCUDNN_PLAN=absent)
         self.assertIn("absent.json: ", errors)
 
 

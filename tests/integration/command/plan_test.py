@@ -267,7 +267,7 @@ class Plan(CommandTest):
                 ([*ALEXNET, "--memory-limit", "much"], "--memory-limit 'much': expected device or a size"),
                 ([*ALEXNET, "--json", "--dot"], "one of them at a time"),
                 ([*ALEXNET, "--boxes"], "--boxes: adds to --json"),
-                ([*ALEXNET, "-o", "x"], "-o 'x': takes --json, --dot or --html"),
+                ([*ALEXNET, "-o", "x"], "-o 'x': writes what --json, --dot or --html print"),
                 ([*ALEXNET, "--cost", "none.csv"], "none.csv"),
                 ([*ALEXNET, "--update", "gossip"], "--update 'gossip'"),
                 ([*ALEXNET, "--pin", "fc6=x2"], "--pin 'fc6=x2'"),

@@ -29,6 +29,7 @@ class Run(CommandTest):
         self.assertIn("argument=--\nargument=b\n", result.stdout)
 
     def test_options_become_variables(self):
+        open(f"{self.folder}/b.db", "w").close()
         seen = self.environment_of("run", "--policy", "all", "--workspace-limit", "64 MiB", "--db", "a.db:b.db",
                                    "--deterministic", "--report", "r-%p.json", "--", self.program)
         self.assertEqual({"UCUDNN_BATCH_SIZE_POLICY": "all", "UCUDNN_WORKSPACE_LIMIT": "64 MiB",
@@ -66,7 +67,7 @@ class Run(CommandTest):
     def test_host_puts_the_stand_ins_in_front(self):
         seen = self.environment_of("run", "--host", "--", self.program, LD_LIBRARY_PATH="/before",
                                    UCUDNN_REAL_CUDNN="/genuine/libcudnn.so.9")
-        self.assertEqual(f"{self.host}:/before", seen["LD_LIBRARY_PATH"])
+        self.assertEqual(f"{self.host}:/before:{self.driver}", seen["LD_LIBRARY_PATH"])
         self.assertEqual([self.drop_in, f"{self.host}/libcuda.so.1", f"{self.host}/libcudart.so.13"],
                          seen["LD_PRELOAD"].split(":"))
         self.assertEqual(f"{self.host}/libcudnn.so.9", seen["UCUDNN_REAL_CUDNN"])
@@ -86,16 +87,16 @@ class Run(CommandTest):
 
 class Refused(CommandTest):
     def test_program_that_is_not_there(self):
-        self.assert_refused(["run", "--", "no-such-program"], "'no-such-program' is not in PATH")
-        self.assert_refused(["run", "--", "./no-such-program"], "'./no-such-program'", "No such file")
+        self.assert_refused(["run", "--", "no-such-program"], "'no-such-program' is not in PATH", code=127)
+        self.assert_refused(["run", "--", "./no-such-program"], "'./no-such-program': there is no such file", code=127)
 
     def test_program_that_is_a_folder_or_not_executable(self):
         os.mkdir(f"{self.folder}/a-folder")
-        self.assert_refused(["run", "--", "./a-folder"], "'./a-folder': is a folder")
+        self.assert_refused(["run", "--", "./a-folder"], "'./a-folder': is a folder", code=126)
         with open(f"{self.folder}/text", "w") as file:
             file.write("text\n")
         os.chmod(f"{self.folder}/text", 0o644)
-        self.assert_refused(["run", "--", "./text"], "'./text': is not executable")
+        self.assert_refused(["run", "--", "./text"], "'./text': is not executable", code=126)
 
     def test_static_executable(self):
         program = self.build("int main(void) { return 0; }", f"{self.folder}/static", "-static")
@@ -113,13 +114,13 @@ class Refused(CommandTest):
         with open(self.program, "rb") as file:
             image = bytearray(file.read())
         image[18:20] = (183).to_bytes(2, "little")  # e_machine: AArch64
-        self.assert_refused(["run", "--", self.written("foreign", image)], "not a 64-bit x86 program")
+        self.assert_refused(["run", "--", self.written("foreign", image)], "not a 64-bit x86 program", code=126)
 
     def test_damaged_program(self):
         with open(self.program, "rb") as file:
             image = file.read()
         for length in (5, 20, 64, 200, 700):
-            self.assert_refused(["run", "--", self.written(f"cut-{length}", image[:length])], f"cut-{length}")
+            self.assert_refused(["run", "--", self.written(f"cut-{length}", image[:length])], f"cut-{length}", code=126)
 
     def test_program_headers_that_lie_never_crash_the_command(self):
         with open(self.program, "rb") as file:

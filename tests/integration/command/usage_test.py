@@ -42,7 +42,8 @@ class Usage(CommandTest):
     def test_help_says_what_holds_without_an_option(self):
         for command, lines in (
                 ("run", ("default: auto)", "default: caller, what the program grants)", "default: concurrent)", "default: exact)",
-                         "default: both)", "default: ~/.cache/ucudnn/measurements.db)", "disjoint, a segment for each")),
+                         "default: both)", "default: ~/.cache/ucudnn/measurements.db)", "disjoint, a segment for each",
+                         "for all kernels; together with --workspace-limit both hold")),
                 ("workspace", ("default: auto, all that were measured)", "default: caller, no ceiling)")),
                 ("report", ("default: none: desirable sets are not shown)",))):
             text = " ".join(self.run_command(command, "--help").stdout.split())

@@ -237,7 +237,8 @@ TEST(Networks, AnUnknownNameListsTheKnownOnes) {
             "'lenet' is no network; expected one of alexnet, alexnet-footnote, alexnet-caffe, "
             "alexnet-22k, vgg16, vgg16-22k, resnet18, resnet50, resnet152, inception-v3, "
             "inception-v3-22k, densenet40, densenet40-nary, densenet121, densenet121-nary, "
-            "nasnet-a, nasnet-a-large, efficientnet-b0, unet");
+            "nasnet-a, nasnet-a-large, efficientnet-b0, unet, or a file that ends in .onnx, "
+            ".prototxt or .json");
 }
 
 }  // namespace

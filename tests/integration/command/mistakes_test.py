@@ -1,0 +1,318 @@
+"""What people mistype, of every subcommand: each is one line that says what is wrong and what would be right, with the
+exit code that scripts rely on, and changes no file."""
+
+import csv
+import os
+import re
+import shlex
+import socket
+import subprocess
+import unittest
+
+from command import CommandTest
+
+REPORT = """{"format": "ucudnn-report", "version": 1, "device": "Some GPU", "cudnn": 91900, "mode": "on", "measured": 0,
+ "limit_bytes": null, "kernels": [], "fallbacks": []}"""
+LAYER = {"name": "conv1", "n": "8", "c": "3", "h": "16", "w": "16", "k": "8", "r": "3", "s": "3"}
+ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_ms": "1.5", "workspace_bytes": "0",
+               "deterministic": "1", "cudnn": "91900", "driver": "13000", "device": "Some GPU"}
+
+SIZE = "(accepted: caller, auto or a size: bytes, or with KiB, MiB, GiB)"
+NETWORKS = "expected one of alexnet, … unet, or a file that ends in .onnx, .prototxt or .json"
+SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed"
+WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
+BENCH, WORKSPACE = "bench --layers layers.csv", "workspace --layers layers.csv --ops forward --db s.db"
+PLAN = "plan alexnet --machine k80x16 --batch 32"
+
+# What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
+MISTAKES = [
+    # Words that are no command, or stand in the wrong place.
+    ("", 2, "which command? One of run, bench, plan, cache, workspace, report and doctor; see --help"),
+    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, cache, workspace, report and doctor"),
+    ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
+    ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
+    ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),
+    ("cache shwo", 2, "'shwo' is not a command; the commands are show, import, export, merge, verify and prune"),
+    ("cache --db s.db show", 2, "--db is an option of `ucudnn cache show`, and is written behind that"),
+    ("cache show s.db", 2, "'s.db' is not expected; usage: ucudnn cache show [--device NAME] [--db PATH] [--json]"),
+    ("bench layers.csv", 2, "'layers.csv' is not expected; usage: ucudnn bench (--layers FILE.csv | --net …"),
+    ("plan alexnet vgg16 --machine k80x16 --batch 8", 2, "'vgg16' is not expected; usage: ucudnn plan NET --machine FILE|NAME …"),
+    ("report report.json report.json", 2, "'report.json' is not expected; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
+    ("report report.json -- true", 2, "takes no program; -- belongs to run and doctor"),
+    # The program.
+    ("run", 2, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`"),
+    ("run --", 2, "no program behind --, as in `ucudnn run -- python3 a.py`"),
+    ("run ./program", 2, "'./program' is not expected; the program is written behind --, as in `ucudnn run -- ./program`"),
+    ("run -- pyhton3 a.py", 127, "'pyhton3' is not in PATH"),
+    ("run -- program", 127, "'program' is not in PATH; the one in this folder is ./program"),
+    ("run -- ./pogram", 127, "'./pogram': there is no such file"),
+    ("run -- ''", 127, "'' is not in PATH"),
+    ("run -- ./folder", 126, "'./folder': is a folder"),
+    ("run -- ./text", 126, "'./text': is not executable; `chmod +x` makes it so, or name what runs it before it"),
+    ("run -- text/program", 126, "'text/program': Not a directory"),
+    ("run -- ./cut-program", 126, "'./cut-program' is …"),
+    ("run --off -- ./no-interpreter", 126,
+     "'./no-interpreter' cannot be started: its first line names '/no/such/interpreter', which is not there"),
+    ("doctor --", 2, "no program behind --, as in `ucudnn doctor -- python3 a.py`"),
+    ("doctor ./program", 2, "'./program' is not expected; the program is written behind --, as in `ucudnn doctor -- ./program`"),
+    ("doctor -- pyhton3 a.py", 127, "'pyhton3' is not in PATH"),
+    ("doctor --json -- ./text", 126, "'./text': is not executable; …"),
+    # Options that are none, twice, or lack their value, or have one.
+    ("run --polcy all -- true", 2, "--polcy is not an option; did you mean --policy?"),
+    ("run --workspace_limit=1GiB -- true", 2, "--workspace_limit is not an option; did you mean --workspace-limit?"),
+    ("run -policy all -- true", 2, "-policy is not an option; did you mean --policy?"),
+    ("run --json -- true", 2, "--json is not an option; `ucudnn run --help` names them"),
+    ("workspace --engines both", 2, "--engines is not an option; …"),
+    ("cache prune --dryrun", 2, "--dryrun is not an option; did you mean --dry-run?"),
+    ("run --policy -- true", 2, "--policy needs a value: micro-batch sizes that are measured (auto, undivided, powerOfTwo, all; default: auto)"),
+    ("run --policy --off -- true", 2, "--policy has no value, but --off behind it; it needs a value: micro-batch sizes that are …"),
+    ("run --policy= -- true", 2, "--policy needs a value: …"),
+    ("run --report '' -- true", 2, "--report '' is empty; it needs a value: JSON report of every decision (a path, %p is the process id; …"),
+    ("run --policy all --policy undivided -- true", 2, "--policy is given twice; give it once"),
+    ("run --off --off --off -- true", 2, "--off is given 3 times; give it once"),
+    ("run --deterministic=maybe -- true", 2, "--deterministic takes no value: it is written alone, or left out"),
+    ("bench --json=0", 2, "--json takes no value: it is written alone, or left out"),
+    ("bench --net --batch 4", 2, "--net has no value, but --batch behind it; it needs a value: layers of a network: …"),
+    ("workspace -o", 2, "-o needs a value: write the plan to a file"),
+    ("plan alexnet", 2, "--machine is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
+    ("plan", 2, "NET is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
+    ("plan '' --machine k80x16 --batch 4", 2, "NET '' is empty; it needs a value: FILE.onnx, FILE.prototxt (Caffe), FILE.json …"),
+    ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
+    ("report report.json -o a -o b", 2, "-o is given twice; give it once"),
+    ("cache import", 2, "FILE.csv is required; usage: ucudnn cache import FILE.csv [--device NAME] [--db PATH]"),
+    ("cache import rows.csv --device --db s.db", 2, "--device has no value, but --db behind it; it needs a value: device of rows …"),
+    ("cache merge", 2, "STORE is required; usage: ucudnn cache merge STORE... [--device NAME] [--db PATH]"),
+    ("doctor --pid", 2, "--pid needs a value: look at a running process"),
+    # Values.
+    ("run --policy sometimes -- true", 2, "--policy 'sometimes': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
+    ("run --workspace-limit 64mb -- true", 2, f"--workspace-limit '64mb': not a size {SIZE}"),
+    ("run --workspace-limit -5 -- true", 2, f"--workspace-limit '-5': not a size {SIZE}"),
+    ("run --workspace-limit 1.5GiB -- true", 2, f"--workspace-limit '1.5GiB': not a size {SIZE}"),
+    ("run --workspace-limit 99999999999GiB -- true", 2, f"--workspace-limit '99999999999GiB': not a size {SIZE}"),
+    ("run --total-workspace 0 -- true", 2, "--total-workspace '0': no budget; a workspace limit of 0 plans without workspace (accepted: …"),
+    ("run --total-workspace 1GiB --division sharde -- true", 2,
+     "--division 'sharde': not one of the accepted values (accepted: disjoint, shared, concurrent)"),
+    ("run --total-workspace 1GiB --solver gplk -- true", 2, "--solver 'gplk': not one of the accepted values (accepted: exact, glpk)"),
+    ("run --engines graf -- true", 2, "--engines 'graf': not one of the accepted values (accepted: legacy, graph, both)"),
+    ("run --dlsym maybe -- true", 2, "--dlsym 'maybe': not auto, on or off"),
+    ("run --db a.db::b.db -- true", 2, "--db 'a.db::b.db': an empty path between colons (accepted: none or paths separated by colons)"),
+    ("run --host --devices 0 -- true", 2, "--devices '0': not a number from 1 to 64"),
+    ("run --host --device-memory 4GB -- true", 2, "--device-memory: '4GB' has an unknown unit: expected a whole number of bytes or …"),
+    ("bench --net alexnot --batch 4", 2, f"--net 'alexnot' is no network; {NETWORKS}"),
+    ("bench --net alexnet --batch 0", 2, "--batch '0': not a mini-batch (accepted: 1 or more)"),
+    ("bench --net alexnet --batch 4 --ops fwd", 2,
+     "--ops 'fwd': 'fwd' is not an operation; expected one of forward, backward_data, backward_filter"),
+    (f"{BENCH} --devices 0,0", 2, "--devices '0,0': device 0 is named twice (accepted: current, all, or numbers separated by commas)"),
+    (f"{BENCH} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from the memory that a running program leaves, …"),
+    (f"{WORKSPACE} --device 'Other GPU'", 2, "--device 'Other GPU': no measurements (there are those of 'Some GPU')"),
+    ("cache show --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'"),
+    ("cache prune --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'"),
+    ("plan alexnot --machine k80x16 --batch 4", 2, f"'alexnot' is no network; {NETWORKS}"),
+    ("plan alexnet --machine k80x17 --batch 4", 2, "--machine k80x17: cannot be opened: No such file or directory; it is none of k80x16, …"),
+    ("plan alexnet --machine k80x16:x --batch 4", 2, "--machine 'k80x16:x': expected a number of nodes behind the colon"),
+    ("plan alexnet --machine k80x16 --batch ten", 2, "--batch 'ten': not a mini-batch (accepted: 1 or more)"),
+    (f"{PLAN} --strategy deep", 2, "--strategy 'deep' is no strategy; expected one of image, model, owt, deepa"),
+    (f"{PLAN} --cost rofline", 2, "--cost rofline: cannot be opened: …; it is neither roofline nor deepa-paper nor measured"),
+    (f"{PLAN} --update rin", 2, "--update 'rin': expected one of parameter-server, ring, tree, hierarchical"),
+    (f"{PLAN} --memory-limit lots", 2, "--memory-limit 'lots': expected device or a size from 1 B: …"),
+    (f"{PLAN} --pin fc6", 2, "--pin 'fc6'; expected a layer and its degrees, as fc6=c4 or conv1=n4h2w2"),
+    (f"{PLAN} --pin fc66=c4", 2, "--pin 'fc66': alexnet has no such layer; did you mean fc6?"),
+    (f"{PLAN} --pin fc6=c4 --pin fc6=c2", 2, "--pin: fc6 is pinned twice; pin a layer once"),
+    (f"{PLAN} --what-if everything", 2, "--what-if 'everything': alexnet has no such layer; its layers are conv1, pool1, …"),
+    (f"{PLAN} --best 0", 2, "--best '0': accepted: 1 to 1000"),
+    ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
+    ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
+    # Options that do not go together.
+    ("run --devices 2 -- true", 2, "--devices is the stand-in's: it needs --host"),
+    ("run --solver glpk -- true", 2, "--solver: is for the budget of --total-workspace SIZE, which is missing"),
+    ("bench", 2, SOURCES),
+    (f"{BENCH} --net alexnet", 2, SOURCES),
+    (f"{BENCH} --pass-through", 2, "--pass-through: is for the operators of --net FILE, which is missing"),
+    (f"{BENCH} --cliff --workspace-limit 1MiB", 2, "--workspace-limit: --cliff sets each kernel's limit itself"),
+    ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
+    (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
+    (f"{PLAN} --json --dot", 2, "--json, --dot and --html: one of them at a time"),
+    (f"{PLAN} --boxes", 2, "--boxes: adds to --json, which is missing"),
+    (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot or --html print; one of them is missing"),
+    (f"{PLAN} --db s.db", 2, "--db: belongs to --cost measured, which --db and --device together mean"),
+    ("doctor --host", 2, "--host is for a program; it is written behind --"),
+    ("doctor --pid 1 -- true", 2, "--pid and a program: one of them"),
+    ("doctor --pid 1 --policy all", 2, "--policy: is for a program that is started; a running one has its own settings"),
+    ("cache show --db none", 2, "there is no store; name one with --db PATH"),
+    ("cache merge s.db --db s.db", 2, "'s.db' is the store itself; name another, or --db PATH"),
+    # Files that are not there, or not what is expected.
+    ("run --plan none.json -- true", 2, "--plan none.json: No such file or directory; expected a file that `ucudnn workspace -o` wrote"),
+    ("run --plan text -- true", 2, "--plan text: no JSON at byte 1; expected a file that `ucudnn workspace -o` wrote"),
+    ("run --plan folder -- true", 2, "--plan folder: is no regular file; expected a file that `ucudnn workspace -o` wrote"),
+    ("run --plan report.json -- true", 2, "--plan report.json: …; expected a file that `ucudnn workspace -o` wrote"),
+    ("run --db folder -- true", 2, "--db 'folder' is a folder; expected a file's path"),
+    ("run --db text/m.db -- true", 2, "--db 'text/m.db' cannot be made: …/text is not a folder"),
+    ("run --report folder -- true", 2, "--report 'folder' is a folder; expected a file's path"),
+    ("run --report text/r.json -- true", 2, "--report 'text/r.json' cannot be made: …/text is not a folder"),
+    ("run --report pipe -- true", 2, "--report 'pipe' is no regular file; expected the path of one, or of none"),
+    ("doctor --plan text -- true", 2, "--plan text: no JSON at byte 1; expected a file that `ucudnn workspace -o` wrote"),
+    ("bench --layers none.csv", 2, "none.csv: cannot be opened: No such file or directory"),
+    ("bench --layers folder", 2, "folder: cannot be read: Is a directory"),
+    ("bench --layers empty", 2, "empty:1: no header; expected the columns name,n,c,h,w,k,r,s"),
+    ("bench --layers text", 2, "text:1: unknown column 'hello'; expected columns are name,n,c,h,w,k,r,s,…"),
+    ("bench --layers binary", 2, "binary:1: field 1: a NUL byte; expected CSV text, not a binary file"),
+    ("bench --layers lacks.csv", 2, "lacks.csv:1: the header lacks column 'h'; expected at least name,n,c,h,w,k,r,s"),
+    ("bench --layers pad.csv", 2, "pad.csv:1: unknown column 'pad'; expected columns are name,…,pad_h,…"),
+    ("bench --layers number.csv", 2, "number.csv:2: column 'h': 'x'; expected a whole number from 1 to 2147483647"),
+    ("bench --layers short.csv", 2, "short.csv:2: 3 fields; expected 8, as in the header"),
+    ("bench --trace text", 2, f"--trace 'text': no JSON at byte 1; {WRITTEN_REPORT}"),
+    ("bench --net folder --batch 4", 2, f"--net 'folder' is no network; {NETWORKS}"),
+    ("bench --net none.onnx --batch 4", 2, "--net none.onnx: cannot be read: No such file or directory"),
+    ("bench --net foreign.json --batch 4", 2, "--net foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
+    (f"{BENCH} --db folder", 2, "--db 'folder' is a folder; expected a file's path"),
+    ("workspace --layers layers.csv --db none.db", 2, "'none.db': there is no such store (yet)"),
+    ("workspace --layers layers.csv --db text", 2, "'text' is not a measurement store: it is damaged: file is not a database"),
+    ("workspace --layers layers.csv --db folder", 2, "'folder' is a folder; a store is a file"),
+    ("workspace --layers layers.csv --db s.db", 2, "no measurements that make up the mini-batch of conv1 …; `ucudnn bench` makes them"),
+    (f"{WORKSPACE} -o folder", 1, "'folder' cannot be written: Is a directory"),
+    (f"{WORKSPACE} -o text/plan.json", 1, "'text/plan.json' cannot be written: text is not a folder"),
+    (f"{WORKSPACE} -o /dev/full", 1, "'/dev/full' cannot be written: No space left on device"),
+    ("plan alexnet --machine folder --batch 4", 2, "--machine folder: cannot be read: Is a directory; it is none of k80x16, …"),
+    ("plan alexnet --machine text --batch 4", 2, "--machine text: no JSON at byte 1; expected a machine (ucudnn-machine)"),
+    ("plan text --machine k80x16 --batch 4", 2, f"'text' is no network; {NETWORKS}"),
+    (f"{PLAN} --cost text", 2, "--cost text:1: unknown column 'hello'; expected columns are layer,time_ms,…"),
+    (f"{PLAN} --cost measured --db text --device 'Some GPU'", 2,
+     "'text' is not a measurement store: it is damaged: file is not a database"),
+    (f"{PLAN} --json -o text/x.json", 1, "'text/x.json' cannot be written: text is not a folder"),
+    ("report none.json", 2, "none.json: cannot be opened: No such file or directory"),
+    ("report folder", 2, "folder: cannot be read: Is a directory"),
+    ("report empty", 2, f"'empty': no JSON at byte 1; {WRITTEN_REPORT}"),
+    ("report cut.json", 2, f"'cut.json': no JSON at byte …; {WRITTEN_REPORT}"),
+    ("report s.db", 2, f"'s.db': no JSON at byte 1; {WRITTEN_REPORT}"),
+    ("report list.json", 2, "'list.json': is an array of 0; expected an object"),
+    ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\" or \"ucudnn-workspace\""),
+    ("report report.json -o folder", 1, "'folder' cannot be written: Is a directory"),
+    ("report report.json -o text/page.html", 1, "'text/page.html' cannot be written: text is not a folder"),
+    ("report report.json --db none.db", 2, "'none.db': there is no such store (yet)"),
+    ("report report.json --db text", 2, "'text' is not a measurement store: it is damaged: file is not a database"),
+    ("cache show --db none.db", 2, "'none.db': there is no such store (yet)"),
+    ("cache show --db text", 1, "'text' is not a measurement store: it is damaged: file is not a database"),
+    ("cache show --db folder", 1, "'folder' is a folder; a store is a file"),
+    ("cache show --db pipe", 1, "'pipe' is no regular file; a store is one"),
+    ("cache show --db s.db:text", 1, "'text' is not a measurement store: it is damaged: file is not a database"),
+    ("cache export out.csv --db text", 1, "'text' is not a measurement store: it is damaged: file is not a database"),
+    ("cache export folder --db s.db", 1, "'folder' cannot be written: Is a directory"),
+    ("cache export text/out.csv --db s.db", 1, "'text/out.csv' cannot be written: text is not a folder"),
+    ("cache import none.csv --db s.db", 2, "none.csv: cannot be opened: No such file or directory"),
+    ("cache import text --db s.db", 2, "text:1: unknown column 'hello'; expected columns are c,h,w,k,r,s,op,engine,…"),
+    ("cache import layers.csv --db s.db", 2, "layers.csv:1: the header lacks column 'op'; expected at least c,h,w,k,r,s,op,…"),
+    ("cache import nowhere.csv --db s.db", 2, "nowhere.csv:2: column 'device': empty; expected a device, or one given with --device NAME"),
+    ("cache import rows.csv --db folder", 1, "folder: cannot be opened: not a regular file"),
+    ("cache import rows.csv --db text/m.db", 1, "text/m.db: text is not a folder"),
+    ("cache merge none.db --db s.db", 1, "none.db: cannot be opened: No such file or directory"),
+    ("cache merge text --db s.db", 1, "text: it is damaged: file is not a database"),
+    ("cache verify --db none.db", 2, "'none.db': there is no such store (yet)"),
+    ("cache prune --db folder", 1, "folder: cannot be opened: not a regular file"),
+]
+
+
+class Mistakes(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, text in (("empty", ""), ("text", "hello\nworld\n"), ("cut.json", REPORT[:-20]), ("list.json", "[]"),
+                           ("foreign.json", '{"format": "else", "version": 1}'), ("report.json", REPORT),
+                           ("number.csv", ",".join(LAYER) + "\nconv1,8,3,x,16,8,3,3\n"),
+                           ("short.csv", ",".join(LAYER) + "\nconv1,8,3\n"), ("lacks.csv", "name,n,c\nconv1,8,3\n"),
+                           ("pad.csv", ",".join([*LAYER, "pad"]) + "\n")):
+            with open(f"{cls.folder}/{name}", "w") as file:
+                file.write(text)
+        os.chmod(f"{cls.folder}/text", 0o644)
+        with open(f"{cls.folder}/binary", "wb") as file:
+            file.write(bytes(range(256)) * 8)
+        for name, row in (("layers.csv", LAYER), ("rows.csv", ROW), ("nowhere.csv", ROW | {"device": ""})):
+            with open(f"{cls.folder}/{name}", "w", newline="") as file:
+                writer = csv.DictWriter(file, row)
+                writer.writeheader()
+                writer.writerow(row)
+        for name, text in (("no-interpreter", "#!/no/such/interpreter\n"), ("cut-program", "\x7fELF")):
+            with open(f"{cls.folder}/{name}", "w") as file:
+                file.write(text)
+            os.chmod(f"{cls.folder}/{name}", 0o755)
+        os.mkdir(f"{cls.folder}/folder")
+        os.mkfifo(f"{cls.folder}/pipe")
+        cls.plain = ["cache", "import", "rows.csv", "--db", "s.db"]
+        result = cls.run_command(cls(), *cls.plain)
+        assert result.returncode == 0, result.stderr
+
+    def files(self):
+        """Every path below the folder, with its size and when it changed."""
+        return {path: (os.lstat(path).st_size, os.lstat(path).st_mtime_ns)
+                for folder, folders, names in os.walk(self.folder) for path in (f"{folder}/{name}" for name in [*folders, *names])}
+
+    def test_each_is_one_line_that_says_what_is_wrong_and_what_would_be_right(self):
+        commands = set()
+        before = self.files()
+        for typed, code, expected in MISTAKES:
+            with self.subTest(typed=typed):
+                words = shlex.split(typed)
+                result = self.run_command(*words, HOME=f"{self.folder}/home")
+                names = re.match(r"ucudnn((?: [a-z]+)*): ", result.stderr)
+                self.assertIsNotNone(names, result.stderr)
+                commands.add(names[1].strip())
+                # The command that the line names is the one that was typed.
+                self.assertEqual(names[1].split(), [word for word in words if word in names[1].split()])
+                self.assertEqual(1, result.stderr.count("\n"), result.stderr)
+                pattern = ".+".join(re.escape(part) for part in expected.split("…"))
+                self.assertRegex(result.stderr[len(names[0]):], rf"\A{pattern}\n\Z")
+                self.assertEqual((code, ""), (result.returncode, result.stdout))
+        self.assertEqual(before, self.files())
+        self.assertLessEqual({"", "run", "bench", "workspace", "plan", "report", "doctor", "cache", "cache show", "cache import",
+                              "cache export", "cache merge", "cache verify", "cache prune"}, commands)
+
+    def test_there_are_many(self):
+        self.assertGreaterEqual(len({typed for typed, _, _ in MISTAKES}), 60)
+        self.assertEqual(len(MISTAKES), len({typed for typed, _, _ in MISTAKES}))
+
+    def test_what_cannot_be_printed_is_not_lost_without_a_word(self):
+        for typed in ("cache show --db s.db", "cache show --db s.db --json", WORKSPACE, f"{WORKSPACE} --json", PLAN, f"{PLAN} --json",
+                      "report report.json", "doctor --json", "run --help", "--version"):
+            with self.subTest(typed=typed), open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([self.command, *shlex.split(typed)], cwd=self.folder, stdout=full, stderr=subprocess.PIPE,
+                                        text=True, timeout=60)
+                self.assertEqual(1, result.returncode)
+                self.assertRegex(result.stderr, r"\Aucudnn[ a-z]*: cannot be printed: (No space left on device|no room, .+)\n\Z")
+
+
+class Told(CommandTest):
+    """What does not keep a program from running is told in one line, and the exit code is the program's."""
+
+    def assert_told(self, words, line, **variables):
+        result = self.run_command(*words, "--", self.program, "argument", **variables)
+        self.assertEqual((7, f"ucudnn run: {line}\n" if line else ""), (result.returncode, result.stderr))
+        return result.stdout
+
+    def test_options_that_off_leaves_unserved(self):
+        self.assert_told(["run", "--off", "--workspace-limit", "1MiB"],
+                         "--workspace-limit is not applied: --off leaves the program's cuDNN as it is")
+        self.assert_told(["run", "--off", "--policy", "all", "--report", "r.json"],
+                         "--policy, --report are not applied: --off leaves the program's cuDNN as it is")
+        self.assert_told(["run", "--off"], "")
+
+    def test_a_missing_driver_names_the_stand_in(self):
+        # Where this machine has a driver, nothing is said.
+        told = self.run_command("run", "--", self.program, "argument").stderr
+        line = "there is no CUDA driver (libcuda.so.1); --host runs a program on the CPU stand-in"
+        self.assertIn(told, ("", f"ucudnn run: {line}\n"))
+        # A library of that name that cannot be opened is no driver, whatever the machine has.
+        broken = f"{self.folder}/broken"
+        os.makedirs(broken, exist_ok=True)
+        with open(f"{broken}/libcuda.so.1", "w", encoding="utf-8") as file:
+            file.write("no library\n")
+        result = self.run_command("run", "--", self.program, "argument", LD_LIBRARY_PATH=broken)
+        self.assertEqual((7, f"ucudnn run: {line}\n"), (result.returncode, result.stderr))
+        self.assert_told(["run"], "", LD_LIBRARY_PATH=self.driver)
+        self.assert_told(["run", "--host"], "")
+
+    def test_a_store_that_is_only_read_and_is_missing(self):
+        self.assert_told(["run", "--host", "--db", "first.db:gone.db"],
+                         "--db: there is no store 'gone.db', and only the first is made: it is not read")
+
+
+if __name__ == "__main__":
+    unittest.main()

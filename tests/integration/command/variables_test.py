@@ -1,0 +1,97 @@
+"""Variables of the environment that ucudnn does not know, in a process under its preload and in the command: one line for each,
+which names the nearest known one."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
+STEP = (ALEXNET_STEP, "2", "1", "64", "find")
+# The quickest run that reads its options.
+QUICK = {"UCUDNN_TUNE": "off", "UCUDNN_DATABASE": "none", "UCUDNN_ENGINES": "legacy"}
+TYPO = "UCUDNN_WORKSPACE_LIMT is no variable of ucudnn: it changes nothing; did you mean UCUDNN_WORKSPACE_LIMIT?\n"
+
+
+class Variables(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def run_words(self, *words, **variables):
+        return subprocess.run(words, capture_output=True, text=True, cwd=self.folder, env=os.environ | QUICK | variables)
+
+    def run_program(self, *program, **variables):
+        """What the program says to stderr, and its output."""
+        result = self.run_words(COMMAND, "run", "--host", "--", *program, **variables)
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result.stderr, result.stdout
+
+    def test_a_process_says_once_which_one_was_meant(self):
+        errors, output = self.run_program(*STEP, UCUDNN_WORKSPACE_LIMT="1MiB")
+        self.assertRegex(errors, r"\Aucudnn\[\d+\] warning: ")
+        self.assertEqual(TYPO, errors.split(": ", 1)[1])
+        known, expected = self.run_program(*STEP, UCUDNN_WORKSPACE_LIMT="")
+        self.assertEqual("", known)
+        self.assertEqual(expected.splitlines()[:5], output.splitlines()[:5])
+
+    def test_each_variable_has_its_line(self):
+        errors, _ = self.run_program(*STEP, UCUDNN_WORKSPACE_LIMT="1MiB", UCUDNN_DB="m.db")
+        self.assertEqual(2, errors.count("\n"), errors)
+        self.assertIn(TYPO, errors)
+        self.assertIn("UCUDNN_DB is no variable of ucudnn: it changes nothing; did you mean UCUDNN_DATABASE?\n", errors)
+
+    def test_a_process_that_calls_no_cudnn_says_nothing(self):
+        self.assertEqual(("", ""), self.run_program("true", UCUDNN_WORKSPACE_LIMT="1MiB"))
+
+    def test_variables_of_tests_and_tools_are_known(self):
+        errors, _ = self.run_program(*STEP, UCUDNN_TEST_ANYTHING="1", UCUDNN_TRACE="1", UCUDNN_IGNORE_TOOLKIT="1")
+        self.assertEqual("", errors)
+
+    def test_what_is_not_built_yet_is_refused_by_the_command_and_told_by_a_process(self):
+        line = "UCUDNN_SPATIAL has no effect: this ucudnn cannot split images over processes; unset it\n"
+        result = self.run_words(COMMAND, "run", "--host", "--", *STEP, UCUDNN_SPATIAL="h4")
+        self.assertEqual((2, "", f"ucudnn run: {line}"), (result.returncode, result.stdout, result.stderr))
+        # Started by hand, as `run` starts it.
+        _, printed = self.run_program("env")
+        started = dict(entry.split("=", 1) for entry in printed.splitlines() if entry.startswith(("LD_", "UCUDNN_REAL")))
+        result = self.run_words(*STEP, UCUDNN_SPATIAL="h4", **started)
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual(line, result.stderr.split(": ", 1)[1])
+
+    def test_the_command_says_it_once(self):
+        plan = ("--layers", "layers.csv", "--ops", "forward", "--db", "s.db")
+        with open(f"{self.folder}/rows.csv", "w") as file:
+            file.write("name,n,c,h,w,k,r,s,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,device\n"
+                       "conv1,8,3,16,16,8,3,3,forward,legacy:1,8,1.5,0,1,Some GPU\n")
+        with open(f"{self.folder}/layers.csv", "w") as file:
+            file.write("name,n,c,h,w,k,r,s\nconv1,8,3,16,16,8,3,3\n")
+        for words in (("cache", "import", "rows.csv", "--db", "s.db"), ("cache", "show", "--db", "s.db"), ("workspace", *plan),
+                      ("bench", "--host", "--db", "none", "--layers", "layers.csv")):
+            with self.subTest(words=words):
+                result = self.run_words(COMMAND, *words, UCUDNN_WORKSPACE_LIMT="1MiB")
+                self.assertEqual((0, 1), (result.returncode, result.stderr.count("\n")), result.stderr)
+                self.assertTrue(result.stderr.endswith(": " + TYPO), result.stderr)
+
+    def test_folders_of_a_report_are_made(self):
+        result = self.run_words(COMMAND, "run", "--host", "--report", "no/such/%p/report.json", "--", *STEP)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        [process] = os.listdir(f"{self.folder}/no/such")
+        self.assertTrue(process.isdigit(), process)
+        with open(f"{self.folder}/no/such/{process}/report.json") as file:
+            self.assertEqual("ucudnn-report", json.load(file)["format"])
+
+    def test_a_report_replaces_no_pipe_or_device(self):
+        os.mkfifo(f"{self.folder}/pipe")
+        errors, _ = self.run_program(*STEP, UCUDNN_REPORT=f"{self.folder}/pipe")
+        self.assertIn(f"the report cannot be written: {self.folder}/pipe: not a regular file\n", errors)
+        result = self.run_words(COMMAND, "run", "--host", "--report", "pipe", "--", *STEP)
+        self.assertEqual((2, "ucudnn run: --report 'pipe' is no regular file; expected the path of one, or of none\n"),
+                         (result.returncode, result.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,132 @@
+#include "command/usage.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+#include "command/command.h"
+
+namespace ucudnn::command {
+namespace {
+
+// "ucudnn report FILE.json [-o report.html]"
+std::string UsageOf(const CLI::App& app) {
+  const auto& formatter = dynamic_cast<const CLI::Formatter&>(*app.get_formatter());
+  const std::string text = formatter.make_usage(&app, "");
+  const size_t from = text.find(' ') + 1;
+  return text.substr(from, text.find('\n') - from);
+}
+
+std::string NeedsValue(const CLI::Option& option) {
+  return "needs a value: " + option.get_description();
+}
+
+// "--policy" of "--policy=all"; the word itself where it has no value.
+std::string NameIn(const std::string& word) { return word.substr(0, word.find('=')); }
+
+const CLI::Option* FindOption(const CLI::App& app, const std::string& word) {
+  return word.starts_with("-") ? app.get_option_no_throw(NameIn(word)) : nullptr;
+}
+
+std::string UnknownOption(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  }
+  const std::string name = NameIn(word);
+  const size_t dashes = std::min(name.find_first_not_of('-'), name.size());
+  const std::string nearest = NearestName(name.substr(dashes), names);
+  return name + " is not an option; " +
+         (nearest.empty() ? "`" + FullName(app) + " --help` names them"
+                          : "did you mean --" + nearest + "?");
+}
+
+// A word that stands before the command it may belong to.
+std::string EarlyWord(const CLI::App& app, const CLI::App& chosen, const std::string& word) {
+  const auto belongs = [&](const CLI::App& command) {
+    return NameIn(word) + " is an option of `" + FullName(command) +
+           "`, and is written behind that";
+  };
+  if (FindOption(chosen, word) != nullptr) return belongs(chosen);
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (&chosen == &app && FindOption(*command, word) != nullptr) return belongs(*command);
+  }
+  return word.starts_with("-") ? UnknownOption(app, word)
+                               : "'" + word + "' is not expected; usage: " + UsageOf(chosen);
+}
+
+std::string UnexpectedWord(const CLI::App& ucudnn) {
+  const CLI::App& chosen = ChosenCommand(ucudnn);
+  for (const CLI::App* app = &chosen; app != nullptr; app = app->get_parent()) {
+    const std::vector<std::string> words = app->remaining(false);
+    if (words.empty()) continue;
+    const std::string& word = words.front();
+    const std::string commands = Subcommands(*app);
+    if (app == &chosen && !commands.empty() && !word.starts_with("-")) {
+      return "'" + word + "' is not a command; the commands are " + commands;
+    }
+    if (!commands.empty()) return EarlyWord(*app, chosen, word);
+    if (word.starts_with("-")) return UnknownOption(chosen, word);
+    if (chosen.get_name() == "run" || chosen.get_name() == "doctor") {
+      return "'" + word + "' is not expected; the program is written behind --, as in `" +
+             FullName(chosen) + " -- " + word + "`";
+    }
+    return "'" + word + "' is not expected; usage: " + UsageOf(chosen);
+  }
+  return "a word is not expected; usage: " + UsageOf(chosen);
+}
+
+// What CLI11 says of an option's values begins with the option's name.
+std::string WrongCount(const CLI::App& app, const std::string& message) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (message.starts_with(name + ": ")) return name + " " + NeedsValue(*option);
+    for (const std::string& flag : option->get_lnames()) {
+      if (message.starts_with(flag + " was given")) {
+        return "--" + flag + " takes no value: it is written alone, or left out";
+      }
+    }
+  }
+  return message + "; usage: " + UsageOf(app);
+}
+
+}  // namespace
+
+const CLI::App& ChosenCommand(const CLI::App& ucudnn) {
+  const std::vector<CLI::App*> chosen = ucudnn.get_subcommands();
+  return chosen.empty() ? ucudnn : ChosenCommand(*chosen.front());
+}
+
+Status CheckWords(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const std::vector<std::string>& values = option->results();
+    for (const std::string& value : values) {
+      if (FindOption(app, value) != nullptr) {
+        return Status::Error(name + " has no value, but " + NameIn(value) + " behind it; it " +
+                             NeedsValue(*option));
+      }
+      if (value.empty()) {
+        return Status::Error(name + " '' is empty; it " + NeedsValue(*option));
+      }
+    }
+    if (values.size() > 1 && option->get_items_expected_max() <= 1) {
+      const std::string times =
+          values.size() == 2 ? "twice" : std::to_string(values.size()) + " times";
+      return Status::Error(name + " is given " + times + "; give it once");
+    }
+  }
+  return Status::Ok();
+}
+
+std::string ExplainError(const CLI::App& ucudnn, const CLI::ParseError& error) {
+  const CLI::App& chosen = ChosenCommand(ucudnn);
+  if (Status status = CheckWords(chosen); !status.ok()) return status.message();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return UnexpectedWord(ucudnn);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    return std::string(error.what()) + "; usage: " + UsageOf(chosen);
+  }
+  return WrongCount(chosen, error.what());
+}
+
+}  // namespace ucudnn::command
