@@ -1,11 +1,8 @@
 // Plans whose kernels cuDNN compiles while it makes them, as those of a scale or a dReLU behind a
 // convolution are: at another batch they are compiled anew, and are the plans that the library
 // itself makes there. The real library, without a GPU.
-#include "cudnn/compiled_plan.h"
-
 #include <gmock/gmock.h>
 
-#include <cstdio>
 #include <string>
 
 #include "base/shared_library.h"
@@ -24,8 +21,7 @@ using test::RealCudnn;
 using Reads = FusedStep::Reads;
 using ::testing::HasSubstr;
 
-constexpr int kBatch = 16;
-constexpr int kBatches[] = {1, 5};
+constexpr int kBatch = 16, kOtherBatch = 5;
 
 struct Case {
   const char* name;
@@ -73,57 +69,39 @@ ConvolutionProblem Problem(Operation operation, int n) {
   return problem;
 }
 
-TEST_P(CompiledPlans, AtAnotherBatchAreTheNativePlans) {
+TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
   GraphOptions options;
   options.steps = GetParam().steps;
   const ConvolutionProblem problem = Problem(GetParam().operation, kBatch);
   const Graph graph(problem, options);
   ASSERT_TRUE(graph.ok());
-  int plans = 0;
-  for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 2)) {
-    const auto read = ReadTemplate(RealCudnn(), plan.get());
-    ASSERT_TRUE(read.ok()) << read.message();
-    ASSERT_NE(read->plan.engine.graph(), nullptr) << read->plan.engine;
-    const auto& [engine, knobs, fusion] = *read->plan.engine.graph();
-    EXPECT_EQ(fusion, GetParam().text);
-    EXPECT_EQ(read->plan.problem, problem);
-    EXPECT_TRUE(read->plan.compiled);
-    // Kernels hold the addresses of whoever compiled them, so equal plans would not be equal.
-    EXPECT_THAT(WholeJson(plan.get()), HasSubstr("\"cubin\":"));
-    EXPECT_EQ(read->json.find("cubin"), std::string::npos);
-    for (const int n : kBatches) {
-      const Graph other(Problem(GetParam().operation, n), options);
-      const auto native = other.Plan(static_cast<int>(engine), knobs);
-      const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, n, 1, 0);
-      const std::string who = read->plan.engine.Text() + " at " + std::to_string(n);
-      ASSERT_EQ(native.has_value(), rebatched.ok()) << who << ": " << rebatched.message();
-      if (!native) continue;
-      EXPECT_EQ(*PlanWorkspace(RealCudnn(), rebatched->get()),
-                *PlanWorkspace(RealCudnn(), native->get()))
-          << who;
-      EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()))
-          << who;
-      ++plans;
-    }
-  }
-  std::printf("%d plans at other batches\n", plans);
-  EXPECT_GE(plans, 2);
-}
-
-// cuDNN takes the kernels of one batch for another without a word, and they would write all of
-// their own images.
-TEST_P(CompiledPlans, AreNeverEditedWithTheirKernels) {
-  GraphOptions options;
-  options.steps = GetParam().steps;
-  const Graph graph(Problem(GetParam().operation, kBatch), options);
   const auto plans = graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 1);
   ASSERT_EQ(plans.size(), 1u);
   const auto read = ReadTemplate(RealCudnn(), plans[0].get());
   ASSERT_TRUE(read.ok()) << read.message();
-  const auto edited = EditPlan(read->json, read->plan, {3, 1, 0});
+  ASSERT_NE(read->plan.engine.graph(), nullptr) << read->plan.engine;
+  const auto& [engine, knobs, fusion] = *read->plan.engine.graph();
+  EXPECT_EQ(fusion, GetParam().text);
+  EXPECT_EQ(read->plan.problem, problem);
+  EXPECT_TRUE(read->plan.compiled);
+  // Kernels hold the addresses of whoever compiled them, so equal plans would not be equal.
+  EXPECT_THAT(WholeJson(plans[0].get()), HasSubstr("\"cubin\":"));
+  EXPECT_EQ(read->json.find("cubin"), std::string::npos);
+
+  const Graph other(Problem(GetParam().operation, kOtherBatch), options);
+  const auto native = other.Plan(static_cast<int>(engine), knobs);
+  ASSERT_TRUE(native);
+  const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kOtherBatch, 1, 0);
+  ASSERT_TRUE(rebatched.ok()) << rebatched.message();
+  EXPECT_EQ(*PlanWorkspace(RealCudnn(), rebatched->get()),
+            *PlanWorkspace(RealCudnn(), native->get()));
+  EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()));
+
+  // cuDNN takes the kernels of one batch for another without a word, and they would write all of
+  // their own images: so what is edited has none.
+  const auto edited = EditPlan(read->json, read->plan, {kOtherBatch, 1, 0});
   ASSERT_TRUE(edited.ok()) << edited.message();
   EXPECT_FALSE(BuildPlan(RealCudnn(), DescribedDevice(), *edited).ok());
-  EXPECT_TRUE(CompilePlan(RealCudnn(), DescribedDevice(), *edited).ok());
 }
 
 const FusedStep kScale = {CUDNN_POINTWISE_MUL, Reads::kChannel, {}};
