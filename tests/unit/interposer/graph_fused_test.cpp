@@ -26,6 +26,7 @@ struct Case {
   Layout layout = Layout::kNchw;
   int rank = 2;
 };
+void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
 
 ConvolutionProblem ProblemOf(const Case& given) {
   ConvolutionProblem problem = Problem(given.operation, given.type);

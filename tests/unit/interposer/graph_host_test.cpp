@@ -20,6 +20,7 @@ struct Case {
   GraphOptions options = {};
   DataType type = DataType::kFloat;
 };
+void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
 
 class GraphHost : public ::testing::TestWithParam<Case> {};
 
