@@ -36,6 +36,32 @@ Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescripto
   return numbers;
 }
 
+// The end of the JSON object that begins at `begin`; npos where it does not end.
+size_t ObjectEnd(std::string_view json, size_t begin) {
+  int depth = 0;
+  for (size_t at = begin; at < json.size(); ++at) {
+    if (json[at] == '"') {
+      for (++at; at < json.size() && json[at] != '"'; ++at) at += json[at] == '\\';
+    } else if (json[at] == '{') {
+      ++depth;
+    } else if (json[at] == '}' && --depth == 0) {
+      return at + 1;
+    }
+  }
+  return std::string_view::npos;
+}
+
+void LeaveOutPayload(std::string& json) {
+  constexpr std::string_view kMark = "\"payload\":";
+  const size_t at = json.find(kMark);
+  if (at == std::string::npos) return;
+  const size_t begin = at + kMark.size();
+  const size_t end = ObjectEnd(json, begin);
+  if (json.compare(begin, 1, "{") == 0 && end != std::string::npos) {
+    json.replace(begin, end - begin, "{}");
+  }
+}
+
 }  // namespace
 
 Result<BackendDescriptor> BackendDescriptor::Create(const Functions& functions,
@@ -92,7 +118,7 @@ Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_
       functions.cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                                          CUDNN_TYPE_CHAR, 0, &bytes, nullptr),
       "asking for a plan's JSON"));
-  constexpr int64_t kMostBytes = 1 << 20;
+  constexpr int64_t kMostBytes = 1 << 24;
   if (bytes < 1 || bytes > kMostBytes) return Status::Error("a plan has no JSON of a usual size");
   std::string json(static_cast<size_t>(bytes), '\0');
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
@@ -102,6 +128,7 @@ Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_
       "reading a plan's JSON"));
   // Some releases count the terminating zero.
   json.resize(std::min(json.size(), json.find('\0')));
+  LeaveOutPayload(json);
   return json;
 }
 

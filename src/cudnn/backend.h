@@ -53,8 +53,10 @@ struct PlanDevice {
 Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
                                     std::string_view json);
 
-// The JSON and the workspace in bytes of a finalized plan.
+// The JSON of a finalized plan. Kernels that the library compiled for it are left out, and
+// "payload":{} is in their place: they hold addresses, and hold for the plan's own batch alone.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
+// The workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
 
 // What an engine says of itself, by cuDNN's notes.

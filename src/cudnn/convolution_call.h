@@ -10,6 +10,7 @@
 
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
+#include "cudnn/fused_operands.h"
 
 namespace ucudnn::cudnn {
 
@@ -31,9 +32,6 @@ struct BiasActivation {
   cudnnTensorDescriptor_t bias_descriptor = nullptr;
   const void* bias = nullptr;
   cudnnActivationDescriptor_t activation = nullptr;
-  // The bytes of bias that are read; more than one element for each channel where the bias has
-  // strides or another type.
-  size_t bias_bytes = 0;  // 0: one element of the output's type for each channel
 };
 
 struct ConvolutionCall {
@@ -49,6 +47,7 @@ struct ConvolutionCall {
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
   const BiasActivation* bias = nullptr;  // set: cudnnConvolutionBiasActivationForward
+  const FusedPointers* fused = nullptr;  // what is fused behind a graph plan's convolution reads
 };
 
 // The value of a host scale: cuDNN reads alpha and beta as double for double tensors, as float

@@ -4,6 +4,7 @@
 // thread at a time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "convolution/engine_id.h"
 #include "convolution/numeric_class.h"
 #include "convolution/problem.h"
+#include "cudnn/fused_operands.h"
 #include "cudnn/partial_sum.h"
 #include "cudnn/piece.h"
 
@@ -27,8 +29,8 @@ struct EngineChoice {
   EngineId twin;
 };
 
-// Device memory of one convolution: image, filter, output (or their gradients) and workspace. What
-// is fused behind it may also read a residual, of the output's shape, and a bias.
+// Device memory of one convolution: image, filter, output (or their gradients), workspace, and what
+// is read by operations fused behind it, in the order of GraphPlan::operands.
 struct Buffers {
   void* x = nullptr;
   void* w = nullptr;
@@ -36,8 +38,7 @@ struct Buffers {
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
   bool accumulate = false;  // add to the output instead of replacing it
-  void* residual = nullptr;
-  void* bias = nullptr;
+  std::array<void*, kMostFusedOperands> fused = {};
 };
 
 // One problem at one batch size, ready to run.

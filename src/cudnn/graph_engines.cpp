@@ -2,42 +2,41 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "convolution/partial_sums.h"
+#include "cudnn/compiled_plan.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/plan_edit.h"
 
 namespace ucudnn::cudnn {
 namespace {
 
-constexpr size_t kMostOperands = 5;
-
-// The operands of `plan` as a variant pack lists them.
+// The operands of `plan` as a variant pack lists them, each tensor once.
 class Operands {
  public:
-  Operands(const GraphPlan& plan, void* x, void* w, void* y, void* residual, void* bias) {
+  Operands(const GraphPlan& plan, void* x, void* w, void* y, std::span<void* const> fused) {
     Add(plan.x_uid, x);
     Add(plan.w_uid, w);
     Add(plan.y_uid, y);
-    if (plan.residual_uid) Add(*plan.residual_uid, residual);
-    if (plan.bias_uid) Add(*plan.bias_uid, bias);
+    for (size_t i = 0; i < plan.operands.size(); ++i) Add(plan.operands[i].uid, fused[i]);
   }
 
   std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
   std::span<void* const> pointers() const { return {pointers_.data(), count_}; }
 
  private:
+  // What is fused may read the image or the filter again.
   void Add(int64_t uid, void* pointer) {
+    if (std::find(uids_.begin(), uids_.begin() + count_, uid) != uids_.begin() + count_) return;
     uids_[count_] = uid;
     pointers_[count_++] = pointer;
   }
 
-  std::array<int64_t, kMostOperands> uids_;
-  std::array<void*, kMostOperands> pointers_;
+  std::array<int64_t, 3 + kMostFusedOperands> uids_;
+  std::array<void*, 3 + kMostFusedOperands> pointers_;
   size_t count_ = 0;
 };
-
-void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
 bool Accumulates(const ConvolutionProblem& problem) {
   return problem.operation == Operation::kBackwardFilter;
@@ -54,9 +53,10 @@ class GraphPiece : public Piece {
         further_(std::move(further)) {}
 
   cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
-    const void* const z = call.bias == nullptr ? nullptr : call.bias->z;
-    const void* const bias = call.bias == nullptr ? nullptr : call.bias->bias;
-    const Operands operands(plan_, call.x, call.w, call.y, Mutable(z), Mutable(bias));
+    if (!plan_.operands.empty() && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
+    std::span<void* const> fused;
+    if (call.fused != nullptr) fused = call.fused->pointers;
+    const Operands operands(plan_, call.x, call.w, call.y, fused);
     const bool adds = accumulate || (callers_beta_ && ScaleOf(call.beta, plan_.problem.type) != 0);
     const BackendDescriptor& plan = adds ? further_ : first_;
     if (plan.get() == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -117,8 +117,7 @@ class PreparedGraphs : public PreparedProblem {
       return Status::Error("'" + choice.engine.Text() + "' needs " + std::to_string(need) +
                            " bytes of workspace, not " + std::to_string(buffers.workspace_bytes));
     }
-    const Operands operands(built->original->plan, buffers.x, buffers.w, buffers.y,
-                            buffers.residual, buffers.bias);
+    const Operands operands(built->original->plan, buffers.x, buffers.w, buffers.y, buffers.fused);
     return CudnnStatus(functions_,
                        ExecutePlan(functions_, handle_, plan.get(), operands.uids(),
                                    operands.pointers(), buffers.workspace),
@@ -167,15 +166,20 @@ Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDev
                                        double beta) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string json,
                           EditPlan(original.json, original.plan, {n, alpha, beta}));
-  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor built, BuildPlan(functions, device, json));
+  if (!original.plan.compiled) return BuildPlan(functions, device, json);
+  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor built, CompilePlan(functions, device, json));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string says, PlanJson(functions, built.get()));
+  if (says != json) return Status::Error("a compiled plan does not say what was asked for");
   return built;
 }
 
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string json, WithEngine(original.json, original.plan, engine));
-  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor built, BuildPlan(functions, device, json));
-  return ReadTemplate(functions, built.get());
+  const auto built = original.plan.compiled ? CompilePlan(functions, device, json)
+                                            : BuildPlan(functions, device, json);
+  UCUDNN_RETURN_IF_ERROR(built.status());
+  return ReadTemplate(functions, built->get());
 }
 
 const GraphTemplate* GraphEngines::Find(const EngineId& engine) const {

@@ -1,14 +1,13 @@
 #include "cudnn/graph_plan.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "base/json_value.h"
+#include "cudnn/fused_operations.h"
 #include "cudnn/knobs.h"
 #include "cudnn/plan_json.h"
 
@@ -85,12 +84,13 @@ class Reader {
                                            [&](const Known& k) { return name->text == k.name; });
     if (known == std::end(kKnown)) return Unfamiliar("operation " + name->text);
     const bool fused = nodes->items.size() > 1;
-    if (fused && known->operation != Operation::kForward) {
-      return Unfamiliar("operations behind a gradient");
+    if (fused && known->operation == Operation::kBackwardFilter) {
+      return Status::Error("operations behind a gradient of the filter, whose pieces are sums");
     }
-    if (mode->text != (fused ? "CONV_ADD_BIAS_ACT" : known->mode)) {
-      return Unfamiliar("finalizeMode " + mode->text);
-    }
+    const bool is_known_mode =
+        fused ? mode->text == "CONV_ADD_BIAS_ACT" || mode->text == "GENERIC_CONV_FUSION"
+              : mode->text == known->mode;
+    if (!is_known_mode) return Unfamiliar("finalizeMode " + mode->text);
     if (first.Find("pad") == nullptr && first.Find("pad_upper") != nullptr) {
       return Status::Error("the padding is not the same on both sides");
     }
@@ -99,16 +99,16 @@ class Reader {
                   {"operation", "mode", "mathPrec", "alpha", "beta", "pad", "stride", "dilation",
                    "groupCount", known->x, known->w, known->y}));
     plan_.problem.operation = known->operation;
-    UCUDNN_ASSIGN_OR_RETURN(const int x, Operand(first, known->x));
+    UCUDNN_ASSIGN_OR_RETURN(int x, Operand(first, known->x));
     UCUDNN_ASSIGN_OR_RETURN(const int w, Operand(first, known->w));
     UCUDNN_ASSIGN_OR_RETURN(int y, Operand(first, known->y));
     UCUDNN_RETURN_IF_ERROR(ReadConvolution(first, tensors_[x], tensors_[w], tensors_[y]));
     MarkBatched(x);
     MarkBatched(y);
-    for (size_t i = 1; i < nodes->items.size(); ++i) {
-      UCUDNN_RETURN_IF_ERROR(ReadPointwise(nodes->items[i], y));
+    if (fused) {
+      UCUDNN_RETURN_IF_ERROR(
+          ReadFused(nodes->items, known->operation == Operation::kBackwardData ? x : y));
     }
-    const Tensor& output = tensors_[y];
     for (const int io : {x, w, y}) {
       if (tensors_[io].is_virtual) return Unfamiliar("an operand is virtual");
       if (tensors_[io].type != tensors_[x].type) return Unfamiliar("operands of several types");
@@ -119,15 +119,27 @@ class Reader {
     plan_.x_uid = tensors_[x].uid;
     plan_.w_uid = tensors_[w].uid;
     plan_.w_alignment = tensors_[w].alignment;
-    plan_.y_uid = output.uid;
-    plan_.problem.y_strides = Widen(output);
-    if (residual_ >= 0) {
-      const Tensor& residual = tensors_[residual_];
-      if (residual.type != output.type || residual.strides != output.strides) {
-        return Unfamiliar("the residual is laid out unlike the output");
-      }
-      plan_.residual_uid = residual.uid;
-    }
+    plan_.y_uid = tensors_[y].uid;
+    plan_.problem.x_strides = Widen(tensors_[x]);
+    plan_.problem.y_strides = Widen(tensors_[y]);
+    return ReadAlignment();
+  }
+
+  // Reads the operations behind the convolution, whose result is the tensor `output`, which becomes
+  // the last one's.
+  Status ReadFused(const std::vector<JsonValue>& nodes, int& output) {
+    FusedOperations operations(tensors_, output, plan_.problem.type, plan_.problem.compute,
+                               like_ != nullptr ? &like_->operands : nullptr);
+    for (size_t i = 1; i < nodes.size(); ++i) UCUDNN_RETURN_IF_ERROR(operations.Add(nodes[i]));
+    output = operations.result();
+    used_ |= operations.used();
+    plan_.batched |= operations.batched();
+    UCUDNN_ASSIGN_OR_RETURN(plan_.operands, operations.Operands());
+    fusion_ = operations.text();
+    return Status::Ok();
+  }
+
+  Status ReadAlignment() {
     int64_t alignment = 1;
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if ((plan_.batched >> i & 1) == 0) continue;
@@ -135,6 +147,16 @@ class Reader {
       if (!tensors_[i].is_virtual) alignment = std::max(alignment, tensors_[i].alignment);
     }
     plan_.problem.alignment = static_cast<int32_t>(alignment);
+    // A batch boundary is where both the image and the output are aligned. An operand of a narrower
+    // type may not be.
+    const auto step = static_cast<size_t>(LegalStep(plan_.problem));
+    for (const FusedOperand& operand : plan_.operands) {
+      const auto tensor = std::find_if(tensors_.begin(), tensors_.end(),
+                                       [&](const Tensor& one) { return one.uid == operand.uid; });
+      if (step * operand.image_bytes % static_cast<size_t>(tensor->alignment) != 0) {
+        return Status::Error("an operand's images are less aligned than the output's");
+      }
+    }
     return Status::Ok();
   }
 
@@ -146,7 +168,7 @@ class Reader {
       return Unfamiliar("tensors of several ranks");
     }
     problem.spatial_rank = rank;
-    problem.type = x.type;
+    problem.type = w.type;  // of what is fused, the result may be virtual and of another type
     UCUDNN_ASSIGN_OR_RETURN(problem.compute, Type(node, "mathPrec"));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* mode, Member(node, "mode", Kind::kText));
     if (mode->text != "CUDNN_CROSS_CORRELATION" && mode->text != "CUDNN_CONVOLUTION") {
@@ -178,7 +200,6 @@ class Reader {
       problem.w[axis] = static_cast<int32_t>(w.dims[2 + i]);
     }
     UCUDNN_ASSIGN_OR_RETURN(problem.layout, FilterLayout(w));
-    problem.x_strides = Widen(x);
     const Spatial output = OutputExtents(problem);
     if (y.dims[0] != problem.n || y.dims[1] != problem.k) return Unfamiliar("the output's extents");
     for (int i = 0; i < rank; ++i) {
@@ -189,106 +210,11 @@ class Reader {
     return Status::Ok();
   }
 
-  // Reads a pointwise operation on the tensor `current`, the output so far, which then becomes the
-  // operation's own output.
-  Status ReadPointwise(const JsonValue& node, int& current) {
-    UCUDNN_RETURN_IF_ERROR(
-        Fixed(node, "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
-    UCUDNN_RETURN_IF_ERROR(
-        OnlyKnown(node, "a pointwise operation",
-                  {"operation", "pointwiseMode", "mathPrec", "upperClip", "lowerClip",
-                   "lowerClipSlope", "alpha", "alpha1", "alpha2", "X", "B", "Y"}));
-    if (activated_) return Unfamiliar("an operation behind the activation");
-    UCUDNN_ASSIGN_OR_RETURN(const DataType precision, Type(node, "mathPrec"));
-    if (precision != plan_.problem.compute) return Unfamiliar("pointwise precision");
-    UCUDNN_ASSIGN_OR_RETURN(const JsonValue* mode, Member(node, "pointwiseMode", Kind::kText));
-    UCUDNN_ASSIGN_OR_RETURN(const double alpha1, Number(node, "alpha1"));
-    UCUDNN_ASSIGN_OR_RETURN(const double alpha2, Number(node, "alpha2"));
-    UCUDNN_ASSIGN_OR_RETURN(const int x, Operand(node, "X"));
-    UCUDNN_ASSIGN_OR_RETURN(const int y, Operand(node, "Y"));
-    const Tensor& before = tensors_[current];
-    if (!before.is_virtual) return Unfamiliar("an intermediate result is kept");
-    if (before.type != plan_.problem.compute)
-      fusion_ += std::string(":") + DataTypeName(before.type);
-    if (tensors_[y].dims != before.dims) return Unfamiliar("a pointwise operation's extents");
-    if (mode->text == "CUDNN_POINTWISE_ADD") {
-      UCUDNN_ASSIGN_OR_RETURN(const int b, Operand(node, "B"));
-      if ((x == current) == (b == current)) return Unfamiliar("what is added");
-      UCUDNN_RETURN_IF_ERROR(ReadAddend(x == current ? b : x));
-      const double own = x == current ? alpha1 : alpha2, other = x == current ? alpha2 : alpha1;
-      if (own != 1 || other != 1) fusion_ += Text("[%.9g,%.9g]", own, other);
-    } else {
-      UCUDNN_RETURN_IF_ERROR(ReadActivation(node, mode->text));
-      if (x != current || node.Find("B") != nullptr) return Unfamiliar("what is activated");
-      if (alpha1 != 1) fusion_ += Text("[%.9g,%.9g]", alpha1, alpha2);
-    }
-    MarkBatched(y);
-    current = y;
-    return Status::Ok();
-  }
-
-  Status ReadAddend(int index) {
-    const Tensor& addend = tensors_[index];
-    if (addend.is_virtual) return Unfamiliar("a sum of intermediate results");
-    const ConvolutionProblem& problem = plan_.problem;
-    std::vector<int64_t> channels(addend.dims.size(), 1), whole = channels;
-    if (addend.dims.size() != static_cast<size_t>(problem.spatial_rank) + 2) {
-      return Unfamiliar("an addend's rank");
-    }
-    const Spatial output = OutputExtents(problem);
-    channels[1] = whole[1] = problem.k;
-    whole[0] = problem.n;
-    for (int i = 0; i < problem.spatial_rank; ++i) {
-      whole[2 + i] = output[kMaxSpatial - problem.spatial_rank + i];
-    }
-    const bool is_bias =
-        channels != whole || like_ == nullptr ? !plan_.bias_uid : like_->bias_uid == addend.uid;
-    if (addend.dims == channels && is_bias) {
-      plan_.bias_uid = addend.uid;
-      plan_.bias_bytes =
-          static_cast<size_t>((problem.k - 1) * addend.strides[1] + 1) * ElementBytes(addend.type);
-      fusion_ += "+bias";
-      if (addend.type != problem.type) fusion_ += std::string(":") + DataTypeName(addend.type);
-      return Status::Ok();
-    }
-    if (addend.dims != whole || residual_ >= 0) return Unfamiliar("an addend's extents");
-    residual_ = index;
-    MarkBatched(index);
-    fusion_ += "+residual";
-    return Status::Ok();
-  }
-
-  Status ReadActivation(const JsonValue& node, const std::string& mode) {
-    const std::pair<const char*, const char*> kKnown[] = {
-        {"CUDNN_POINTWISE_RELU_FWD", "relu"},
-        {"CUDNN_POINTWISE_TANH_FWD", "tanh"},
-        {"CUDNN_POINTWISE_SIGMOID_FWD", "sigmoid"},
-        {"CUDNN_POINTWISE_ELU_FWD", "elu"},
-        {"CUDNN_POINTWISE_GELU_FWD", "gelu"},
-        {"CUDNN_POINTWISE_GELU_APPROX_TANH_FWD", "gelu_tanh"},
-        {"CUDNN_POINTWISE_SWISH_FWD", "swish"},
-        {"CUDNN_POINTWISE_SOFTPLUS_FWD", "softplus"},
-        {"CUDNN_POINTWISE_IDENTITY", "identity"}};
-    const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown),
-                                           [&](const auto& k) { return mode == k.first; });
-    if (known == std::end(kKnown)) return Unfamiliar("pointwise operation " + mode);
-    fusion_ += std::string("+") + known->second;
-    constexpr double kNone = std::numeric_limits<double>::max();
-    const std::pair<const char*, double> kUsual[] = {
-        {"upperClip", kNone}, {"lowerClip", 0}, {"lowerClipSlope", 0}, {"alpha", 1}};
-    for (const auto& [name, usual] : kUsual) {
-      if (node.Find(name) == nullptr) continue;
-      UCUDNN_ASSIGN_OR_RETURN(const double value, Number(node, name));
-      if (value != usual) fusion_ += std::string("[") + name + Text("=%.9g]", value);
-    }
-    activated_ = true;
-    return Status::Ok();
-  }
-
   Status ReadEngine() {
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* engine, Member(root_, "engine", Kind::kObject));
     UCUDNN_RETURN_IF_ERROR(
-        OnlyKnown(*engine, "the engine", {"engineId", "smVersion", "knobChoices"}));
+        OnlyKnown(*engine, "the engine", {"engineId", "smVersion", "knobChoices", "payload"}));
+    plan_.compiled = engine->Find("payload") != nullptr;
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* id, Member(*engine, "engineId", Kind::kInteger));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* choices,
                             Member(*engine, "knobChoices", Kind::kObject));
@@ -303,24 +229,24 @@ class Reader {
     return Status::Ok();
   }
 
-  template <typename... Values>
-  static std::string Text(const char* format, Values... values) {
-    std::array<char, 64> text;
-    std::snprintf(text.data(), text.size(), format, values...);
-    return text.data();
-  }
-
   const JsonValue& root_;
   const GraphPlan* const like_;
   GraphPlan plan_;
   std::vector<Tensor> tensors_;
   uint64_t used_ = 0;
-  int residual_ = -1;
-  bool activated_ = false;
   std::string fusion_;
 };
 
 }  // namespace
+
+size_t GraphPlan::ImageBytes(int64_t uid) const {
+  const size_t element = ElementBytes(problem.type);
+  if (uid == x_uid) return static_cast<size_t>(problem.x_strides[0]) * element;
+  if (uid == y_uid) return static_cast<size_t>(problem.y_strides[0]) * element;
+  const auto found = std::find_if(operands.begin(), operands.end(),
+                                  [&](const FusedOperand& one) { return one.uid == uid; });
+  return found == operands.end() ? 0 : found->image_bytes;
+}
 
 bool HoldsConvolution(std::string_view json) {
   return json.find("\"CUDNN_BACKEND_OPERATION_CONVOLUTION_") != std::string_view::npos;

@@ -4,37 +4,40 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "convolution/engine_id.h"
 #include "convolution/problem.h"
+#include "cudnn/fused_operands.h"
 
 namespace ucudnn::cudnn {
 
-// One convolution, alone or (forward) with pointwise operations fused behind it: at most one
-// residual (a tensor of the output's shape that is added), one bias (a value for each channel that
-// is added), and one activation at the end.
+// One convolution, alone or (forward and backward_data) with pointwise operations fused behind it.
 struct GraphPlan {
   // x, w and y are the image, filter and final output, or their gradients. The math type is the
   // default, because the engine's own arithmetic is part of its name. The alignment is the largest
   // one that is declared for a batched tensor.
   ConvolutionProblem problem;
   // Of the graph API. Knobs come by rising number, without those at their default; what is fused is
-  // "+residual+bias+relu" or a part of that.
+  // FusedOperations::text.
   EngineId engine;
   double alpha = 1;
   double beta = 0;
   int64_t x_uid = 0, w_uid = 0, y_uid = 0;
-  std::optional<int64_t> residual_uid, bias_uid;
-  size_t bias_bytes = 0;
-  int64_t w_alignment = 1;  // declared, in bytes
+  std::vector<FusedOperand> operands;  // that what is fused reads
+  int64_t w_alignment = 1;             // declared, in bytes
+  // The library compiled the engine's kernels for this batch, so another batch needs others.
+  bool compiled = false;
   // One bit for each tensor of the JSON, counted from 0: set where its leading extent is the
   // mini-batch. Virtual tensors count, too.
   uint64_t batched = 0;
   int tensors = 0;
+
+  // Bytes from one image to the next of the tensor `uid`; 0 where all images share it.
+  size_t ImageBytes(int64_t uid) const;
 
   bool operator==(const GraphPlan&) const = default;
 };
@@ -46,9 +49,9 @@ const char* UnfamiliarAtAGlance(std::string_view json);
 // Whether `json`, of whatever schema, contains a convolution.
 bool HoldsConvolution(std::string_view json);
 
-// Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. In
-// single images of one element for each channel a bias looks like a residual: `like`, the same plan
-// at another batch, tells them apart, and without it (null) the first one is the bias.
+// Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. In a
+// single image a tensor of every image looks like one that all images share: `like`, the same plan
+// at another batch, tells them apart (null: none).
 Result<GraphPlan> ReadGraphPlan(std::string_view json, const GraphPlan* like = nullptr);
 
 }  // namespace ucudnn::cudnn

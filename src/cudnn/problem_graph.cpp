@@ -1,11 +1,9 @@
 #include "cudnn/problem_graph.h"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 #include <utility>
 
-#include "cudnn/descriptors.h"
+#include "cudnn/graph_parts.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -13,45 +11,6 @@ namespace {
 // So many entries of the heuristics' list are looked at, since many of its engines may not serve.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
-
-struct OperationAttributes {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
-};
-
-// By operation.
-constexpr OperationAttributes kOperations[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
-
-Status SetIntegers(BackendDescriptor& to, cudnnBackendAttributeName_t name,
-                   const std::vector<int64_t>& values) {
-  return to.Set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data());
-}
-
-Status SetPart(BackendDescriptor& to, cudnnBackendAttributeName_t name,
-               cudnnBackendDescriptor_t part) {
-  return to.Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
-}
-
-// The axes that the problem has.
-std::vector<int64_t> Axes(const ConvolutionProblem& problem, const Spatial& values) {
-  return {values.end() - problem.spatial_rank, values.end()};
-}
 
 struct TensorShape {
   int64_t images;  // of a filter: its output channels
@@ -62,50 +21,14 @@ struct TensorShape {
 
 Result<BackendDescriptor> Tensor(const Functions& functions, const ConvolutionProblem& problem,
                                  int64_t uid, const TensorShape& shape) {
-  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor tensor,
-                          BackendDescriptor::Create(functions, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-  const cudnnDataType_t type = CudnnType(problem.type);
-  std::vector<int64_t> dims = Axes(problem, shape.extents);
-  dims.insert(dims.begin(), {shape.images, shape.channels});
-  std::vector<int64_t> steps(shape.strides.end() - problem.spatial_rank, shape.strides.end());
-  steps.insert(steps.begin(), {shape.strides[0], shape.strides[1]});
-  UCUDNN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-  UCUDNN_RETURN_IF_ERROR(SetIntegers(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, dims));
-  UCUDNN_RETURN_IF_ERROR(SetIntegers(tensor, CUDNN_ATTR_TENSOR_STRIDES, steps));
-  UCUDNN_RETURN_IF_ERROR(SetIntegers(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, {uid}));
-  UCUDNN_RETURN_IF_ERROR(
-      SetIntegers(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {problem.alignment}));
-  UCUDNN_RETURN_IF_ERROR(tensor.Finalize());
-  return tensor;
+  TensorParts parts{uid, problem.type, Axes(problem, shape.extents), {}, problem.alignment};
+  parts.dims.insert(parts.dims.begin(), {shape.images, shape.channels});
+  parts.strides = {shape.strides.end() - problem.spatial_rank, shape.strides.end()};
+  parts.strides.insert(parts.strides.begin(), {shape.strides[0], shape.strides[1]});
+  return MakeTensor(functions, parts);
 }
 
-Result<BackendDescriptor> Convolution(const Functions& functions,
-                                      const ConvolutionProblem& problem) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      BackendDescriptor convolution,
-      BackendDescriptor::Create(functions, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
-  const cudnnDataType_t compute = CudnnType(problem.compute);
-  const cudnnConvolutionMode_t mode =
-      problem.mode == ConvolutionMode::kConvolution ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION;
-  UCUDNN_RETURN_IF_ERROR(
-      SetIntegers(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {problem.spatial_rank}));
-  UCUDNN_RETURN_IF_ERROR(
-      convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
-  UCUDNN_RETURN_IF_ERROR(
-      convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-  for (const auto& [name, values] :
-       {std::pair{CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem.pad},
-        std::pair{CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem.pad},
-        std::pair{CUDNN_ATTR_CONVOLUTION_DILATIONS, problem.dilation},
-        std::pair{CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem.stride}}) {
-    UCUDNN_RETURN_IF_ERROR(SetIntegers(convolution, name, Axes(problem, values)));
-  }
-  UCUDNN_RETURN_IF_ERROR(convolution.Finalize());
-  return convolution;
-}
-
-// Describes y = conv(x, w), or one of its gradients. cuDNN copies the descriptors that it is made
-// from.
+// Describes y = conv(x, w), or one of its gradients.
 Result<BackendDescriptor> DescribeOperation(const Functions& functions,
                                             const ConvolutionProblem& problem) {
   const int64_t filter_channels = problem.c / problem.groups;
@@ -120,24 +43,7 @@ Result<BackendDescriptor> DescribeOperation(const Functions& functions,
       const BackendDescriptor y,
       Tensor(functions, problem, kUidY,
              {problem.n, problem.k, OutputExtents(problem), problem.y_strides}));
-  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor convolution, Convolution(functions, problem));
-  const OperationAttributes& names = kOperations[static_cast<int>(problem.operation)];
-  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor operation,
-                          BackendDescriptor::Create(functions, names.type));
-  UCUDNN_RETURN_IF_ERROR(SetPart(operation, names.x, x.get()));
-  UCUDNN_RETURN_IF_ERROR(SetPart(operation, names.w, w.get()));
-  UCUDNN_RETURN_IF_ERROR(SetPart(operation, names.y, y.get()));
-  UCUDNN_RETURN_IF_ERROR(SetPart(operation, names.convolution, convolution.get()));
-  const bool wide = problem.compute == DataType::kDouble;
-  const auto type = wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-  const double wide_alpha = 1, wide_beta = 0;
-  const float alpha = 1, beta = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      operation.Set(names.alpha, type, 1, wide ? static_cast<const void*>(&wide_alpha) : &alpha));
-  UCUDNN_RETURN_IF_ERROR(
-      operation.Set(names.beta, type, 1, wide ? static_cast<const void*>(&wide_beta) : &beta));
-  UCUDNN_RETURN_IF_ERROR(operation.Finalize());
-  return operation;
+  return MakeConvolution(functions, problem, x.get(), w.get(), y.get(), {});
 }
 
 bool MayShow(int numerical_note, const ConvolutionProblem& problem) {
@@ -167,18 +73,6 @@ bool MayBehave(int behavior_note) {
          behavior_note == CUDNN_BEHAVIOR_NOTE_CUBLASLT_DEPENDENCY;
 }
 
-Result<BackendDescriptor> KnobChoice(const Functions& functions, int number, int64_t value) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      BackendDescriptor choice,
-      BackendDescriptor::Create(functions, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
-  const auto type = static_cast<cudnnBackendKnobType_t>(number);
-  UCUDNN_RETURN_IF_ERROR(
-      choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type));
-  UCUDNN_RETURN_IF_ERROR(SetIntegers(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, {value}));
-  UCUDNN_RETURN_IF_ERROR(choice.Finalize());
-  return choice;
-}
-
 }  // namespace
 
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem) {
@@ -191,14 +85,8 @@ Result<ProblemGraph> ProblemGraph::Create(const Functions& functions, const Plan
                                           const ConvolutionProblem& problem) {
   ProblemGraph created(functions, device, problem);
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor operation, DescribeOperation(functions, problem));
-  UCUDNN_ASSIGN_OR_RETURN(created.graph_, BackendDescriptor::Create(
-                                              functions, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(SetPart(created.graph_, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation.get()));
-  if (device.handle != nullptr) {
-    UCUDNN_RETURN_IF_ERROR(
-        created.graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle));
-  }
-  UCUDNN_RETURN_IF_ERROR(created.graph_.Finalize());
+  const cudnnBackendDescriptor_t operations[] = {operation.get()};
+  UCUDNN_ASSIGN_OR_RETURN(created.graph_, MakeGraph(functions, device, operations));
   return created;
 }
 
@@ -207,17 +95,8 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
   UCUDNN_ASSIGN_OR_RETURN(const EngineNotes notes, ConfigurationNotes(*functions_, configuration));
   if (!MayServe(notes, problem_))
     return Status::Error("an engine of other arithmetic or behaviour");
-  UCUDNN_ASSIGN_OR_RETURN(
-      BackendDescriptor plan,
-      BackendDescriptor::Create(*functions_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(SetPart(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration));
-  if (device_.handle != nullptr) {
-    UCUDNN_RETURN_IF_ERROR(
-        plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &device_.handle));
-  } else {
-    UCUDNN_RETURN_IF_ERROR(SetPart(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device_.properties));
-  }
-  UCUDNN_RETURN_IF_ERROR(plan.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor plan,
+                          MakePlan(*functions_, device_, configuration));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, ReadTemplate(*functions_, plan.get()));
   // The graph API has no math type; MayServe has kept the caller's.
   read.plan.problem.math = problem_.math;
@@ -271,31 +150,8 @@ Result<GraphTemplate> ProblemGraph::Named(const EngineId& engine) const {
   if (named == nullptr || !named->fusion.empty()) {
     return Status::Error("'" + engine.Text() + "' is no engine of an unfused graph");
   }
-  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor descriptor,
-                          BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(SetPart(descriptor, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_.get()));
-  UCUDNN_RETURN_IF_ERROR(SetIntegers(descriptor, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, {named->index}));
-  if (device_.properties != nullptr) {
-    UCUDNN_RETURN_IF_ERROR(SetPart(descriptor, CUDNN_ATTR_ENGINE_DEVICEPROP, device_.properties));
-  }
-  UCUDNN_RETURN_IF_ERROR(descriptor.Finalize());
-  UCUDNN_ASSIGN_OR_RETURN(
-      BackendDescriptor configuration,
-      BackendDescriptor::Create(*functions_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(SetPart(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, descriptor.get()));
-  std::vector<BackendDescriptor> choices;
-  std::vector<cudnnBackendDescriptor_t> chosen;
-  for (const auto& [type, value] : named->knobs) {
-    UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor choice, KnobChoice(*functions_, type, value));
-    chosen.push_back(choice.get());
-    choices.push_back(std::move(choice));
-  }
-  if (!chosen.empty()) {
-    UCUDNN_RETURN_IF_ERROR(configuration.Set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                             CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                             static_cast<int64_t>(chosen.size()), chosen.data()));
-  }
-  UCUDNN_RETURN_IF_ERROR(configuration.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor configuration,
+                          MakeConfiguration(*functions_, device_, graph_.get(), *named));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, TemplateOf(configuration.get()));
   if (read.plan.engine != engine) {
     return Status::Error("'" + engine.Text() + "' reads back as " + read.plan.engine.Text());

@@ -55,9 +55,10 @@ Result<std::unique_ptr<PlannedConvolution>> PlannedConvolution::Create(
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<cudnn::Piece> piece, engines.MakePiece(problem, micro));
     plan->partial_alignment_ = std::max(plan->partial_alignment_, piece->FilterAlignment());
     const auto images = static_cast<size_t>(micro.micro_batch);
-    plan->parts_.push_back(
-        {std::move(piece), run.count, images * static_cast<size_t>(problem.x_strides[0]) * element,
-         images * static_cast<size_t>(problem.y_strides[0]) * element, micro.workspace_bytes});
+    plan->parts_.push_back({std::move(piece), run.count, images,
+                            images * static_cast<size_t>(problem.x_strides[0]) * element,
+                            images * static_cast<size_t>(problem.y_strides[0]) * element,
+                            micro.workspace_bytes});
   }
   if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     if (configuration.WorkspaceBytes() < PartialSumBytes(problem)) {
@@ -96,11 +97,20 @@ bool PlannedConvolution::MayRerun(const cudnn::ConvolutionCall& call) const {
   if (call.bias != nullptr) {
     const bool reads_z = cudnn::ScaleOf(call.bias->alpha2, problem_.type) != 0;
     if (reads_z && Overlap(call.bias->z, y_bytes, call.y, y_bytes)) return false;
-    const size_t bias_bytes = call.bias->bias_bytes > 0 ? call.bias->bias_bytes
-                                                        : problem_.k * ElementBytes(problem_.type);
+    const size_t bias_bytes = problem_.k * ElementBytes(problem_.type);
     if (Overlap(call.bias->bias, bias_bytes, call.y, y_bytes)) return false;
   } else if (cudnn::ScaleOf(call.beta, problem_.type) != 0) {
     return false;
+  }
+  if (call.fused != nullptr) {
+    const bool forward = problem_.operation == Operation::kForward;
+    const std::span<const cudnn::FusedOperand> operands = call.fused->operands;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (Overlap(call.fused->pointers[i], operands[i].Bytes(problem_.n), forward ? call.y : call.x,
+                  forward ? y_bytes : x_bytes)) {
+        return false;
+      }
+    }
   }
   switch (problem_.operation) {
     case Operation::kForward:
@@ -136,6 +146,11 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::ConvolutionCall& call, Outcom
     bias = *call.bias;
     piece.bias = &bias;
   }
+  cudnn::FusedPointers fused;
+  if (call.fused != nullptr) {
+    fused = *call.fused;
+    piece.fused = &fused;
+  }
   int done = 0;
   for (const Part& part : parts_) {
     assert(part.workspace_bytes <= call.workspace_bytes);
@@ -154,8 +169,8 @@ cudnnStatus_t PlannedConvolution::Run(const cudnn::ConvolutionCall& call, Outcom
       ++done;
       piece.x = Advance(piece.x, part.x_bytes);
       piece.y = Advance(piece.y, part.y_bytes);
-      // A graph may have a bias and no residual.
       if (bias.z != nullptr) bias.z = static_cast<const char*>(bias.z) + part.y_bytes;
+      fused.Advance(part.images);
     }
   }
   if (sum_ != nullptr) {

@@ -55,6 +55,7 @@ class PlannedConvolution : public Runnable {
   struct Part {  // `count` equal pieces in a row
     std::unique_ptr<cudnn::Piece> piece;
     int count;
+    size_t images;   // of each
     size_t x_bytes;  // from one piece to the next
     size_t y_bytes;
     size_t workspace_bytes;

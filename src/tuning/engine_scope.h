@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "convolution/engine_id.h"
 #include "convolution/numeric_class.h"
@@ -18,10 +19,7 @@ namespace ucudnn::tuning {
 using EngineMaker = std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)>;
 
 // The memory that is read by what is fused behind a convolution.
-struct FusedOperands {
-  bool residual = false;  // the graph has a residual, of the output's shape
-  size_t bias_bytes = 0;
-};
+using FusedOperands = std::vector<cudnn::FusedOperand>;
 
 // Every legacy algorithm.
 struct LegacyScope {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -32,9 +33,10 @@ constexpr double kHopelessOnce = 2;
 constexpr unsigned char kOperandByte = 0x3c;
 
 size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fused) {
-  const size_t output = cudnn::OutputBytes(problem);
-  return cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + output +
-         (fused.residual ? output : 0) + fused.bias_bytes;
+  size_t bytes =
+      cudnn::ImageBytes(problem) + cudnn::FilterBytes(problem) + cudnn::OutputBytes(problem);
+  for (const cudnn::FusedOperand& operand : fused) bytes += operand.Bytes(problem.n);
+  return bytes;
 }
 
 class Measurer {
@@ -53,8 +55,6 @@ class Measurer {
         x_(handle.memory(), driver_),
         w_(handle.memory(), driver_),
         y_(handle.memory(), driver_),
-        residual_(handle.memory(), driver_),
-        bias_(handle.memory(), driver_),
         workspace_(handle.memory(), driver_),
         begin_(driver_),
         end_(driver_) {}
@@ -66,10 +66,10 @@ class Measurer {
     UCUDNN_RETURN_IF_ERROR(Operand(x_, cudnn::ImageBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(w_, cudnn::FilterBytes(largest)));
     UCUDNN_RETURN_IF_ERROR(Operand(y_, cudnn::OutputBytes(largest)));
-    if (fused_.residual) {
-      UCUDNN_RETURN_IF_ERROR(Operand(residual_, cudnn::OutputBytes(largest)));
+    for (const cudnn::FusedOperand& operand : fused_) {
+      cuda::DeviceBuffer& read = read_.emplace_back(handle_.memory(), driver_);
+      UCUDNN_RETURN_IF_ERROR(Operand(read, operand.Bytes(largest.n)));
     }
-    if (fused_.bias_bytes > 0) UCUDNN_RETURN_IF_ERROR(Operand(bias_, fused_.bias_bytes));
     workspace_limit_ = limits_.memory_bytes - OperandBytes(largest, fused_);
     return handle_.stream().Synchronize();
   }
@@ -284,8 +284,7 @@ class Measurer {
     cudnn::Buffers buffers{x_.data(), w_.data(), y_.data(),
                            choice.workspace_bytes > 0 ? workspace_.data() : nullptr,
                            choice.workspace_bytes};
-    if (fused_.residual) buffers.residual = residual_.data();
-    if (fused_.bias_bytes > 0) buffers.bias = bias_.data();
+    for (size_t i = 0; i < read_.size(); ++i) buffers.fused[i] = read_[i].data();
     return prepared.Run(choice, buffers);
   }
 
@@ -331,7 +330,8 @@ class Measurer {
   size_t workspace_limit_ = 0;
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
-  cuda::DeviceBuffer x_, w_, y_, residual_, bias_, workspace_;
+  cuda::DeviceBuffer x_, w_, y_, workspace_;
+  std::deque<cuda::DeviceBuffer> read_;  // by what is fused
   cuda::Event begin_, end_;
 };
 

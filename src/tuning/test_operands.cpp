@@ -151,6 +151,15 @@ TestOperands MakeTestOperands(const ConvolutionProblem& problem) {
                                               : Sparse(problem, sparse, spacing, kSparseSeed)};
 }
 
+OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number) {
+  Tensor line;
+  line.type = type;
+  line.extents[kMaxSpatial + 1] = static_cast<int64_t>(bytes / ElementBytes(type));
+  line.strides.fill(1);
+  constexpr uint64_t kFirstSeed = uint64_t{1} << 60;  // far from those of the convolution's own
+  return Dense(line, false, kFirstSeed * (number + 1));
+}
+
 Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
               CUdeviceptr to) {
   size_t done = std::min(operand.pattern.size(), operand.bytes);

@@ -31,6 +31,10 @@ int64_t TestTerms(const ConvolutionProblem& problem);
 // May throw std::bad_alloc: where most terms must be zero, a whole tensor is built in host memory.
 TestOperands MakeTestOperands(const ConvolutionProblem& problem);
 
+// What operations fused behind the convolution read: +-1 in `bytes` of memory, so that neither
+// adding nor multiplying makes the results much larger. Operands of other numbers differ.
+OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number);
+
 // Enqueues a copy of the operand into `to`, which holds operand.bytes. The caller keeps `operand`
 // alive until the copy is over.
 Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,

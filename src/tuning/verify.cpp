@@ -1,7 +1,7 @@
 #include "tuning/verify.h"
 
 #include <algorithm>
-#include <array>
+#include <deque>
 #include <memory>
 #include <new>
 #include <optional>
@@ -44,8 +44,6 @@ class Verifier {
         w_(handle_.memory(), driver_),
         y_(handle_.memory(), driver_),
         other_(handle_.memory(), driver_),
-        residual_(handle_.memory(), driver_),
-        bias_(handle_.memory(), driver_),
         sum_(handle_.memory(), driver_),
         workspace_(handle_.memory(), driver_) {}
 
@@ -116,7 +114,6 @@ class Verifier {
   }
 
   Status Prepare(const Division& undivided, const Division& plan) {
-    addends_.reserve(2);
     if (plan.configuration.Images() != problem_.n) {
       return Status::Error("a plan of " + std::to_string(plan.configuration.Images()) +
                            " images is no plan of " + Describe(problem_));
@@ -128,15 +125,16 @@ class Verifier {
       workspace = std::max(workspace, EngineBytes(problem_, run.micro));
     }
     const size_t sum = IsSummed(plan) ? PartialSumBytes(problem_) : 0;
-    const std::array<std::pair<GuardedBuffer*, size_t>, 8> buffers = {
-        {{&x_, ImageTensor(problem_).Bytes()},
-         {&w_, FilterTensor(problem_).Bytes()},
-         {&y_, OutputTensor(problem_).Bytes()},
-         {&other_, result_.Bytes()},
-         {&residual_, fused_.residual ? OutputTensor(problem_).Bytes() : 0},
-         {&bias_, fused_.bias_bytes},
-         {&sum_, sum},
-         {&workspace_, workspace}}};
+    std::vector<std::pair<GuardedBuffer*, size_t>> buffers = {{&x_, ImageTensor(problem_).Bytes()},
+                                                              {&w_, FilterTensor(problem_).Bytes()},
+                                                              {&y_, OutputTensor(problem_).Bytes()},
+                                                              {&other_, result_.Bytes()},
+                                                              {&sum_, sum},
+                                                              {&workspace_, workspace}};
+    for (const cudnn::FusedOperand& operand : fused_) {
+      buffers.emplace_back(&read_.emplace_back(handle_.memory(), driver_),
+                           operand.Bytes(problem_.n));
+    }
     size_t needed = 0;
     for (const auto& [buffer, bytes] : buffers) needed += GuardedBuffer::Footprint(bytes);
     if (needed > budget_.memory_bytes) {
@@ -152,11 +150,10 @@ class Verifier {
     }
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.dense, DenseInput().address()));
     UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), operands_.sparse, SparseInput().address()));
-    // These hold small integers, too, because they are added to the sums.
-    for (GuardedBuffer* const addend : {&residual_, &bias_}) {
-      if (addend->size() == 0) continue;
-      addends_.push_back({operands_.dense.pattern, addend->size()});
-      UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), addends_.back(), addend->address()));
+    read_contents_.reserve(fused_.size());
+    for (size_t i = 0; i < fused_.size(); ++i) {
+      read_contents_.push_back(MakeFusedOperand(fused_[i].type, read_[i].size(), i));
+      UCUDNN_RETURN_IF_ERROR(Upload(driver_, stream(), read_contents_.back(), read_[i].address()));
     }
     return handle_.stream().Synchronize();
   }
@@ -175,7 +172,8 @@ class Verifier {
   // One of a division's pieces, and where its images begin.
   struct Part {
     size_t run;
-    int number;  // for messages
+    int number;     // for messages
+    size_t images;  // before it
     size_t x_offset, y_offset;
   };
   // The pieces in the order in which they are computed, beginning with those of the run `first`.
@@ -186,7 +184,7 @@ class Verifier {
     for (size_t run = 0; run < configuration.runs.size(); ++run) {
       if (run == first) front = parts.size();
       for (int i = 0; i < configuration.runs[run].count; ++i) {
-        parts.push_back({run, static_cast<int>(parts.size()),
+        parts.push_back({run, static_cast<int>(parts.size()), images,
                          images * static_cast<size_t>(problem_.x_strides[0]) * element,
                          images * static_cast<size_t>(problem_.y_strides[0]) * element});
         images += static_cast<size_t>(configuration.runs[run].micro.micro_batch);
@@ -273,8 +271,9 @@ class Verifier {
         address(x_, part.x_offset), gradient_of_filter ? destination.filter_gradient : w_.data(),
         address(y_, part.y_offset), bytes > 0 ? workspace_.data() : nullptr, bytes};
     buffers.accumulate = gradient_of_filter && destination.adds;
-    if (fused_.residual) buffers.residual = address(residual_, part.y_offset);
-    if (fused_.bias_bytes > 0) buffers.bias = bias_.data();
+    for (size_t i = 0; i < fused_.size(); ++i) {
+      buffers.fused[i] = static_cast<char*>(read_[i].data()) + part.images * fused_[i].image_bytes;
+    }
     if (status.ok()) status = prepared.Run({micro.engine}, buffers);
     if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
     return Trespass(who);
@@ -282,14 +281,13 @@ class Verifier {
 
   // Looks for writes around all buffers after what `who` ran; none where there are none.
   std::optional<Verification> Trespass(const std::string& who) {
-    const std::pair<GuardedBuffer*, const char*> watched[] = {{&x_, "the image"},
-                                                              {&w_, "the filter"},
-                                                              {&y_, "the output"},
-                                                              {&other_, "the result"},
-                                                              {&residual_, "the residual"},
-                                                              {&bias_, "the bias"},
-                                                              {&sum_, "the sum of partials"},
-                                                              {&workspace_, "its workspace"}};
+    std::vector<std::pair<GuardedBuffer*, const char*>> watched = {{&x_, "the image"},
+                                                                   {&w_, "the filter"},
+                                                                   {&y_, "the output"},
+                                                                   {&other_, "the result"},
+                                                                   {&sum_, "the sum of partials"},
+                                                                   {&workspace_, "its workspace"}};
+    for (GuardedBuffer& buffer : read_) watched.emplace_back(&buffer, "a fused operand");
     for (const auto& [buffer, name] : watched) {
       const Result<const char*> damage = buffer->Damage(stream());
       if (!damage.ok()) return Unknown(damage.status());
@@ -301,8 +299,10 @@ class Verifier {
   }
 
   Verification Compare(const Division& plan) {
-    for (const auto& [buffer, operand] : {std::pair{&DenseInput(), &operands_.dense},
-                                          std::pair{&SparseInput(), &operands_.sparse}}) {
+    std::vector<std::pair<GuardedBuffer*, const OperandPattern*>> inputs = {
+        {&DenseInput(), &operands_.dense}, {&SparseInput(), &operands_.sparse}};
+    for (size_t i = 0; i < read_.size(); ++i) inputs.emplace_back(&read_[i], &read_contents_[i]);
+    for (const auto& [buffer, operand] : inputs) {
       const Result<bool> unchanged =
           IsUnchanged(driver_, stream(), *operand, buffer->address(), budget_.deadline);
       if (!unchanged.ok()) return Unknown(unchanged.status());
@@ -348,15 +348,15 @@ class Verifier {
   TuningHandle handle_;
   const Tensor result_;
   TestOperands operands_;
-  std::vector<OperandPattern> addends_;
+  std::vector<OperandPattern> read_contents_;
   Tolerance tolerance_;
   // An undivided gradient is added to itself, so that adding is compared, too.
   bool twice_ = false;
   GuardedBuffer x_, w_, y_;
   GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
-  GuardedBuffer residual_, bias_;
-  GuardedBuffer sum_;        // the part of a workspace before the engine's own
-  GuardedBuffer workspace_;  // the engines' own
+  std::deque<GuardedBuffer> read_;  // by what is fused
+  GuardedBuffer sum_;               // the part of a workspace before the engine's own
+  GuardedBuffer workspace_;         // the engines' own
 };
 
 }  // namespace

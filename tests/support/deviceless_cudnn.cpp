@@ -132,9 +132,7 @@ cudnn::BackendDescriptor Graph::Tensor(int64_t uid, DataType type, const std::ve
   return tensor;
 }
 
-cudnn::BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
-                                          cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y,
-                                          double alpha2, double upper_clip) {
+cudnn::BackendDescriptor Graph::PointwiseOf(cudnnPointwiseMode_t mode, double upper_clip) {
   cudnn::BackendDescriptor pointwise = New(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
   Check(pointwise.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
@@ -143,6 +141,13 @@ cudnn::BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBacken
     Check(pointwise.Set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &upper_clip));
   }
   Check(pointwise.Finalize());
+  return pointwise;
+}
+
+cudnn::BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                                          cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y,
+                                          double alpha2, double upper_clip) {
+  cudnn::BackendDescriptor pointwise = PointwiseOf(mode, upper_clip);
   cudnn::BackendDescriptor operation = New(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise.get()));
   Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x));
@@ -157,16 +162,72 @@ cudnn::BackendDescriptor Graph::Pointwise(cudnnPointwiseMode_t mode, cudnnBacken
   return operation;
 }
 
+cudnn::BackendDescriptor Graph::Backward(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                                         cudnnBackendDescriptor_t dy, cudnnBackendDescriptor_t dx) {
+  cudnn::BackendDescriptor pointwise = PointwiseOf(mode, 0);
+  cudnn::BackendDescriptor operation = New(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise.get()));
+  Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x));
+  Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy));
+  Check(Set(operation, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx));
+  Check(operation.Finalize());
+  Keep(std::move(pointwise));
+  return operation;
+}
+
+size_t FusedTensor::Elements() const {
+  int64_t last = 0;
+  for (size_t i = 0; i < dims.size(); ++i) last += (dims[i] - 1) * strides[i];
+  return static_cast<size_t>(last + 1);
+}
+
+std::vector<FusedTensor> FusedTensors(const ConvolutionProblem& problem,
+                                      const GraphOptions& options) {
+  using Reads = FusedStep::Reads;
+  const bool forward = problem.operation == Operation::kForward;
+  const int64_t channels = forward ? problem.k : problem.c;
+  const Spatial extents = forward ? OutputExtents(problem) : problem.x;
+  const Layout other = problem.layout == Layout::kNchw ? Layout::kNhwc : Layout::kNchw;
+  const auto packed = [&](Layout layout, int64_t c, const Spatial& of) {
+    return Narrow(problem, PackedStrides(layout, c, of));
+  };
+  std::vector<FusedTensor> tensors;
+  const auto add = [&](int64_t uid, const FusedStep& step) {
+    if (step.reads == Reads::kNothing) return;
+    FusedTensor tensor{uid, step.type.value_or(problem.type), {}, {}, step.alignment};
+    const Spatial one = {1, 1, 1}, row = {1, 1, extents[2]};
+    const bool whole = step.reads == Reads::kWhole || step.reads == Reads::kOtherLayout;
+    const bool by_channel = step.reads == Reads::kChannel || step.reads == Reads::kPerImage;
+    const Spatial& own = whole ? extents : step.reads == Reads::kRow ? row : one;
+    const int64_t own_channels = whole || by_channel ? channels : 1;
+    const bool batched = whole || step.reads == Reads::kPerImage;
+    tensor.dims = Dims(problem, batched ? problem.n : 1, own_channels, own);
+    tensor.strides =
+        step.reads == Reads::kWhole
+            ? Narrow(problem, forward ? problem.y_strides : problem.x_strides)
+            : packed(step.reads == Reads::kOtherLayout ? other : problem.layout, own_channels, own);
+    tensors.push_back(std::move(tensor));
+  };
+  if (options.residual) add(kUidResidual, {CUDNN_POINTWISE_ADD, Reads::kWhole, {}});
+  if (options.bias) add(kUidBias, {CUDNN_POINTWISE_ADD, Reads::kChannel, {}});
+  for (size_t i = 0; i < options.steps.size(); ++i) {
+    add(kUidStep + static_cast<int64_t>(i), options.steps[i]);
+  }
+  return tensors;
+}
+
 Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
              const cudnn::Functions& functions, const cudnn::PlanDevice& device)
     : functions_(functions), device_(device) {
-  const bool fused = options.residual || options.bias || options.relu;
+  const bool forward = problem.operation == Operation::kForward;
+  const bool fused = options.residual || options.bias || options.relu || !options.steps.empty();
   const Spatial output = OutputExtents(problem);
   const std::vector<int64_t> y_dims = Dims(problem, problem.n, problem.k, output);
   const std::vector<int64_t> y_strides = Narrow(problem, problem.y_strides);
+  const std::vector<int64_t> x_dims = Dims(problem, problem.n, problem.c, problem.x);
+  const std::vector<int64_t> x_strides = Narrow(problem, problem.x_strides);
   const cudnnBackendDescriptor_t x =
-      Keep(Tensor(kUidX, problem.type, Dims(problem, problem.n, problem.c, problem.x),
-                  Narrow(problem, problem.x_strides), options.x_alignment));
+      Keep(Tensor(kUidX, problem.type, x_dims, x_strides, options.x_alignment));
   const int64_t filter_channels = problem.c / problem.groups;
   const cudnnBackendDescriptor_t w =
       Keep(Tensor(kUidW, problem.type, Dims(problem, problem.k, filter_channels, problem.w),
@@ -176,7 +237,8 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
       Keep(Tensor(kUidY, problem.type, y_dims, y_strides, options.y_alignment));
   int64_t next_uid = 200;
   const auto intermediate = [&] {
-    return Keep(Tensor(next_uid++, problem.compute, y_dims, y_strides, 16, true));
+    return Keep(Tensor(next_uid++, problem.compute, forward ? y_dims : x_dims,
+                       forward ? y_strides : x_strides, 16, true));
   };
 
   cudnn::BackendDescriptor convolution = New(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -220,11 +282,12 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
   const Names& names = kNames[static_cast<int>(problem.operation)];
-  cudnnBackendDescriptor_t current = fused ? intermediate() : y;
+  const cudnnBackendDescriptor_t result = forward ? y : x;
+  cudnnBackendDescriptor_t current = fused ? intermediate() : result;
   cudnn::BackendDescriptor operation = New(names.type);
-  Check(Set(operation, names.x, x));
+  Check(Set(operation, names.x, fused && !forward ? current : x));
   Check(Set(operation, names.w, w));
-  Check(Set(operation, names.y, current));
+  Check(Set(operation, names.y, fused && forward ? current : y));
   Check(Set(operation, names.convolution, convolution.get()));
   const bool wide = problem.compute == DataType::kDouble;
   const auto alpha = static_cast<float>(options.alpha), beta = static_cast<float>(options.beta);
@@ -236,24 +299,31 @@ Graph::Graph(const ConvolutionProblem& problem, const GraphOptions& options,
   Check(operation.Finalize());
   Keep(std::move(convolution));
   std::vector<cudnnBackendDescriptor_t> operations = {Keep(std::move(operation))};
-  const auto add = [&](cudnnBackendDescriptor_t addend, double scale, bool last) {
-    const cudnnBackendDescriptor_t to = last ? y : intermediate();
-    operations.push_back(Keep(Pointwise(CUDNN_POINTWISE_ADD, current, addend, to, scale, 0)));
+  std::vector<FusedStep> steps;
+  if (options.residual) steps.push_back({CUDNN_POINTWISE_ADD, FusedStep::Reads::kWhole, {}});
+  if (options.bias) steps.push_back({CUDNN_POINTWISE_ADD, FusedStep::Reads::kChannel, {}});
+  if (options.relu) steps.push_back({CUDNN_POINTWISE_RELU_FWD, FusedStep::Reads::kNothing, {}});
+  steps.insert(steps.end(), options.steps.begin(), options.steps.end());
+  const std::vector<FusedTensor> tensors = FusedTensors(problem, options);
+  auto next = tensors.begin();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const FusedStep& step = steps[i];
+    const cudnnBackendDescriptor_t to = i + 1 == steps.size() ? result : intermediate();
+    cudnnBackendDescriptor_t operand = nullptr;
+    double scale = 1;
+    if (step.reads != FusedStep::Reads::kNothing) {
+      const FusedTensor& read = *next++;
+      operand = Keep(Tensor(read.uid, read.type, read.dims, read.strides, read.alignment));
+      if (read.uid == kUidResidual) scale = options.residual_scale;
+    }
+    const double clip = step.mode == CUDNN_POINTWISE_RELU_FWD ? options.upper_clip : 0;
+    const bool backward =
+        step.mode >= CUDNN_POINTWISE_RELU_BWD && step.mode <= CUDNN_POINTWISE_GELU_APPROX_TANH_BWD;
+    operations.push_back(Keep(backward ? Backward(step.mode, operand, current, to)
+                              : step.reads_first
+                                  ? Pointwise(step.mode, operand, current, to, scale, clip)
+                                  : Pointwise(step.mode, current, operand, to, scale, clip)));
     current = to;
-  };
-  if (options.residual) {
-    add(Keep(Tensor(kUidResidual, problem.type, y_dims, y_strides, 16)), options.residual_scale,
-        !options.bias && !options.relu);
-  }
-  if (options.bias) {
-    const std::vector<int64_t> dims = Dims(problem, 1, problem.k, {1, 1, 1});
-    add(Keep(Tensor(kUidBias, problem.type, dims,
-                    Narrow(problem, PackedStrides(problem.layout, problem.k, {1, 1, 1})), 16)),
-        1, !options.relu);
-  }
-  if (options.relu) {
-    operations.push_back(
-        Keep(Pointwise(CUDNN_POINTWISE_RELU_FWD, current, nullptr, y, 1, options.upper_clip)));
   }
   graph_ = New(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   Check(graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,

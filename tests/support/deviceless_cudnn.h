@@ -19,6 +19,25 @@ const cudnn::Functions& RealCudnn();
 cudnn::PlanDevice DescribedDevice();
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
+constexpr int64_t kUidStep = 300;  // of the first step's operand; the next one's follows
+
+// A pointwise operation behind a convolution.
+struct FusedStep {
+  enum class Reads {
+    kNothing,
+    kChannel,      // a value for each channel
+    kScalar,       // one value
+    kRow,          // a value for each column of the image, of all images
+    kWhole,        // what is laid out like the output
+    kPerImage,     // a value for each image and channel
+    kOtherLayout,  // the output's extents in the other layout
+  };
+  cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD;
+  Reads reads = Reads::kNothing;  // beside the result so far
+  std::optional<DataType> type;   // of what it reads; none: the problem's
+  int64_t alignment = 16;
+  bool reads_first = false;  // the result so far is the second operand
+};
 
 // What a graph says beside the problem.
 struct GraphOptions {
@@ -27,9 +46,23 @@ struct GraphOptions {
   std::vector<int64_t> post_pad;  // empty: as the padding before
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;
-  double upper_clip = 0;  // of relu; 0: none
+  double upper_clip = 0;         // of relu; 0: none
+  std::vector<FusedStep> steps;  // behind these
   bool dynamic = false;
 };
+
+// A tensor that what is fused reads.
+struct FusedTensor {
+  int64_t uid = 0;
+  DataType type = DataType::kFloat;
+  std::vector<int64_t> dims, strides;
+  int64_t alignment = 16;
+
+  size_t Elements() const;  // of memory, from the first to behind the last
+};
+// In the order in which they are read.
+std::vector<FusedTensor> FusedTensors(const ConvolutionProblem& problem,
+                                      const GraphOptions& options);
 
 // Everything a graph is made of lives as long as it.
 class Graph {
@@ -60,6 +93,9 @@ class Graph {
   cudnn::BackendDescriptor Pointwise(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
                                      cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y,
                                      double alpha2, double upper_clip);
+  cudnn::BackendDescriptor Backward(cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                                    cudnnBackendDescriptor_t dy, cudnnBackendDescriptor_t dx);
+  cudnn::BackendDescriptor PointwiseOf(cudnnPointwiseMode_t mode, double upper_clip);
   void Check(const Status& status);
 
   const cudnn::Functions& functions_;

@@ -91,7 +91,7 @@ tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
   tuning::GraphScope scope;
   scope.engine = own.plan.engine;
   scope.numeric = Coarsest(classes);
-  scope.fused = {own.plan.residual_uid.has_value(), own.plan.bias_bytes};
+  scope.fused = own.plan.operands;
   scope.make = [functions = &process_.functions, engines](cudnnHandle_t handle) {
     return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{handle, nullptr},
                                                  Pointers(engines));
@@ -140,6 +140,7 @@ EngineTemplate GraphSteps::Serving(Result<cudnn::GraphTemplate> other) const {
   if (in_tf32(*other) && !in_tf32(own)) return nullptr;
   cudnn::GraphPlan same = other->plan;
   same.engine = own.plan.engine;
+  same.compiled = own.plan.compiled;
   if (same != own.plan) return nullptr;
   return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
 }

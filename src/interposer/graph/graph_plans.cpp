@@ -9,9 +9,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr float kOne = 1, kZero = 0;
-constexpr double kWideOne = 1, kWideZero = 0;
-
 // Executes `whole`, which PlanState::Whole gave: null where only pieces keep what was promised.
 cudnnStatus_t ExecuteInPromise(const cudnn::Functions& functions, cudnnHandle_t handle,
                                cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack) {
@@ -262,19 +259,15 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
   // A pointer carries no size; the caller was told this one.
   call.workspace = operands->workspace;
   call.workspace_bytes = state.decision.promised_bytes;
-  cudnn::BiasActivation fused;
-  if (graph.residual_uid || graph.bias_uid) {
-    const bool reads = graph.residual_uid.has_value();
-    fused.alpha2 = wide ? static_cast<const void*>(reads ? &kWideOne : &kWideZero)
-                        : static_cast<const void*>(reads ? &kOne : &kZero);
-    if (graph.residual_uid) fused.z = operands->Find(*graph.residual_uid);
-    if (graph.bias_uid) fused.bias = operands->Find(*graph.bias_uid);
-    fused.bias_bytes = graph.bias_bytes;
-    call.bias = &fused;
+  cudnn::FusedPointers fused{graph.operands};
+  bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
+  for (size_t i = 0; i < graph.operands.size(); ++i) {
+    fused.pointers[i] = operands->Find(graph.operands[i].uid);
+    complete = complete && fused.pointers[i] != nullptr;
   }
+  call.fused = &fused;
   // Packs that lack an operand are the genuine library's to refuse.
-  if (call.x == nullptr || call.w == nullptr || call.y == nullptr ||
-      (graph.residual_uid && fused.z == nullptr) || (graph.bias_uid && fused.bias == nullptr)) {
+  if (!complete) {
     return undivided();
   }
   return RunSchedule({process_, *session, graph.problem, state, call}, other);

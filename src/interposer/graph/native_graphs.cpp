@@ -62,8 +62,6 @@ Status GraphPlans::BuildNative(cudnnHandle_t handle, PlanState& state) {
 Status GraphPlans::ForEachNative(const PlanState& state, const VariantPack& operands,
                                  const TakePiece& take) const {
   const cudnn::GraphPlan& plan = state.own->plan;
-  const ConvolutionProblem& problem = plan.problem;
-  const size_t element = ElementBytes(problem.type);
   const int count = std::min(operands.pointer_count, operands.uid_count);
   std::array<void*, VariantPack::kMost> pointers = operands.pointers;
   bool adds = false;
@@ -89,11 +87,7 @@ Status GraphPlans::ForEachNative(const PlanState& state, const VariantPack& oper
           "a piece's native graph"));
       adds = true;
       for (int at = 0; at < count; ++at) {
-        const int64_t uid = operands.uids[at];
-        const bool image = uid == plan.x_uid;
-        if (!image && uid != plan.y_uid && uid != plan.residual_uid) continue;
-        const int64_t stride = image ? problem.x_strides[0] : problem.y_strides[0];
-        pointers[at] = Advance(pointers[at], images * static_cast<size_t>(stride) * element);
+        pointers[at] = Advance(pointers[at], images * plan.ImageBytes(operands.uids[at]));
       }
     }
   }
@@ -116,10 +110,11 @@ const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanSt
   }
   const cudnn::GraphPlan& plan = state.own->plan;
   // Packs that lack an operand are the genuine library's to refuse.
-  for (const std::optional<int64_t>& uid :
-       {std::optional(plan.x_uid), std::optional(plan.w_uid), std::optional(plan.y_uid),
-        plan.residual_uid, plan.bias_uid}) {
-    if (uid && operands->Find(*uid) == nullptr) return nullptr;
+  for (const int64_t uid : {plan.x_uid, plan.w_uid, plan.y_uid}) {
+    if (operands->Find(uid) == nullptr) return nullptr;
+  }
+  for (const cudnn::FusedOperand& operand : plan.operands) {
+    if (operands->Find(operand.uid) == nullptr) return nullptr;
   }
   return operands->workspace != nullptr || state.decision.plan.WorkspaceBytes() == 0 ? operands
                                                                                      : nullptr;

@@ -6,7 +6,7 @@
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "cuda/resources.h"
-#include "cudnn/plan_json.h"
+#include "cudnn/plan_words.h"
 #include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
 #include "planning/library_promise.h"
@@ -211,19 +211,27 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long call
 PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes,
                                   const std::string& why) {
   const Options& options = process_.options;
-  process_.reporter.Unread(Cause::kLeftAlone, why);
+  const auto need = cudnn::PlanWorkspace(process_.functions, plan);
+  const bool over_limit = need.ok() && *need > limit_bytes;
+  // Reading the plan takes time that counts where nobody asked what becomes of it.
+  std::string kernel = "a plan of the graph API";
+  if (over_limit || process_.TellsAll()) {
+    const auto json = cudnn::PlanJson(process_.functions, plan);
+    if (json.ok()) kernel = cudnn::PlanWords(*json);
+  }
+  process_.reporter.Unread(kernel, Cause::kLeftAlone, why);
   if (options.mode != Mode::kOn) return nullptr;
   if (options.deterministic) {
     const auto notes = cudnn::ReadNotes(process_.functions, plan);
     if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
-      process_.reporter.Unread(Cause::kRefused, "not deterministic");
+      process_.reporter.Unread(kernel, Cause::kRefused, "not deterministic");
       return &refused_;
     }
   }
-  const auto need = cudnn::PlanWorkspace(process_.functions, plan);
-  if (!need.ok() || *need <= limit_bytes) return nullptr;
-  process_.reporter.Unread(Cause::kOverLimit,
-                           FormatByteSize(*need) + " of a plan that is left alone");
+  if (!over_limit) return nullptr;
+  process_.reporter.Unread(kernel, Cause::kOverLimit,
+                           "needs " + FormatByteSize(*need) + ", over the limit of " +
+                               FormatByteSize(limit_bytes) + ", and stays whole: " + why);
   return options.strict_limit ? &refused_ : nullptr;
 }
 

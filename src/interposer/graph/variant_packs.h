@@ -12,7 +12,7 @@
 namespace ucudnn::interposer {
 
 struct VariantPack {
-  static constexpr int kMost = 16;  // operands; no convolution of ours has more than five
+  static constexpr int kMost = 16;  // operands; a convolution of ours has 3 + kMostFusedOperands
   std::array<void*, kMost> pointers;
   std::array<int64_t, kMost> uids;
   int pointer_count = 0, uid_count = 0;

@@ -27,11 +27,12 @@ void Reporter::Fallback(const ConvolutionProblem& problem, planning::Cause cause
   }
 }
 
-void Reporter::Unread(planning::Cause cause, std::string_view detail) noexcept {
+void Reporter::Unread(const std::string& plan, planning::Cause cause,
+                      std::string_view detail) noexcept {
   try {
-    constexpr char kPlan[] = "a plan of the graph API";
-    WarnOnce(Sentence(cause), std::string(kPlan) + " is left alone: " + std::string(detail));
-    report_.AddFallback(kPlan, Words(cause, detail));
+    const std::string words = Words(cause, detail);
+    WarnOnce(Sentence(cause), plan + ": " + words);
+    report_.AddFallback(plan, words);
   } catch (...) {
     // Out of memory, as above.
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <string_view>
 
 #include "base/options.h"
@@ -23,8 +24,8 @@ class Reporter {
   // `detail` is what differs from kernel to kernel. Never throws, since pieces may be under way.
   void Fallback(const ConvolutionProblem& problem, planning::Cause cause,
                 std::string_view detail = {}) noexcept;
-  // Tells of a plan of the graph API whose convolution cannot be read.
-  void Unread(planning::Cause cause, std::string_view detail) noexcept;
+  // Tells of a plan of the graph API that is left alone; `plan` says in words what it computes.
+  void Unread(const std::string& plan, planning::Cause cause, std::string_view detail) noexcept;
   // Tells that a kernel came after kMostKernels others.
   void TooManyKernels() noexcept;
   // In a process of a job, adds once an entry to the report where other ranks may plan otherwise.

@@ -71,7 +71,8 @@ TEST(GraphPlan, ReadsTheThreeOperations) {
     EXPECT_EQ(plan->x_uid, test::kUidX);
     EXPECT_EQ(plan->w_uid, test::kUidW);
     EXPECT_EQ(plan->y_uid, test::kUidY);
-    EXPECT_FALSE(plan->residual_uid || plan->bias_uid);
+    EXPECT_TRUE(plan->operands.empty());
+    EXPECT_FALSE(plan->compiled);
     EXPECT_NE(plan->engine.graph(), nullptr);
   }
 }
@@ -135,9 +136,12 @@ TEST(GraphPlan, ReadsWhatIsFused) {
   EXPECT_EQ(plan->problem, problem);
   EXPECT_THAT(plan->engine.Text(), HasSubstr("+residual[1,0.5]+bias+relu"));
   EXPECT_EQ(plan->y_uid, test::kUidY);
-  EXPECT_EQ(plan->residual_uid, test::kUidResidual);
-  EXPECT_EQ(plan->bias_uid, test::kUidBias);
-  EXPECT_EQ(plan->bias_bytes, 64u * 2);
+  const size_t image_bytes = size_t{64} * 28 * 28 * 2;
+  const FusedOperand residual = {test::kUidResidual, DataType::kHalf, image_bytes, image_bytes};
+  const FusedOperand bias = {test::kUidBias, DataType::kHalf, 0, 64 * 2};
+  EXPECT_EQ(plan->operands, (std::vector<FusedOperand>{residual, bias}));
+  EXPECT_EQ(residual.Bytes(64), 64 * image_bytes);
+  EXPECT_EQ(bias.Bytes(64), size_t{64 * 2});
   options.residual = false;
   options.relu = false;
   EXPECT_THAT(ReadGraphPlan(JsonOf(problem, options))->engine.Text(), HasSubstr("+bias"));
@@ -318,8 +322,10 @@ TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
     ASSERT_TRUE(edited.ok()) << edited.message();
     const auto again = ReadGraphPlan(*edited, &*plan);
     ASSERT_TRUE(again.ok()) << again.message();
-    EXPECT_EQ(again->residual_uid, test::kUidResidual);
-    EXPECT_EQ(again->bias_uid.has_value(), bias);
+    EXPECT_EQ(again->operands, plan->operands);
+    ASSERT_EQ(again->operands.size(), bias ? 2u : 1u);
+    EXPECT_EQ(again->operands[0].uid, test::kUidResidual);
+    EXPECT_GT(again->operands[0].image_bytes, 0u);
     EXPECT_EQ(again->problem.n, 1);
   }
   EXPECT_GT(read, 0);

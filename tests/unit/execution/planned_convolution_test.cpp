@@ -79,10 +79,17 @@ class Harness {
     call.alpha = wide ? static_cast<const void*>(&scales_[0]) : &narrow_scales_[0];
     call.beta = wide ? static_cast<const void*>(&scales_[1]) : &narrow_scales_[1];
   }
-  void SetBias(float alpha2, void* z, void* bias = Pointer(0x60000000), size_t bias_bytes = 0) {
+  void SetBias(float alpha2, void* z, void* bias = Pointer(0x60000000)) {
     alpha2_ = alpha2;
-    bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr, bias_bytes};
+    bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr};
     call.bias = &bias_;
+  }
+  // What a graph plan fuses behind the convolution reads this at `pointer`.
+  void SetFused(const cudnn::FusedOperand& operand, void* pointer) {
+    fused_operand_ = operand;
+    fused_.operands = {&fused_operand_, 1};
+    fused_.pointers[0] = pointer;
+    call.fused = &fused_;
   }
 
   cudnnStatus_t Run() { return plan_->Run(call, outcome); }
@@ -101,6 +108,8 @@ class Harness {
   float narrow_scales_[2];
   float alpha2_ = 0;
   cudnn::BiasActivation bias_;
+  cudnn::FusedOperand fused_operand_;
+  cudnn::FusedPointers fused_;
 };
 
 constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
@@ -420,20 +429,30 @@ TEST(PlannedConvolution, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// A graph's bias may be wider than the tensors, or have strides.
-TEST(PlannedConvolution, ABiasThatReachesIntoTheOutputForbidsARerun) {
-  const ConvolutionProblem problem = Problem(Operation::kForward, DataType::kHalf);
-  const size_t narrow = problem.k * ElementBytes(problem.type);
-  for (const size_t bias_bytes : {size_t{0}, narrow, narrow + 1, 2 * narrow}) {
-    Harness harness(problem);
-    harness.SetBias(0, nullptr, Pointer(Address(harness.call.y) - narrow), bias_bytes);
-    ThisRecording().fail_at = 1;
-    SCOPED_TRACE(bias_bytes);
-    const cudnnStatus_t status = harness.Run();
-    if (bias_bytes > narrow) {
-      ExpectFailedAt(1, harness, status);
-    } else {
-      ExpectUndividedAfter(1, harness, status);
+// What is fused may be wider than the tensors, have strides, and be read at every image's own
+// place.
+TEST(PlannedConvolution, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    const ConvolutionProblem problem = Problem(operation, DataType::kHalf);
+    const size_t before = 4096;
+    const auto n = static_cast<size_t>(problem.n);
+    const size_t image = (before - 64) / (n - 1);
+    const cudnn::FusedOperand operands[] = {{1, DataType::kHalf, 0, before},
+                                            {1, DataType::kHalf, 0, before + 1},
+                                            {1, DataType::kFloat, image, before - (n - 1) * image},
+                                            {1, DataType::kFloat, image + 16, image}};
+    for (const cudnn::FusedOperand& operand : operands) {
+      SCOPED_TRACE(operand.Bytes(problem.n));
+      Harness harness(problem);
+      void* const output = operation == Operation::kForward ? harness.call.y : harness.call.x;
+      harness.SetFused(operand, Pointer(Address(output) - before));
+      ThisRecording().fail_at = 1;
+      const cudnnStatus_t status = harness.Run();
+      if (operand.Bytes(problem.n) > before) {
+        ExpectFailedAt(1, harness, status);
+      } else {
+        ExpectUndividedAfter(1, harness, status);
+      }
     }
   }
 }

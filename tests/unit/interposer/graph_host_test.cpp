@@ -17,9 +17,10 @@ using ::testing::HasSubstr;
 struct Case {
   const char* name;
   Operation operation;
-  bool fused;
+  GraphOptions options = {};
   DataType type = DataType::kFloat;
 };
+void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
 
 class GraphHost : public ::testing::TestWithParam<Case> {};
 
@@ -33,8 +34,7 @@ void ExpectSame(const Values& got, const Values& expected, const EngineId& who) 
 
 TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
-  GraphOptions graph_options;
-  graph_options.residual = graph_options.bias = graph_options.relu = GetParam().fused;
+  const GraphOptions& graph_options = GetParam().options;
   int plans = 0;
   constexpr int kMostEngines = 8;
   for (int engine = 0; engine < kMostEngines; ++engine) {
@@ -86,8 +86,7 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
   ConvolutionProblem part = problem;
   part.n = kPart;
-  GraphOptions graph_options;
-  graph_options.residual = graph_options.bias = graph_options.relu = GetParam().fused;
+  const GraphOptions& graph_options = GetParam().options;
   int plans = 0;
   for (int engine = 0; engine < kMostEngines; ++engine) {
     Options options;
@@ -157,8 +156,7 @@ std::optional<int64_t> ConfigurationWorkspace(const cudnn::Functions& functions,
 
 TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
-  GraphOptions graph_options;
-  graph_options.residual = graph_options.bias = graph_options.relu = GetParam().fused;
+  const GraphOptions& graph_options = GetParam().options;
   constexpr int kMost = 8;
   std::vector<size_t> needs;
   {
@@ -198,8 +196,7 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
   ConvolutionProblem part = problem;
   part.n = kPart;
-  GraphOptions graph_options;
-  graph_options.residual = graph_options.bias = graph_options.relu = GetParam().fused;
+  const GraphOptions& graph_options = GetParam().options;
   for (const bool wrong : {false, true}) {
     SCOPED_TRACE(wrong ? "wrong" : "right");
     Options options;
@@ -332,11 +329,15 @@ TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
 INSTANTIATE_TEST_SUITE_P(
     Graphs, GraphHost,
     ::testing::Values(
-        Case{"forward", Operation::kForward, false}, Case{"fused", Operation::kForward, true},
-        Case{"backward_data", Operation::kBackwardData, false},
-        Case{"backward_filter", Operation::kBackwardFilter, false},
-        Case{"backward_filter_fp16", Operation::kBackwardFilter, false, DataType::kHalf},
-        Case{"backward_filter_bf16", Operation::kBackwardFilter, false, DataType::kBfloat16}),
+        Case{"forward", Operation::kForward}, Case{"fused", Operation::kForward, Fused(true)},
+        Case{"scale", Operation::kForward, Scaled()},
+        Case{"scale_bias_relu_fp16", Operation::kForward, ScaledBiasRelu(), DataType::kHalf},
+        Case{"backward_data", Operation::kBackwardData},
+        Case{"backward_data_drelu", Operation::kBackwardData, ReluGradient()},
+        Case{"backward_data_drelu_fp16", Operation::kBackwardData, ReluGradient(), DataType::kHalf},
+        Case{"backward_filter", Operation::kBackwardFilter},
+        Case{"backward_filter_fp16", Operation::kBackwardFilter, {}, DataType::kHalf},
+        Case{"backward_filter_bf16", Operation::kBackwardFilter, {}, DataType::kBfloat16}),
     [](const auto& given) { return given.param.name; });
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -104,23 +105,18 @@ inline cudnn::Functions Hooked() {
 class Operands {
  public:
   Operands(const ConvolutionProblem& problem, const GraphOptions& options, size_t workspace_bytes)
-      : type_(problem.type), bytes_(workspace_bytes) {
+      : bytes_(workspace_bytes) {
     const Spatial output = OutputExtents(problem);
-    const size_t y = size_t(problem.n) * problem.k * output[0] * output[1] * output[2];
-    const size_t elements[] = {
-        size_t(problem.n) * problem.c * problem.x[0] * problem.x[1] * problem.x[2],
-        size_t(problem.k) * problem.c * problem.w[0] * problem.w[1] * problem.w[2], y, y,
-        size_t(problem.k)};
-    const int64_t uids[] = {test::kUidX, test::kUidW, test::kUidY, test::kUidResidual,
-                            test::kUidBias};
-    const bool used[] = {true, true, true, options.residual, options.bias};
-    for (int i = 0; i < 5; ++i) {
-      if (!used[i]) continue;  // a graph without it takes no pointer for it
-      CUdeviceptr address = 0;
-      EXPECT_EQ(cuMemAlloc(&address, elements[i] * ElementBytes(type_)), CUDA_SUCCESS);
-      elements_.push_back(elements[i]);
-      uids_.push_back(uids[i]);
-      pointers_.push_back(reinterpret_cast<void*>(address));
+    Add(test::kUidX, problem.type,
+        size_t(problem.n) * problem.c * problem.x[0] * problem.x[1] * problem.x[2]);
+    Add(test::kUidW, problem.type,
+        size_t(problem.k) * (problem.c / problem.groups) * problem.w[0] * problem.w[1] *
+            problem.w[2]);
+    Add(test::kUidY, problem.type,
+        size_t(problem.n) * problem.k * output[0] * output[1] * output[2]);
+    // A graph without it takes no pointer for it.
+    for (const auto& tensor : test::FusedTensors(problem, options)) {
+      Add(tensor.uid, tensor.type, tensor.Elements());
     }
     out_ = problem.operation == Operation::kForward        ? 2
            : problem.operation == Operation::kBackwardData ? 0
@@ -139,14 +135,15 @@ class Operands {
   // Whole numbers, in the output too.
   void Fill(int seed) {
     for (size_t i = 0; i < pointers_.size(); ++i) {
-      const size_t element = ElementBytes(type_);
+      const DataType type = types_[i];
+      const size_t element = ElementBytes(type);
       std::vector<std::byte> values(elements_[i] * element);
       for (size_t at = 0; at < elements_[i]; ++at) {
         // Few enough gradients of the output for sums that 16 bits hold.
         const bool left_out = element == 2 && i == 2 && at % 37 != 0;
         const int value =
             left_out ? 0 : static_cast<int>((at * 7 + at / 11 + i + seed * 3) % 5) - 2;
-        Encode(type_, value, &values[at * element]);
+        Encode(type, value, &values[at * element]);
       }
       EXPECT_EQ(
           cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(pointers_[i]), values.data(), values.size()),
@@ -160,16 +157,19 @@ class Operands {
                               reinterpret_cast<void*>(workspace_ + kGuard + beyond));
   }
   // Waits.
-  Values Output() const {
-    const size_t element = ElementBytes(type_);
-    std::vector<std::byte> written(elements_[out_] * element);
+  Values Output() const { return Content(uids_[out_]); }
+  // What the tensor holds. Waits.
+  Values Content(int64_t uid) const {
+    const auto i = static_cast<size_t>(std::find(uids_.begin(), uids_.end(), uid) - uids_.begin());
+    const size_t element = ElementBytes(types_.at(i));
+    std::vector<std::byte> written(elements_[i] * element);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-    EXPECT_EQ(cuMemcpyDtoH(written.data(), reinterpret_cast<CUdeviceptr>(pointers_[out_]),
-                           written.size()),
-              CUDA_SUCCESS);
+    EXPECT_EQ(
+        cuMemcpyDtoH(written.data(), reinterpret_cast<CUdeviceptr>(pointers_[i]), written.size()),
+        CUDA_SUCCESS);
     Values result;
     for (size_t at = 0; at < written.size(); at += element) {
-      result.push_back(Decode(type_, &written[at]));
+      result.push_back(Decode(types_[i], &written[at]));
     }
     return result;
   }
@@ -186,10 +186,19 @@ class Operands {
   }
 
  private:
+  void Add(int64_t uid, DataType type, size_t elements) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(cuMemAlloc(&address, elements * ElementBytes(type)), CUDA_SUCCESS);
+    types_.push_back(type);
+    elements_.push_back(elements);
+    uids_.push_back(uid);
+    pointers_.push_back(reinterpret_cast<void*>(address));
+  }
+
   static constexpr size_t kGuard = 256;
   static constexpr unsigned char kPattern = 0xa5;
-  const DataType type_;
   const size_t bytes_;
+  std::vector<DataType> types_;
   std::vector<size_t> elements_;
   std::vector<int64_t> uids_;
   std::vector<void*> pointers_;
@@ -256,6 +265,26 @@ inline ConvolutionProblem Problem(Operation operation, DataType type = DataType:
   return test::ProblemWith({.operation = operation, .x = {1, 12, 12}, .type = type});
 }
 
+using Reads = test::FusedStep::Reads;
+// A value for each channel that the result is multiplied by, added to it, and a ReLU.
+inline GraphOptions Scaled() {
+  GraphOptions options;
+  options.steps = {{CUDNN_POINTWISE_MUL, Reads::kChannel, {}}};
+  return options;
+}
+inline GraphOptions ScaledBiasRelu() {
+  GraphOptions options = Scaled();
+  options.steps.push_back({CUDNN_POINTWISE_ADD, Reads::kChannel, {}});
+  options.steps.push_back({CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}});
+  return options;
+}
+// The gradient of the ReLU before the convolution, which reads that ReLU's image.
+inline GraphOptions ReluGradient() {
+  GraphOptions options;
+  options.steps = {{CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}}};
+  return options;
+}
+
 // What is added to a forward convolution.
 inline GraphOptions Fused(bool fused) {
   GraphOptions options;
@@ -268,8 +297,11 @@ class OnePlan {
  public:
   OnePlan(const ConvolutionProblem& problem, bool fused, const Options& options,
           decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+      : OnePlan(problem, Fused(fused), options, execute) {}
+  OnePlan(const ConvolutionProblem& problem, const GraphOptions& graph_options,
+          const Options& options, decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
       : problem_(problem),
-        graph_options_(Fused(fused)),
+        graph_options_(graph_options),
         program_(options, execute),
         whole_(problem_, graph_options_, program_.genuine, {program_.handle}),
         hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {}

@@ -188,7 +188,7 @@ cudnnStatus_t ReadGraph(const Json& json, OperationGraph* graph) {
   const Json* nodes = fields.Get("nodes");
   HOSTGPU_REFUSE_IF(!fields.complete() || !tensor_list->is_array() || !nodes->is_array(),
                     CUDNN_STATUS_BAD_PARAM);
-  bool known = mode == kFusedConvolution || mode == kPointwiseFusion;
+  bool known = mode == kFusedConvolution || mode == kConvolutionFusion || mode == kPointwiseFusion;
   for (const ConvolutionSchema& schema : kConvolutions) {
     known = known || mode == schema.finalize_mode;
   }

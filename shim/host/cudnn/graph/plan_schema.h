@@ -10,7 +10,10 @@ namespace hostgpu {
 
 constexpr int64_t kSchemaVersion = 4;
 constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR";
+// Of a forward convolution with a residual, a bias and an activation behind it, or some of these;
+// and of one with anything else behind it.
 constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
+constexpr const char* kConvolutionFusion = "GENERIC_CONV_FUSION";
 constexpr const char* kPointwiseFusion = "GENERIC_POINTWISE_FUSION";
 
 struct ConvolutionSchema {
@@ -33,8 +36,8 @@ inline const ConvolutionSchema& SchemaOf(Operation operation) {
   return kConvolutions[static_cast<int>(operation)];
 }
 
-// What a pointwise mode and its backward mode have beside their operands. (The genuine library's
-// words for the clips; for the others, which it was not seen to write, this library's own.)
+// What a pointwise mode and its backward mode have beside their operands, in the genuine library's
+// words.
 struct ParameterSchema {
   int forward, backward;
   const char* key;
@@ -46,11 +49,10 @@ constexpr ParameterSchema kParameters[] = {
     {CUDNN_POINTWISE_RELU_FWD, CUDNN_POINTWISE_RELU_BWD, "lowerClip", &GraphPointwise::lower_clip},
     {CUDNN_POINTWISE_RELU_FWD, CUDNN_POINTWISE_RELU_BWD, "lowerClipSlope",
      &GraphPointwise::lower_clip_slope},
-    {CUDNN_POINTWISE_ELU_FWD, CUDNN_POINTWISE_ELU_BWD, "eluAlpha", &GraphPointwise::elu_alpha},
-    {CUDNN_POINTWISE_SOFTPLUS_FWD, CUDNN_POINTWISE_SOFTPLUS_BWD, "softplusBeta",
+    {CUDNN_POINTWISE_ELU_FWD, CUDNN_POINTWISE_ELU_BWD, "alpha", &GraphPointwise::elu_alpha},
+    {CUDNN_POINTWISE_SOFTPLUS_FWD, CUDNN_POINTWISE_SOFTPLUS_BWD, "beta",
      &GraphPointwise::softplus_beta},
-    {CUDNN_POINTWISE_SWISH_FWD, CUDNN_POINTWISE_SWISH_BWD, "swishBeta",
-     &GraphPointwise::swish_beta},
+    {CUDNN_POINTWISE_SWISH_FWD, CUDNN_POINTWISE_SWISH_BWD, "beta", &GraphPointwise::swish_beta},
 };
 
 struct OperandSchema {

@@ -85,16 +85,36 @@ void AddTensors(const GraphOperation& operation, std::map<int64_t, Json>* tensor
   tensors->emplace(output.unique_id, TensorToJson(output));
 }
 
+// Whether an ADD or several and an activation behind them, or some of these, are all that follows a
+// forward convolution.
+bool AddsAndActivates(const std::vector<GraphOperation>& operations) {
+  if (std::get<ConvolutionOperation>(operations.front()).operation() != Operation::kForward) {
+    return false;
+  }
+  bool activated = false;
+  for (size_t i = 1; i < operations.size(); ++i) {
+    const auto* pointwise = std::get_if<PointwiseOperation>(&operations[i]);
+    if (pointwise == nullptr || activated) return false;
+    activated = pointwise->pointwise.mode != CUDNN_POINTWISE_ADD;
+    if (activated && ArityOf(pointwise->pointwise.mode) != PointwiseArity::kUnary) return false;
+  }
+  return true;
+}
+
 const char* FinalizeMode(const std::vector<GraphOperation>& operations) {
   const auto* first = std::get_if<ConvolutionOperation>(&operations.front());
-  if (operations.size() > 1) return first != nullptr ? kFusedConvolution : kPointwiseFusion;
+  if (operations.size() > 1 && first != nullptr) {
+    return AddsAndActivates(operations) ? kFusedConvolution : kConvolutionFusion;
+  }
   return first != nullptr ? SchemaOf(first->operation()).finalize_mode : kPointwiseFusion;
 }
 
 }  // namespace
 
 std::string PlanToJson(const EngineConfig& config, const DeviceProfile& profile) {
-  const std::vector<GraphOperation>& operations = config.engine.graph.operations();
+  // As the genuine library does: producers before their consumers.
+  std::vector<GraphOperation> operations = config.engine.graph.operations();
+  if (OrderOperations(&operations) != CUDNN_STATUS_SUCCESS) return {};
   std::map<int64_t, Json> tensors;
   Json nodes = Json::array();
   for (const GraphOperation& operation : operations) {

@@ -1,0 +1,17 @@
+// Plans whose kernels the library compiles when the plan is made: their JSON holds the kernels,
+// with the batch in their parameters, so that one with other extents in it would run the old batch.
+// They are made anew, as a program does, from what the JSON says.
+#pragma once
+
+#include <string_view>
+
+#include "cudnn/backend.h"
+
+namespace ucudnn::cudnn {
+
+// Builds the graph that `json` describes, a convolution with pointwise operations behind it, and
+// the finalized plan of its engine. May take half a second.
+Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
+                                      std::string_view json);
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,63 @@
+// Reads the operations that plan JSON lists behind a convolution. Each is pointwise and reads
+// results of operations before it and tensors of the program's, of which every one is either the
+// same for all images or laid out like the output.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json_value.h"
+#include "base/status.h"
+#include "cudnn/fused_operands.h"
+#include "cudnn/plan_json.h"
+
+namespace ucudnn::cudnn {
+
+class FusedOperations {
+ public:
+  // `tensors` are all of the plan's; the caller keeps them alive. `convolution` is the index of the
+  // convolution's result, in problems of `type` that are computed in `compute`. `like` (null: none)
+  // holds the operands of the same graph at another batch, because in a single image a tensor of
+  // every image looks like one that all images share.
+  FusedOperations(const std::vector<plan_json::Tensor>& tensors, int convolution, DataType type,
+                  DataType compute, const std::vector<FusedOperand>* like)
+      : tensors_(tensors), type_(type), compute_(compute), like_(like), results_({convolution}) {}
+
+  // Reads the next operation.
+  Status Add(const JsonValue& node);
+
+  // The index of the tensor that the latest operation wrote.
+  int result() const { return results_.back(); }
+  // One bit for each tensor that was read or written, and for each whose leading extent is the
+  // mini-batch.
+  uint64_t used() const { return used_; }
+  uint64_t batched() const { return batched_; }
+  // Those that have another layout than the output, which is known when all is read, are refused.
+  Result<std::vector<FusedOperand>> Operands() const;
+  // What was read, for an engine's text: "+scale+bias+relu", say. Different texts for graphs that
+  // differ in more than the tensors' identifiers.
+  const std::string& text() const { return text_; }
+
+ private:
+  struct Read {
+    int tensor;         // its index
+    std::string words;  // "this": the result of the operation before
+  };
+  Result<int> Find(const JsonValue& node, const char* role);
+  Result<Read> Operand(const JsonValue& node, const char* role);
+  Result<std::string> FromMemory(int index);
+  Status Write(const JsonValue& node, const char* role);
+  // Adds the operation to the text. Returns whether one word names it with its operands.
+  bool Describe(const char* word, const Read& first, const Read* second);
+
+  const std::vector<plan_json::Tensor>& tensors_;
+  const DataType type_, compute_;
+  const std::vector<FusedOperand>* const like_;
+  std::vector<int> results_;   // what the convolution and the operations wrote, in their order
+  std::vector<int> operands_;  // the program's tensors, in the order in which they are read
+  uint64_t used_ = 0, batched_ = 0;
+  std::string text_;
+};
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,54 @@
+// The descriptors that an operation graph with a convolution, and a plan of it, are made of.
+// Thread-safe as far as cuDNN is.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "convolution/engine_id.h"
+#include "convolution/problem.h"
+#include "cudnn/backend.h"
+
+namespace ucudnn::cudnn {
+
+Status SetIntegers(BackendDescriptor& to, cudnnBackendAttributeName_t name,
+                   const std::vector<int64_t>& values);
+Status SetPart(BackendDescriptor& to, cudnnBackendAttributeName_t name,
+               cudnnBackendDescriptor_t part);
+
+// The values of the axes that the problem has.
+std::vector<int64_t> Axes(const ConvolutionProblem& problem, const Spatial& values);
+
+struct TensorParts {
+  int64_t uid = 0;
+  DataType type = DataType::kFloat;
+  std::vector<int64_t> dims, strides;
+  int64_t alignment = 1;  // bytes
+  bool is_virtual = false;
+};
+Result<BackendDescriptor> MakeTensor(const Functions& functions, const TensorParts& parts);
+
+struct Scales {
+  double alpha = 1, beta = 0;
+};
+// The convolution of `problem` with these tensors, or its gradient. cuDNN copies the descriptors
+// that it is made from.
+Result<BackendDescriptor> MakeConvolution(const Functions& functions,
+                                          const ConvolutionProblem& problem,
+                                          cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
+                                          cudnnBackendDescriptor_t y, const Scales& scales);
+
+Result<BackendDescriptor> MakeGraph(const Functions& functions, const PlanDevice& device,
+                                    std::span<const cudnnBackendDescriptor_t> operations);
+
+// The configuration of an engine of `graph`, whatever is fused in its name.
+Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const PlanDevice& device,
+                                            cudnnBackendDescriptor_t graph,
+                                            const EngineId::Graph& engine);
+
+// The finalized plan of a configuration.
+Result<BackendDescriptor> MakePlan(const Functions& functions, const PlanDevice& device,
+                                   cudnnBackendDescriptor_t configuration);
+
+}  // namespace ucudnn::cudnn

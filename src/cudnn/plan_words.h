@@ -1,0 +1,14 @@
+// A plan of the graph API in words, for messages about plans that ucudnn does not read. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ucudnn::cudnn {
+
+// The plan's operations in their order, each convolution with the extents of its image and filter:
+// "mul + relu_fwd + convolution_forward 64x32x28x28 by 64x32x3x3 half + gen_stats". As much as
+// `json` shows, of whatever schema; "a plan of the graph API" where that is nothing.
+std::string PlanWords(std::string_view json);
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,124 @@
+// Plans whose kernels cuDNN compiles while it makes them, as those of a scale or a dReLU behind a
+// convolution are: at another batch they are compiled anew, and are the plans that the library
+// itself makes there. The real library, without a GPU.
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "base/shared_library.h"
+#include "cudnn/graph_engines.h"
+#include "cudnn/plan_edit.h"
+#include "tests/support/deviceless_cudnn.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+using test::DescribedDevice;
+using test::FusedStep;
+using test::Graph;
+using test::GraphOptions;
+using test::RealCudnn;
+using Reads = FusedStep::Reads;
+using ::testing::HasSubstr;
+
+constexpr int kBatch = 16, kOtherBatch = 5;
+
+struct Case {
+  const char* name;
+  Operation operation;
+  std::vector<FusedStep> steps;
+  const char* text;
+};
+
+class CompiledPlans : public ::testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    const auto driver = SharedLibrary::Open(LOADING_DRIVER);
+    ASSERT_TRUE(driver.ok()) << driver.message();
+  }
+};
+
+// The whole JSON, kernels included.
+std::string WholeJson(cudnnBackendDescriptor_t plan) {
+  int64_t bytes = 0;
+  EXPECT_EQ(
+      RealCudnn().cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                           CUDNN_TYPE_CHAR, 0, &bytes, nullptr),
+      CUDNN_STATUS_SUCCESS);
+  std::string json(static_cast<size_t>(bytes), '\0');
+  EXPECT_EQ(
+      RealCudnn().cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                           CUDNN_TYPE_CHAR, bytes, &bytes, json.data()),
+      CUDNN_STATUS_SUCCESS);
+  return json;
+}
+
+ConvolutionProblem Problem(Operation operation, int n) {
+  ConvolutionProblem problem;
+  problem.operation = operation;
+  problem.type = DataType::kHalf;
+  problem.layout = Layout::kNhwc;
+  problem.n = n;
+  problem.c = 32;
+  problem.k = 64;
+  problem.x = {1, 14, 14};
+  problem.w = {1, 3, 3};
+  problem.pad = {0, 1, 1};
+  problem.alignment = 16;
+  SetPackedStrides(problem);
+  return problem;
+}
+
+TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
+  GraphOptions options;
+  options.steps = GetParam().steps;
+  const ConvolutionProblem problem = Problem(GetParam().operation, kBatch);
+  const Graph graph(problem, options);
+  ASSERT_TRUE(graph.ok());
+  const auto plans = graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 1);
+  ASSERT_EQ(plans.size(), 1u);
+  const auto read = ReadTemplate(RealCudnn(), plans[0].get());
+  ASSERT_TRUE(read.ok()) << read.message();
+  ASSERT_NE(read->plan.engine.graph(), nullptr) << read->plan.engine;
+  const auto& [engine, knobs, fusion] = *read->plan.engine.graph();
+  EXPECT_EQ(fusion, GetParam().text);
+  EXPECT_EQ(read->plan.problem, problem);
+  EXPECT_TRUE(read->plan.compiled);
+  // Kernels hold the addresses of whoever compiled them, so equal plans would not be equal.
+  EXPECT_THAT(WholeJson(plans[0].get()), HasSubstr("\"cubin\":"));
+  EXPECT_EQ(read->json.find("cubin"), std::string::npos);
+
+  const Graph other(Problem(GetParam().operation, kOtherBatch), options);
+  const auto native = other.Plan(static_cast<int>(engine), knobs);
+  ASSERT_TRUE(native);
+  const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kOtherBatch, 1, 0);
+  ASSERT_TRUE(rebatched.ok()) << rebatched.message();
+  EXPECT_EQ(*PlanWorkspace(RealCudnn(), rebatched->get()),
+            *PlanWorkspace(RealCudnn(), native->get()));
+  EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()));
+
+  // cuDNN takes the kernels of one batch for another without a word, and they would write all of
+  // their own images: so what is edited has none.
+  const auto edited = EditPlan(read->json, read->plan, {kOtherBatch, 1, 0});
+  ASSERT_TRUE(edited.ok()) << edited.message();
+  EXPECT_FALSE(BuildPlan(RealCudnn(), DescribedDevice(), *edited).ok());
+}
+
+const FusedStep kScale = {CUDNN_POINTWISE_MUL, Reads::kChannel, {}};
+const FusedStep kBias = {CUDNN_POINTWISE_ADD, Reads::kChannel, {}};
+const FusedStep kWideScale = {CUDNN_POINTWISE_MUL, Reads::kChannel, DataType::kFloat};
+const FusedStep kRelu = {CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}};
+const FusedStep kSwish = {CUDNN_POINTWISE_SWISH_FWD, Reads::kNothing, {}};
+const FusedStep kGradient = {CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}};
+
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, CompiledPlans,
+    ::testing::Values(
+        Case{"scale", Operation::kForward, {kScale}, "+scale"},
+        Case{"scale_bias_relu", Operation::kForward, {kScale, kBias, kRelu}, "+scale+bias+relu"},
+        Case{"wide_scale_swish", Operation::kForward, {kWideScale, kSwish}, "+scale:fp32+swish"},
+        Case{"drelu", Operation::kBackwardData, {kGradient}, "+drelu"}),
+    [](const auto& given) { return given.param.name; });
+
+}  // namespace
+}  // namespace ucudnn::cudnn
