@@ -360,7 +360,7 @@ class Verifier {
 }  // namespace
 
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
-                        const Configuration& plan, const MicroConfiguration& undivided,
+                        const Configuration& configuration, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
@@ -368,7 +368,7 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
     MicroConfiguration whole = undivided;
     whole.micro_batch = problem.n;
     Verifier verifier(device, problem, budget, scope);
-    return verifier.Verify({"the undivided engine", {{{whole, 1}}}}, {"the plan", plan});
+    return verifier.Verify({"the undivided engine", {{{whole, 1}}}}, {"the plan", configuration});
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};
   }

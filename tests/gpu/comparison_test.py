@@ -11,7 +11,7 @@ import torch_training_test
 
 LIMIT = 1 << 20
 KERNEL = {"op": "forward", "problem": {"n": 8}, "api": "graph", "calls": 3, "workspace_bytes": LIMIT // 2,
-          "library_bytes": LIMIT // 2, "plan": [{"micro_batch": 3, "count": 2}, {"micro_batch": 2, "count": 1}]}
+          "owned_bytes": LIMIT // 2, "plan": [{"micro_batch": 3, "count": 2}, {"micro_batch": 2, "count": 1}]}
 WHOLE = KERNEL | {"plan": [{"micro_batch": 8, "count": 1}]}
 PLAIN = {"output_errors": [1e-6, 2e-6], "gradient_error": 1e-5, "gradient_errors": {"a": 2e-5, "b": 1e-7},
          "losses": [2.0, 1.0]}

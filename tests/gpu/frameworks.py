@@ -131,7 +131,7 @@ def summary(report):
 
 def total_bytes(kernel):
     """Workspace of a kernel, the program's and the library's."""
-    return kernel["workspace_bytes"] + kernel["library_bytes"]
+    return kernel["workspace_bytes"] + kernel["owned_bytes"]
 
 
 def assert_divided_within(test, report, limit, api):

@@ -14,8 +14,8 @@
 
 #include "base/text.h"
 #include "command/elf.h"
-#include "cudnn/genuine_path.h"
 #include "cudnn/loader_cache.h"
+#include "cudnn/real_path.h"
 
 namespace ucudnn::command {
 namespace {

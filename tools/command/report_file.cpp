@@ -43,20 +43,20 @@ uint64_t ReadStreams(const JsonPlace& place) {
   uint64_t streams = 0;
   for (const JsonPlace& stream : place.Items()) {
     if (!stream.ok()) break;
-    streams |= uint64_t{1} << stream.Whole(0, kMostStreams - 1);
+    streams |= uint64_t{1} << stream.Integer(0, kMostStreams - 1);
   }
   return streams;
 }
 
 ReportedKernel ReadRunKernel(const JsonPlace& place) {
   ReportedKernel kernel = ReadKernel(place);
-  kernel.calls = place.Member("calls").Whole(0, kMostJsonBytes);
+  kernel.calls = place.Member("calls").Integer(0, kMostJsonBytes);
   kernel.undivided_calls = place.Member("undivided_calls").WholeIfThere(kMostJsonBytes).value_or(0);
   kernel.streams = ReadStreams(place.Member("streams"));
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
   kernel.workspace_bytes = place.Member("workspace_bytes").Bytes();
-  kernel.library_bytes = place.Member("library_bytes").BytesIfThere();
-  kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem.n, kernel.plan);
+  kernel.owned_bytes = place.Member("owned_bytes").BytesIfThere();
+  kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem.n, kernel.configuration);
   ReadUndivided(place.Member("undivided"), kernel);
   kernel.reason = place.Member("reason").TextIfThere();
   return kernel;
@@ -67,12 +67,12 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   kernel.limit_bytes = report.limit_bytes;
   kernel.segment = place.Member("segment").WholeIfThere(kMostJsonBytes);
   const JsonPlace streams = place.Member("streams");
-  if (!streams.absent()) kernel.copies = streams.Whole(1, kMostStreams);
+  if (!streams.absent()) kernel.copies = streams.Integer(1, kMostStreams);
   ReadUndivided(place.Member("undivided"), kernel);
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();
   kernel.workspace_bytes = chosen.Member("workspace_bytes").Bytes();
-  kernel.plan_ms = ReadPlan(chosen.Member("plan"), kernel.problem.n, kernel.plan);
+  kernel.plan_ms = ReadPlan(chosen.Member("plan"), kernel.problem.n, kernel.configuration);
   for (const JsonPlace& one : place.Member("desirable_set").Items()) {
     if (!one.ok()) break;
     Configuration configuration;
@@ -89,11 +89,11 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
 
 void ReadHead(const JsonPlace& root, RunReport& report) {
   const std::string format = root.Member("format").Text();
-  report.offline = format == "ucudnn-workspace";
+  report.offline = format == "ucudnn-workspace-table";
   if (!report.offline && format != "ucudnn-report") {
-    root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace\"");
+    root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace-table\"");
   }
-  root.Member("version").Whole(1, 1);
+  root.Member("version").Integer(1, 1);
   report.ucudnn = root.Member("ucudnn").TextIfThere();
   report.cudnn = static_cast<int>(
       root.Member("cudnn").WholeIfThere(std::numeric_limits<int32_t>::max()).value_or(0));
@@ -116,7 +116,7 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
 
 std::optional<double> ReportedKernel::BaselineMs(bool offline) const {
   if (undivided_ms || offline) return undivided_ms;
-  return plan.Pieces() == 1 ? plan_ms : std::nullopt;
+  return configuration.Pieces() == 1 ? plan_ms : std::nullopt;
 }
 
 Result<RunReport> ParseReport(const std::string& json) {
@@ -139,7 +139,7 @@ Result<RunReport> ParseReport(const std::string& json) {
   for (const JsonPlace& place : root.Member("fallbacks").Items()) {
     if (!fault.ok()) return fault;
     report.fallbacks.push_back({place.Member("kernel").Text(), place.Member("cause").Text(),
-                                place.Member("count").Whole(0, kMostJsonBytes)});
+                                place.Member("count").Integer(0, kMostJsonBytes)});
   }
   if (!fault.ok()) return fault;
   return report;

@@ -1,5 +1,5 @@
-// Reports read back: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace`). The files
-// are not ours alone: every value is checked before it is used. Thread-compatible.
+// Reports read back: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace-table`). The
+// files are not ours alone: every value is checked before it is used. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct ReportedKernel {
   uint64_t streams = 0;          // a bit for each that it ran on; none: not known
   std::optional<size_t> limit_bytes;
   size_t workspace_bytes = 0;     // the caller's
-  size_t library_bytes = 0;       // the library's own
-  Configuration plan;             // no runs: not known
+  size_t owned_bytes = 0;         // the library's own
+  Configuration configuration;    // no runs: not known
   std::optional<double> plan_ms;  // of the whole mini-batch; none: not measured
   std::optional<MicroConfiguration> undivided;
   std::optional<double> undivided_ms;
@@ -32,8 +32,8 @@ struct ReportedKernel {
   std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
   int64_t copies = 1;              // of its segment: one for each stream
 
-  bool divided() const { return plan.Pieces() > 1; }
-  size_t all_workspace_bytes() const { return workspace_bytes + library_bytes; }
+  bool divided() const { return configuration.Pieces() > 1; }
+  size_t all_workspace_bytes() const { return workspace_bytes + owned_bytes; }
   // Of the undivided engine within the limit, which in a run may be the plan itself.
   std::optional<double> BaselineMs(bool offline) const;
 };

@@ -37,9 +37,9 @@ std::string RatioText(double over, double under) {
 }
 
 // Engines of a plan, each once, in their order.
-std::string Engines(const Configuration& plan) {
+std::string Engines(const Configuration& configuration) {
   std::vector<EngineId> engines;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
       engines.push_back(run.micro.engine);
     }
@@ -164,8 +164,8 @@ std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
                       : Cell(""));
   row.push_back(BytesCell(kernel.all_workspace_bytes()));
   row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
-  row.emplace_back(DivisionText(kernel.plan));
-  row.emplace_back(Engines(kernel.plan));
+  row.emplace_back(DivisionText(kernel.configuration));
+  row.emplace_back(Engines(kernel.configuration));
   if (!report.offline) row.emplace_back(kernel.reason);
   return row;
 }
@@ -198,7 +198,7 @@ Element FallbacksSection(const RunReport& report) {
     section.Add(Paragraph(
         std::to_string(undivided) + (undivided == 1 ? " call" : " calls") +
         " of divided kernels ran undivided, within the workspace that was told: captured before "
-        "they had run once, or without room in the library's workspace."));
+        "they had run once, or without room in ucudnn's workspace."));
   }
   if (report.fallbacks.empty()) {
     return std::move(section.Add(

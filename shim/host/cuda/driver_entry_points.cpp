@@ -99,7 +99,7 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The genuine runtime asks for this first; a program that carries its own copy cannot work here.
+// The real runtime asks for this first; a program that carries its own copy cannot work here.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   static const bool told = [] {
     std::fputs(

@@ -28,8 +28,8 @@ struct KernelRecord {
   ConvolutionProblem problem;
   size_t limit_bytes = 0;        // that the kernel was planned under
   size_t workspace_bytes = 0;    // of the caller's, that it uses
-  size_t library_bytes = 0;      // of ucudnn's own, that it uses
-  Configuration plan;            // what runs; a single piece when undivided
+  size_t owned_bytes = 0;        // of ucudnn's own, that it uses
+  Configuration configuration;   // what runs; a single piece when undivided
   MicroConfiguration undivided;  // the fastest under the limit; an empty engine: unknown
   std::string reason;
   const char* api = "legacy";  // or "graph"; static text
@@ -72,7 +72,8 @@ struct BudgetRecord {
   size_t total_workspace_bytes = 0;  // that ucudnn holds on the device
   size_t capture_bytes = 0;          // of those, for graphs that are captured
   const char* solver = "";           // static text; empty: nothing was solved
-  std::optional<bool> optimal;  // proven by the solver, or not; none: a plan file says the shares
+  std::optional<bool>
+      optimal;  // proven by the solver, or not; none: a workspace plan says the shares
 };
 
 class Report {

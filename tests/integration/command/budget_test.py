@@ -54,7 +54,7 @@ class Budget(unittest.TestCase):
                     kernels = [k for k in report["kernels"] if k["calls"] > 0]
                     self.assertEqual(15, len(kernels))
                     self.assertEqual({0}, {k["workspace_bytes"] for k in kernels})
-                    own = [k["library_bytes"] for k in kernels]
+                    own = [k["owned_bytes"] for k in kernels]
                     self.assertGreater(max(own), 0)
                     self.assertLessEqual(sum(own) if division == "disjoint" else max(own),
                                          total["total_workspace_bytes"])

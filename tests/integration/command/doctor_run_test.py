@@ -47,11 +47,11 @@ REPORT = {
     "format": "ucudnn-report", "version": 1, "ucudnn": "0", "cudnn": 91900, "device": "a device", "mode": "on", "measured": 0,
     "kernels": [
         {"op": "forward", "problem": {"n": 128, "c": 64, "h": 27, "w": 27, "k": 192, "r": 5, "s": 5, "pad_h": 2, "pad_w": 2},
-         "api": "legacy", "calls": 3, "limit_bytes": 67108864, "workspace_bytes": 25129008, "library_bytes": 0,
+         "api": "legacy", "calls": 3, "limit_bytes": 67108864, "workspace_bytes": 25129008, "owned_bytes": 0,
          "plan": [{"engine": "legacy:1", "micro_batch": 32, "count": 4, "workspace_bytes": 25129008, "time_ms": 10.0}],
          "undivided": {"engine": "legacy:0", "workspace_bytes": 0, "time_ms": 200.5}, "reason": "divided into 4 micro-batches"},
         {"op": "backward_data", "problem": {"n": 2, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3}, "api": "legacy",
-         "calls": 1, "limit_bytes": 1024, "workspace_bytes": 512, "library_bytes": 0,
+         "calls": 1, "limit_bytes": 1024, "workspace_bytes": 512, "owned_bytes": 0,
          "plan": [{"engine": "legacy:1", "micro_batch": 2, "count": 1, "workspace_bytes": 512, "time_ms": None}],
          "undivided": None, "reason": "not measured: runs as the caller asked"}],
     "fallbacks": [{"kernel": "a kernel", "cause": "a piece failed", "count": 2}]}
@@ -66,10 +66,10 @@ class DoctorRun(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-doctor-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        genuine = f"{HOST}/libcudnn.so.9"
+        real = f"{HOST}/libcudnn.so.9"
         unresolved = "-Wl,--allow-shlib-undefined"
-        cls.linked = cls.build(LINKED, "linked", genuine, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
-        cls.by_rpath = cls.build(LINKED, "by_rpath", genuine, unresolved, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{HOST}")
+        cls.linked = cls.build(LINKED, "linked", real, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
+        cls.by_rpath = cls.build(LINKED, "by_rpath", real, unresolved, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{HOST}")
         cls.opener = cls.build(OPENER, "opener")
 
     @classmethod

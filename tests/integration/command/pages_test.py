@@ -84,7 +84,7 @@ class Pages(CommandTest):
         with open(f"{self.folder}/rows.csv", "w", encoding="utf-8") as file:
             file.write(self.ROWS)
         self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", "m.db").returncode)
-        kernels = [kernel | {"workspace_bytes": 0, "library_bytes": kernel["workspace_bytes"], "layers": [name]}
+        kernels = [kernel | {"workspace_bytes": 0, "owned_bytes": kernel["workspace_bytes"], "layers": [name]}
                    for kernel, name in zip(REPORT["kernels"], ("conv2", "conv2", "conv2", "conv9"))]
         with open(f"{self.folder}/budget.json", "w", encoding="utf-8") as file:
             json.dump(REPORT | {"kernels": kernels, "total_workspace": {

@@ -23,7 +23,7 @@ def run(engine, size, count, workspace, ms):
 
 def kernel(op, plan, undivided, **changes):
     return {"op": op, "problem": problem(), "api": "legacy", "calls": 3, "limit_bytes": 8 * MIB,
-            "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "library_bytes": 0, "plan": plan,
+            "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "owned_bytes": 0, "plan": plan,
             "undivided": undivided, "reason": "divided into 4 micro-batches"} | changes
 
 
@@ -38,7 +38,7 @@ REPORT = {
         kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 18.5)], slow(101.5)),
         kernel("backward_filter", [run("legacy:1", 30, 2, 7 * MIB, 30), run("legacy:6", 4, 1, 2 * MIB, 8)], slow(118)),
         kernel("backward_data", [run("legacy:1", 64, 1, 0, 50.25)], None, problem=problem(n=64), calls=1,
-               reason="the genuine choice is the fastest"),
+               reason="the real choice is the fastest"),
         kernel("forward", [run("legacy:3", 64, 1, 0, None)], None, problem=problem(c=8), reason="not measured yet"),
     ],
     "fallbacks": [{"kernel": "forward 64x8", "cause": "a piece failed", "count": 2}],
@@ -95,7 +95,7 @@ def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
 # Within one budget: divided, divided in the same segment, and whole in a faster engine than fits an equal share.
 WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
 OFFLINE = {
-    "format": "ucudnn-workspace", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
+    "format": "ucudnn-workspace-table", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
     "total_bytes": 12 * MIB, "division": "disjoint", "solver": "exact", "optimal": True, "total_time_ms": 168,
     "total_workspace_bytes": 11 * MIB, "undivided_limit_bytes": 6 * MIB,
     "kernels": [
@@ -189,7 +189,7 @@ class Report(CommandTest):
     def test_an_offline_plan_shows_its_division(self):
         chosen = {"time_ms": 74, "workspace_bytes": 4 * MIB, "plan": [run("legacy:1", 16, 4, 4 * MIB, 18.5)]}
         whole = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
-        document = {"format": "ucudnn-workspace", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
+        document = {"format": "ucudnn-workspace-table", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
                     "policy": "all", "total_bytes": 9 * MIB, "division": "disjoint", "solver": "exact", "optimal": True,
                     "total_time_ms": 148, "total_workspace_bytes": 8 * MIB,
                     "kernels": [{"name": f"conv{i}", "op": "forward", "problem": problem(), "api": "legacy", "chosen": chosen,
@@ -272,7 +272,7 @@ class Report(CommandTest):
         first = ("kernels", 0)
         piece = (*first, "plan", 0)
         for path, value, expected in (
-                (("format",), "ucudnn-plan", "format is 'ucudnn-plan'; expected \"ucudnn-report\" or \"ucudnn-workspace\""),
+                (("format",), "ucudnn-workspace-plan", "format is 'ucudnn-workspace-plan'; expected \"ucudnn-report\" or \"ucudnn-workspace-table\""),
                 (("version",), 2, "version is 2; expected a whole number from 1 to 1"),
                 (("device",), 7, "device is 7; expected text"),
                 (("kernels",), {"a": 1}, "kernels is an object; expected a list"),
@@ -326,7 +326,7 @@ class Report(CommandTest):
         large = problem(n=2**31 - 1, c=1, h=1, w=1, k=1, r=1, s=1, pad_h=0, pad_w=0)
         document = REPORT | {"kernels": [
             kernel("forward", [run("legacy:1", 1, 2**31 - 1, 1 << 62, 1e9)], slow(1e9, 1 << 62), problem=large,
-                   workspace_bytes=1 << 62, library_bytes=1 << 62, calls=1 << 62, limit_bytes=2**64 - 1)] * 3}
+                   workspace_bytes=1 << 62, owned_bytes=1 << 62, calls=1 << 62, limit_bytes=2**64 - 1)] * 3}
         page = self.page(document)
         self.assertNotIn("nan", page.text())
         self.assertEqual("none", dict(zip(*page.tables["kernel-table"][:2]))["limit"])

@@ -100,7 +100,7 @@ class Caffe(unittest.TestCase):
             layer = "conv1" if kernel["problem"]["c"] == 4 else "conv2"
             calls[layer, kernel["op"]] += kernel["calls"]
             self.assertGreater(pieces(kernel), 1, kernel)
-            self.assertLessEqual(kernel["workspace_bytes"] + kernel["library_bytes"], LIMIT, kernel)
+            self.assertLessEqual(kernel["workspace_bytes"] + kernel["owned_bytes"], LIMIT, kernel)
             self.assertEqual([layer] if named else None, kernel.get("layers"))
         self.assertTrue(any(kernel["workspace_bytes"] > 0 for kernel in report["kernels"]))
         self.assertEqual({(layer, operation): groups * INPUTS * STEPS for layer, groups in GROUPS.items()
@@ -122,7 +122,7 @@ class Caffe(unittest.TestCase):
             with self.subTest(limit=limit):
                 self.assertEqual(self.expected, checksums(direct(OWN, limit, **self.variables)))
 
-    def test_wrapper_that_is_off_is_the_genuine_library(self):
+    def test_wrapper_that_is_off_is_the_real_library(self):
         report = f"{self.folder}/off.json"
         lines = direct(OWN, 0, UCUDNN_MODE="observe", UCUDNN_REPORT=report, **self.variables)
         self.assertEqual(self.expected, checksums(lines))
@@ -136,7 +136,7 @@ class Caffe(unittest.TestCase):
         total = report["total_workspace"]
         self.assertEqual((budget, True), (total["total_bytes"], total["divided"]))
         self.assertTrue(0 < total["total_workspace_bytes"] <= budget, total)
-        brought = [kernel for kernel in report["kernels"] if kernel["library_bytes"] > 0]
+        brought = [kernel for kernel in report["kernels"] if kernel["owned_bytes"] > 0]
         self.assertTrue(any(pieces(kernel) > 1 for kernel in brought))
         self.assertEqual({0}, {kernel["workspace_bytes"] for kernel in report["kernels"]})
 
@@ -175,7 +175,7 @@ class Caffe(unittest.TestCase):
                 plan = f"{self.folder}/plan.json"
                 run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store,
                      "--total-workspace", budget, "--division", division, "-o", plan])
-                lines = direct(OWN, budget, "total", UCUDNN_PLAN=plan, UCUDNN_DATABASE="none",
+                lines = direct(OWN, budget, "total", UCUDNN_WORKSPACE_PLAN=plan, UCUDNN_DATABASE="none",
                                UCUDNN_REPORT=f"{self.folder}/pinned.json")
                 report = self.report("pinned")
                 self.check_budget(report, lines, self.expected, budget)

@@ -105,7 +105,7 @@ class Frontend(unittest.TestCase):
                     for kernel in planned["kernels"]:
                         sizes = sorted(part["micro_batch"] for part in kernel["plan"])
                         self.assertEqual(sorted(SIZES), sizes, kernel)
-                    ran = steps(2, kind, axes, "--plan", file, "--db", store, "--report", f"{folder}/followed.json")
+                    ran = steps(2, kind, axes, "--workspace-plan", file, "--db", store, "--report", f"{folder}/followed.json")
                     for one in ran:
                         self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
                         if budget:
@@ -115,15 +115,15 @@ class Frontend(unittest.TestCase):
                     self.assertEqual(0, followed["measured"])
                     # What is fused needs workspace of its own, and the segment is as large as the entry's plan needs.
                     for fallback in followed["fallbacks"]:
-                        self.assertRegex(fallback["cause"], "^the plan file does not hold for it: .*relu.* bytes of workspace")
+                        self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)
                     self.assertEqual(bool(budget), followed.get("total_workspace", {}).get("divided", False))
                     called = [kernel for kernel in followed["kernels"] if kernel["calls"] > 0]
                     in_pieces = set()
                     for kernel in called:
-                        if "as the plan file says" in kernel["reason"] and len(kernel["plan"]) > 1:
+                        if "as the workspace plan says" in kernel["reason"] and len(kernel["plan"]) > 1:
                             self.assertEqual(sorted(SIZES), sorted(part["micro_batch"] for part in kernel["plan"]))
-                            self.assertTrue(budget or kernel["library_bytes"] == 0, kernel)
+                            self.assertTrue(budget or kernel["owned_bytes"] == 0, kernel)
                             in_pieces.add(kernel["op"])
                     self.assertIn("forward", in_pieces)
                     self.assertIn("backward_data", in_pieces)
@@ -170,8 +170,8 @@ class Frontend(unittest.TestCase):
                 in_library = set()
                 for kernel in told["kernels"]:
                     self.assertEqual(("graph", 0), (kernel["api"], kernel["workspace_bytes"]))
-                    self.assertLessEqual(kernel["library_bytes"], total["total_workspace_bytes"])
-                    if kernel["library_bytes"] > 0 and sum(part["count"] for part in kernel["plan"]) > 1:
+                    self.assertLessEqual(kernel["owned_bytes"], total["total_workspace_bytes"])
+                    if kernel["owned_bytes"] > 0 and sum(part["count"] for part in kernel["plan"]) > 1:
                         in_library.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
                 self.assertLessEqual({("forward", ""), ("forward", "bias+relu"), ("forward", "residual+bias+relu"),
                                       ("backward_data", "")} | ({("backward_filter", "")} if kind == "fp32" else set()),

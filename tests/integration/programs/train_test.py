@@ -64,7 +64,7 @@ class Train(unittest.TestCase):
         for kernel in report["kernels"]:
             self.assertEqual(expected, sorted(pieces(kernel), reverse=True), kernel)
             self.assertEqual(STEPS, kernel["calls"], kernel)
-            self.assertLessEqual(kernel["workspace_bytes"] + kernel["library_bytes"], 64 << 10, kernel)
+            self.assertLessEqual(kernel["workspace_bytes"] + kernel["owned_bytes"], 64 << 10, kernel)
         return losses
 
     POLICIES = (("all", (7, 3), [7, 7, 7, 3]), ("powerOfTwo", (16, 8), [16, 8]))
@@ -103,7 +103,7 @@ class Train(unittest.TestCase):
         self.assertEqual([], report["fallbacks"])
         self.assertEqual(KERNELS, len(report["kernels"]))
         for kernel in report["kernels"]:
-            self.assertLessEqual(kernel["workspace_bytes"] + kernel["library_bytes"], 96 << 10, kernel)
+            self.assertLessEqual(kernel["workspace_bytes"] + kernel["owned_bytes"], 96 << 10, kernel)
             self.assertEqual(BATCH, sum(pieces(kernel)), kernel)
         # Sums have up to 384 terms (the last convolution's), an error of 384 units in the last place each; six such
         # sums follow each other in a step, and twelve steps.

@@ -295,7 +295,7 @@ TEST(NamedPieces, OfABudgetAskNothingOfTheProgram) {
   EXPECT_EQ(program.Fallbacks(), "[]");
   const auto report = program.ReportJson();
   EXPECT_EQ(report["kernels"][0]["workspace_bytes"], 0u);
-  EXPECT_EQ(report["kernels"][0]["library_bytes"], NeedOfPairs());
+  EXPECT_EQ(report["kernels"][0]["owned_bytes"], NeedOfPairs());
   EXPECT_LE(report["total_workspace"]["total_workspace_bytes"], Total());
 }
 

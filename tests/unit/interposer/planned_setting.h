@@ -34,7 +34,7 @@ struct PlannedSetting {
   }
   ~PlannedSetting() { interposer.sessions().Destroy(handle); }
 
-  // What the genuine cudnnCreate leaves behind on a thread, and the null library does not.
+  // What the real cudnnCreate leaves behind on a thread, and the null library does not.
   static void MakeContextCurrent() {
     CUdevice device;
     CUcontext context;

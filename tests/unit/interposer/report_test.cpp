@@ -91,7 +91,7 @@ TEST(Report, HasTheDocumentedShape) {
   EXPECT_EQ(kernel["calls"], 7);
   EXPECT_EQ(kernel["limit_bytes"], 500);
   EXPECT_EQ(kernel["workspace_bytes"], 300);
-  EXPECT_EQ(kernel["library_bytes"], 200);
+  EXPECT_EQ(kernel["owned_bytes"], 200);
   EXPECT_EQ(kernel["reason"], "divided into 3 micro-batches");
   EXPECT_EQ(kernel["undivided"],
             (json{{"engine", "legacy:0"}, {"workspace_bytes", 100}, {"time_ms", 6.5}}));

@@ -47,7 +47,7 @@ const char* const kBecauses[] = {"Observed",
                                  "PlanFileOwnEngine",
                                  "PlanFileNoGain",
                                  "PlanFileWrong"};
-static_assert(std::size(kBecauses) == static_cast<size_t>(Because::kPlanFileWrong) + 1);
+static_assert(std::size(kBecauses) == static_cast<size_t>(Because::kWorkspacePlanWrong) + 1);
 
 // In the order of Cause.
 const char* const kCauses[] = {"NotMeasuredOverLimit",
@@ -137,13 +137,13 @@ class Reader {
   }
   // "ROWxCOUNT+ROW".
   Configuration Plan(std::vector<Candidate>* rows = nullptr) {
-    Configuration plan;
+    Configuration configuration;
     do {
       const Candidate row = Row();
-      plan.runs.push_back({row.micro, Skip("x") ? Int() : 1});
+      configuration.runs.push_back({row.micro, Skip("x") ? Int() : 1});
       if (rows != nullptr) rows->push_back(row);
     } while (Skip("+"));
-    return plan;
+    return configuration;
   }
   // "BYTES/ENGINE", with a * where another engine may serve in place of pieces.
   KeptPromise Kept() {
@@ -212,7 +212,7 @@ class WorldReader {
     SetPackedStrides(facts.problem);
     if (kind == "plan" || kind == "first") {
       plan_ = &facts.program.emplace<PlanFacts>();
-      plan_->is_first = kind == "first";
+      plan_->is_heuristics_first = kind == "first";
       facts.asked = "graph:1";
       return;
     }
@@ -250,7 +250,7 @@ class WorldReader {
         {"ran", &ran_},
         {"with-graph", graph() ? nullptr : &call_->graph_engines},
         {"more-outside", graph() ? nullptr : &call_->more_outside},
-        {"file-later", graph() ? nullptr : &call_->pinned_later},
+        {"file-later", graph() ? nullptr : &call_->confirmed_later},
         {"was-told", graph() ? nullptr : &call_->was_told},
         {"store", graph() ? &plan_->store : nullptr},
         {"file-waits", graph() ? &plan_->file_waits : nullptr},
@@ -314,8 +314,8 @@ class WorldReader {
   // "PLAN~WHOLE": what runs and, where that is not it, what takes its place.
   Promise ReadPromise(Reader& value) {
     Promise promise;
-    promise.plan = value.Plan();
-    promise.undivided = value.Skip("~") ? value.Row().micro : promise.plan.runs[0].micro;
+    promise.configuration = value.Plan();
+    promise.undivided = value.Skip("~") ? value.Row().micro : promise.configuration.runs[0].micro;
     promise.fastest_undivided = promise.undivided;
     return promise;
   }
@@ -327,22 +327,23 @@ class WorldReader {
       room_ = value.Bytes();
     } else if (name == "alone") {
       Promise promise = ReadPromise(value);
-      if (promise.plan.Pieces() == 1 || promise.undivided == promise.plan.runs[0].micro) {
+      if (promise.configuration.Pieces() == 1 ||
+          promise.undivided == promise.configuration.runs[0].micro) {
         promise.fastest_undivided = {};
       }
       promise.undivided = {};
       call_->told_alone = std::move(promise);
     } else if (name == "file") {
-      PinnedChoice pinned;
-      pinned.plan = value.Plan(&pinned.candidates);
-      pinned.limit_bytes = kNoLimit;
-      for (const Candidate& piece : pinned.candidates) {
-        if (piece.micro == pinned.plan.Largest()) pinned.lead = piece.numeric;
+      ConfirmedLegacyKernel confirmed;
+      confirmed.configuration = value.Plan(&confirmed.candidates);
+      confirmed.limit_bytes = kNoLimit;
+      for (const Candidate& piece : confirmed.candidates) {
+        if (piece.micro == confirmed.configuration.Largest()) confirmed.largest = piece.numeric;
       }
       for (const char* sign = "~"; value.Skip(sign); sign = ",") {
-        pinned.candidates.push_back(value.Row());
+        confirmed.candidates.push_back(value.Row());
       }
-      call_->pinned = std::move(pinned);
+      call_->confirmed = std::move(confirmed);
     } else {
       Nonsense(name, "says nothing of a call");
     }
@@ -364,17 +365,17 @@ class WorldReader {
     } else if (name == "rival") {
       world_.rival = value.Kept();
     } else if (name == "file") {
-      plan_->in_file = true;
+      plan_->in_workspace_plan = true;
       if (value.Skip("not:")) {
-        plan_->pinned_why = value.Rest();
+        plan_->unconfirmed_why = value.Rest();
         return;
       }
-      PinnedExecution pinned;
-      pinned.reason.because = value.Skip("own:")     ? Because::kPlanFileOwnEngine
-                              : value.Skip("whole:") ? Because::kPlanFileNoGain
-                                                     : Because::kPlanFile;
-      pinned.plan = value.Plan();
-      plan_->pinned = std::move(pinned);
+      ConfirmedGraphKernel confirmed;
+      confirmed.reason.because = value.Skip("own:")     ? Because::kWorkspacePlanOwnEngine
+                                 : value.Skip("whole:") ? Because::kWorkspacePlanNoGain
+                                                        : Because::kWorkspacePlan;
+      confirmed.configuration = value.Plan();
+      plan_->confirmed = std::move(confirmed);
     } else {
       Nonsense(name, "says nothing of a plan");
     }
@@ -396,18 +397,19 @@ class WorldReader {
     const size_t limit = std::min(facts.user_limit, call_->passed_bytes);
     const auto complete = [&](Promise& promise) {
       const size_t least =
-          std::max(promise.plan.WorkspaceBytes(), promise.undivided.workspace_bytes);
+          std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
       promise.workspace_bytes = std::max(least, room_);
       if (brings_ && promise.undivided.engine.empty()) {
-        promise.library_bytes = std::exchange(promise.workspace_bytes, 0);
+        promise.owned_bytes = std::exchange(promise.workspace_bytes, 0);
       }
-      const EngineId& largest = promise.plan.Largest().engine;
-      promise.reported = {largest.of_graph_api() ? promise.undivided.engine : largest,
-                          facts.problem.n, promise.plan.TimeMs(), promise.workspace_bytes,
-                          promise.plan.Deterministic() && promise.fastest_undivided.deterministic};
+      const EngineId& largest = promise.configuration.Largest().engine;
+      promise.reported = {
+          largest.of_graph_api() ? promise.undivided.engine : largest, facts.problem.n,
+          promise.configuration.TimeMs(), promise.workspace_bytes,
+          promise.configuration.Deterministic() && promise.fastest_undivided.deterministic};
       promise.limit_bytes = limit;
       promise.provisional = provisional_;
-      promise.pinned = from_file_;
+      promise.of_workspace_plan = from_file_;
       promise.ran_here = pieces_alone_;
     };
     if (call_->told && pieces_alone_) call_->told->undivided = {};
@@ -422,10 +424,10 @@ class WorldReader {
     Facts& facts = world_.facts;
     plan_->need_bytes = need_;
     plan_->deterministic = !random_;
-    if (plan_->pinned) {
-      plan_->pinned->limit_bytes = facts.share
-                                       ? std::min(facts.share->bytes, facts.share->limit_bytes)
-                                       : std::min(facts.user_limit, need_);
+    if (plan_->confirmed) {
+      plan_->confirmed->limit_bytes = facts.share
+                                          ? std::min(facts.share->bytes, facts.share->limit_bytes)
+                                          : std::min(facts.user_limit, need_);
     }
     if (plan_->told_here) {
       facts.earlier = {divided_, lost_, true, plan_->told->workspace_bytes};
@@ -456,9 +458,9 @@ std::string NameOf(const World& world, const MicroConfiguration& micro) {
   return NameOf(world, micro.engine) + "@" + std::to_string(micro.micro_batch);
 }
 
-std::string NameOf(const World& world, const Configuration& plan) {
+std::string NameOf(const World& world, const Configuration& configuration) {
   std::string text;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     if (!text.empty()) text += "+";
     text += NameOf(world, run.micro);
     if (run.count > 1) text += "x" + std::to_string(run.count);
@@ -469,7 +471,7 @@ std::string NameOf(const World& world, const Configuration& plan) {
 std::string RunsOf(const World& world, const Decision& decision) {
   if (decision.course == Course::kReal) return "asked";
   if (decision.course == Course::kRefusal) return "refused";
-  const std::string plan = NameOf(world, decision.plan);
+  const std::string plan = NameOf(world, decision.configuration);
   switch (decision.otherwise) {
     case Otherwise::kReal:
       return plan + " else asked";

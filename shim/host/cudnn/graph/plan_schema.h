@@ -33,7 +33,7 @@ inline const ConvolutionSchema& SchemaOf(Operation operation) {
   return kConvolutions[static_cast<int>(operation)];
 }
 
-// What a pointwise mode and its backward mode have beside their operands. (The genuine library's
+// What a pointwise mode and its backward mode have beside their operands. (The real library's
 // words for the clips; for the others, which it was not seen to write, this library's own.)
 struct ParameterSchema {
   int forward, backward;

@@ -1,0 +1,55 @@
+// What a finalized execution plan of the graph API computes, read from its JSON
+// (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION): a convolution, or the reason why ucudnn leaves
+// the plan alone. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "convolution/engine_id.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::cudnn {
+
+// One convolution, alone or (forward) with pointwise operations fused behind it: at most one
+// residual (a tensor of the output's shape that is added), one bias (a value for each channel that
+// is added), and one activation at the end.
+struct FusedConvolution {
+  // x, w and y are the image, filter and final output, or their gradients. The math type is the
+  // default, because the engine's own arithmetic is part of its name. The alignment is the largest
+  // one that is declared for a batched tensor.
+  ConvolutionProblem problem;
+  // Of the graph API. Knobs come by rising number, without those at their default; what is fused is
+  // "+residual+bias+relu" or a part of that.
+  EngineId engine;
+  double alpha = 1;
+  double beta = 0;
+  int64_t x_uid = 0, w_uid = 0, y_uid = 0;
+  std::optional<int64_t> residual_uid, bias_uid;
+  size_t bias_bytes = 0;
+  int64_t w_alignment = 1;  // declared, in bytes
+  // One bit for each tensor of the JSON, counted from 0: set where its leading extent is the
+  // mini-batch. Virtual tensors count, too.
+  uint64_t batched = 0;
+  int tensors = 0;
+
+  bool operator==(const FusedConvolution&) const = default;
+};
+
+// Why ReadFusedConvolution would refuse `json`, where a glance at the text shows it; null where it
+// has to be read.
+const char* UnfamiliarAtAGlance(std::string_view json);
+
+// Whether `json`, of whatever schema, contains a convolution.
+bool HoldsConvolution(std::string_view json);
+
+// Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. In
+// single images of one element for each channel a bias looks like a residual: `like`, the same plan
+// at another batch, tells them apart, and without it (null) the first one is the bias.
+Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
+                                              const FusedConvolution* like = nullptr);
+
+}  // namespace ucudnn::cudnn
