@@ -1,4 +1,4 @@
-# CUDA and cuDNN headers, and the genuine libraries test programs are linked with. Nothing of ours links them.
+# CUDA and cuDNN headers, and the real libraries test programs are linked with. Nothing of ours links them.
 include(UcudnnCudaSearch)
 foreach(v UCUDNN_CUDA_INCLUDE UCUDNN_CUDNN_INCLUDE UCUDNN_REAL_CUDART UCUDNN_REAL_CUDNN_LIBRARY)
   if(NOT ${v})
@@ -9,10 +9,10 @@ endforeach()
 add_library(ucudnn_cuda_headers INTERFACE)
 target_include_directories(ucudnn_cuda_headers SYSTEM INTERFACE ${UCUDNN_CUDA_INCLUDE} ${UCUDNN_CUDNN_INCLUDE})
 
-# Programs written as a user would: linked with the genuine libraries, changed in nothing.
-add_library(ucudnn_genuine_cuda INTERFACE)
-target_link_libraries(ucudnn_genuine_cuda INTERFACE ucudnn_cuda_headers ${UCUDNN_REAL_CUDNN_LIBRARY} ${UCUDNN_REAL_CUDART})
-target_link_options(ucudnn_genuine_cuda INTERFACE -Wl,--allow-shlib-undefined)
+# Programs written as a user would: linked with the real libraries, changed in nothing.
+add_library(ucudnn_real_cuda INTERFACE)
+target_link_libraries(ucudnn_real_cuda INTERFACE ucudnn_cuda_headers ${UCUDNN_REAL_CUDNN_LIBRARY} ${UCUDNN_REAL_CUDART})
+target_link_options(ucudnn_real_cuda INTERFACE -Wl,--allow-shlib-undefined)
 
 # NVIDIA's C++ interface to the graph API: headers alone, from the wheel that tools/setup unpacks.
 find_path(UCUDNN_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h NO_DEFAULT_PATH PATHS ${CMAKE_SOURCE_DIR}/build/deps

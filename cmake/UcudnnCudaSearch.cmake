@@ -29,7 +29,7 @@ function(_ucudnn_search include_variable library_variable roots header macro ver
       endforeach()
       if(_line)
         set(${include_variable} ${_include} CACHE PATH "Folder of ${header}")
-        set(${library_variable} ${_library} CACHE FILEPATH "The genuine ${library}")
+        set(${library_variable} ${_library} CACHE FILEPATH "The real ${library}")
         return()
       endif()
     endif()

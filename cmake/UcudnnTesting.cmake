@@ -9,18 +9,18 @@ find_package(Threads REQUIRED)
 # LeakSanitizer then reads where ASan's own heap header points, and dies ("Tracer caught signal 11").
 # Without that interceptor nothing is lost: what the dynamic linker allocates is searched anyway.
 set(UCUDNN_SANITIZER_ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
-# And a sanitizer's dlopen looks in its own run path, not in that of the genuine cuDNN, which opens its parts by name. They
+# And a sanitizer's dlopen looks in its own run path, not in that of the real cuDNN, which opens its parts by name. They
 # are handed to the loader without libcudnn.so.9 itself, whose name the stand-in and the drop-in have, too.
 if(UCUDNN_SANITIZE)
   get_filename_component(_cudnn ${UCUDNN_REAL_CUDNN_LIBRARY} DIRECTORY)
   get_filename_component(_cuda ${UCUDNN_REAL_CUDART} DIRECTORY)
   file(GLOB _parts ${_cudnn}/libcudnn_*.so.9 ${_cuda}/libcublas*.so.13)
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/genuine-parts)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/real-parts)
   foreach(_part IN LISTS _parts)
     get_filename_component(_name ${_part} NAME)
-    file(CREATE_LINK ${_part} ${CMAKE_BINARY_DIR}/genuine-parts/${_name} SYMBOLIC)
+    file(CREATE_LINK ${_part} ${CMAKE_BINARY_DIR}/real-parts/${_name} SYMBOLIC)
   endforeach()
-  set(UCUDNN_GENUINE_PARTS LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/genuine-parts)
+  set(UCUDNN_REAL_PARTS LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/real-parts)
 endif()
 
 # Seconds after which a test hangs.
@@ -60,7 +60,7 @@ function(ucudnn_test name)
     target_precompile_headers(${name} REUSE_FROM ucudnn_test_headers)
   endif()
   if(NOT "${ARG_ENVIRONMENT}" MATCHES LD_LIBRARY_PATH)
-    list(APPEND ARG_ENVIRONMENT ${UCUDNN_GENUINE_PARTS})
+    list(APPEND ARG_ENVIRONMENT ${UCUDNN_REAL_PARTS})
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UCUDNN_TEST_TIMEOUT} LABELS "${ARG_LABELS}"

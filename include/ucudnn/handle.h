@@ -210,7 +210,7 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
                                                      limit_bytes, algorithm);
 }
 
-// The same for cuDNN's own handles: the first of the genuine ranking (or the preloaded drop-in's)
+// The same for cuDNN's own handles: the first of the real ranking (or the preloaded drop-in's)
 // that fits, with the convolution descriptor's math type. Needs no -lucudnn.
 namespace ucudnn {
 namespace removed {

@@ -3,7 +3,7 @@
  * the drop-in preloaded as well there is still one library, one set of promises and one report.
  *
  * Functions return cudnnStatus_t, and none throws. Where ucudnn itself refuses something,
- * ucudnnGetLastError() says in words which value is wrong; errors of the genuine cuDNN are returned
+ * ucudnnGetLastError() says in words which value is wrong; errors of the real cuDNN are returned
  * unchanged. All functions may be called from any thread; a cuDNN handle is used by one thread at a
  * time, as cuDNN demands.
  *
@@ -64,7 +64,7 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 
 /* --- One budget for all kernels -------------------------------------------------------------- */
 
-/* Without UCUDNN_TOTAL_WORKSPACE, or a plan file with a total, these have no effect but on the
+/* Without UCUDNN_TOTAL_WORKSPACE, or a workspace plan with a total, these have no effect but on the
  * streams that the report names. */
 
 /* The program orders the convolutions of both handles, whatever streams they are set to: each
@@ -144,9 +144,9 @@ cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes);
 /* --- cuDNN's functions ----------------------------------------------------------------------- */
 
 /* As the functions of <cudnn.h> of the same names, of the same types, with ucudnn's answers; with
- * UCUDNN_MODE=off the genuine library's. What these promise, these keep: a workspace or an
+ * UCUDNN_MODE=off the real library's. What these promise, these keep: a workspace or an
  * algorithm that one of them reported is for convolutions called through them (or, with the drop-in
- * preloaded, through cuDNN's names), never for the genuine library. Their handle is a genuine one,
+ * preloaded, through cuDNN's names), never for the real library. Their handle is a real one,
  * and all other functions of cuDNN take it. */
 extern UCUDNN_TYPE_OF(cudnnCreate) ucudnnCreate;
 extern UCUDNN_TYPE_OF(cudnnDestroy) ucudnnDestroy;

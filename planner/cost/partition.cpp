@@ -37,13 +37,14 @@ void SlideOver(const Windows& windows, const Shape& input, Parts& parts) {
   }
 }
 
-void Whole(std::vector<Interval>& axis, int64_t extent) {
+void CoverAxis(std::vector<Interval>& axis, int64_t extent) {
   std::fill(axis.begin(), axis.end(), Interval{0, extent});
 }
 
 void WholeImages(const Shape& input, Parts& parts) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
-    Whole(parts.axes[static_cast<size_t>(kAxisD + axis)], input.extents[static_cast<size_t>(axis)]);
+    CoverAxis(parts.axes[static_cast<size_t>(kAxisD + axis)],
+              input.extents[static_cast<size_t>(axis)]);
   }
 }
 
@@ -147,10 +148,10 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     Shift(padding->before, shape, parts);
   } else if (std::holds_alternative<Multiply>(layer.op)) {
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {  // a gate of one element is repeated
-      if (shape.extents[axis] == 1) Whole(parts.axes[kAxisD + axis], 1);
+      if (shape.extents[axis] == 1) CoverAxis(parts.axes[kAxisD + axis], 1);
     }
   } else if (std::holds_alternative<FullyConnected>(layer.op)) {
-    Whole(parts.axes[kAxisC], shape.c);
+    CoverAxis(parts.axes[kAxisC], shape.c);
     WholeImages(shape, parts);
   } else if (std::holds_alternative<Flatten>(layer.op)) {
     const int64_t image = shape.Features() / shape.c;

@@ -47,9 +47,9 @@ Result<Assignment> ByRule(const PlanningProblem& problem, int devices, Strategy 
 }
 
 // The least of equation 1, within the limit where there is one.
-Result<Layout> Least(const PlanningProblem& problem, const SearchOptions& options,
-                     std::optional<int64_t> memory_limit_bytes) {
-  Layout layout;
+Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions& options,
+                             std::optional<int64_t> memory_limit_bytes) {
+  ParallelLayout layout;
   if (memory_limit_bytes) {
     UCUDNN_ASSIGN_OR_RETURN(LimitedResult result,
                             SearchWithin(problem.search, *memory_limit_bytes, options));
@@ -80,10 +80,11 @@ Result<Strategy> ParseStrategy(std::string_view name) {
   return kStrategies[found - std::begin(kNames)];
 }
 
-Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
-                          const SearchOptions& options, std::optional<int64_t> memory_limit_bytes) {
+Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
+                                  const SearchOptions& options,
+                                  std::optional<int64_t> memory_limit_bytes) {
   if (strategy == Strategy::kDeePa) return Least(problem, options, memory_limit_bytes);
-  Layout layout;
+  ParallelLayout layout;
   layout.strategy = strategy;
   UCUDNN_ASSIGN_OR_RETURN(layout.assignment, ByRule(problem, devices, strategy));
   layout.cost = CostOf(problem, layout.assignment);
@@ -91,10 +92,10 @@ Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy 
   return layout;
 }
 
-Result<std::vector<Layout>> CompareLayouts(const PlanningProblem& problem, int devices,
-                                           const SearchOptions& options,
-                                           std::optional<int64_t> memory_limit_bytes) {
-  std::vector<Layout> layouts;
+Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,
+                                                   const SearchOptions& options,
+                                                   std::optional<int64_t> memory_limit_bytes) {
+  std::vector<ParallelLayout> layouts;
   for (const Strategy strategy : kStrategies) {
     auto layout = MakeLayout(problem, devices, strategy, options, memory_limit_bytes);
     if (!layout.ok() && strategy == Strategy::kDeePa) return layout.status();

@@ -24,7 +24,7 @@ const char* StrategyName(Strategy strategy);  // image, model, owt, deepa
 // An unknown name is an error that lists the known ones.
 Result<Strategy> ParseStrategy(std::string_view name);
 
-struct Layout {
+struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
   LayoutCost cost;
@@ -38,13 +38,13 @@ struct Layout {
 // so: a batch that the devices do not divide, a pin against the rule. DeePa's keeps to
 // `memory_limit_bytes` of each device where that is given; then no marginals are known, and an
 // error says what the least plan needs where nothing fits.
-Result<Layout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
-                          const SearchOptions& options = {},
-                          std::optional<int64_t> memory_limit_bytes = {});
+Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
+                                  const SearchOptions& options = {},
+                                  std::optional<int64_t> memory_limit_bytes = {});
 
 // The layout of each strategy that exists, in their order above; DeePa's is always there.
-Result<std::vector<Layout>> CompareLayouts(const PlanningProblem& problem, int devices,
-                                           const SearchOptions& options = {},
-                                           std::optional<int64_t> memory_limit_bytes = {});
+Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,
+                                                   const SearchOptions& options = {},
+                                                   std::optional<int64_t> memory_limit_bytes = {});
 
 }  // namespace ucudnn::planner

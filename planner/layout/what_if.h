@@ -19,7 +19,8 @@ struct WhatIf {
   std::optional<double> best_total_ms;  // of the best whole plan with the layer so; where known
 };
 
-// One row per configuration of `layer`, in its order. `best_total_ms` as Layout has it, or empty.
+// One row per configuration of `layer`, in its order. `best_total_ms` as ParallelLayout has it, or
+// empty.
 std::vector<WhatIf> WhatIfTable(const PlanningProblem& problem, const Assignment& assignment,
                                 const std::vector<std::vector<double>>& best_total_ms, int layer);
 

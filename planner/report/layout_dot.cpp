@@ -23,7 +23,7 @@ std::string DotText(const std::string& text) {
 
 }  // namespace
 
-std::string FormatDot(const PlanningProblem& problem, const Layout& layout) {
+std::string FormatDot(const PlanningProblem& problem, const ParallelLayout& layout) {
   const LayoutColours colours = ColourLayers(problem, layout.assignment);
   std::string dot = "digraph \"" + DotText(problem.graph.name) + "\" {\n";
   dot += "  node [shape=box, style=filled, fontname=\"sans-serif\"];\n";

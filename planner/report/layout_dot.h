@@ -8,6 +8,6 @@
 namespace ucudnn::planner {
 
 // One box a layer, coloured by its configuration; edges say what they move in one step.
-std::string FormatDot(const PlanningProblem& problem, const Layout& layout);
+std::string FormatDot(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

@@ -137,10 +137,10 @@ void AddBoxes(Json& json, const PlanningProblem& problem, const Assignment& assi
 }  // namespace
 
 std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& setting,
-                         const std::vector<Layout>& layouts, const Layout& chosen) {
-  const Layout& deepa = *std::find_if(layouts.begin(), layouts.end(), [](const Layout& layout) {
-    return layout.strategy == Strategy::kDeePa;
-  });
+                         const std::vector<ParallelLayout>& layouts, const ParallelLayout& chosen) {
+  const ParallelLayout& deepa = *std::find_if(
+      layouts.begin(), layouts.end(),
+      [](const ParallelLayout& layout) { return layout.strategy == Strategy::kDeePa; });
   const double total = chosen.cost.total_ms;
   Json json = {{"format", "ucudnn-layout"},
                {"version", 1},
@@ -157,7 +157,7 @@ std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& se
   json["optimal"] = chosen.optimal;
   json["gap"] = chosen.optimal || total <= 0 ? 0 : 1 - deepa.lower_bound_ms / total;
   json["strategies"] = Json::array();
-  for (const Layout& layout : layouts) {
+  for (const ParallelLayout& layout : layouts) {
     Json entry = {{"name", StrategyName(layout.strategy)}};
     AddCost(entry, layout.cost);
     json["strategies"].push_back(std::move(entry));

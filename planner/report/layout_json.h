@@ -23,6 +23,6 @@ struct LayoutSetting {
 
 // `chosen` is one of `layouts`; DeePa's is among them.
 std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& setting,
-                         const std::vector<Layout>& layouts, const Layout& chosen);
+                         const std::vector<ParallelLayout>& layouts, const ParallelLayout& chosen);
 
 }  // namespace ucudnn::planner

@@ -18,7 +18,8 @@ Cell Time(double ms) { return {Milliseconds(ms), ms}; }
 Cell Size(int64_t bytes) { return {Bytes(static_cast<double>(bytes)), static_cast<double>(bytes)}; }
 Cell Number(int count) { return {std::to_string(count), static_cast<double>(count)}; }
 
-Element Head(const PlanningProblem& problem, const LayoutSetting& setting, const Layout& chosen) {
+Element Head(const PlanningProblem& problem, const LayoutSetting& setting,
+             const ParallelLayout& chosen) {
   Element list("dl");
   list.Set("id", "about");
   const auto add = [&](const char* name, const std::string& value) {
@@ -36,12 +37,12 @@ Element Head(const PlanningProblem& problem, const LayoutSetting& setting, const
   return list;
 }
 
-std::string Proof(const Layout& deepa) {
+std::string Proof(const ParallelLayout& deepa) {
   if (deepa.optimal) return "deepa is optimal: no layout takes less.";
   return "No layout takes less than " + Milliseconds(deepa.lower_bound_ms) + ".";
 }
 
-Element StrategiesSection(const std::vector<Layout>& layouts, const Layout& deepa) {
+Element StrategiesSection(const std::vector<ParallelLayout>& layouts, const ParallelLayout& deepa) {
   Element section = Section("strategies", "Strategies");
   section.Add(Paragraph(
       "One training step, as the cost model adds it up. Bytes arrive at all devices together; "
@@ -68,7 +69,7 @@ Element StrategiesSection(const std::vector<Layout>& layouts, const Layout& deep
   moved.unit = Unit::kBytes;
   moved.legend = {"transfer (activations, their gradients)",
                   "update (parameters, their gradients)"};
-  for (const Layout& layout : layouts) {
+  for (const ParallelLayout& layout : layouts) {
     const LayoutCost& cost = layout.cost;
     const char* name = StrategyName(layout.strategy);
     const int64_t all = cost.transfer_bytes + cost.update_bytes;
@@ -121,7 +122,8 @@ bool HasReductions(const PlanningProblem& problem) {
                      });
 }
 
-Element LayersSection(const PlanningProblem& problem, const Layout& chosen, const Layout& deepa) {
+Element LayersSection(const PlanningProblem& problem, const ParallelLayout& chosen,
+                      const ParallelLayout& deepa) {
   Element section = Section("layers", "Layers");
   section.Add(
       Paragraph("n, c, h, w: into how many parts images, channels, height and width are divided; " +
@@ -139,8 +141,8 @@ Element LayersSection(const PlanningProblem& problem, const Layout& chosen, cons
   return std::move(section.Add(table.Take()));
 }
 
-Element WhatIfSection(const PlanningProblem& problem, const Layout& chosen, const Layout& deepa,
-                      int layer) {
+Element WhatIfSection(const PlanningProblem& problem, const ParallelLayout& chosen,
+                      const ParallelLayout& deepa, int layer) {
   const auto at = static_cast<size_t>(layer);
   Element section = Section("what-if", "What if: " + problem.graph.layers[at].name);
   section.Add(Paragraph("The layer in every configuration it may have, all others as they are."));
@@ -157,10 +159,11 @@ Element WhatIfSection(const PlanningProblem& problem, const Layout& chosen, cons
 }  // namespace
 
 std::string FormatLayoutPage(const PlanningProblem& problem, const LayoutSetting& setting,
-                             const std::vector<Layout>& layouts, const Layout& chosen, int layer) {
-  const Layout& deepa = *std::find_if(layouts.begin(), layouts.end(), [](const Layout& layout) {
-    return layout.strategy == Strategy::kDeePa;
-  });
+                             const std::vector<ParallelLayout>& layouts,
+                             const ParallelLayout& chosen, int layer) {
+  const ParallelLayout& deepa = *std::find_if(
+      layouts.begin(), layouts.end(),
+      [](const ParallelLayout& layout) { return layout.strategy == Strategy::kDeePa; });
   const std::string title = problem.graph.name + " on " + setting.machine;
   std::vector<Element> content;
   content.push_back(Element("h1", title));

@@ -12,6 +12,7 @@ namespace ucudnn::planner {
 // `chosen` is one of `layouts`; DeePa's is among them. `layer` is shown in all its configurations
 // (Tables 2 and 3); -1: none is.
 std::string FormatLayoutPage(const PlanningProblem& problem, const LayoutSetting& setting,
-                             const std::vector<Layout>& layouts, const Layout& chosen, int layer);
+                             const std::vector<ParallelLayout>& layouts,
+                             const ParallelLayout& chosen, int layer);
 
 }  // namespace ucudnn::planner

@@ -110,7 +110,7 @@ Element Legend(const LayoutColours& colours) {
 
 }  // namespace
 
-Element DrawNetwork(const PlanningProblem& problem, const Layout& layout) {
+Element DrawNetwork(const PlanningProblem& problem, const ParallelLayout& layout) {
   const LayoutColours colours = ColourLayers(problem, layout.assignment);
   std::vector<std::pair<int, int>> ends;
   for (const SearchProblem::Edge& edge : problem.search.edges)

@@ -8,6 +8,6 @@ namespace ucudnn::planner {
 
 // A box a layer, coloured by its configuration, which is written on it too; an edge is the wider
 // the more it moves in one step.
-Element DrawNetwork(const PlanningProblem& problem, const Layout& layout);
+Element DrawNetwork(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

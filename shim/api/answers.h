@@ -1,5 +1,5 @@
 // cuDNN's convolution functions as ucudnn answers them, for libucudnn's own callers: a hook where
-// there is one, else the genuine function, else one that answers in its place.
+// there is one, else the real function, else one that answers in its place.
 #pragma once
 
 #include <cudnn.h>

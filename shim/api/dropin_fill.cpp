@@ -9,13 +9,13 @@
 #include "api/hooks.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "cudnn/genuine_library.h"
+#include "cudnn/real_library.h"
 
 namespace {
 
-using ucudnn::cudnn::GenuineLibrary;
+using ucudnn::cudnn::RealLibrary;
 
-// Stand in for functions the genuine library lacks. They ignore their arguments, so one serves
+// Stand in for functions the real library lacks. They ignore their arguments, so one serves
 // every signature of a kind: the caller owns and clears the stack.
 cudnnStatus_t NotSupported() { return CUDNN_STATUS_NOT_SUPPORTED; }
 cudnnStatus_t NotInitialized() { return CUDNN_STATUS_NOT_INITIALIZED; }
@@ -33,13 +33,13 @@ const char* ErrorString(cudnnStatus_t status) {
     case CUDNN_STATUS_NOT_SUPPORTED:
       return "CUDNN_STATUS_NOT_SUPPORTED";
     default:
-      return "CUDNN_STATUS_UNKNOWN (no genuine cuDNN was found)";
+      return "CUDNN_STATUS_UNKNOWN (no real cuDNN was found)";
   }
 }
 
 void LastErrorString(char* message, size_t bytes) {
   if (message != nullptr && bytes > 0) {
-    std::snprintf(message, bytes, "no genuine cuDNN 9 was found (set UCUDNN_REAL_CUDNN)");
+    std::snprintf(message, bytes, "no real cuDNN 9 was found (set UCUDNN_REAL_CUDNN)");
   }
 }
 
@@ -61,19 +61,19 @@ void* MissingFunction(unsigned char kind) {
   }
 }
 
-// Without a genuine library.
+// Without a real library.
 void* FunctionOfNoCudnn(const char* name, unsigned char kind) {
   if (std::strcmp(name, "cudnnGetErrorString") == 0) return Address(ErrorString);
   if (std::strcmp(name, "cudnnGetLastErrorString") == 0) return Address(LastErrorString);
   return kind == kUcudnnReturnsStatus ? Address(NotInitialized) : MissingFunction(kind);
 }
 
-void* TargetOf(const char* name, unsigned char kind, const GenuineLibrary& genuine) {
-  if (!genuine.library) return FunctionOfNoCudnn(name, kind);
-  void* const function = genuine.library->Symbol(name);
+void* TargetOf(const char* name, unsigned char kind, const RealLibrary& real) {
+  if (!real.library) return FunctionOfNoCudnn(name, kind);
+  void* const function = real.library->Symbol(name);
   if (function == nullptr) {
     if (ucudnn::LogEnabled(ucudnn::LogLevel::kDebug)) {
-      ucudnn::Log(ucudnn::LogLevel::kDebug, genuine.search.path + " has no " + name);
+      ucudnn::Log(ucudnn::LogLevel::kDebug, real.search.path + " has no " + name);
     }
     return MissingFunction(kind);
   }
@@ -94,9 +94,9 @@ extern "C" int ucudnnPrivateFillDropin(void** slots, const char* const* names,
                                        const void* self) {
   try {
     const std::string& configured = ucudnn::ProcessOptions().real_cudnn;
-    const GenuineLibrary& genuine = ucudnn::cudnn::OpenGenuine(configured.c_str(), self);
-    for (unsigned i = 0; i < count; ++i) Publish(&slots[i], TargetOf(names[i], kinds[i], genuine));
-    return genuine.library ? 0 : 1;
+    const RealLibrary& real = ucudnn::cudnn::OpenReal(configured.c_str(), self);
+    for (unsigned i = 0; i < count; ++i) Publish(&slots[i], TargetOf(names[i], kinds[i], real));
+    return real.library ? 0 : 1;
   } catch (...) {
     // Out of memory. A slot left at its stub would call us for ever.
     for (unsigned i = 0; i < count; ++i) Publish(&slots[i], FunctionOfNoCudnn(names[i], kinds[i]));

@@ -7,7 +7,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-// What an export returns; decides what stands in for a function the genuine library lacks. The
+// What an export returns; decides what stands in for a function the real library lacks. The
 // values are repeated in shim/dropin/forwarders.S.
 enum UcudnnExportKind {
   kUcudnnReturnsStatus = 0,
@@ -17,8 +17,8 @@ enum UcudnnExportKind {
 };
 
 // Writes the target of each of `count` exports into `slots`: ours where there is a hook, else the
-// genuine function, else one that answers in its place. `self` is an address inside the drop-in.
-// Thread-safe, idempotent; every slot is written whatever happens. Returns 0, or 1 when no genuine
+// real function, else one that answers in its place. `self` is an address inside the drop-in.
+// Thread-safe, idempotent; every slot is written whatever happens. Returns 0, or 1 when no real
 // cuDNN was found.
 int ucudnnPrivateFillDropin(void** slots, const char* const* names, const unsigned char* kinds,
                             unsigned count, const void* self);

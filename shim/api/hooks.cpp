@@ -13,7 +13,7 @@
 
 // The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. What happens
 // is decided in src/interposer; here only the edge is kept, the same for all: no exception leaves,
-// and a call that could not even be looked at is the genuine one, wherever that keeps what was
+// and a call that could not even be looked at is the real one, wherever that keeps what was
 // promised.
 
 namespace ucudnn {
@@ -27,13 +27,13 @@ using interposer::Interposer;
 using interposer::Sessions;
 
 Interposer& Ucudnn() { return *ProcessInterposer(); }
-const cudnn::Functions& Genuine() { return Ucudnn().process().functions; }
+const cudnn::Functions& Real() { return Ucudnn().process().functions; }
 
 // cuDNN takes inputs as const pointers; ConvolutionCall holds one kind.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
 // `inside`, or `otherwise` when it ran out of memory. `inside` throws only before it called the
-// genuine function, or where it may be called again.
+// real function, or where it may be called again.
 template <typename Inside, typename Otherwise>
 cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {
@@ -45,7 +45,7 @@ cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
 }
 
 // An entry point that is `method` of the interposer's `part`. Out of memory it is `otherwise`: the
-// genuine function; or, where less may have been promised than that one would use or tell, another
+// real function; or, where less may have been promised than that one would use or tell, another
 // method of the part, or an error.
 template <auto part, auto method, auto otherwise, typename Signature>
 struct EntryPoint;
@@ -59,7 +59,7 @@ struct EntryPoint<part, method, otherwise, cudnnStatus_t(Arguments...)> {
                      } else if constexpr (std::is_member_function_pointer_v<decltype(otherwise)>) {
                        return ((Ucudnn().*part)().*otherwise)(arguments...);
                      } else {
-                       return (Genuine().*otherwise)(arguments...);
+                       return (Real().*otherwise)(arguments...);
                      }
                    });
   }
@@ -67,16 +67,16 @@ struct EntryPoint<part, method, otherwise, cudnnStatus_t(Arguments...)> {
 
 cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
   return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
-                 [&] { return cudnn::Convolve(Genuine(), call); });
+                 [&] { return cudnn::Convolve(Real(), call); });
 }
 
-// What is answered is promised: nothing where nobody would read it, and the error is the genuine
+// What is answered is promised: nothing where nobody would read it, and the error is the real
 // library's.
 bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }
 
-// Writes `answer` as cuDNN's result arrays are written; none when the genuine library must answer.
+// Writes `answer` as cuDNN's result arrays are written; none when the real library must answer.
 // An empty answer is that nothing serves within what the user demands.
 template <typename Performance>
 std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
@@ -193,15 +193,15 @@ struct BackwardFilterOrder {
 };
 
 // cudnnGetConvolution*WorkspaceSize(handle, four descriptors, algorithm, bytes).
-template <typename Order, auto genuine, typename Signature>
+template <typename Order, auto real, typename Signature>
 struct WorkspaceSizeHook;
-template <typename Order, auto genuine, typename A, typename B, typename C, typename D,
+template <typename Order, auto real, typename A, typename B, typename C, typename D,
           typename Algorithm>
-struct WorkspaceSizeHook<Order, genuine,
+struct WorkspaceSizeHook<Order, real,
                          cudnnStatus_t(cudnnHandle_t, A, B, C, D, Algorithm, size_t*)> {
   static cudnnStatus_t Call(cudnnHandle_t handle, A a, B b, C c, D d, Algorithm algorithm,
                             size_t* bytes) {
-    const auto forward = [&] { return (Genuine().*genuine)(handle, a, b, c, d, algorithm, bytes); };
+    const auto forward = [&] { return (Real().*real)(handle, a, b, c, d, algorithm, bytes); };
     if (bytes == nullptr) return forward();
     return Guarded(
         [&] {
@@ -214,16 +214,16 @@ struct WorkspaceSizeHook<Order, genuine,
 
 // cudnnGetConvolution*Algorithm_v7 and cudnnFindConvolution*Algorithm(handle, four descriptors,
 // requested, returned, results).
-template <typename Order, auto genuine, bool is_find, typename Signature>
+template <typename Order, auto real, bool is_find, typename Signature>
 struct ListHook;
-template <typename Order, auto genuine, bool is_find, typename A, typename B, typename C,
-          typename D, typename Performance>
-struct ListHook<Order, genuine, is_find,
+template <typename Order, auto real, bool is_find, typename A, typename B, typename C, typename D,
+          typename Performance>
+struct ListHook<Order, real, is_find,
                 cudnnStatus_t(cudnnHandle_t, A, B, C, D, int, int*, Performance*)> {
   static cudnnStatus_t Call(cudnnHandle_t handle, A a, B b, C c, D d, int requested, int* returned,
                             Performance* results) {
     const auto forward = [&] {
-      return (Genuine().*genuine)(handle, a, b, c, d, requested, returned, results);
+      return (Real().*real)(handle, a, b, c, d, requested, returned, results);
     };
     if (!MayDeliver(requested, returned, results)) return forward();
     return Guarded(
@@ -241,23 +241,23 @@ struct ListHook<Order, genuine, is_find,
 
 // cudnnFindConvolution*AlgorithmEx: descriptors with their pointers; the last pointer is the
 // output.
-template <typename Order, auto genuine, typename Signature>
+template <typename Order, auto real, typename Signature>
 struct FindExHook;
-template <typename Order, auto genuine, typename A, typename B, typename C, typename D,
+template <typename Order, auto real, typename A, typename B, typename C, typename D,
           typename Performance>
-struct FindExHook<Order, genuine,
+struct FindExHook<Order, real,
                   cudnnStatus_t(cudnnHandle_t, A, const void*, B, const void*, C, D, void*, int,
                                 int*, Performance*, void*, size_t)> {
   static cudnnStatus_t Call(cudnnHandle_t handle, A a, const void* a_data, B b, const void* b_data,
                             C c, D d, void* d_data, int requested, int* returned,
                             Performance* results, void* workspace, size_t workspace_bytes) {
     const auto forward = [&] {
-      return (Genuine().*genuine)(handle, a, a_data, b, b_data, c, d, d_data, requested, returned,
-                                  results, workspace, workspace_bytes);
+      return (Real().*real)(handle, a, a_data, b, b_data, c, d, d_data, requested, returned,
+                            results, workspace, workspace_bytes);
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
     if (!MayDeliver(requested, returned, results)) return forward();
-    // What runs on these pointers only the genuine library can tell.
+    // What runs on these pointers only the real library can tell.
     const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
                          cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
     if (!aligned) return forward();
@@ -278,7 +278,7 @@ void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-// Ours, checked by the compiler to have the genuine function's type.
+// Ours, checked by the compiler to have the real function's type.
 #define UCUDNN_HOOK(name, function) \
   Hook { #name, Address(static_cast <decltype(&::name)>(function)) }
 #define UCUDNN_ENTRY(name, part, method, otherwise) \
@@ -287,7 +287,7 @@ void* Address(Function* function) {
   UCUDNN_ENTRY(name, &Interposer::sessions, &Sessions::method, &cudnn::Functions::name)
 #define UCUDNN_GRAPH_HOOK(name, method) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, &cudnn::Functions::name)
-// Where the genuine function might use, or tell, more than was promised for a plan.
+// Where the real function might use, or tell, more than was promised for a plan.
 #define UCUDNN_PROMISED_HOOK(name, method, otherwise) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, otherwise)
 #define UCUDNN_WORKSPACE_HOOK(name, order) \
@@ -322,7 +322,7 @@ std::span<const Hook> Hooks() {
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardDataAlgorithmEx, BackwardDataOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardFilterAlgorithmEx, BackwardFilterOrder),
   };
-  // Those that not every genuine library has are asked for only where it has them.
+  // Those that not every real library has are asked for only where it has them.
   static const std::array graph = {
       UCUDNN_GRAPH_HOOK(cudnnBackendCreateDescriptor, Create),
       UCUDNN_GRAPH_HOOK(cudnnBackendDestroyDescriptor, Destroy),
@@ -330,9 +330,9 @@ std::span<const Hook> Hooks() {
       UCUDNN_GRAPH_HOOK(cudnnBackendSetAttribute, Set),
       UCUDNN_PROMISED_HOOK(cudnnBackendGetAttribute, Get, CUDNN_STATUS_ALLOC_FAILED),
       UCUDNN_GRAPH_HOOK(cudnnBackendFinalize, Finalize),
-      UCUDNN_PROMISED_HOOK(cudnnBackendExecute, Execute, &GraphPlans::ExecuteWhole),
+      UCUDNN_PROMISED_HOOK(cudnnBackendExecute, Execute, &GraphPlans::ExecuteUndivided),
       UCUDNN_PROMISED_HOOK(cudnnBackendPopulateCudaGraph, PopulateCudaGraph,
-                           &GraphPlans::PopulateWhole),
+                           &GraphPlans::PopulateUndivided),
       UCUDNN_PROMISED_HOOK(cudnnBackendUpdateCudaGraph, UpdateCudaGraph, CUDNN_STATUS_ALLOC_FAILED),
       UCUDNN_PROMISED_HOOK(cudnnGetExecutionPlanWorkspaceSize, WorkspaceSize,
                            CUDNN_STATUS_ALLOC_FAILED),
@@ -346,7 +346,7 @@ std::span<const Hook> Hooks() {
     std::copy(graph.begin(), graph.end(), std::copy(legacy.begin(), legacy.end(), joined.begin()));
     return joined;
   }();
-  const bool graphs = Genuine().HasGraphApi() && FixedOptions().engines != EngineSet::kLegacy;
+  const bool graphs = Real().HasGraphApi() && FixedOptions().engines != EngineSet::kLegacy;
   return graphs ? std::span<const Hook>(all) : std::span<const Hook>(legacy);
 }
 

@@ -1,4 +1,4 @@
-// The cuDNN functions ucudnn answers itself; all others go straight to the genuine library.
+// The cuDNN functions ucudnn answers itself; all others go straight to the real library.
 #pragma once
 
 #include <span>

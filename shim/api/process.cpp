@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/options.h"
-#include "cudnn/genuine_library.h"
+#include "cudnn/real_library.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
 
@@ -20,12 +20,11 @@ namespace {
 pid_t owner = 0;
 std::atomic<bool> options_fixed = false;
 
-// The genuine library, which is looked for once.
-std::atomic<bool> genuine_open = false;
-const cudnn::GenuineLibrary& Genuine() {
-  genuine_open = true;
-  return cudnn::OpenGenuine(ProcessOptions().real_cudnn.c_str(),
-                            reinterpret_cast<const void*>(&Genuine));
+// The real library, which is looked for once.
+std::atomic<bool> real_open = false;
+const cudnn::RealLibrary& Real() {
+  real_open = true;
+  return cudnn::OpenReal(ProcessOptions().real_cudnn.c_str(), reinterpret_cast<const void*>(&Real));
 }
 
 // Names given before there is a report; null when it has them.
@@ -51,12 +50,12 @@ struct Parts {
   std::unique_ptr<interposer::Interposer> interposer;
 };
 
-// False when there is no genuine library, or it lacks something.
+// False when there is no real library, or it lacks something.
 bool Load(cudnn::Functions& functions) {
-  const cudnn::GenuineLibrary& genuine = Genuine();
-  if (!genuine.library) return false;
-  const Status loaded = cudnn::LoadFunctions(
-      [&](const char* name) { return genuine.library->Symbol(name); }, functions);
+  const cudnn::RealLibrary& real = Real();
+  if (!real.library) return false;
+  const Status loaded =
+      cudnn::LoadFunctions([&](const char* name) { return real.library->Symbol(name); }, functions);
   if (!loaded.ok()) WarnOnce("functions", loaded.message() + ": nothing is changed");
   return loaded.ok();
 }
@@ -69,7 +68,7 @@ std::unique_ptr<Parts> Join() {
   const Options& options = FixedOptions();
   auto parts = std::make_unique<Parts>();
   if (!Load(parts->functions)) return nullptr;
-  const db::StoreChoice choice = db::ChooseStores(options.databases);
+  const db::StoreChoice choice = db::ChooseStores(options.stores);
   if (!choice.paths.empty()) {
     parts->store = std::make_unique<db::SqliteStore>(choice.paths, choice.written);
   }
@@ -113,7 +112,7 @@ interposer::Interposer* ProcessInterposer() {
   return interposer;
 }
 
-const cudnn::Functions* GenuineFunctions() {
+const cudnn::Functions* RealFunctions() {
   static std::atomic<const cudnn::Functions*> loaded = nullptr;
   if (const Parts* parts = joined.load(std::memory_order_acquire)) return &parts->functions;
   if (const cudnn::Functions* functions = loaded.load(std::memory_order_acquire)) return functions;
@@ -125,7 +124,7 @@ const cudnn::Functions* GenuineFunctions() {
              : expected;
 }
 
-bool GenuineIsOpen() { return genuine_open; }
+bool RealIsOpen() { return real_open; }
 
 bool NameLayer(const ConvolutionProblem& problem, const std::string& name) {
   MutexLock lock(early_mutex);

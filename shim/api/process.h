@@ -1,4 +1,4 @@
-// The one interposer of this process, joined from its parts: options, the genuine library, the
+// The one interposer of this process, joined from its parts: options, the real library, the
 // driver and the measurement store.
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace ucudnn {
 
-// Null when the genuine library lacks a function ucudnn needs (one warning says which): then
-// nothing is hooked. Opens the genuine library where it is not open yet. Thread-safe; the object is
+// Null when the real library lacks a function ucudnn needs (one warning says which): then
+// nothing is hooked. Opens the real library where it is not open yet. Thread-safe; the object is
 // never destroyed.
 interposer::Interposer* ProcessInterposer();
 
-// The genuine library's functions, without joining; null where there is none.
-const cudnn::Functions* GenuineFunctions();
+// The real library's functions, without joining; null where there is none.
+const cudnn::Functions* RealFunctions();
 // Whether a library was looked for: it stays the one.
-bool GenuineIsOpen();
+bool RealIsOpen();
 
 // Names kernels in the report, which may be made later. False when there are too many names.
 bool NameLayer(const ConvolutionProblem& problem, const std::string& name);

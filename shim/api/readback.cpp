@@ -16,7 +16,7 @@ cudnnStatus_t RefuseParameter(const std::string& message) {
 }
 
 cudnnStatus_t NoCudnn() {
-  return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no genuine cuDNN 9 was found");
+  return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no real cuDNN 9 was found");
 }
 
 // `use` of the process's interposer, where there is one.
@@ -74,7 +74,7 @@ cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
   using namespace ucudnn;
   return WithoutExceptions([&] {
     if (name == nullptr) return RefuseParameter("ucudnnSetLayerName: the name is a null pointer");
-    const cudnn::Functions* const functions = GenuineFunctions();
+    const cudnn::Functions* const functions = RealFunctions();
     if (functions == nullptr) return NoCudnn();
     ConvolutionProblem problem;
     const cudnnStatus_t status = Read(*functions, "ucudnnSetLayerName", Operation::kForward,
@@ -116,7 +116,7 @@ cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t
       return Refuse(CUDNN_STATUS_NOT_SUPPORTED,
                     "ucudnnGetPlan: not called yet: " + Describe(problem));
     }
-    const std::vector<Run>& runs = record->plan.runs;
+    const std::vector<Run>& runs = record->configuration.runs;
     *returned = static_cast<int>(runs.size());
     for (size_t i = 0; i < std::min<size_t>(requested, runs.size()); ++i) {
       batches[i] = InWords(runs[i]);

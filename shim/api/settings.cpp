@@ -31,7 +31,7 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
                                               " (accepted: " + variable->accepted + ")");
   }
   // The library that layers were named with is open.
-  const bool open = variable == FindVariable("UCUDNN_REAL_CUDNN") && GenuineIsOpen();
+  const bool open = variable == FindVariable("UCUDNN_REAL_CUDNN") && RealIsOpen();
   if (!OptionsAreFixed() && !open) {
     const Status status = SetProcessOption(*variable, value);
     return status.ok() ? CUDNN_STATUS_SUCCESS : Refuse(CUDNN_STATUS_BAD_PARAM, status.message());
@@ -54,7 +54,7 @@ cudnnStatus_t Tell(const char* function, std::initializer_list<cudnnHandle_t> ha
     if (FixedOptions().mode != Mode::kOn) return CUDNN_STATUS_SUCCESS;
     interposer::Interposer* const interposer = ProcessInterposer();
     if (interposer == nullptr) {
-      return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no genuine cuDNN 9 was found");
+      return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no real cuDNN 9 was found");
     }
     const Status status = what(*interposer);
     if (status.ok()) return CUDNN_STATUS_SUCCESS;

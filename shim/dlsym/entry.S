@@ -1,5 +1,5 @@
 // dlsym for the whole process. Assembly, because glibc resolves RTLD_NEXT and RTLD_DEFAULT from the
-// return address: what is not redirected reaches the genuine dlsym by a jump, with the caller's own return
+// return address: what is not redirected reaches the real dlsym by a jump, with the caller's own return
 // address, so that every other interposer finds the library after itself and not the one after us.
 #include <cet.h>
 
@@ -33,7 +33,7 @@ dlsym:
   jz 1f
   ret
 1:
-  jmp *ucudnn_genuine_dlsym(%rip)
+  jmp *ucudnn_real_dlsym(%rip)
   .cfi_endproc
   .size dlsym, . - dlsym
 

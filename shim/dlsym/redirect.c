@@ -1,5 +1,5 @@
 // Which look-ups the dlsym of entry.S answers itself: those for a cuDNN function that would find it
-// in a genuine libcudnn.so.9, from anyone but cuDNN and ucudnn; they get the drop-in's. Called from
+// in a real libcudnn.so.9, from anyone but cuDNN and ucudnn; they get the drop-in's. Called from
 // any thread, also while the loader starts the program, before any constructor: nothing is
 // initialised but by the first call, which every thread may make at once. No allocation, no lock of
 // its own.
@@ -20,21 +20,21 @@ static void* NoDlsym(void* handle, const char* name) {
   return NULL;
 }
 
-HIDDEN Dlsym ucudnn_genuine_dlsym = NULL;
+HIDDEN Dlsym ucudnn_real_dlsym = NULL;
 HIDDEN void* ucudnn_redirected(void* handle, const char* name, const void* caller);
 
-static Dlsym GenuineDlsym(void) {
-  Dlsym genuine = __atomic_load_n(&ucudnn_genuine_dlsym, __ATOMIC_ACQUIRE);
-  if (genuine != NULL) return genuine;
+static Dlsym RealDlsym(void) {
+  Dlsym real = __atomic_load_n(&ucudnn_real_dlsym, __ATOMIC_ACQUIRE);
+  if (real != NULL) return real;
   // dlsym cannot find itself. glibc keeps the first node beside that of 2.34, which moved it to
   // libc.
   for (const char* const* version = (const char* const[]){"GLIBC_2.2.5", "GLIBC_2.34", NULL};
-       genuine == NULL && *version != NULL; ++version) {
-    genuine = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", *version);
+       real == NULL && *version != NULL; ++version) {
+    real = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", *version);
   }
-  if (genuine == NULL) genuine = NoDlsym;
-  __atomic_store_n(&ucudnn_genuine_dlsym, genuine, __ATOMIC_RELEASE);
-  return genuine;
+  if (real == NULL) real = NoDlsym;
+  __atomic_store_n(&ucudnn_real_dlsym, real, __ATOMIC_RELEASE);
+  return real;
 }
 
 // The library that holds `address`; null for none.
@@ -82,19 +82,19 @@ static void* DropIn(void) {
   return drop_in;
 }
 
-// Null: the genuine dlsym answers, as it would have, its error included.
+// Null: the real dlsym answers, as it would have, its error included.
 void* ucudnn_redirected(void* handle, const char* name, const void* caller) {
-  const Dlsym dlsym_of = GenuineDlsym();
+  const Dlsym dlsym_of = RealDlsym();
   if (name == NULL || !StartsWith(name, "cudnn") || handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
     return NULL;
   }
-  // cuDNN looks its functions up in its parts, ucudnn looks the genuine ones up: redirected, they
+  // cuDNN looks its functions up in its parts, ucudnn looks the real ones up: redirected, they
   // would reach themselves for ever.
   const char* const asker = Soname(LibraryAt(caller));
   if (StartsWith(asker, "libcudnn") || StartsWith(asker, "libucudnn")) return NULL;
-  void* const genuine = dlsym_of(handle, name);
-  if (genuine == NULL) return NULL;
-  const struct link_map* const library = LibraryAt(genuine);
+  void* const real = dlsym_of(handle, name);
+  if (real == NULL) return NULL;
+  const struct link_map* const library = LibraryAt(real);
   if (strcmp(Soname(library), "libcudnn.so.9") != 0) return NULL;
   void* const drop_in = DropIn();
   return drop_in != NULL ? dlsym_of(drop_in, name) : NULL;

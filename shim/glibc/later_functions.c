@@ -78,9 +78,8 @@ typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,
                                   const struct timespec* restrict until) {
-  ClockWait* const genuine =
-      (ClockWait*)dlvsym(RTLD_DEFAULT, "pthread_cond_clockwait", "GLIBC_2.30");
-  if (genuine != NULL) return genuine(condition, mutex, clock, until);
+  ClockWait* const real = (ClockWait*)dlvsym(RTLD_DEFAULT, "pthread_cond_clockwait", "GLIBC_2.30");
+  if (real != NULL) return real(condition, mutex, clock, until);
   const long kBillion = 1000000000;
   struct timespec now;
   struct timespec wall;

@@ -18,7 +18,7 @@ std::string JsonPlace::Text() const {
   return value_->text;
 }
 
-int64_t JsonPlace::Whole(int64_t least, int64_t most) const {
+int64_t JsonPlace::Integer(int64_t least, int64_t most) const {
   if (absent() || !value_->is(JsonValue::Kind::kInteger) || value_->integer < least ||
       value_->integer > most) {
     Refuse("a whole number from " + std::to_string(least) + " to " + std::to_string(most));

@@ -29,11 +29,11 @@ class JsonPlace {
   std::string Text() const;
   std::string TextIfThere() const { return absent() ? std::string() : Text(); }
 
-  int64_t Whole(int64_t least, int64_t most) const;
+  int64_t Integer(int64_t least, int64_t most) const;
   std::optional<int64_t> WholeIfThere(int64_t most) const {
-    return absent() ? std::nullopt : std::optional(Whole(0, most));
+    return absent() ? std::nullopt : std::optional(Integer(0, most));
   }
-  size_t Bytes() const { return static_cast<size_t>(Whole(0, kMostJsonBytes)); }
+  size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
   size_t BytesIfThere() const { return absent() ? 0 : Bytes(); }
   // None where it is null, absent, or more bytes than any memory has: then there is no limit.
   std::optional<size_t> Limit() const;

@@ -142,18 +142,18 @@ Status ApplyBenchmarkDevices(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-Status ApplyDatabase(std::string_view text, Options& options) {
-  options.databases.clear();
+Status ApplyStores(std::string_view text, Options& options) {
+  options.stores.clear();
   if (EqualsIgnoreCase(Trim(text), "none")) return Status::Ok();
   for (std::string& path : Split(text, ':')) {
     if (path.empty()) return Status::Error("an empty path between colons");
-    options.databases.push_back(std::move(path));
+    options.stores.push_back(std::move(path));
   }
   return Status::Ok();
 }
 
-Status ApplyPlan(std::string_view text, Options& options) {
-  options.plan = text;
+Status ApplyWorkspacePlan(std::string_view text, Options& options) {
+  options.workspace_plan = text;
   return Status::Ok();
 }
 
@@ -220,9 +220,10 @@ constexpr Variable kVariables[] = {
      "current, all, or numbers separated by commas", "devices measured on in parallel",
      ApplyBenchmarkDevices},
     {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
-     "measurement stores: the first is written, the rest are read", ApplyDatabase},
-    {"UCUDNN_PLAN", nullptr, "plan", false, "the path of a file that `ucudnn workspace -o` wrote",
-     "a pinned plan: what each kernel runs, without measuring", ApplyPlan},
+     "measurement stores: the first is written, the rest are read", ApplyStores},
+    {"UCUDNN_WORKSPACE_PLAN", nullptr, "plan", false,
+     "the path of a file that `ucudnn workspace -o` wrote",
+     "what each kernel runs, without measuring", ApplyWorkspacePlan},
     {"UCUDNN_DETERMINISTIC", nullptr, "deterministic", true, "0, 1", "only deterministic engines",
      ApplyDeterministic},
     {"UCUDNN_CHECK", nullptr, nullptr, false, "0, 1",
@@ -235,12 +236,12 @@ constexpr Variable kVariables[] = {
      "least important line written", ApplyLog},
     {"UCUDNN_LOG_FILE", nullptr, nullptr, false, "a path", "where lines go instead of stderr",
      ApplyLogFile},
-    {"UCUDNN_REAL_CUDNN", nullptr, nullptr, false, "a path", "the genuine libcudnn.so.9",
+    {"UCUDNN_REAL_CUDNN", nullptr, nullptr, false, "a path", "the real libcudnn.so.9",
      ApplyRealCudnn},
 };
 
 // $XDG_CACHE_HOME/ucudnn or ~/.cache/ucudnn; empty when there is no home.
-std::string DefaultDatabase(const std::function<const char*(const char*)>& lookup) {
+std::string DefaultStore(const std::function<const char*(const char*)>& lookup) {
   const char* cache = lookup("XDG_CACHE_HOME");
   if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/ucudnn/measurements.db";
   const char* home = lookup("HOME");
@@ -335,8 +336,8 @@ Options ParseOptions(const std::function<const char*(const char*)>& lookup,
   options.rank = RankOfJob(lookup);
   options.lock_folder = LockFolder(lookup);
   options.rewrites_lines = RewritesLines(lookup("TERM"));
-  if (std::string path = DefaultDatabase(lookup); !path.empty()) {
-    options.databases.push_back(std::move(path));
+  if (std::string path = DefaultStore(lookup); !path.empty()) {
+    options.stores.push_back(std::move(path));
   }
   for (const Variable& variable : kVariables) {
     const char* name = variable.name;

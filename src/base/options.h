@@ -31,7 +31,7 @@ enum class Solver { kExact, kGlpk };
 struct Tuning {
   bool on = true;
   // Callers that ask about a kernel wait until it is measured. Otherwise they are told what the
-  // genuine library's heuristics know, and better plans come later inside that.
+  // real library's heuristics know, and better plans come later inside that.
   bool before_promising = true;
   long after_calls = 2;  // of a kernel that nobody asked about, before it is measured
   double kernel_seconds = 2;
@@ -63,17 +63,17 @@ struct Options {
   Tuning tuning;
   bool deterministic = false;
   EngineSet engines = EngineSet::kBoth;
-  std::string plan;  // a plan file; empty: none
+  std::string workspace_plan;  // a workspace plan; empty: none
   BenchmarkDevices benchmark_devices;
   bool check = false;  // every call is compared with the undivided one
   // The first is written, the others are only read; empty: no store.
-  std::vector<std::string> databases;
+  std::vector<std::string> stores;
   std::string report;  // path of the JSON report, %p is the process id; empty: none
   // Whether a terminal, where stderr is one, can rewrite its lines (TERM).
   bool rewrites_lines = false;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;     // empty: stderr
-  std::string real_cudnn;   // path of the genuine library; empty: it is searched for
+  std::string real_cudnn;   // path of the real library; empty: it is searched for
   std::string lock_folder;  // where processes of this host lock a file for each device
   int rank = -1;            // of this process in its job, by the launcher's variables; -1: none
 };

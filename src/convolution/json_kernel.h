@@ -1,5 +1,5 @@
-// Kernels and their plans as JSON files have them: the parts that reports and plan files share.
-// Faults are kept by the places. Pure functions.
+// Kernels and their plans as JSON files have them: the parts that reports and workspace plans
+// share. Faults are kept by the places. Pure functions.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,6 @@ namespace ucudnn {
 ConvolutionProblem ReadProblem(const JsonPlace& kernel);
 
 // Runs of equal micro-batches that make up `images`; gives the time of all, where all have one.
-std::optional<double> ReadPlan(const JsonPlace& list, int images, Configuration& plan);
+std::optional<double> ReadPlan(const JsonPlace& list, int images, Configuration& configuration);
 
 }  // namespace ucudnn

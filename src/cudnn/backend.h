@@ -14,7 +14,7 @@
 
 namespace ucudnn::cudnn {
 
-// Movable. Destroys its descriptor through the genuine library.
+// Movable. Destroys its descriptor through the real library.
 class BackendDescriptor {
  public:
   BackendDescriptor() = default;

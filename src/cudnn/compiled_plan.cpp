@@ -7,8 +7,8 @@
 
 #include "base/json_value.h"
 #include "cudnn/descriptors.h"
+#include "cudnn/fused_convolution.h"
 #include "cudnn/graph_parts.h"
-#include "cudnn/graph_plan.h"
 #include "cudnn/plan_json.h"
 #include "cudnn/pointwise_modes.h"
 
@@ -20,7 +20,7 @@ using Kind = JsonValue::Kind;
 
 class Builder {
  public:
-  Builder(const Functions& functions, const PlanDevice& device, const GraphPlan& plan)
+  Builder(const Functions& functions, const PlanDevice& device, const FusedConvolution& plan)
       : functions_(functions), device_(device), plan_(plan) {}
 
   Result<BackendDescriptor> Build(const JsonValue& root) {
@@ -31,8 +31,8 @@ class Builder {
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* nodes, Member(*graph, "nodes", Kind::kArray));
     for (const JsonValue& item : tensors->items) UCUDNN_RETURN_IF_ERROR(AddTensor(item));
     for (const JsonValue& node : nodes->items) {
-      const bool is_first = &node == nodes->items.data();
-      auto operation = is_first ? Convolution(node) : Pointwise(node);
+      const bool is_heuristics_first = &node == nodes->items.data();
+      auto operation = is_heuristics_first ? Convolution(node) : Pointwise(node);
       UCUDNN_RETURN_IF_ERROR(operation.status());
       parts_.push_back(std::move(*operation));
       operations_.push_back(parts_.back().get());
@@ -125,7 +125,7 @@ class Builder {
 
   const Functions& functions_;
   const PlanDevice device_;
-  const GraphPlan& plan_;
+  const FusedConvolution& plan_;
   std::map<std::string, BackendDescriptor> tensors_;  // by unique identifier
   std::vector<BackendDescriptor> parts_;
   std::vector<cudnnBackendDescriptor_t> operations_;
@@ -135,7 +135,7 @@ class Builder {
 
 Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json) {
-  UCUDNN_ASSIGN_OR_RETURN(const GraphPlan plan, ReadGraphPlan(json));
+  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution plan, ReadFusedConvolution(json));
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
   return Builder(functions, device, plan).Build(root);
 }

@@ -1,5 +1,5 @@
 // One convolution with its operands, in one form for all operations: a call of the legacy API, with
-// the genuine library's answer to it, or an execution of a graph plan, without descriptors.
+// the real library's answer to it, or an execution of a graph plan, without descriptors.
 // Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
@@ -70,10 +70,10 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
   return &ConvolutionCall::w;
 }
 
-// Calls the genuine convolution.
+// Calls the real convolution.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
 
-// Calls the genuine cudnnGetConvolution*WorkspaceSize.
+// Calls the real cudnnGetConvolution*WorkspaceSize.
 cudnnStatus_t WorkspaceBytes(const Functions& functions, Operation operation, cudnnHandle_t handle,
                              const Descriptors& descriptors, int algorithm, size_t* bytes);
 
@@ -87,7 +87,7 @@ struct AlgorithmPerformance {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 
-// Calls the genuine cudnnGetConvolution*Algorithm_v7, which ranks every algorithm, the best first.
+// Calls the real cudnnGetConvolution*Algorithm_v7, which ranks every algorithm, the best first.
 cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cudnnHandle_t handle,
                              const Descriptors& descriptors,
                              std::vector<AlgorithmPerformance>& ranking);

@@ -30,7 +30,7 @@ const char* ReadProblem(const Functions& functions, Operation operation,
 // True when both describe the same type, extents and strides. Allocates nothing.
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b);
 
-// Descriptors of a problem that ucudnn owns. Movable; destroyed through the genuine library.
+// Descriptors of a problem that ucudnn owns. Movable; destroyed through the real library.
 class OwnedDescriptors {
  public:
   explicit OwnedDescriptors(const Functions& functions) : functions_(&functions) {}

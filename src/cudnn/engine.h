@@ -30,7 +30,7 @@ struct EngineChoice {
 };
 
 // Device memory of one convolution: image, filter, output (or their gradients), workspace, and what
-// is read by operations fused behind it, in the order of GraphPlan::operands.
+// is read by operations fused behind it, in the order of FusedConvolution::operands.
 struct Buffers {
   void* x = nullptr;
   void* w = nullptr;

@@ -1,4 +1,4 @@
-// The functions of the genuine cuDNN that ucudnn calls, found at run time. Thread-safe; read-only
+// The functions of the real cuDNN that ucudnn calls, found at run time. Thread-safe; read-only
 // after loading. The table is a plain value, so that tests can replace single functions.
 #pragma once
 
@@ -110,7 +110,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_TRY)
 #undef UCUDNN_TRY
-  if (missing != nullptr) return Status::Error(std::string("the genuine cuDNN lacks ") + missing);
+  if (missing != nullptr) return Status::Error(std::string("the real cuDNN lacks ") + missing);
   return Status::Ok();
 }
 

@@ -108,8 +108,8 @@ bool FusedOperations::Describe(const char* word, const Read& first, const Read* 
     text_ += first.words == "this" ? word : word + ("(" + first.words + ")");
     return true;
   }
-  const bool is_first = first.words == "this", is_second = second->words == "this";
-  const std::string& other = is_first ? second->words : first.words;
+  const bool is_heuristics_first = first.words == "this", is_second = second->words == "this";
+  const std::string& other = is_heuristics_first ? second->words : first.words;
   struct Short {
     const char *word, *operand, *name;
     bool in_either_order;
@@ -119,8 +119,8 @@ bool FusedOperations::Describe(const char* word, const Read& first, const Read* 
                               {"mul", "channel", "scale", true},
                               {"drelu", "whole", "drelu", false}};
   for (const Short& one : kShort) {
-    const bool operands = is_second || (one.in_either_order && is_first);
-    if (std::strcmp(one.word, word) != 0 || !operands || is_first == is_second) continue;
+    const bool operands = is_second || (one.in_either_order && is_heuristics_first);
+    if (std::strcmp(one.word, word) != 0 || !operands || is_heuristics_first == is_second) continue;
     if (!other.starts_with(one.operand)) continue;
     text_ += one.name + other.substr(std::strlen(one.operand));
     return true;

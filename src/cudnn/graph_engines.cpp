@@ -12,14 +12,16 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The operands of `plan` as a variant pack lists them, each tensor once.
+// The operands of `convolution` as a variant pack lists them, each tensor once.
 class Operands {
  public:
-  Operands(const GraphPlan& plan, void* x, void* w, void* y, std::span<void* const> fused) {
-    Add(plan.x_uid, x);
-    Add(plan.w_uid, w);
-    Add(plan.y_uid, y);
-    for (size_t i = 0; i < plan.operands.size(); ++i) Add(plan.operands[i].uid, fused[i]);
+  Operands(const FusedConvolution& convolution, void* x, void* w, void* y,
+           std::span<void* const> fused) {
+    Add(convolution.x_uid, x);
+    Add(convolution.w_uid, w);
+    Add(convolution.y_uid, y);
+    for (size_t i = 0; i < convolution.operands.size(); ++i)
+      Add(convolution.operands[i].uid, fused[i]);
   }
 
   std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
@@ -47,17 +49,18 @@ class GraphPiece : public Piece {
   GraphPiece(const Functions& functions, const GraphTemplate& original, BackendDescriptor first,
              BackendDescriptor further)
       : functions_(functions),
-        plan_(original.plan),
+        convolution_(original.convolution),
         callers_beta_(original.callers_beta),
         first_(std::move(first)),
         further_(std::move(further)) {}
 
   cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
-    if (!plan_.operands.empty() && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
+    if (!convolution_.operands.empty() && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
     std::span<void* const> fused;
     if (call.fused != nullptr) fused = call.fused->pointers;
-    const Operands operands(plan_, call.x, call.w, call.y, fused);
-    const bool adds = accumulate || (callers_beta_ && ScaleOf(call.beta, plan_.problem.type) != 0);
+    const Operands operands(convolution_, call.x, call.w, call.y, fused);
+    const bool adds =
+        accumulate || (callers_beta_ && ScaleOf(call.beta, convolution_.problem.type) != 0);
     const BackendDescriptor& plan = adds ? further_ : first_;
     if (plan.get() == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
     return ExecutePlan(functions_, call.handle, plan.get(), operands.uids(), operands.pointers(),
@@ -65,12 +68,12 @@ class GraphPiece : public Piece {
   }
 
   size_t FilterAlignment() const override {
-    return static_cast<size_t>(std::max<int64_t>(kLegacyAlignment, plan_.w_alignment));
+    return static_cast<size_t>(std::max<int64_t>(kLegacyAlignment, convolution_.w_alignment));
   }
 
  private:
   const Functions& functions_;
-  const GraphPlan plan_;
+  const FusedConvolution convolution_;
   const bool callers_beta_;
   const BackendDescriptor first_;    // with the plan's beta
   const BackendDescriptor further_;  // adds to the output; only for filter gradients, which add up
@@ -96,7 +99,7 @@ class PreparedGraphs : public PreparedProblem {
         UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, built.adding.get()));
         bytes = std::max(bytes, adding);
       }
-      choices.push_back({built.original->plan.engine, built.original->numeric,
+      choices.push_back({built.original->convolution.engine, built.original->numeric,
                          built.original->deterministic, bytes});
     }
     return choices;
@@ -104,7 +107,7 @@ class PreparedGraphs : public PreparedProblem {
 
   Status Run(const EngineChoice& choice, const Buffers& buffers) override {
     const auto built = std::find_if(built_.begin(), built_.end(), [&](const Built& other) {
-      return other.original->plan.engine == choice.engine;
+      return other.original->convolution.engine == choice.engine;
     });
     if (built == built_.end())
       return Status::Error("'" + choice.engine.Text() + "' is not prepared");
@@ -117,7 +120,8 @@ class PreparedGraphs : public PreparedProblem {
       return Status::Error("'" + choice.engine.Text() + "' needs " + std::to_string(need) +
                            " bytes of workspace, not " + std::to_string(buffers.workspace_bytes));
     }
-    const Operands operands(built->original->plan, buffers.x, buffers.w, buffers.y, buffers.fused);
+    const Operands operands(built->original->convolution, buffers.x, buffers.w, buffers.y,
+                            buffers.fused);
     return CudnnStatus(functions_,
                        ExecutePlan(functions_, handle_, plan.get(), operands.uids(),
                                    operands.pointers(), buffers.workspace),
@@ -152,7 +156,7 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
                                    std::string json) {
   GraphTemplate read;
   read.json = std::move(json);
-  UCUDNN_ASSIGN_OR_RETURN(read.plan, ReadGraphPlan(read.json));
+  UCUDNN_ASSIGN_OR_RETURN(read.convolution, ReadFusedConvolution(read.json));
   UCUDNN_ASSIGN_OR_RETURN(read.notes, ReadNotes(functions, plan));
   const EngineNotes& notes = read.notes;
   read.deterministic = !notes.Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
@@ -165,8 +169,8 @@ Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDev
                                        const GraphTemplate& original, int n, double alpha,
                                        double beta) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string json,
-                          EditPlan(original.json, original.plan, {n, alpha, beta}));
-  if (!original.plan.compiled) return BuildPlan(functions, device, json);
+                          EditPlan(original.json, original.convolution, {n, alpha, beta}));
+  if (!original.convolution.compiled) return BuildPlan(functions, device, json);
   UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor built, CompilePlan(functions, device, json));
   UCUDNN_ASSIGN_OR_RETURN(const std::string says, PlanJson(functions, built.get()));
   if (says != json) return Status::Error("a compiled plan does not say what was asked for");
@@ -175,16 +179,18 @@ Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDev
 
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string json, WithEngine(original.json, original.plan, engine));
-  const auto built = original.plan.compiled ? CompilePlan(functions, device, json)
-                                            : BuildPlan(functions, device, json);
+  UCUDNN_ASSIGN_OR_RETURN(const std::string json,
+                          WithEngine(original.json, original.convolution, engine));
+  const auto built = original.convolution.compiled ? CompilePlan(functions, device, json)
+                                                   : BuildPlan(functions, device, json);
   UCUDNN_RETURN_IF_ERROR(built.status());
   return ReadTemplate(functions, built->get());
 }
 
 const GraphTemplate* GraphEngines::Find(const EngineId& engine) const {
-  const auto found = std::find_if(templates_.begin(), templates_.end(),
-                                  [&](const auto* other) { return other->plan.engine == engine; });
+  const auto found = std::find_if(templates_.begin(), templates_.end(), [&](const auto* other) {
+    return other->convolution.engine == engine;
+  });
   return found == templates_.end() ? nullptr : *found;
 }
 
@@ -192,7 +198,7 @@ Result<std::unique_ptr<PreparedProblem>> GraphEngines::Prepare(const Convolution
   std::vector<Built> all;
   Status last = Status::Error("there is no plan for it");
   for (const GraphTemplate* original : templates_) {
-    if (KernelFamily(original->plan.problem) != KernelFamily(problem)) {
+    if (KernelFamily(original->convolution.problem) != KernelFamily(problem)) {
       return Status::Error("a plan of another operation graph: " + Describe(problem));
     }
     Built built = {original, {}, {}};
@@ -221,27 +227,28 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
                                                        const MicroConfiguration& micro) {
   const GraphTemplate* const original = Find(micro.engine);
   if (original == nullptr) return Status::Error("'" + micro.engine.Text() + "' is no plan at hand");
-  if (KernelFamily(original->plan.problem) != KernelFamily(problem)) {
+  if (KernelFamily(original->convolution.problem) != KernelFamily(problem)) {
     return Status::Error("a plan of another operation graph: " + Describe(problem));
   }
-  const GraphPlan& plan = original->plan;
+  const FusedConvolution& convolution = original->convolution;
   const bool partial = IsPartial(problem, micro.micro_batch);
   const bool adds = Accumulates(problem) && !partial &&
                     (original->callers_beta || micro.micro_batch != problem.n);
   const bool lies_right =
-      plan.w_alignment > 0 && int64_t{kPartialSumAlignment} % plan.w_alignment == 0;
+      convolution.w_alignment > 0 && int64_t{kPartialSumAlignment} % convolution.w_alignment == 0;
   if (partial && !lies_right) {
     return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
-                         " bytes, not on " + std::to_string(plan.w_alignment));
+                         " bytes, not on " + std::to_string(convolution.w_alignment));
   }
-  UCUDNN_ASSIGN_OR_RETURN(BackendDescriptor first,
-                          BuildAtBatch(functions_, device_, *original, micro.micro_batch,
-                                       partial ? 1 : plan.alpha, partial ? 0 : plan.beta));
+  UCUDNN_ASSIGN_OR_RETURN(
+      BackendDescriptor first,
+      BuildAtBatch(functions_, device_, *original, micro.micro_batch,
+                   partial ? 1 : convolution.alpha, partial ? 0 : convolution.beta));
   UCUDNN_ASSIGN_OR_RETURN(size_t bytes, PlanWorkspace(functions_, first.get()));
   BackendDescriptor further;
   if (adds) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        further, BuildAtBatch(functions_, device_, *original, micro.micro_batch, plan.alpha, 1));
+    UCUDNN_ASSIGN_OR_RETURN(further, BuildAtBatch(functions_, device_, *original, micro.micro_batch,
+                                                  convolution.alpha, 1));
     UCUDNN_ASSIGN_OR_RETURN(const size_t adding, PlanWorkspace(functions_, further.get()));
     bytes = std::max(bytes, adding);
   }

@@ -8,14 +8,14 @@
 
 #include "cudnn/backend.h"
 #include "cudnn/engine.h"
-#include "cudnn/graph_plan.h"
+#include "cudnn/fused_convolution.h"
 
 namespace ucudnn::cudnn {
 
 // What is kept of a finalized plan in order to build it again for other batches.
 struct GraphTemplate {
   std::string json;
-  GraphPlan plan;
+  FusedConvolution convolution;
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;

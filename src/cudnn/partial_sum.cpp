@@ -26,7 +26,7 @@ PartialSum::~PartialSum() {
 
 Result<std::unique_ptr<PartialSum>> PartialSum::Create(const Functions& functions,
                                                        const ConvolutionProblem& problem) {
-  if (!functions.HasOpTensor()) return Status::Error("the genuine cuDNN lacks cudnnOpTensor");
+  if (!functions.HasOpTensor()) return Status::Error("the real cuDNN lacks cudnnOpTensor");
   std::unique_ptr<PartialSum> made(new PartialSum(functions, problem));
   UCUDNN_RETURN_IF_ERROR(made->Describe(problem));
   return made;

@@ -56,15 +56,16 @@ class Splice {
   size_t copied_ = 0;
 };
 
-Status Check(std::string_view json, const GraphPlan& expected) {
-  UCUDNN_ASSIGN_OR_RETURN(const GraphPlan edited, ReadGraphPlan(json, &expected));
+Status Check(std::string_view json, const FusedConvolution& expected) {
+  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution edited, ReadFusedConvolution(json, &expected));
   return edited == expected ? Status::Ok() : Unfamiliar("it does not say what was written");
 }
 
 }  // namespace
 
-Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const PlanEdit& edit) {
-  GraphPlan expected = plan;
+Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
+                             const PlanEdit& edit) {
+  FusedConvolution expected = convolution;
   expected.problem.n = edit.n;
   expected.alpha = edit.alpha;
   expected.beta = edit.beta;
@@ -73,19 +74,19 @@ Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const
   // order: tensors, then nodes.
   size_t at = Behind(json, "\"tensors\":[", 0);
   const std::string batch = std::to_string(edit.n);
-  for (int tensor = 0; tensor < plan.tensors; ++tensor) {
+  for (int tensor = 0; tensor < convolution.tensors; ++tensor) {
     if (at == std::string_view::npos) return Unfamiliar("a tensor is missing");
     at = Behind(json, "\"dim\":[", at);
-    if ((plan.batched >> tensor & 1) != 0 && !splice.Replace(at, batch)) {
+    if ((convolution.batched >> tensor & 1) != 0 && !splice.Replace(at, batch)) {
       return Unfamiliar("a tensor's extents");
     }
   }
   at = Behind(json, "\"nodes\":[", at == std::string_view::npos ? json.size() : at);
   if (at == std::string_view::npos) return Unfamiliar("no nodes");
   // The convolution is the first node. Scales that do not change keep cuDNN's text.
-  const bool scaled = edit.alpha == plan.alpha ||
+  const bool scaled = edit.alpha == convolution.alpha ||
                       splice.Replace(Behind(json, "\"alpha\":", at), NumberText(edit.alpha));
-  if (!scaled || (edit.beta != plan.beta &&
+  if (!scaled || (edit.beta != convolution.beta &&
                   !splice.Replace(Behind(json, "\"beta\":", at), NumberText(edit.beta)))) {
     return Unfamiliar("a scale");
   }
@@ -94,15 +95,15 @@ Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const
   return edited;
 }
 
-Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
+Result<std::string> WithEngine(std::string_view json, const FusedConvolution& convolution,
                                const EngineId& engine) {
   const EngineId::Graph* const named = engine.graph();
   if (named == nullptr || !named->fusion.empty()) {
     return Status::Error("'" + engine.Text() + "' names no engine");
   }
-  GraphPlan expected = plan;
+  FusedConvolution expected = convolution;
   EngineId::Graph fused = *named;
-  if (const EngineId::Graph* const own = plan.engine.graph()) fused.fusion = own->fusion;
+  if (const EngineId::Graph* const own = convolution.engine.graph()) fused.fusion = own->fusion;
   expected.engine = fused;
   std::string choices;
   for (const auto& [type, value] : named->knobs) {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "cudnn/graph_plan.h"
+#include "cudnn/fused_convolution.h"
 
 namespace ucudnn::cudnn {
 
@@ -16,12 +16,13 @@ struct PlanEdit {
   double alpha = 1, beta = 0;
 };
 
-// `json`, whose content is `plan`, with the batch and scales of `edit`.
-Result<std::string> EditPlan(std::string_view json, const GraphPlan& plan, const PlanEdit& edit);
+// `json`, whose content is `convolution`, with the batch and scales of `edit`.
+Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
+                             const PlanEdit& edit);
 
 // `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the engine does
 // not name are left at their default.
-Result<std::string> WithEngine(std::string_view json, const GraphPlan& plan,
+Result<std::string> WithEngine(std::string_view json, const FusedConvolution& convolution,
                                const EngineId& engine);
 
 }  // namespace ucudnn::cudnn

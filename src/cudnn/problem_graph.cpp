@@ -99,10 +99,10 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
                           MakePlan(*functions_, device_, configuration));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, ReadTemplate(*functions_, plan.get()));
   // The graph API has no math type; MayServe has kept the caller's.
-  read.plan.problem.math = problem_.math;
-  if (read.plan.problem != problem_) {
+  read.convolution.problem.math = problem_.math;
+  if (read.convolution.problem != problem_) {
     return Status::Error("the graph of " + Describe(problem_) + " reads back as " +
-                         Describe(read.plan.problem));
+                         Describe(read.convolution.problem));
   }
   read.callers_beta = true;
   return read;
@@ -153,8 +153,8 @@ Result<GraphTemplate> ProblemGraph::Named(const EngineId& engine) const {
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor configuration,
                           MakeConfiguration(*functions_, device_, graph_.get(), *named));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, TemplateOf(configuration.get()));
-  if (read.plan.engine != engine) {
-    return Status::Error("'" + engine.Text() + "' reads back as " + read.plan.engine.Text());
+  if (read.convolution.engine != engine) {
+    return Status::Error("'" + engine.Text() + "' reads back as " + read.convolution.engine.Text());
   }
   return read;
 }

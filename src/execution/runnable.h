@@ -12,7 +12,7 @@ enum class Outcome {
   kPlanned,    // every piece was enqueued
   kUndivided,  // the undivided engine replaced the pieces; the status is its own
   // A piece failed after others had changed the output, which a rerun would read; the status is the
-  // genuine error.
+  // real error.
   kFailed,
   // The output was not touched: the workspace is missing or too small or, with its error as status,
   // the first piece failed and no undivided engine replaces it.

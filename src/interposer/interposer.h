@@ -1,6 +1,6 @@
 // What happens when the application calls cuDNN: the parts that a process shares, and the two APIs
-// on top of them. Every function answers like the genuine one; whatever goes wrong inside gives the
-// genuine behaviour, within what was promised. Thread-safe. Only memory exhaustion throws; the C
+// on top of them. Every function answers like the real one; whatever goes wrong inside gives the
+// real behaviour, within what was promised. Thread-safe. Only memory exhaustion throws; the C
 // entry points in shim/ catch it.
 #pragma once
 

@@ -11,7 +11,7 @@
 #include "interposer/budget/budgets.h"
 #include "interposer/core/workspace_limit.h"
 #include "interposer/legacy/promise_book.h"
-#include "interposer/pinned/pinned_kernels.h"
+#include "interposer/pinned/followed_plan.h"
 #include "interposer/report/measuring_line.h"
 #include "interposer/report/reporter.h"
 #include "interposer/session/sessions.h"
@@ -39,7 +39,7 @@ struct Process {
   const cuda::Driver* const driver;  // null: no CUDA, so every call is forwarded
   MeasuringLine measuring;
   tuning::MeasuredKernels kernels;
-  PinnedKernels pinned;
+  FollowedPlan followed_plan;
   tuning::LegacyKernels engines;
   WorkspaceLimit limit;
   PromiseBook promises;  // what this process told callers of the legacy API

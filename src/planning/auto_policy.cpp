@@ -217,9 +217,9 @@ std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   return fresh;
 }
 
-Sizes SizesOf(const Configuration& plan) {
+Sizes SizesOf(const Configuration& configuration) {
   Sizes sizes;
-  for (const Run& run : plan.runs) sizes.insert(run.micro.micro_batch);
+  for (const Run& run : configuration.runs) sizes.insert(run.micro.micro_batch);
   return sizes;
 }
 
@@ -242,16 +242,16 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   const Knowledge knowledge(measured, asked);
   const std::map<int, bool> legal = LegalSizes(n, step);
   const std::vector<Candidate> rows = knowledge.Rows(legal, asked, Knowledge::Mood::kDoubtful);
-  const std::optional<Configuration> plan = FastestDivision(rows, promise);
-  if (!plan) return Fresh({step, n % step != 0 ? n % step : n}, asked, most);
+  const std::optional<Configuration> configuration = FastestDivision(rows, promise);
+  if (!configuration) return Fresh({step, n % step != 0 ? n % step : n}, asked, most);
 
   Sizes cached;
-  AddCachedSizes(rows, plan->Largest().engine, request, legal, cached);
+  AddCachedSizes(rows, configuration->Largest().engine, request, legal, cached);
   if (const std::optional<MicroConfiguration> undivided = FastestUndivided(rows, promise)) {
     AddCachedSizes(rows, undivided->engine, request, legal, cached);
   }
   next = Fresh(cached, asked, most);
-  if (next.empty()) next = Fresh(SizesOf(*plan), asked, most);
+  if (next.empty()) next = Fresh(SizesOf(*configuration), asked, most);
   if (!next.empty()) return next;
 
   const std::optional<Configuration> hoped =

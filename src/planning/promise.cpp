@@ -33,41 +33,42 @@ NumericClass ClassOf(const Candidates& candidates, const MicroConfiguration& mic
 
 // Whether every piece is at least as exact and as deterministic as the largest one, whose engine is
 // reported.
-bool LargestIsLeast(const Configuration& plan, const Candidates& allowed) {
-  const NumericClass reported = ClassOf(allowed, plan.Largest());
-  return std::all_of(plan.runs.begin(), plan.runs.end(), [&](const Run& run) {
+bool LargestIsLeast(const Configuration& configuration, const Candidates& allowed) {
+  const NumericClass reported = ClassOf(allowed, configuration.Largest());
+  return std::all_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
     return IsExactAs(ClassOf(allowed, run.micro), reported) &&
-           (run.micro.deterministic || !plan.Largest().deterministic);
+           (run.micro.deterministic || !configuration.Largest().deterministic);
   });
 }
 
-// The fastest division whose largest piece `may_lead` accepts and for which LargestIsLeast holds;
-// none where none takes less than `below_ms`. Solves Workspace Reuse once for each numeric class
-// and determinism that the largest piece may have, with only those pieces that may follow such a
-// piece. Among equal times the more exact one wins, then the deterministic one.
-template <typename MayLead>
+// The fastest division whose largest piece `may_be_largest` accepts and for which LargestIsLeast
+// holds; none where none takes less than `below_ms`. Solves Workspace Reuse once for each numeric
+// class and determinism that the largest piece may have, with only those pieces that may follow
+// such a piece. Among equal times the more exact one wins, then the deterministic one.
+template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
-                                          double below_ms, MayLead may_lead) {
+                                          double below_ms, MayBeLargest may_be_largest) {
   std::optional<Configuration> best;
   for (const NumericClass numeric :
        {NumericClass::kDirect, NumericClass::kFft, NumericClass::kWinograd}) {
     for (const bool deterministic : {true, false}) {
       std::vector<Piece> pieces;
-      bool has_lead = false;
+      bool has_largest = false;
       for (const Candidate* candidate : allowed) {
         if (!IsExactAs(candidate->numeric, numeric)) continue;
         if (deterministic && !candidate->micro.deterministic) continue;
-        const bool leads = candidate->numeric == numeric &&
-                           candidate->micro.deterministic == deterministic && may_lead(*candidate);
-        has_lead |= leads;
-        pieces.push_back({&candidate->micro, leads});
+        const bool is_largest = candidate->numeric == numeric &&
+                                candidate->micro.deterministic == deterministic &&
+                                may_be_largest(*candidate);
+        has_largest |= is_largest;
+        pieces.push_back({&candidate->micro, is_largest});
       }
-      if (!has_lead) continue;
-      std::optional<Configuration> plan =
-          OptimizeLedWorkspaceReuse(pieces, request.n, request.step, below_ms);
-      if (!plan) continue;
-      below_ms = plan->TimeMs();
-      best = std::move(plan);
+      if (!has_largest) continue;
+      std::optional<Configuration> configuration =
+          OptimizeWorkspaceReuseByLargest(pieces, request.n, request.step, below_ms);
+      if (!configuration) continue;
+      below_ms = configuration->TimeMs();
+      best = std::move(configuration);
     }
   }
   return best;
@@ -90,9 +91,10 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
 }
 
 // Whether an undivided engine of class `undivided` may replace a plan whose largest piece is
-// `lead`: it must be at least as exact, and what is reported must not be more exact than the plan.
-bool Replaces(NumericClass undivided, const Candidate& lead) {
-  return lead.native ? IsExactAs(undivided, lead.numeric) : undivided == lead.numeric;
+// `largest`: it must be at least as exact, and what is reported must not be more exact than the
+// plan.
+bool Replaces(NumericClass undivided, const Candidate& largest) {
+  return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
 }
 
 // Tells whether a plan with a given largest piece can be promised: some undivided engine of the
@@ -107,9 +109,9 @@ class Promisable {
     }
   }
 
-  bool operator()(const Candidate& lead) const {
+  bool operator()(const Candidate& largest) const {
     return std::any_of(undivided_.begin(), undivided_.end(),
-                       [&](NumericClass numeric) { return Replaces(numeric, lead); });
+                       [&](NumericClass numeric) { return Replaces(numeric, largest); });
   }
 
  private:
@@ -141,8 +143,8 @@ Baselines BaselinesOf(const Candidates& allowed, int n) {
 std::optional<Configuration> BestDivided(const Candidates& allowed, const PromiseRequest& request,
                                          double below_ms) {
   const Promisable promisable(allowed, request.n);
-  return BestDivision(allowed, request, below_ms, [&](const Candidate& lead) {
-    return lead.micro.micro_batch < request.n && promisable(lead);
+  return BestDivision(allowed, request, below_ms, [&](const Candidate& largest) {
+    return largest.micro.micro_batch < request.n && promisable(largest);
   });
 }
 
@@ -165,19 +167,20 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   return best;
 }
 
-// The promise of `plan`, with its own workspace or, where no undivided engine fits that, with a
-// little more. A deterministic plan that only a non-deterministic engine can replace is promised as
-// not deterministic. None when no undivided engine within the limit is as exact as the plan.
-std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& allowed,
+// The promise of `configuration`, with its own workspace or, where no undivided engine fits that,
+// with a little more. A deterministic plan that only a non-deterministic engine can replace is
+// promised as not deterministic. None when no undivided engine within the limit is as exact as the
+// plan.
+std::optional<Promise> PromiseOf(const Configuration& configuration, const Candidates& allowed,
                                  const PromiseRequest& request) {
-  const MicroConfiguration& largest = plan.Largest();
-  const Candidate* const lead = Find(allowed, largest);
-  assert(lead != nullptr);
-  const size_t plan_bytes = plan.WorkspaceBytes();
-  bool deterministic = plan.Deterministic();
+  const MicroConfiguration& largest = configuration.Largest();
+  const Candidate* const largest_candidate = Find(allowed, largest);
+  assert(largest_candidate != nullptr);
+  const size_t plan_bytes = configuration.WorkspaceBytes();
+  bool deterministic = configuration.Deterministic();
   const auto serves = [&](const Candidate& candidate) {
     if (deterministic && !candidate.micro.deterministic) return false;
-    return Replaces(candidate.numeric, *lead);
+    return Replaces(candidate.numeric, *largest_candidate);
   };
   const Candidate* undivided = UndividedFor(allowed, request.n, plan_bytes, serves);
   if (undivided == nullptr && deterministic) {
@@ -187,9 +190,9 @@ std::optional<Promise> PromiseOf(const Configuration& plan, const Candidates& al
   if (undivided == nullptr) return std::nullopt;
   Promise promise;
   promise.workspace_bytes = std::max(plan_bytes, undivided->micro.workspace_bytes);
-  promise.reported = {lead->native ? largest.engine : undivided->micro.engine, request.n,
-                      plan.TimeMs(), promise.workspace_bytes, deterministic};
-  promise.plan = plan;
+  promise.reported = {largest_candidate->native ? largest.engine : undivided->micro.engine,
+                      request.n, configuration.TimeMs(), promise.workspace_bytes, deterministic};
+  promise.configuration = configuration;
   promise.undivided = undivided->micro;
   promise.baselines = BaselinesOf(allowed, request.n);
   promise.limit_bytes = request.limit_bytes;
@@ -259,9 +262,9 @@ std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
 }
 
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
-            const Configuration& plan) {
+            const Configuration& configuration) {
   const Candidates allowed = AllowedCandidates(measured, request);
-  return std::all_of(plan.runs.begin(), plan.runs.end(), [&](const Run& run) {
+  return std::all_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
     return std::any_of(allowed.begin(), allowed.end(), [&](const Candidate* candidate) {
       return candidate->micro.engine == run.micro.engine &&
              candidate->micro.micro_batch == run.micro.micro_batch;
@@ -269,11 +272,13 @@ bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
   });
 }
 
-std::optional<Promise> MakePromiseOf(const Configuration& plan, std::span<const Candidate> measured,
+std::optional<Promise> MakePromiseOf(const Configuration& configuration,
+                                     std::span<const Candidate> measured,
                                      const PromiseRequest& request) {
   const Candidates allowed = AllowedCandidates(measured, request);
-  if (!Allows(measured, request, plan) || !LargestIsLeast(plan, allowed)) return std::nullopt;
-  return PromiseOf(plan, allowed, request);
+  if (!Allows(measured, request, configuration) || !LargestIsLeast(configuration, allowed))
+    return std::nullopt;
+  return PromiseOf(configuration, allowed, request);
 }
 
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
@@ -296,7 +301,7 @@ Baselines FindBaselines(std::span<const Candidate> measured, const PromiseReques
 size_t AssuredBytes(const Promise& promise) {
   const size_t alone = promise.alone.runs.empty() ? 0 : promise.alone.WorkspaceBytes();
   return std::max(alone > promise.workspace_bytes ? alone : 0,
-                  promise.undivided.engine.empty() ? promise.library_bytes : 0);
+                  promise.undivided.engine.empty() ? promise.owned_bytes : 0);
 }
 
 std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
@@ -305,14 +310,14 @@ std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidat
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {
     if (candidate->micro.engine == engine) usable.push_back(candidate->micro);
   }
-  std::optional<Configuration> plan =
+  std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(usable, request.n, request.step, request.limit_bytes);
-  if (!plan) return std::nullopt;
+  if (!configuration) return std::nullopt;
   Promise promise;
-  promise.workspace_bytes = plan->WorkspaceBytes();
-  promise.reported = {engine, request.n, plan->TimeMs(), promise.workspace_bytes,
-                      plan->Deterministic()};
-  promise.plan = std::move(*plan);
+  promise.workspace_bytes = configuration->WorkspaceBytes();
+  promise.reported = {engine, request.n, configuration->TimeMs(), promise.workspace_bytes,
+                      configuration->Deterministic()};
+  promise.configuration = std::move(*configuration);
   promise.limit_bytes = request.limit_bytes;
   return promise;
 }

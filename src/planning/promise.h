@@ -29,16 +29,16 @@ struct Candidate {
   bool native = true;
 };
 
-// Both `plan` and `undivided` compute the kernel within `workspace_bytes`. `undivided` does so in
-// one piece, by an engine of the caller's API; it runs where the plan may not, after a fault or
-// inside a capture. Both are at least as exact and as deterministic as `reported`, which is the
-// engine of the plan's largest piece or, where the caller's API lacks that, `undivided`. Only
-// promises of PiecesOf have no `undivided`: its engine is empty.
+// Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided`
+// does so in one piece, by an engine of the caller's API; it runs where the plan may not, after a
+// fault or inside a capture. Both are at least as exact and as deterministic as `reported`, which
+// is the engine of the plan's largest piece or, where the caller's API lacks that, `undivided`.
+// Only promises of PiecesOf have no `undivided`: its engine is empty.
 struct Promise {
   // The engine and determinism reported, with n images and the plan's time.
   MicroConfiguration reported;
   size_t workspace_bytes = 0;  // reported; no call ever uses more
-  Configuration plan;
+  Configuration configuration;
   MicroConfiguration undivided;
   Baselines baselines;
   // Of pieces that no `undivided` can replace: what they are compared with, their own engine on the
@@ -54,11 +54,11 @@ struct Promise {
   // Its pieces were run and compared in this process, so a capture may contain them, and they keep
   // the promise where no undivided engine does.
   bool ran_here = false;
-  // The plan is from a plan file: no other one replaces it.
-  bool pinned = false;
+  // The plan is from a workspace plan: no other one replaces it.
+  bool of_workspace_plan = false;
   // Workspace that ucudnn brings for the plan; then `workspace_bytes` is 0, and `undivided` needs
   // none. Where there is no `undivided`, so much must be assured (AssuredBytes).
-  size_t library_bytes = 0;
+  size_t owned_bytes = 0;
 };
 
 // The bytes of ucudnn's workspace that must be set aside for the promise to be kept: nothing runs
@@ -90,7 +90,7 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
 constexpr double kHysteresis = 0.03;
 
 // The fastest promise. None when no engine of the caller's API runs undivided within the limit;
-// then the genuine need must be promised. More room never makes it slower, but for kHysteresis:
+// then the real need must be promised. More room never makes it slower, but for kHysteresis:
 // under a larger limit, its time times (1 - kHysteresis) is at most the time under a smaller one.
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
@@ -107,11 +107,12 @@ std::optional<Promise> DividedPromise(std::span<const Candidate> measured,
 
 // The promise of a given plan, whose pieces are among `measured`. None where the request does not
 // allow it, or no undivided engine of the caller's API keeps it.
-std::optional<Promise> MakePromiseOf(const Configuration& plan, std::span<const Candidate> measured,
+std::optional<Promise> MakePromiseOf(const Configuration& configuration,
+                                     std::span<const Candidate> measured,
                                      const PromiseRequest& request);
-// Whether the request allows every piece of `plan`.
+// Whether the request allows every piece of `configuration`.
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
-            const Configuration& plan);
+            const Configuration& configuration);
 
 // The fastest division that the request allows, in one piece or several, whose largest piece is the
 // least exact and the least deterministic of its pieces. Ignores hysteresis, and whether anything

@@ -54,45 +54,45 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
   return compositions.Divide(n);
 }
 
-std::optional<Configuration> OptimizeLedWorkspaceReuse(std::span<const Piece> pieces, int n,
-                                                       int step, double below_ms) {
+std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,
+                                                             int step, double below_ms) {
   if (n < 1 || step < 1) return std::nullopt;
-  FastestOfEachSize fastest(n), leads(n);
+  FastestOfEachSize fastest(n), largest_of_size(n);
   for (const Piece& piece : pieces) {
     assert(piece.micro != nullptr);
     fastest.Add(*piece.micro);
-    if (piece.may_lead) leads.Add(*piece.micro);
+    if (piece.may_be_largest) largest_of_size.Add(*piece.micro);
   }
-  // When all pieces of up to some size are admitted, a lead of that size may be followed by any of
-  // them, and by nothing larger.
+  // When all pieces of up to some size are admitted, a largest piece of that size may be followed
+  // by any of them, and by nothing larger.
   Compositions admitted(n, step);
-  const MicroConfiguration* lead = nullptr;
+  const MicroConfiguration* largest = nullptr;
   Cost best = {below_ms, 0};
   for (int size = 1; size <= n; ++size) {
     if (!IsLegal(size, n, step)) continue;
     if (fastest[size] != nullptr) admitted.Admit(*fastest[size]);
-    if (leads[size] == nullptr) continue;
-    const Cost with = Sum({leads[size]->time_ms, 1}, admitted.Of(n - size));
+    if (largest_of_size[size] == nullptr) continue;
+    const Cost with = Sum({largest_of_size[size]->time_ms, 1}, admitted.Of(n - size));
     if (with >= best) continue;
     best = with;
-    lead = leads[size];
+    largest = largest_of_size[size];
   }
-  if (lead == nullptr) return std::nullopt;
+  if (largest == nullptr) return std::nullopt;
 
-  const int size = lead->micro_batch;
+  const int size = largest->micro_batch;
   Compositions others(n, step);
   AdmitUpTo(size - 1, n, step, fastest, others);
-  // Where the lead is as fast as the fastest engine of its size, it is repeated, so that no third
-  // engine appears.
-  others.Admit(lead->time_ms <= fastest[size]->time_ms ? *lead : *fastest[size]);
+  // Where the largest piece is as fast as the fastest engine of its size, it is repeated, so that
+  // no third engine appears.
+  others.Admit(largest->time_ms <= fastest[size]->time_ms ? *largest : *fastest[size]);
   Configuration configuration = others.Divide(n - size);
   std::vector<Run>& runs = configuration.runs;
   if (size % step != 0) {
-    runs.push_back({*lead, 1});
-  } else if (!runs.empty() && runs.front().micro == *lead) {
+    runs.push_back({*largest, 1});
+  } else if (!runs.empty() && runs.front().micro == *largest) {
     ++runs.front().count;
   } else {
-    runs.insert(runs.begin(), {*lead, 1});
+    runs.insert(runs.begin(), {*largest, 1});
   }
   assert(configuration.Images() == n);
   return configuration;

@@ -18,17 +18,17 @@ namespace ucudnn::planning {
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);
 
-// A micro-configuration, and whether it may lead a division: it is then the Largest(), whose engine
-// a caller is told of.
+// A micro-configuration, and whether it may be a division's Largest(), whose engine a caller is
+// told of.
 struct Piece {
   const MicroConfiguration* micro = nullptr;
-  bool may_lead = false;
+  bool may_be_largest = false;
 };
 
-// The same among configurations whose largest piece may lead, whatever workspace they need. None
-// where none takes less than `below_ms`. Where a faster piece of the lead's size may not lead, that
-// piece is repeated behind the lead. Exact, too.
-std::optional<Configuration> OptimizeLedWorkspaceReuse(std::span<const Piece> pieces, int n,
-                                                       int step, double below_ms);
+// The same among configurations whose largest piece may be it, whatever workspace they need. None
+// where none takes less than `below_ms`. Where a faster piece of the same size may not be the
+// largest, it is repeated behind the one that is. Exact, too.
+std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,
+                                                             int step, double below_ms);
 
 }  // namespace ucudnn::planning

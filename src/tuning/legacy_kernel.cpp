@@ -37,7 +37,7 @@ void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfigu
 }  // namespace
 
 std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
-                                     const LegacyAnswer& measured) {
+                                     const LegacyRows& measured) {
   std::vector<cudnn::MathGroup> groups = cudnn::GroupByMath(problem, measured.rows);
   ConvolutionProblem as_asked = problem;
   for (cudnn::MathGroup& group : groups) {
@@ -53,15 +53,15 @@ std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
 }
 
 std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
-                                     const LegacyAnswer& measured) {
+                                     const LegacyRows& measured) {
   for (cudnn::MathGroup& group : Groups(problem, measured)) {
     if (group.math == problem.math) return std::move(group.candidates);
   }
   return {};
 }
 
-LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                                bool may_measure) {
+LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
+                              bool may_measure) {
   Question question{kernel.problem, options_.policy, request, may_measure};
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
   cudnn::LegacyNeeds needs(functions_, kernel.handle, kernel.problem);
@@ -89,7 +89,7 @@ LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::Prom
       choices_.SetPostponed(kernel.platform, kernel.problem, !done);
     }
   }
-  LegacyAnswer measured{kernels_.Get(kernel.device, question), {}};
+  LegacyRows measured{kernels_.Get(kernel.device, question), {}};
   if (!measured.status.ok() && !fitted.ok()) measured.status = fitted;
   if (kernel.handle != nullptr) KeepServing(kernel.problem.n, needs, measured.rows);
   if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, may_measure, measured);
@@ -98,7 +98,7 @@ LegacyAnswer LegacyKernels::Get(const LegacyKernel& kernel, const planning::Prom
 
 GraphScope LegacyKernels::ScopeOf(const GraphChoices::Template& engine) const {
   GraphScope scope;
-  scope.engine = engine->plan.engine;
+  scope.engine = engine->convolution.engine;
   scope.numeric = engine->numeric;
   scope.make = [functions = &functions_, engine](cudnnHandle_t of_ours) {
     return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{of_ours, nullptr},
@@ -129,7 +129,7 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
   kernels_.Spend(kernel.device, problem, Clock::now() - begin);
   bool done = true;
   for (const GraphChoices::Template& engine : engines) {
-    const Answer answer = kernels_.Get(
+    const MeasuredRows answer = kernels_.Get(
         kernel.device,
         {problem, BatchSizePolicy::kUndivided, request, true, ScopeOf(engine), false, kTimeShare});
     done &= answer.settled;
@@ -139,7 +139,7 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
 
 void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
                                     const planning::PromiseRequest& request, bool may_measure,
-                                    LegacyAnswer& measured) {
+                                    LegacyRows& measured) {
   const ConvolutionProblem& problem = kernel.problem;
   const cudnnHandle_t handle = kernel.capturing ? nullptr : kernel.handle;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
@@ -153,7 +153,7 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
     Question question{
         problem,   BatchSizePolicy::kUndivided, request, may_measure, ScopeOf(engine), false,
         kTimeShare};
-    Answer known = kernels_.Get(kernel.device, question);
+    MeasuredRows known = kernels_.Get(kernel.device, question);
     const bool hopeless =
         fastest && !known.rows.empty() && known.rows[0].time_ms > kHopeless * fastest->time_ms;
     if (!known.rows.empty() && !hopeless && options_.policy != BatchSizePolicy::kUndivided) {
@@ -167,9 +167,9 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
 }
 
 cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel& kernel,
-                                                             const Configuration& plan) {
+                                                             const Configuration& configuration) {
   cudnn::MixedEngines::Templates engines;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     if (!run.micro.engine.of_graph_api()) continue;
     auto engine = choices_.Named(kernel.platform, kernel.problem, run.micro.engine, kernel.handle);
     if (engine != nullptr) engines.push_back(std::move(engine));
@@ -178,33 +178,33 @@ cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel&
 }
 
 Result<NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
-                                                  const Configuration& plan,
+                                                  const Configuration& configuration,
                                                   const MicroConfiguration& undivided) {
   std::vector<Run> legacy = {{undivided, 1}};
-  std::copy_if(plan.runs.begin(), plan.runs.end(), std::back_inserter(legacy),
+  std::copy_if(configuration.runs.begin(), configuration.runs.end(), std::back_inserter(legacy),
                [](const Run& run) { return !run.micro.engine.of_graph_api(); });
   UCUDNN_ASSIGN_OR_RETURN(NumericClass coarsest,
                           tuning::CoarsestClass(kernel.problem.operation, legacy));
-  for (const auto& engine : GraphEnginesOf(kernel, plan)) {
+  for (const auto& engine : GraphEnginesOf(kernel, configuration)) {
     coarsest = Coarsest({coarsest, engine->numeric});
   }
   return coarsest;
 }
 
-Trust LegacyKernels::Verify(const LegacyKernel& kernel, const Configuration& plan,
+Trust LegacyKernels::Verify(const LegacyKernel& kernel, const Configuration& configuration,
                             const MicroConfiguration& undivided, planning::Proof proof) {
-  if (!planning::UsesGraph(plan)) {
-    return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, proof);
+  if (!planning::UsesGraph(configuration)) {
+    return kernels_.Verify(kernel.device, kernel.problem, configuration, undivided, proof);
   }
-  const auto numeric = CoarsestClass(kernel, plan, undivided);
+  const auto numeric = CoarsestClass(kernel, configuration, undivided);
   if (!numeric.ok()) return {Trust::Kind::kUnknown, numeric.message()};
-  cudnn::MixedEngines::Templates engines = GraphEnginesOf(kernel, plan);
+  cudnn::MixedEngines::Templates engines = GraphEnginesOf(kernel, configuration);
   MixedScope scope;
   scope.numeric = *numeric;
   scope.make = [functions = &functions_, engines = std::move(engines)](cudnnHandle_t of_ours) {
     return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
   };
-  return kernels_.Verify(kernel.device, kernel.problem, plan, undivided, proof, scope);
+  return kernels_.Verify(kernel.device, kernel.problem, configuration, undivided, proof, scope);
 }
 
 }  // namespace ucudnn::tuning

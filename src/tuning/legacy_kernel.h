@@ -34,17 +34,16 @@ struct GraphRows {
   std::vector<MicroConfiguration> rows;
 };
 
-// Rows of the legacy algorithms (Answer) and, each by itself, of graph engines.
-struct LegacyAnswer : Answer {
+// Rows of the legacy algorithms (MeasuredRows) and, each by itself, of graph engines.
+struct LegacyRows : MeasuredRows {
   std::vector<GraphRows> graph;
 };
 
 // The candidates that may share a plan: by the math type that the caller will set, and of the
 // problem's own math type.
-std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
-                                     const LegacyAnswer& measured);
+std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem, const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
-                                               const LegacyAnswer& measured);
+                                               const LegacyRows& measured);
 
 class LegacyKernels {
  public:
@@ -55,17 +54,17 @@ class LegacyKernels {
 
   // Measurements at the policy's micro-batch sizes, for what `request` asks. No rows, and a status
   // that says why, when the undivided kernel is not among them.
-  LegacyAnswer Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                   bool may_measure);
+  LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
+                 bool may_measure);
 
-  // Templates of the graph engines in `plan`.
+  // Templates of the graph engines in `configuration`.
   cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
-                                                const Configuration& plan);
-  // The coarsest arithmetic among the engines of `plan` and `undivided`.
-  Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& plan,
+                                                const Configuration& configuration);
+  // The coarsest arithmetic among the engines of `configuration` and `undivided`.
+  Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
                                      const MicroConfiguration& undivided);
   // As MeasuredKernels::Verify; `undivided` is a legacy algorithm.
-  Trust Verify(const LegacyKernel& kernel, const Configuration& plan,
+  Trust Verify(const LegacyKernel& kernel, const Configuration& configuration,
                const MicroConfiguration& undivided, planning::Proof proof);
 
  private:
@@ -76,7 +75,7 @@ class LegacyKernels {
   // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
   // micro-batch sizes.
   void AddGraphEngines(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                       bool may_measure, LegacyAnswer& measured);
+                       bool may_measure, LegacyRows& measured);
 
   const cudnn::Functions& functions_;
   const Options& options_;

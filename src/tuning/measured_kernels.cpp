@@ -28,10 +28,10 @@ size_t L2Bytes(const Device& device) {
   return static_cast<size_t>(std::max(bytes, 0));
 }
 
-// The engine among whose measurements `micro` of `plan` is filed: what sums partials is measured
-// with every engine.
-const EngineId& Measurer(const Configuration& plan, const MicroConfiguration& micro) {
-  return micro.engine.is_partial_sum() ? plan.Largest().engine : micro.engine;
+// The engine among whose measurements `micro` of `configuration` is filed: what sums partials is
+// measured with every engine.
+const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
+  return micro.engine.is_partial_sum() ? configuration.Largest().engine : micro.engine;
 }
 
 }  // namespace
@@ -188,11 +188,12 @@ Status MeasuredKernels::MeasureFitting(const Device& device, const Question& que
   }
   const std::vector<int> sizes = planning::FittingSizes(question.policy, request.n, request.step);
   if (Missing(question.problem, known, sizes).empty()) return Status::Ok();
-  return Learn(device, question, family, sizes, Extent::kFitting, known);
+  return MeasureMissing(device, question, family, sizes, Extent::kFitting, known);
 }
 
-Status MeasuredKernels::Learn(const Device& device, const Question& question, const Family& family,
-                              const std::vector<int>& sizes, Extent extent, Known& known) {
+Status MeasuredKernels::MeasureMissing(const Device& device, const Question& question,
+                                       const Family& family, const std::vector<int>& sizes,
+                                       Extent extent, Known& known) {
   Known& account = AccountOf(device, question, known);
   const Waiting waiting(progress_);
   Clock::duration spent;
@@ -364,12 +365,12 @@ MeasuredKernels::Family MeasuredKernels::FamilyAsked(const Device& device,
   return family;
 }
 
-Answer MeasuredKernels::Get(const Device& device, const Question& question) {
+MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question) {
   const planning::PromiseRequest& request = question.request;
   const Family family = FamilyAsked(device, question);
   const Status fitted = MeasureFitting(device, question);
   Known& known = Meet(family);
-  Answer answer;
+  MeasuredRows answer;
   // The other policies know all their sizes from the start.
   const bool search = question.policy == BatchSizePolicy::kAuto;
   const size_t l2_bytes = search ? L2Bytes(device) : 0;
@@ -384,7 +385,7 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
     }
     const std::vector<int> missing = Missing(question.problem, known, asked);
     if (!missing.empty() && question.may_measure) {
-      answer.status = Learn(device, question, family, missing, Extent::kAll, known);
+      answer.status = MeasureMissing(device, question, family, missing, Extent::kAll, known);
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
@@ -421,17 +422,17 @@ Answer MeasuredKernels::Get(const Device& device, const Question& question) {
 }
 
 bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem& problem,
-                                  const Configuration& plan, planning::Proof proof, bool reread,
-                                  std::vector<MicroConfiguration>& untried) {
+                                  const Configuration& configuration, planning::Proof proof,
+                                  bool reread, std::vector<MicroConfiguration>& untried) {
   untried.clear();
   std::vector<MicroConfiguration> parts;
-  for (const Run& run : plan.runs) parts.push_back(run.micro);
+  for (const Run& run : configuration.runs) parts.push_back(run.micro);
   // The sum is trusted apart from the engines that compute partials.
-  if (plan.Pieces() > 1 && SumsPartials(problem)) {
+  if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }
   for (MicroConfiguration& micro : parts) {
-    const Family family = FamilyOf(problem, device.platform, Measurer(plan, micro));
+    const Family family = FamilyOf(problem, device.platform, Measurer(configuration, micro));
     Known& known = Meet(family);
     if (reread) Refresh(family, known);
     const std::pair<int, EngineId> key{micro.micro_batch, micro.engine};
@@ -446,16 +447,17 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
 }
 
 Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& problem,
-                              const Configuration& plan, const MicroConfiguration& undivided,
-                              planning::Proof proof, const EngineScope& scope) {
-  Known& known = Meet(FamilyOf(problem, device.platform, plan.Largest().engine));
+                              const Configuration& configuration,
+                              const MicroConfiguration& undivided, planning::Proof proof,
+                              const EngineScope& scope) {
+  Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
   {
     MutexLock lock(mutex_);
     spent = known.verifying[problem.n];
   }
-  if (!FindUntried(device, problem, plan, proof, false, untried)) {
+  if (!FindUntried(device, problem, configuration, proof, false, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
   if (untried.empty()) return {};
@@ -465,15 +467,15 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // Another process, which held the device before or has time left, may have compared the same.
-  if (!FindUntried(device, problem, plan, proof, true, untried)) {
+  if (!FindUntried(device, problem, configuration, proof, true, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
   if (untried.empty()) return {};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const Clock::time_point begin = Clock::now();
   progress_.Tell({Activity::kComparing, &problem});
-  const Verification verification =
-      VerifyPlan(device, problem, plan, undivided, turns_.LimitsNow(device, turn->deadline), scope);
+  const Verification verification = VerifyPlan(device, problem, configuration, undivided,
+                                               turns_.LimitsNow(device, turn->deadline), scope);
   const Clock::duration taken = Clock::now() - begin;
   turns_.Spend(taken);
   {
@@ -488,7 +490,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   for (const MicroConfiguration& micro : untried) {
     // While an engine may be at fault, the sum of its partials is not blamed.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
-    Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(plan, micro)));
+    Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(configuration, micro)));
     MutexLock lock(mutex_);
     (equal ? of_engine.trusted : of_engine.wrong).insert({micro.micro_batch, micro.engine});
   }

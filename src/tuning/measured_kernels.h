@@ -49,7 +49,7 @@ struct Question {
   std::optional<size_t> must_fit;
 };
 
-struct Answer {
+struct MeasuredRows {
   // Every engine of the scope at the sizes the policy considers, as far as they are known; n itself
   // is there, or what fits Question::must_fit. Where pieces are partials, smaller sizes cost what
   // they do as such (AsPartial), and are not there when that is unknown. Empty, with a status that
@@ -82,17 +82,18 @@ class MeasuredKernels {
 
   // Answers from memory, the store and, where the question allows it, the device. Measures nothing
   // again that failed once.
-  Answer Get(const Device& device, const Question& question);
+  MeasuredRows Get(const Device& device, const Question& question);
 
   // Measures first what a question with must_fit needs most; Get does, too, where it was not done.
   // An error when measuring failed or did not come about.
   Status MeasureFitting(const Device& device, const Question& question);
 
-  // Whether `plan` may take the place of `undivided`; compares their outputs where `proof` demands
-  // it, within the budget of one kernel and of the process. `scope` holds the engines of both.
-  Trust Verify(const Device& device, const ConvolutionProblem& problem, const Configuration& plan,
-               const MicroConfiguration& undivided, planning::Proof proof,
-               const EngineScope& scope = LegacyScope());
+  // Whether `configuration` may take the place of `undivided`; compares their outputs where `proof`
+  // demands it, within the budget of one kernel and of the process. `scope` holds the engines of
+  // both.
+  Trust Verify(const Device& device, const ConvolutionProblem& problem,
+               const Configuration& configuration, const MicroConfiguration& undivided,
+               planning::Proof proof, const EngineScope& scope = LegacyScope());
 
   // The unfused graph engines that are known to have been measured for `problem`'s kernel at any
   // size, by rising time for an image.
@@ -175,8 +176,8 @@ class MeasuredKernels {
   enum class Extent { kAll, kFitting };
   // Sees to it that `missing` sizes are known, within the budget: asks the store again, measures.
   // An error when measuring failed or did not come about.
-  Status Learn(const Device& device, const Question& question, const Family& family,
-               const std::vector<int>& sizes, Extent extent, Known& known);
+  Status MeasureMissing(const Device& device, const Question& question, const Family& family,
+                        const std::vector<int>& sizes, Extent extent, Known& known);
   // Whose time measuring for `question` takes: `known`'s, or the legacy kernel's.
   Known& AccountOf(const Device& device, const Question& question, Known& known);
   // Whether more than `needed` is left of it for mini-batch `n`.
@@ -192,10 +193,10 @@ class MeasuredKernels {
   // Every engine that is known at `sizes` of `problem`, without those found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
-  // Adds to `untried` the pieces of `plan` that were not compared yet, as `proof` counts. Returns
-  // false when one was found wrong. `reread`: asks the store again first.
+  // Adds to `untried` the pieces of `configuration` that were not compared yet, as `proof` counts.
+  // Returns false when one was found wrong. `reread`: asks the store again first.
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
-                   const Configuration& plan, planning::Proof proof, bool reread,
+                   const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
   // The sizes that policy auto asks for next; rising, empty when it is done.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,

@@ -362,7 +362,7 @@ class Verifier {
 }  // namespace
 
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
-                        const Configuration& plan, const MicroConfiguration& undivided,
+                        const Configuration& configuration, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope) {
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);

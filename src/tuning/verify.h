@@ -26,9 +26,9 @@ struct Verification {
   std::string message;  // empty when equal; else who did what, with values
 };
 
-// Runs `undivided` and then `plan`, as execution does, on integer operands with alpha = 1 and beta
-// = 0, each in exactly the workspace that it was promised. Both hold engines of `scope`; legacy
-// ones have the problem's own math type.
+// Runs `undivided` and then `configuration`, as execution does, on integer operands with alpha = 1
+// and beta = 0, each in exactly the workspace that it was promised. Both hold engines of `scope`;
+// legacy ones have the problem's own math type.
 //
 // Where pieces add up a gradient of the filter, the plan is computed once for each of its runs,
 // with a piece of that run as the one that replaces the output; an undivided gradient is added to
@@ -38,7 +38,7 @@ struct Verification {
 // gives all of it back. May be called from any thread, also while others capture. The deadline is
 // looked at between pieces and between chunks of what is compared.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
-                        const Configuration& plan, const MicroConfiguration& undivided,
+                        const Configuration& configuration, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope);
 
 }  // namespace ucudnn::tuning

@@ -1,5 +1,5 @@
 // The main function of a bench that goes a user's way: through the drop-in, with the null library
-// in the genuine one's place and a store of its own, from which plans are made.
+// in the real one's place and a store of its own, from which plans are made.
 #pragma once
 
 #include <benchmark/benchmark.h>

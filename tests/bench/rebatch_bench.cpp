@@ -23,7 +23,7 @@ double Milliseconds(const GraphTemplate& plan, size_t& largest) {
     const auto bytes = built.ok() ? PlanWorkspace(test::RealCudnn(), built->get())
                                   : Result<size_t>(built.status());
     if (!bytes.ok()) {
-      std::fprintf(stderr, "%s at %d: %s\n", plan.plan.engine.Text().c_str(), n,
+      std::fprintf(stderr, "%s at %d: %s\n", plan.convolution.engine.Text().c_str(), n,
                    bytes.message().c_str());
       std::exit(1);
     }
@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < repetitions; ++i) samples.push_back(Milliseconds(*plan, largest));
     std::sort(samples.begin(), samples.end());
     std::printf("%-10s min_ms=%.1f median_ms=%.1f largest_workspace=%zu\n",
-                plan->plan.engine.Text().c_str(), samples.front(), samples[samples.size() / 2],
-                largest);
+                plan->convolution.engine.Text().c_str(), samples.front(),
+                samples[samples.size() / 2], largest);
   }
   return 0;
 }

@@ -44,8 +44,8 @@ void WorkspaceReuse(benchmark::State& state) {
   std::vector<double> us;
   for (auto iteration : state) {
     const auto start = std::chrono::steady_clock::now();
-    auto plan = OptimizeWorkspaceReuse(measured, n, 1, limit);
-    benchmark::DoNotOptimize(plan);
+    auto configuration = OptimizeWorkspaceReuse(measured, n, 1, limit);
+    benchmark::DoNotOptimize(configuration);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     us.push_back(elapsed.count() * 1e6);
     state.SetIterationTime(elapsed.count());

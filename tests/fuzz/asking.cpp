@@ -31,7 +31,7 @@ void Trial::Prepare() {
     aligned_ &= Offset(operand->memory.data()) == 0;
   }
   const bool identity = call_.what.extra == Extra::kIdentity;
-  if (call_.fault == Fault::kNone && (!identity || (aligned_ && GenuineNeed(convolution_, 1)))) {
+  if (call_.fault == Fault::kNone && (!identity || (aligned_ && RealNeed(convolution_, 1)))) {
     expected_ = convolution_.Expected(call_.what.scales);
   }
   BreakDescriptors();
@@ -104,12 +104,12 @@ void Trial::Ask() {
 }
 
 void Trial::AskForSize(int algorithm) {
-  size_t ours = 0, genuine = 0;
+  size_t ours = 0, real = 0;
   const cudnn::Descriptors& d = convolution_.descriptors();
   const cudnnStatus_t status =
       cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
   const cudnnStatus_t ought =
-      cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &genuine);
+      cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &real);
   // An identity activation is served by forward's algorithm 1 alone, which may not get by on less.
   const bool bound = operation_ == Operation::kForward && algorithm == 1;
   const bool must_be_deterministic =
@@ -117,17 +117,17 @@ void Trial::AskForSize(int algorithm) {
   const bool must_fit =
       !bound && MayBeServed(Class(algorithm), must_be_deterministic, limit_, math_);
   if (strict_ && status == CUDNN_STATUS_NOT_SUPPORTED && ought == CUDNN_STATUS_SUCCESS &&
-      genuine > limit_) {
+      real > limit_) {
     ++coverage_.over_limit;
     if (must_fit) Wrong("a workspace size is refused though an engine fits");
     return;
   }
   if (status != ought) {
-    return Wrong("the workspace size is status " + Text(status) + ", genuine " + Text(ought));
+    return Wrong("the workspace size is status " + Text(status) + ", real " + Text(ought));
   }
   if (status != CUDNN_STATUS_SUCCESS) return;
   told_bytes_ = ours;
-  if (!on_ && ours != genuine) Wrong("a workspace size differs with ucudnn off");
+  if (!on_ && ours != real) Wrong("a workspace size differs with ucudnn off");
   if (ours > limit_ && (must_fit || strict_)) {
     Wrong("the workspace size " + std::to_string(ours) + " is above the limit");
   }
@@ -144,12 +144,12 @@ void Trial::AskForAlgorithms(Question question) {
     return answer;
   };
   const test::Answer answer = ask(ours_);
-  // A genuine search is long: where ucudnn answers, it is enough that the call is a right one.
+  // A real search is long: where ucudnn answers, it is enough that the call is a right one.
   if (question == Question::kGet || answer.status != CUDNN_STATUS_SUCCESS ||
       call_.fault != Fault::kNone) {
-    const test::Answer genuine = ask(Undivided());
+    const test::Answer real = ask(Undivided());
     if (strict_ && answer.status == CUDNN_STATUS_NOT_SUPPORTED &&
-        genuine.status == CUDNN_STATUS_SUCCESS && call_.fault == Fault::kNone) {
+        real.status == CUDNN_STATUS_SUCCESS && call_.fault == Fault::kNone) {
       ++coverage_.over_limit;
       const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
       if (MayBeServed(NumericClass::kDirect, setting_.options.deterministic, std::min(limit_, lent),
@@ -158,12 +158,10 @@ void Trial::AskForAlgorithms(Question question) {
       }
       return;
     }
-    if (answer.status != genuine.status) {
-      return Wrong("a query is status " + Text(answer.status) + ", genuine " +
-                   Text(genuine.status));
+    if (answer.status != real.status) {
+      return Wrong("a query is status " + Text(answer.status) + ", real " + Text(real.status));
     }
-    if (!on_ && question == Question::kGet &&
-        answer.algorithms.size() != genuine.algorithms.size()) {
+    if (!on_ && question == Question::kGet && answer.algorithms.size() != real.algorithms.size()) {
       return Wrong("an answer differs with ucudnn off");
     }
   }
@@ -185,7 +183,7 @@ void Trial::CheckAnswer(Question question, const test::Answer& answer, bool alig
   }
   const Options& options = setting_.options;
   const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
-  // Pointers off 16 bytes are the genuine library's to judge.
+  // Pointers off 16 bytes are the real library's to judge.
   const bool ours = (question != Question::kFindEx || aligned) &&
                     (options.workspace_limit || options.deterministic) &&
                     call_.fault == Fault::kNone;

@@ -1,5 +1,5 @@
 // Random convolutions through ucudnn's entry points and through the stand-in alone: equal bits
-// (Winograd: a derived tolerance), equal statuses where the genuine call fails, nothing written but
+// (Winograd: a derived tolerance), equal statuses where the real call fails, nothing written but
 // the output and the workspace, promises kept. Prints what differs, as small as it still does, and
 // the command that shows it again.
 //

@@ -11,11 +11,11 @@ namespace {
 
 using test::Undivided;
 
-std::vector<GenuineCall> recorded;
+std::vector<RealCall> recorded;
 
 cudnnStatus_t Record(Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& d,
                      int algorithm, const void* x, const void* y, cudnnStatus_t status) {
-  GenuineCall call;
+  RealCall call;
   call.handle = handle;
   call.algorithm = algorithm;
   call.x = x;
@@ -97,9 +97,9 @@ const cudnn::Functions& Recording() {
   return functions;
 }
 
-std::vector<GenuineCall> TakeRecorded(cudnnHandle_t handle) {
-  std::vector<GenuineCall> taken = std::exchange(recorded, {});
-  std::erase_if(taken, [&](const GenuineCall& call) { return call.handle != handle; });
+std::vector<RealCall> TakeRecorded(cudnnHandle_t handle) {
+  std::vector<RealCall> taken = std::exchange(recorded, {});
+  std::erase_if(taken, [&](const RealCall& call) { return call.handle != handle; });
   return taken;
 }
 

@@ -1,4 +1,4 @@
-// The genuine library with every convolution written down: what really ran, against what callers
+// The real library with every convolution written down: what really ran, against what callers
 // were told. Used by one thread.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ucudnn::fuzz {
 
-struct GenuineCall {
+struct RealCall {
   cudnnHandle_t handle = nullptr;
   int algorithm = 0;
   int images = 0;
@@ -23,6 +23,6 @@ struct GenuineCall {
 const cudnn::Functions& Recording();
 
 // What was called on `handle` since the last call; calls on other handles are forgotten.
-std::vector<GenuineCall> TakeRecorded(cudnnHandle_t handle);
+std::vector<RealCall> TakeRecorded(cudnnHandle_t handle);
 
 }  // namespace ucudnn::fuzz

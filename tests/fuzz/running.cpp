@@ -40,7 +40,7 @@ std::string Trial::Run() {
 }
 
 void Trial::Execute() {
-  const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
+  const size_t need = RealNeed(convolution_, algorithm_).value_or(0);
   const size_t bytes = call_.workspace.Bytes(told_bytes_.value_or(need), need);
   const GuardedMemory workspace(call_.null_workspace ? 0 : bytes, call_.workspace_placement);
   // What other algorithms do with such pointers is the caller's own fault.
@@ -48,7 +48,7 @@ void Trial::Execute() {
     if (algorithm_ != 0) return;
     ++coverage_.misaligned;
   }
-  if (!RunGenuine(workspace)) return;
+  if (!RunReal(workspace)) return;
   for (int run = 0; run < call_.runs && wrong_.empty(); ++run) {
     // A checked plan runs in memory of ucudnn's own first: its faults are another test's.
     const bool may_fail = run == 0 && !setting_.options.check;
@@ -56,12 +56,12 @@ void Trial::Execute() {
   }
 }
 
-// The same call to the genuine library; false when that went wrong.
-bool Trial::RunGenuine(const GuardedMemory& workspace) {
-  genuine_ = convolution_.Run(Undivided(), algorithm_, workspace.data(), workspace.bytes(),
-                              call_.what.scales);
+// The same call to the real library; false when that went wrong.
+bool Trial::RunReal(const GuardedMemory& workspace) {
+  real_ = convolution_.Run(Undivided(), algorithm_, workspace.data(), workspace.bytes(),
+                           call_.what.scales);
   const Bytes actual = convolution_.TakeOutput();
-  if (genuine_ == CUDNN_STATUS_SUCCESS) CheckOutput("the stand-in's", actual);
+  if (real_ == CUDNN_STATUS_SUCCESS) CheckOutput("the stand-in's", actual);
   CheckNothingElse(workspace, "by the stand-in");
   return wrong_.empty();
 }
@@ -74,7 +74,7 @@ void Trial::RunOurs(const GuardedMemory& workspace, int failing_piece) {
   hostgpuInjectFault("convolution", 0);
   const Bytes actual = convolution_.TakeOutput();
   CheckNothingElse(workspace, "by ucudnn");
-  const std::vector<GenuineCall> calls = TakeRecorded(convolution_.handle());
+  const std::vector<RealCall> calls = TakeRecorded(convolution_.handle());
   if (CheckRefusal(status, workspace, actual)) return;
   CheckStatus(status, workspace.bytes(), failing_piece, calls);
   if (status != CUDNN_STATUS_SUCCESS) {
@@ -82,7 +82,7 @@ void Trial::RunOurs(const GuardedMemory& workspace, int failing_piece) {
     return;
   }
   CheckOutput("ucudnn's", actual);
-  const bool recovered = std::any_of(calls.begin(), calls.end(), [](const GenuineCall& call) {
+  const bool recovered = std::any_of(calls.begin(), calls.end(), [](const RealCall& call) {
     return call.status != CUDNN_STATUS_SUCCESS;
   });
   if (recovered) {
@@ -98,10 +98,10 @@ void Trial::RunOurs(const GuardedMemory& workspace, int failing_piece) {
   coverage_.compared +=
       calls.size() > 1 && std::any_of(setting_.rows.begin(), setting_.rows.end(),
                                       [](const auto& row) { return !row.verified; });
-  coverage_.mixed += std::any_of(calls.begin(), calls.end(), [&](const GenuineCall& call) {
+  coverage_.mixed += std::any_of(calls.begin(), calls.end(), [&](const RealCall& call) {
     return call.algorithm != calls[0].algorithm;
   });
-  const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
+  const size_t need = RealNeed(convolution_, algorithm_).value_or(0);
   coverage_.below_need += workspace.bytes() < need;
 }
 
@@ -115,12 +115,12 @@ bool Trial::MustFit(const GuardedMemory& workspace) const {
 
 bool Trial::CheckRefusal(cudnnStatus_t status, const GuardedMemory& workspace,
                          const Bytes& output) {
-  const size_t need = GenuineNeed(convolution_, algorithm_).value_or(0);
-  if (!strict_ || status != CUDNN_STATUS_NOT_SUPPORTED || status == genuine_ || need <= limit_) {
+  const size_t need = RealNeed(convolution_, algorithm_).value_or(0);
+  if (!strict_ || status != CUDNN_STATUS_NOT_SUPPORTED || status == real_ || need <= limit_) {
     return false;
   }
   ++coverage_.over_limit;
-  if (call_.fault != Fault::kNone) Wrong("a call is refused that the genuine library has to judge");
+  if (call_.fault != Fault::kNone) Wrong("a call is refused that the real library has to judge");
   if (MustFit(workspace)) Wrong("a call is refused though an engine fits the limit");
   if (told_bytes_ && *told_bytes_ <= std::min(limit_, workspace.bytes()) && Aligned(workspace)) {
     Wrong("a call is refused in the workspace it was told");
@@ -130,23 +130,23 @@ bool Trial::CheckRefusal(cudnnStatus_t status, const GuardedMemory& workspace,
 }
 
 void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
-                        const std::vector<GenuineCall>& calls) {
+                        const std::vector<RealCall>& calls) {
   if (status == CUDNN_STATUS_SUCCESS) {
     // Less workspace than the algorithm needs is all that ucudnn may help out with.
-    if (genuine_ != CUDNN_STATUS_SUCCESS && genuine_ != CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
-      Wrong("a call succeeds that is status " + Text(genuine_) + " in the genuine library");
+    if (real_ != CUDNN_STATUS_SUCCESS && real_ != CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
+      Wrong("a call succeeds that is status " + Text(real_) + " in the real library");
     }
     return;
   }
-  const bool failed = std::any_of(calls.begin(), calls.end(), [](const GenuineCall& call) {
+  const bool failed = std::any_of(calls.begin(), calls.end(), [](const RealCall& call) {
     return call.status == CUDNN_STATUS_EXECUTION_FAILED;
   });
   if (failing_piece > 0 && failed) return CheckFailure(status, failing_piece, calls);
-  if (status != genuine_) {
-    return Wrong("a call is status " + Text(status) + ", genuine " + Text(genuine_));
+  if (status != real_) {
+    return Wrong("a call is status " + Text(status) + ", real " + Text(real_));
   }
   if (told_bytes_ && bytes >= *told_bytes_ && call_.fault == Fault::kNone && aligned_ &&
-      genuine_ == CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
+      real_ == CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
     Wrong("status " + Text(status) + " in " + std::to_string(bytes) + " bytes, told " +
           std::to_string(*told_bytes_));
   }
@@ -154,8 +154,8 @@ void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
 
 // A call whose `failing_piece`-th piece failed, and which failed itself.
 void Trial::CheckFailure(cudnnStatus_t status, int failing_piece,
-                         const std::vector<GenuineCall>& calls) {
-  if (status != CUDNN_STATUS_EXECUTION_FAILED && status != genuine_) {
+                         const std::vector<RealCall>& calls) {
+  if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
   }
   // One algorithm's own pieces may have no undivided engine behind them.
@@ -167,14 +167,14 @@ void Trial::CheckFailure(cudnnStatus_t status, int failing_piece,
   Wrong("a failing piece is not made good");
 }
 
-void Trial::CheckCalls(const std::vector<GenuineCall>& calls, const GuardedMemory& workspace) {
+void Trial::CheckCalls(const std::vector<RealCall>& calls, const GuardedMemory& workspace) {
   const size_t bytes = workspace.bytes();
   const bool must_fit = MustFit(workspace);
   const size_t element = ElementBytes(call_.what.problem.type);
   const auto* x = static_cast<const char*>(convolution_.x.memory.data());
   const auto* y = static_cast<const char*>(convolution_.y.memory.data());
   int images = 0;
-  for (const GenuineCall& call : calls) {
+  for (const RealCall& call : calls) {
     const std::string piece = "a piece of algorithm " + std::to_string(call.algorithm);
     if (call.x != x + images * call_.what.problem.x_strides[0] * element ||
         call.y != y + images * call_.what.problem.y_strides[0] * element) {

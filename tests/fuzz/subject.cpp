@@ -14,12 +14,12 @@ namespace {
 
 interposer::Interposer* current = nullptr;
 
-// `name` as the drop-in answers it: hooked, or genuine.
-void* Entry(const char* name, void* genuine) {
+// `name` as the drop-in answers it: hooked, or real.
+void* Entry(const char* name, void* real) {
   for (const Hook& hook : Hooks()) {
     if (std::strcmp(hook.name, name) == 0) return hook.function;
   }
-  return genuine;
+  return real;
 }
 
 cudnn::Functions Entries() {

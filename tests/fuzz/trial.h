@@ -1,4 +1,4 @@
-// One problem: what ucudnn makes of a call, against what the genuine library makes of it undivided.
+// One problem: what ucudnn makes of a call, against what the real library makes of it undivided.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Coverage {
   long mixed = 0;       // ... of different engines
   long below_need = 0;  // ran right in less workspace than the caller's algorithm needs
   long misaligned = 0;  // pointers off 16 bytes
-  long refused = 0;     // failed as the genuine library does
+  long refused = 0;     // failed as the real library does
   long recovered = 0;   // a piece failed, the result was right
   long rounded = 0;     // compared within a tolerance
   long measured = 0;    // in settings that measure for themselves
@@ -82,15 +82,15 @@ class Trial {
 
   // running.cpp: the call.
   void Execute();
-  bool RunGenuine(const test::GuardedMemory& workspace);
+  bool RunReal(const test::GuardedMemory& workspace);
   void RunOurs(const test::GuardedMemory& workspace, int failing_piece);
   void CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
-                   const std::vector<GenuineCall>& calls);
+                   const std::vector<RealCall>& calls);
   // A refusal of ucudnn's own.
   bool CheckRefusal(cudnnStatus_t status, const test::GuardedMemory& workspace,
                     const test::Bytes& output);
-  void CheckFailure(cudnnStatus_t status, int failing_piece, const std::vector<GenuineCall>& calls);
-  void CheckCalls(const std::vector<GenuineCall>& calls, const test::GuardedMemory& workspace);
+  void CheckFailure(cudnnStatus_t status, int failing_piece, const std::vector<RealCall>& calls);
+  void CheckCalls(const std::vector<RealCall>& calls, const test::GuardedMemory& workspace);
   void CheckOutput(const char* whose, const test::Bytes& actual);
   double Tolerance(size_t element) const;
   void CheckNothingElse(const test::GuardedMemory& workspace, const char* when);
@@ -125,7 +125,7 @@ class Trial {
   std::optional<size_t> told_bytes_;  // in which the algorithm was said to run
   bool deterministic_ = false;        // what runs must be
   test::Bytes expected_;              // empty: nothing serves this call
-  cudnnStatus_t genuine_ = CUDNN_STATUS_SUCCESS;
+  cudnnStatus_t real_ = CUDNN_STATUS_SUCCESS;
   std::string wrong_;
 };
 

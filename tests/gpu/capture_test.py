@@ -20,13 +20,13 @@ class Capture(unittest.TestCase):
         return int(captures.split()[0]), report
 
     def test_captures_beside_measuring_are_unharmed(self):
-        genuine, _ = self.start("--off")
+        real, _ = self.start("--off")
         with tempfile.TemporaryDirectory() as folder:
             captures, report = self.start("--db", f"{folder}/m.db", "--policy", "powerOfTwo", "--workspace-limit", LIMIT,
                                           words=["global"])
         self.assertGreater(report["measured"], 0)
         machine.record("captures beside finding", {
-            "genuine": genuine, "measuring": captures,
+            "real": real, "measuring": captures,
             "divided": sum(machine.pieces(kernel) > 1 for kernel in report["kernels"])})
 
 

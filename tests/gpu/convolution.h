@@ -1,6 +1,6 @@
 // One convolution as a framework holds it: descriptors, device buffers and the algorithm that
 // cudnnFind...Ex returned first. For the programs of tests/gpu, which know nothing of ucudnn: they
-// are linked with the genuine libraries. Any CUDA or cuDNN error but NOT_SUPPORTED ends the
+// are linked with the real libraries. Any CUDA or cuDNN error but NOT_SUPPORTED ends the
 // program.
 #pragma once
 

@@ -143,7 +143,7 @@ def table(path, scratch, seconds):
 
 
 def sanitizer(seconds):
-    """compute-sanitizer's memcheck and initcheck over the differential program, divided. Where the genuine run has errors
+    """compute-sanitizer's memcheck and initcheck over the differential program, divided. Where the real run has errors
     of its own (cuDNN's), only more of them count."""
     tool = shutil.which("compute-sanitizer") or next(iter(sorted(pathlib.Path("/usr/local").glob(
         "cuda*/bin/compute-sanitizer"))), None)
@@ -153,7 +153,7 @@ def sanitizer(seconds):
     program = [machine.BUILD / "tests/gpu/bin/convolution_cases", "8", "2"]
     for check in ("memcheck", "initcheck"):
         errors = {}
-        for name, options in {"genuine": ["--off"], "divided": ["--db", "none", "--workspace-limit", "64KiB"]}.items():
+        for name, options in {"real": ["--off"], "divided": ["--db", "none", "--workspace-limit", "64KiB"]}.items():
             code, output, told = machine.call(
                 [machine.UCUDNN, "run", *options, "--", tool, "--tool", check, *program],
                 machine.environment(), max(deadline - time.monotonic(), 1))
@@ -162,8 +162,8 @@ def sanitizer(seconds):
                 raise machine.Failed(f"{check}, {name}: exit code {code}: {text[-500:]}", figures)
             errors[name] = int(text.rsplit("ERROR SUMMARY: ", 1)[1].split()[0])
         figures[check] = errors
-        if errors["divided"] > errors["genuine"]:
-            raise machine.Failed(f"{check}: {errors['divided']} errors, {errors['genuine']} without ucudnn", figures)
+        if errors["divided"] > errors["real"]:
+            raise machine.Failed(f"{check}: {errors['divided']} errors, {errors['real']} without ucudnn", figures)
     return figures
 
 

@@ -26,30 +26,30 @@ def taken(output):
 class Memory(unittest.TestCase):
     def test_measuring_leaves_nothing_allocated(self):
         program = [PROGRAM, str(LARGEST)]
-        genuine = kept(machine.under_ucudnn(["--off"], program, machine.environment())[0])
+        real = kept(machine.under_ucudnn(["--off"], program, machine.environment())[0])
         with tempfile.TemporaryDirectory() as folder:
             output, report = machine.under_ucudnn(["--db", f"{folder}/m.db"], program, machine.environment())
         self.assertGreater(report["measured"], 0)
         measuring = kept(output)
-        machine.record("bytes kept by cudnnFind", {"genuine": genuine, "measuring": measuring})
-        self.assertEqual(genuine.keys(), measuring.keys())
+        machine.record("bytes kept by cudnnFind", {"real": real, "measuring": measuring})
+        self.assertEqual(real.keys(), measuring.keys())
         for operation in ("forward", "backward_data", "backward_filter"):
             with self.subTest(operation=operation):
                 call = f"{LARGEST} {operation}"
-                self.assertLess(measuring[call] - max(genuine[call], 0), OUTPUT_BYTES // 2)
+                self.assertLess(measuring[call] - max(real[call], 0), OUTPUT_BYTES // 2)
         # Over all calls a leak of any buffer or workspace adds up; what code takes does not repeat.
-        self.assertLess(sum(measuring.values()) - sum(genuine.values()), 3 * OUTPUT_BYTES)
+        self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
     def test_measuring_takes_no_more_than_it_may(self):
         # Twice what the largest kernel's tensors take; code that cuDNN loads meanwhile comes on top, as without ucudnn.
         bound = 4 * OUTPUT_BYTES
         program = [PROGRAM, str(LARGEST)]
-        genuine, _ = machine.under_ucudnn(["--off"], program, machine.environment())
+        real, _ = machine.under_ucudnn(["--off"], program, machine.environment())
         environment = machine.environment(UCUDNN_TUNE_MEMORY=str(bound))
         output, report = machine.under_ucudnn(["--db", "none", "--policy", "powerOfTwo"], program, environment)
         self.assertGreater(report["measured"], 0)
-        code = max(0, *kept(output).values(), *kept(genuine).values())
-        machine.record("most bytes taken by cudnnFind", {"allowed": bound, "genuine": taken(genuine), "measuring": taken(output)})
+        code = max(0, *kept(output).values(), *kept(real).values())
+        machine.record("most bytes taken by cudnnFind", {"allowed": bound, "real": taken(real), "measuring": taken(output)})
         self.assertGreater(max(taken(output).values()), 0)
         self.assertLessEqual(max(taken(output).values()), bound + code)
 

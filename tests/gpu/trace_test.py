@@ -1,4 +1,4 @@
-"""The tracer of cuDNN calls. Needs the genuine cuDNN but no GPU: names are written before the call fails."""
+"""The tracer of cuDNN calls. Needs the real cuDNN but no GPU: names are written before the call fails."""
 
 import os
 import pathlib

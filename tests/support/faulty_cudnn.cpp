@@ -20,14 +20,14 @@ State& TheState() {
 }
 
 cudnnStatus_t Faulty(cudnn::ConvolutionCall call) {
-  const cudnn::Functions genuine = StandIn();
+  const cudnn::Functions real = StandIn();
   State& state = TheState();
   const int index = state.calls++;
   const bool now = index == state.fault.at;
   if (index > state.fault.at && state.fault.later != nullptr) state.fault.later(call);
   if (now && state.fault.status != CUDNN_STATUS_SUCCESS) return state.fault.status;
   if (now && state.fault.before != nullptr) state.fault.before(call);
-  const cudnnStatus_t status = cudnn::Convolve(genuine, call);
+  const cudnnStatus_t status = cudnn::Convolve(real, call);
   if (status == CUDNN_STATUS_SUCCESS && now && state.fault.after != nullptr) {
     cudaStream_t stream = nullptr;
     EXPECT_EQ(cudnnGetStream(call.handle, &stream), CUDNN_STATUS_SUCCESS);

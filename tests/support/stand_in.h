@@ -1,4 +1,4 @@
-// The stand-in's cuDNN as the genuine library: a test links it.
+// The stand-in's cuDNN as the real library: a test links it.
 #pragma once
 
 #include "cudnn/functions.h"

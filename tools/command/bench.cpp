@@ -177,7 +177,7 @@ int Bench(const CLI::App& app, const BenchOptions& bench) {
         "none runs (accepted: caller or a size)");
   }
   std::unique_ptr<db::SqliteStore> store;
-  const db::StoreChoice choice = db::ChooseStores(options.databases);
+  const db::StoreChoice choice = db::ChooseStores(options.stores);
   if (!choice.paths.empty()) {
     store = std::make_unique<db::SqliteStore>(choice.paths, choice.written);
   }
@@ -220,7 +220,7 @@ Command AddBench(CLI::App& ucudnn) {
                 "would, and divided")
       ->disable_flag_override();
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
-                                  "UCUDNN_SOLVER", "UCUDNN_PLAN"});
+                                  "UCUDNN_SOLVER", "UCUDNN_WORKSPACE_PLAN"});
   options->variables.AddAs(*app, "UCUDNN_BENCHMARK_DEVICES", "devices");
   return {app, [app, options](const ProgramWords&) { return Bench(*app, *options); }};
 }

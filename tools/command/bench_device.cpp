@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cuda/driver.h"
-#include "cudnn/genuine_library.h"
+#include "cudnn/real_library.h"
 
 namespace ucudnn::command {
 
@@ -14,10 +14,10 @@ Status BenchDevices::Open(const Options& options, const BenchmarkDevices& wanted
     return Status::Error(
         "there is no CUDA driver (libcuda.so.1); --host measures on the CPU stand-in");
   }
-  const cudnn::GenuineLibrary& genuine = cudnn::OpenGenuine(options.real_cudnn.c_str(), nullptr);
-  if (!genuine.library) return Status::Error("there is no genuine cuDNN; see `ucudnn doctor`");
+  const cudnn::RealLibrary& real = cudnn::OpenReal(options.real_cudnn.c_str(), nullptr);
+  if (!real.library) return Status::Error("there is no real cuDNN; see `ucudnn doctor`");
   UCUDNN_RETURN_IF_ERROR(cudnn::LoadFunctions(
-      [&](const char* name) { return genuine.library->Symbol(name); }, functions_));
+      [&](const char* name) { return real.library->Symbol(name); }, functions_));
   UCUDNN_ASSIGN_OR_RETURN(tuning::HeldDevices held,
                           tuning::HoldDevices(*driver, functions_, wanted));
   refused = std::move(held.refused);

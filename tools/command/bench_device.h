@@ -1,4 +1,4 @@
-// The devices `ucudnn bench` measures on, and the genuine cuDNN for them. Not thread-safe.
+// The devices `ucudnn bench` measures on, and the real cuDNN for them. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace ucudnn::command {
 class BenchDevices {
  public:
   // Those `wanted` that are of one model: `refused` says of the others why they are left out. An
-  // error when there is no driver, no device or no genuine cuDNN.
+  // error when there is no driver, no device or no real cuDNN.
   Status Open(const Options& options, const BenchmarkDevices& wanted,
               std::vector<std::string>& refused);
 

@@ -377,7 +377,7 @@ int RunCache(const CLI::App& app, const CacheOptions& options) {
     return Refuse(chosen, status.message());
   }
   options.variables.Export();
-  const std::vector<std::string>& paths = ProcessOptions().databases;
+  const std::vector<std::string>& paths = ProcessOptions().stores;
   if (paths.empty()) return Refuse(chosen, "there is no store; name one with --db PATH");
   if (&chosen == options.import) return Import(options, paths);
   if (&chosen == options.merge) return Merge(options, paths);

@@ -10,7 +10,7 @@
 #include "cuda/resources.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "execution/planned_convolution.h"
+#include "execution/micro_batched_convolution.h"
 #include "planning/promise.h"
 #include "tuning/measured_kernels.h"
 
@@ -76,12 +76,12 @@ class Arena {
   // `contender` runs in `workspace_bytes`, as a program would that grants no more.
   Status Add(Contender& contender, size_t workspace_bytes) {
     Entry entry{&contender, workspace_bytes};
-    if (contender.plan.Pieces() == 1) {
-      UCUDNN_ASSIGN_OR_RETURN(entry.algorithm, AlgorithmOf(contender.plan.Largest()));
+    if (contender.configuration.Pieces() == 1) {
+      UCUDNN_ASSIGN_OR_RETURN(entry.algorithm, AlgorithmOf(contender.configuration.Largest()));
     } else {
       UCUDNN_ASSIGN_OR_RETURN(
-          entry.planned, execution::PlannedConvolution::Create(functions_, problem_, contender.plan,
-                                                               MicroConfiguration{}));
+          entry.planned, execution::MicroBatchedConvolution::Create(
+                             functions_, problem_, contender.configuration, MicroConfiguration{}));
     }
     entries_.push_back(std::move(entry));
     return Status::Ok();
@@ -112,8 +112,8 @@ class Arena {
   struct Entry {
     Contender* contender;
     size_t workspace_bytes;
-    int algorithm = 0;                                       // of an undivided contender
-    std::unique_ptr<execution::PlannedConvolution> planned;  // null: undivided
+    int algorithm = 0;                                            // of an undivided contender
+    std::unique_ptr<execution::MicroBatchedConvolution> planned;  // null: undivided
     int repeats = 1;
     std::vector<double> samples_ms;
   };
@@ -180,7 +180,7 @@ Result<Cliff> MeasureCliff(tuning::HeldDevice& bench, const Layer& layer, const 
   planning::PromiseRequest request =
       planning::RequestFor(problem, std::numeric_limits<size_t>::max(), options.deterministic);
   const auto measure = [&](BatchSizePolicy policy) -> Result<std::vector<planning::Candidate>> {
-    const tuning::Answer measured =
+    const tuning::MeasuredRows measured =
         kernels.Get(bench.device(), {problem, policy, request, options.tuning.on});
     if (!measured.status.ok()) return measured.status;
     return cudnn::OwnMathCandidates(problem, measured.rows);
@@ -194,25 +194,26 @@ Result<Cliff> MeasureCliff(tuning::HeldDevice& bench, const Layer& layer, const 
   if (cliff.HasCliff()) {
     request.limit_bytes = best->workspace_bytes - 1;
     UCUDNN_ASSIGN_OR_RETURN(candidates, measure(options.policy));
-    if (const auto genuine = planning::FastestUndivided(candidates, request)) {
-      cliff.genuine = Undivided(*genuine);
+    if (const auto real = planning::FastestUndivided(candidates, request)) {
+      cliff.real = Undivided(*real);
     }
     if (auto promise = planning::MakePromise(candidates, request)) {
-      cliff.ucudnn = Contender{std::move(promise->plan), 0};
+      cliff.ucudnn = Contender{std::move(promise->configuration), 0};
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, bench.Handle());
   Arena arena(bench.device(), handle, problem);
   UCUDNN_RETURN_IF_ERROR(arena.Prepare(best->workspace_bytes));
   UCUDNN_RETURN_IF_ERROR(arena.Add(cliff.best, best->workspace_bytes));
-  if (cliff.genuine) UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.genuine, request.limit_bytes));
+  if (cliff.real) UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.real, request.limit_bytes));
   // Where ucudnn leaves the call as it is, there is one thing to run, not two.
-  const bool same = cliff.genuine && cliff.ucudnn && cliff.genuine->plan == cliff.ucudnn->plan;
+  const bool same =
+      cliff.real && cliff.ucudnn && cliff.real->configuration == cliff.ucudnn->configuration;
   if (cliff.ucudnn && !same) {
     UCUDNN_RETURN_IF_ERROR(arena.Add(*cliff.ucudnn, request.limit_bytes));
   }
   UCUDNN_RETURN_IF_ERROR(arena.Race());
-  if (same) cliff.ucudnn->run_ms = cliff.genuine->run_ms;
+  if (same) cliff.ucudnn->run_ms = cliff.real->run_ms;
   return cliff;
 }
 
@@ -221,12 +222,12 @@ Result<Cliff> MeasureCliff(tuning::HeldDevice& bench, const Layer& layer, const 
 CliffTotal Cliffs::Total() const {
   CliffTotal total;
   for (const Cliff& cliff : kernels) {
-    if (cliff.HasCliff() && (!cliff.genuine || !cliff.ucudnn)) {
+    if (cliff.HasCliff() && (!cliff.real || !cliff.ucudnn)) {
       ++total.left_out;
       continue;
     }
     total.best_ms += cliff.best.run_ms;
-    total.genuine_ms += cliff.HasCliff() ? cliff.genuine->run_ms : cliff.best.run_ms;
+    total.real_ms += cliff.HasCliff() ? cliff.real->run_ms : cliff.best.run_ms;
     total.ucudnn_ms += cliff.HasCliff() ? cliff.ucudnn->run_ms : cliff.best.run_ms;
   }
   return total;

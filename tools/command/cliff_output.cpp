@@ -30,9 +30,9 @@ void PrintTimes(const std::optional<Contender>& contender, double best_ms) {
 Json ContenderJson(const std::optional<Contender>& contender) {
   if (!contender) return {};
   return {{"run_ms", contender->run_ms},
-          {"planned_ms", contender->plan.TimeMs()},
-          {"workspace_bytes", contender->plan.WorkspaceBytes()},
-          {"plan", PlanJson(contender->plan)}};
+          {"planned_ms", contender->configuration.TimeMs()},
+          {"workspace_bytes", contender->configuration.WorkspaceBytes()},
+          {"plan", PlanJson(contender->configuration)}};
 }
 
 }  // namespace
@@ -52,16 +52,16 @@ void PrintCliffTable(const Cliffs& cliffs, const Options& options) {
                 FormatByteSize(cliff.WorkspaceBytes()).c_str(),
                 Milliseconds(cliff.best.run_ms).c_str());
     if (cliff.HasCliff()) {
-      PrintTimes(cliff.genuine, cliff.best.run_ms);
+      PrintTimes(cliff.real, cliff.best.run_ms);
       PrintTimes(cliff.ucudnn, cliff.best.run_ms);
-      std::printf("  %s\n", cliff.ucudnn ? DivisionText(cliff.ucudnn->plan).c_str() : "");
+      std::printf("  %s\n", cliff.ucudnn ? DivisionText(cliff.ucudnn->configuration).c_str() : "");
     } else {
       std::printf("   no cliff: the best engine needs no workspace\n");
     }
   }
   const CliffTotal total = cliffs.Total();
   std::printf("%-39s %12s", "total", Milliseconds(total.best_ms).c_str());
-  PrintTimes(Contender{{}, total.genuine_ms}, total.best_ms);
+  PrintTimes(Contender{{}, total.real_ms}, total.best_ms);
   PrintTimes(Contender{{}, total.ucudnn_ms}, total.best_ms);
   std::printf("\n");
   if (total.left_out > 0) {
@@ -88,13 +88,13 @@ void PrintCliffJson(const Cliffs& cliffs, const Options& options) {
          {"problem", ProblemJson(cliff.layer.problem)},
          {"limit_bytes", cliff.HasCliff() ? Json(cliff.WorkspaceBytes() - 1) : Json()},
          {"best", ContenderJson(cliff.best)},
-         {"genuine", ContenderJson(cliff.genuine)},
+         {"real", ContenderJson(cliff.real)},
          {"ucudnn", ContenderJson(cliff.ucudnn)}});
   }
   const CliffTotal total = cliffs.Total();
   json["total"] = {{"best_ms", total.best_ms},
-                   {"genuine_ms", total.genuine_ms},
-                   {"genuine_ratio", Ratio(total.genuine_ms, total.best_ms)},
+                   {"real_ms", total.real_ms},
+                   {"real_ratio", Ratio(total.real_ms, total.best_ms)},
                    {"ucudnn_ms", total.ucudnn_ms},
                    {"ucudnn_ratio", Ratio(total.ucudnn_ms, total.best_ms)},
                    {"left_out", total.left_out}};

@@ -31,7 +31,7 @@ const char* DefaultOf(const std::string& variable) {
       {"UCUDNN_SOLVER", "exact"},
       {"UCUDNN_ENGINES", "both"},
       {"UCUDNN_DATABASE", "~/.cache/ucudnn/measurements.db"},
-      {"UCUDNN_PLAN", "none"},
+      {"UCUDNN_WORKSPACE_PLAN", "none"},
       {"UCUDNN_REPORT", "none"},
       {"UCUDNN_BENCHMARK_DEVICES", "current"},
   };
@@ -179,7 +179,7 @@ Status VariableOptions::CheckBudget() const {
     };
     return Given(name) || set(variable.name) || set(variable.old_name);
   };
-  if (told("UCUDNN_TOTAL_WORKSPACE") || told("UCUDNN_PLAN")) return Status::Ok();
+  if (told("UCUDNN_TOTAL_WORKSPACE") || told("UCUDNN_WORKSPACE_PLAN")) return Status::Ok();
   for (const Entry& given : given_) {
     const std::string_view name = given.variable->name;
     if (given.option->count() == 0 || (name != "UCUDNN_DIVISION" && name != "UCUDNN_SOLVER")) {

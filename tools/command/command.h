@@ -78,7 +78,7 @@ class VariableOptions {
   // accepted.
   Status Check() const;
   // Refuses options that a run looks at only where it has one budget for all kernels, told by
-  // option or variable or in a plan file.
+  // option or variable or in a workspace plan.
   Status CheckBudget() const;
   // Sets the variables of all given options in this process's environment.
   void Export() const;

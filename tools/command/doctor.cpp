@@ -223,7 +223,7 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   CheckStores(options, diagnosis);
   Status run = machine.drop_in;
   if (run.ok() && !machine.driver.ok()) run = Status::Error("there is no driver");
-  if (run.ok() && !machine.genuine.ok()) run = Status::Error("there is no genuine cuDNN");
+  if (run.ok() && !machine.real.ok()) run = Status::Error("there is no real cuDNN");
   const Status host = machine.stand_ins.ok() ? machine.drop_in : machine.stand_ins;
   diagnosis.AddFact("run", run.ok() ? "works" : "no: " + run.message());
   diagnosis.AddFact("run --host", host.ok() ? "works" : "no: " + host.message());
@@ -231,8 +231,8 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, "there is no CUDA driver that works",
                   machine.driver.message(), DriverAdvice());
   }
-  if (!machine.genuine.ok()) {
-    diagnosis.Add(Severity::kWarning, "no genuine cuDNN was found",
+  if (!machine.real.ok()) {
+    diagnosis.Add(Severity::kWarning, "no real cuDNN was found",
                   "a program with a run path of its own may still find one",
                   "UCUDNN_REAL_CUDNN can name it");
   }

@@ -1,4 +1,4 @@
-// Whether the drop-in forwards all that a genuine cuDNN has. Reads both files; thread-compatible.
+// Whether the drop-in forwards all that a real cuDNN has. Reads both files; thread-compatible.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ucudnn::command {
 
-// Adds a warning, once a library, that names what `genuine` exports and `drop_in` does not: a
+// Adds a warning, once a library, that names what `real` exports and `drop_in` does not: a
 // program linked with such a function does not start with the drop-in in front of it.
-void CheckExports(const std::string& drop_in, const std::string& genuine, Diagnosis& diagnosis);
+void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "db/connection.h"
 #include "db/schema.h"
-#include "planning/pinned_plan.h"
+#include "planning/workspace_plan.h"
 
 namespace ucudnn::command {
 namespace {
@@ -20,7 +20,7 @@ std::vector<std::string> StoresOf(const VariableOptions& variables) {
   if (!variables.Given("UCUDNN_DATABASE")) return {};
   const Status parsed =
       FindVariable("UCUDNN_DATABASE")->Apply(variables.Value("UCUDNN_DATABASE"), options);
-  return parsed.ok() ? options.databases : std::vector<std::string>();
+  return parsed.ok() ? options.stores : std::vector<std::string>();
 }
 
 // Every page is read. An error is a passing fault, and names the file.
@@ -90,10 +90,10 @@ Status CheckFilesOfRun(const VariableOptions& variables) {
     const Status status = CheckWritable(report);
     if (!status.ok()) return refuse("UCUDNN_REPORT", status.message());
   }
-  if (const std::string plan = variables.Value("UCUDNN_PLAN"); !plan.empty()) {
-    const Status status = planning::ReadPinnedPlan(plan).status();
+  if (const std::string plan = variables.Value("UCUDNN_WORKSPACE_PLAN"); !plan.empty()) {
+    const Status status = planning::ReadWorkspacePlan(plan).status();
     if (!status.ok()) {
-      return refuse("UCUDNN_PLAN",
+      return refuse("UCUDNN_WORKSPACE_PLAN",
                     status.message() + "; expected a file that `ucudnn workspace -o` wrote");
     }
   }

@@ -19,7 +19,7 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
-    // By path, so that they also reach programs whose DT_RPATH leads to the genuine libraries.
+    // By path, so that they also reach programs whose DT_RPATH leads to the real libraries.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }

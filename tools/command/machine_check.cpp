@@ -14,7 +14,7 @@
 #include "command/export_check.h"
 #include "command/file_check.h"
 #include "command/versions.h"
-#include "cudnn/genuine_path.h"
+#include "cudnn/real_path.h"
 #include "db/store_choice.h"
 
 namespace ucudnn::command {
@@ -39,10 +39,10 @@ std::string InitFailure(int error) {
   }
 }
 
-// Where a program without a run path of its own finds the genuine cuDNN, with its version.
-Result<std::string> FindGenuineCudnn(const Options& options, const std::string& drop_in,
-                                     Diagnosis& diagnosis) {
-  const cudnn::GenuineSearch search = cudnn::FindGenuine(options.real_cudnn.c_str(), nullptr);
+// Where a program without a run path of its own finds the real cuDNN, with its version.
+Result<std::string> FindRealCudnn(const Options& options, const std::string& drop_in,
+                                  Diagnosis& diagnosis) {
+  const cudnn::RealSearch search = cudnn::FindReal(options.real_cudnn.c_str(), nullptr);
   for (const std::string& why : search.ignored) {
     diagnosis.Add(Severity::kWarning, "UCUDNN_REAL_CUDNN is ignored: " + why,
                   "a setting that no longer fits; cuDNN is searched for instead",
@@ -193,10 +193,10 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
 }
 
 void CheckStores(const Options& options, Diagnosis& diagnosis) {
-  if (options.databases.empty()) {
+  if (options.stores.empty()) {
     diagnosis.AddFact("store", "none: every process measures anew");
   }
-  const db::StoreChoice choice = db::ChooseStores(options.databases);
+  const db::StoreChoice choice = db::ChooseStores(options.stores);
   for (size_t i = 0; i < choice.paths.size(); ++i) {
     const std::string& path = choice.paths[i];
     const bool written = i == choice.written;
@@ -233,11 +233,11 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
   }
   fact("drop-in", machine.drop_in, installation.drop_in);
   if (!host) {
-    const Result<std::string> genuine = FindGenuineCudnn(options, installation.drop_in, diagnosis);
+    const Result<std::string> real = FindRealCudnn(options, installation.drop_in, diagnosis);
     const Result<std::string> driver = FindDriver(machine.cuda_driver);
-    machine.genuine = genuine.status();
+    machine.real = real.status();
     machine.driver = driver.status();
-    fact("genuine cuDNN", machine.genuine, genuine.ok() ? *genuine : "");
+    fact("real cuDNN", machine.real, real.ok() ? *real : "");
     fact("driver", machine.driver, driver.ok() ? *driver : "");
   }
   fact("stand-ins", machine.stand_ins, installation.host_folder);

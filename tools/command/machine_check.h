@@ -1,6 +1,6 @@
-// What `ucudnn doctor` looks at whatever the program: this installation, the driver, the genuine
+// What `ucudnn doctor` looks at whatever the program: this installation, the driver, the real
 // cuDNN, the UCUDNN_ variables and the measurement stores. Used from main's thread only; opens the
-// driver and the genuine library.
+// driver and the real library.
 #pragma once
 
 #include <map>
@@ -35,11 +35,11 @@ struct FoundMachine {
   Status drop_in;  // this installation's libraries
   Status stand_ins;
   Status driver;        // a driver with a device
-  Status genuine;       // where a program without a run path of its own finds cuDNN
+  Status real;          // where a program without a run path of its own finds cuDNN
   int cuda_driver = 0;  // cuDriverGetVersion; 0: unknown
 };
 
-// For the stand-ins (`host`) driver and genuine library are not looked for.
+// For the stand-ins (`host`) driver and real library are not looked for.
 FoundMachine CheckMachine(const Installation& installation, const Options& options, bool host,
                           Diagnosis& diagnosis);
 

@@ -19,7 +19,7 @@ namespace {
 
 // What a run with these options would choose from.
 std::vector<planning::Candidate> Usable(const ConvolutionProblem& problem, const Options& options,
-                                        const tuning::LegacyAnswer& measured) {
+                                        const tuning::LegacyRows& measured) {
   std::vector<planning::Candidate> usable = tuning::OwnCandidates(problem, measured);
   std::erase_if(usable, [&](const planning::Candidate& candidate) {
     return options.deterministic && !candidate.micro.deterministic;
@@ -67,7 +67,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
       options.deterministic);
   std::vector<std::string> wrong;
   for (int attempt = 0;; ++attempt) {
-    const tuning::LegacyAnswer measured = kernels.Get(kernel, request, options.tuning.on);
+    const tuning::LegacyRows measured = kernels.Get(kernel, request, options.tuning.on);
     if (!measured.status.ok()) return measured.status;
     const std::vector<planning::Candidate> usable = Usable(layer.problem, options, measured);
     MeasuredLayer chosen = Choose(layer, usable, request);

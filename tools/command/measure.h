@@ -40,7 +40,7 @@ struct Measured {
 // Measures what `options` asks for (engines, policy, limit, determinism) and the store (null: none)
 // does not hold yet, and compares the divisions it chooses, so that a run finds both done; on the
 // devices that `options` names, in parallel. Devices that are left out or fail are told of through
-// `progress`; the others do their work. An error when there is no device, no genuine cuDNN, or a
+// `progress`; the others do their work. An error when there is no device, no real cuDNN, or a
 // layer that no engine runs.
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store, Progress& progress);

@@ -16,7 +16,7 @@ namespace {
 using Rows = std::vector<db::StoredMeasurement>;
 
 Result<Rows> ReadStores(const Options& options, Rows& differing) {
-  std::vector<std::string> paths = db::ChooseStores(options.databases).paths;
+  std::vector<std::string> paths = db::ChooseStores(options.stores).paths;
   if (paths.empty()) return Status::Error("there is no store; name one with --db PATH");
   const std::string first = paths.front();
   std::erase_if(paths, [](const std::string& path) { return !std::filesystem::exists(path); });

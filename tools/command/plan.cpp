@@ -30,7 +30,7 @@ namespace ucudnn::command {
 namespace {
 
 using namespace ucudnn::planner;
-using planner::Layout;  // not that of tensors
+using planner::ParallelLayout;  // not that of tensors
 
 struct PlanOptions {
   std::string net;
@@ -100,10 +100,10 @@ Result<std::optional<int64_t>> ParseMemoryLimit(const std::string& text, const M
   return std::optional(static_cast<int64_t>(*bytes));
 }
 
-void PrintStrategies(const std::vector<Layout>& layouts) {
+void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   std::printf("%-8s %12s %12s %12s %12s %12s %12s\n", "strategy", "total ms", "transfer", "compute",
               "update", "moved", "memory");
-  for (const Layout& layout : layouts) {
+  for (const ParallelLayout& layout : layouts) {
     const LayoutCost& cost = layout.cost;
     std::printf(
         "%-8s %12.4g %12.4g %12.4g %12.4g %12s %12s\n", StrategyName(layout.strategy),
@@ -127,7 +127,8 @@ void PrintHeader(const char* first) {
               "transfer", "compute", "update", "total ms", "best plan");
 }
 
-void PrintLayers(const PlanningProblem& problem, const Layout& chosen, const Layout& deepa) {
+void PrintLayers(const PlanningProblem& problem, const ParallelLayout& chosen,
+                 const ParallelLayout& deepa) {
   PrintHeader("layer");
   for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
     const auto rows =
@@ -137,8 +138,8 @@ void PrintLayers(const PlanningProblem& problem, const Layout& chosen, const Lay
   }
 }
 
-void PrintWhatIf(const PlanningProblem& problem, const Layout& chosen, const Layout& deepa,
-                 int layer) {
+void PrintWhatIf(const PlanningProblem& problem, const ParallelLayout& chosen,
+                 const ParallelLayout& deepa, int layer) {
   PrintHeader(problem.graph.layers[static_cast<size_t>(layer)].name.substr(0, 24).c_str());
   const auto rows = WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, layer);
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -147,7 +148,7 @@ void PrintWhatIf(const PlanningProblem& problem, const Layout& chosen, const Lay
   }
 }
 
-void PrintMemory(const Layout& chosen, const Machine& machine) {
+void PrintMemory(const ParallelLayout& chosen, const Machine& machine) {
   if (chosen.cost.memory_bytes <= machine.device.memory_bytes) return;
   std::printf("%s needs %s on a device, which has %s: --memory-limit device keeps to that\n",
               StrategyName(chosen.strategy),
@@ -177,9 +178,9 @@ Status CheckOutput(const PlanOptions& plan) {
 }
 
 void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
-                 const std::vector<Layout>& layouts, const Layout& chosen, const Machine& machine,
-                 int what_if) {
-  const Layout& deepa = layouts.back();
+                 const std::vector<ParallelLayout>& layouts, const ParallelLayout& chosen,
+                 const Machine& machine, int what_if) {
+  const ParallelLayout& deepa = layouts.back();
   std::printf("%s, batch %d, on %s (%d devices); costs: %s, update: %s\n",
               problem.graph.name.c_str(), problem.graph.batch, setting.machine.c_str(),
               setting.devices, setting.cost.c_str(), setting.update.c_str());
@@ -272,15 +273,15 @@ int MakePlan(const CLI::App& app, const PlanOptions& plan) {
   const int what_if = plan.what_if.empty() ? -1 : problem->graph.Find(plan.what_if);
   SearchOptions search;
   search.marginals = true;
-  const Result<std::vector<Layout>> layouts =
+  const Result<std::vector<ParallelLayout>> layouts =
       CompareLayouts(*problem, devices, search, *memory_limit);
   if (!layouts.ok()) {
     return Refuse(app, (*memory_limit ? "--memory-limit " + Quoted(plan.memory_limit) + ": " : "") +
                            layouts.message());
   }
-  const auto chosen = std::find_if(layouts->begin(), layouts->end(), [&](const Layout& layout) {
-    return layout.strategy == *strategy;
-  });
+  const auto chosen =
+      std::find_if(layouts->begin(), layouts->end(),
+                   [&](const ParallelLayout& layout) { return layout.strategy == *strategy; });
   if (chosen == layouts->end()) {
     return refuse(MakeLayout(*problem, devices, *strategy, search).status());
   }

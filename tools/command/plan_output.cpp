@@ -25,9 +25,9 @@ Json EngineJson(const MicroConfiguration& micro) {
           {"time_ms", micro.time_ms}};
 }
 
-Json PlanJson(const Configuration& plan) {
+Json PlanJson(const Configuration& configuration) {
   Json json = Json::array();
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     json.push_back({{"engine", run.micro.engine.Text()},
                     {"workspace_bytes", run.micro.workspace_bytes},
                     {"piece_ms", run.micro.time_ms},
@@ -37,9 +37,9 @@ Json PlanJson(const Configuration& plan) {
   return json;
 }
 
-std::string DivisionText(const Configuration& plan) {
+std::string DivisionText(const Configuration& configuration) {
   std::string text;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     if (!text.empty()) text += " + ";
     if (run.count > 1) text += std::to_string(run.count) + " x ";
     text += std::to_string(run.micro.micro_batch);

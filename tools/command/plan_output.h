@@ -19,10 +19,10 @@ Json EngineJson(const MicroConfiguration& micro);
 
 // Runs of equal micro-batches: engine, workspace_bytes, piece_ms (of one of them), micro_batch and
 // count.
-Json PlanJson(const Configuration& plan);
+Json PlanJson(const Configuration& configuration);
 
 // "128 + 2 x 64": the micro-batches in their order.
-std::string DivisionText(const Configuration& plan);
+std::string DivisionText(const Configuration& configuration);
 
 // One line of JSON text per member, whatever bytes a name holds.
 std::string JsonText(const Json& json);

@@ -61,7 +61,7 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
     if (elf->dynamic.Needs(kOwnSoname)) {
       use.drop_in = path;
     } else {
-      (soname == kSoname || name == kSoname ? use.genuine : use.other).push_back(path);
+      (soname == kSoname || name == kSoname ? use.real : use.other).push_back(path);
     }
     return;
   }
@@ -152,7 +152,7 @@ void ExplainAbsence(const ProcessView& view, const CudnnUse& use, const Installa
 bool CudnnUse::Any() const {
   const bool linked =
       std::any_of(users.begin(), users.end(), [](const CudnnUser& user) { return user.linked; });
-  return linked || opened || called || !genuine.empty() || !other.empty() || !bypassing.empty() ||
+  return linked || opened || called || !real.empty() || !other.empty() || !bypassing.empty() ||
          !linked_in.empty();
 }
 
@@ -180,7 +180,7 @@ void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis) 
   const auto list = [&](const char* name, const std::vector<std::string>& texts) {
     for (size_t i = 0; i < texts.size(); ++i) diagnosis.AddFact(i == 0 ? name : "", texts[i]);
   };
-  list("its cuDNN", use.genuine);
+  list("its cuDNN", use.real);
   list("its cuDNN", use.other);
   if (!use.linked_in.empty()) diagnosis.AddFact("its cuDNN", "linked into " + use.linked_in);
   if (!use.drop_in.empty()) diagnosis.AddFact("its drop-in", use.drop_in);
@@ -251,8 +251,8 @@ bool CheckInterception(const ProcessView& view, const CudnnUse& use,
                   "who opens a library by its path gets that file: its calls are not seen",
                   "start it with `ucudnn run --dlsym on --`, or let it open libcudnn.so.9 by name");
   }
-  for (const std::string& genuine : use.genuine) {
-    CheckExports(view.root + use.drop_in, view.root + genuine, diagnosis);
+  for (const std::string& real : use.real) {
+    CheckExports(view.root + use.drop_in, view.root + real, diagnosis);
   }
   if (view.root.empty() && use.drop_in != Canonical(installation.drop_in)) {
     diagnosis.Add(Severity::kNote, "the drop-in is another installation's: " + use.drop_in);
@@ -262,7 +262,7 @@ bool CheckInterception(const ProcessView& view, const CudnnUse& use,
 
 void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver,
                Diagnosis& diagnosis) {
-  if (!use.genuine.empty() && use.driver.empty()) {
+  if (!use.real.empty() && use.driver.empty()) {
     diagnosis.Add(Severity::kWarning, "the process has cuDNN, but no CUDA driver",
                   view.elsewhere ? "its container may have been started without GPUs" : "",
                   view.elsewhere ? "start the container with its GPUs (docker run --gpus all)"

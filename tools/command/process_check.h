@@ -24,7 +24,7 @@ struct CudnnUser {
 struct CudnnUse {
   std::string drop_in;                 // of any installation of ucudnn; empty: none
   std::string dlsym_hook;              // the same of the hook that redirects look-ups
-  std::vector<std::string> genuine;    // libcudnn.so.9 that is no drop-in
+  std::vector<std::string> real;       // libcudnn.so.9 that is no drop-in
   std::vector<std::string> other;      // libcudnn.so of another version
   std::vector<std::string> bypassing;  // cuDNN opened beside the drop-in, and by whom
   std::vector<CudnnUser> users;
@@ -33,7 +33,7 @@ struct CudnnUse {
   std::string driver;
   std::vector<std::string> replaced;  // ours or cuDNN's, whose file is another one by now
   bool opened = false;                // dlopen gave it the drop-in (known from the log only)
-  bool called = false;                // the drop-in has forwarded a call to the genuine library
+  bool called = false;                // the drop-in has forwarded a call to the real library
 
   // Whether the process has anything to do with cuDNN; the drop-in alone is in every process it is
   // preloaded into.

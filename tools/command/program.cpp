@@ -15,8 +15,8 @@
 #include "base/text.h"
 #include "command/elf.h"
 #include "command/script.h"
-#include "cudnn/genuine_path.h"
 #include "cudnn/loader_cache.h"
+#include "cudnn/real_path.h"
 
 namespace ucudnn::command {
 namespace {

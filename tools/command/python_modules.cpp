@@ -38,8 +38,8 @@ std::vector<fs::path> ModuleFolders(const std::string& python, const std::string
   }
   std::error_code error;
   std::vector<fs::path> prefixes = {fs::absolute(python, error).parent_path().parent_path()};
-  const fs::path genuine = fs::canonical(python, error);
-  if (!error) prefixes.push_back(genuine.parent_path().parent_path());
+  const fs::path real = fs::canonical(python, error);
+  if (!error) prefixes.push_back(real.parent_path().parent_path());
   if (!user_base.empty() && LooksAtUserPackages(prefixes[0])) prefixes.emplace_back(user_base);
   for (const fs::path& prefix : prefixes) {
     for (const char* lib : {"lib", "lib64", "local/lib"}) {

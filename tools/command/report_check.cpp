@@ -68,8 +68,8 @@ class UndividedNeeds {
  public:
   UndividedNeeds(const Options& options, planning::Platform platform)
       : platform_(std::move(platform)) {
-    if (!options.databases.empty()) {
-      store_ = std::make_unique<db::SqliteStore>(db::ChooseStores(options.databases).paths);
+    if (!options.stores.empty()) {
+      store_ = std::make_unique<db::SqliteStore>(db::ChooseStores(options.stores).paths);
     }
   }
 

@@ -58,18 +58,18 @@ std::string PieceTip(Operation operation, const Run& run) {
          FormatByteSize(run.micro.workspace_bytes);
 }
 
-Bar PlanBar(const std::string& label, Operation operation, const Configuration& plan,
+Bar PlanBar(const std::string& label, Operation operation, const Configuration& configuration,
             double plan_ms, Colours& engines) {
   Bar bar{label, {}, Milliseconds(plan_ms)};
-  if (plan.runs.size() > kMostPieces) {
+  if (configuration.runs.size() > kMostPieces) {
     bar.segments.push_back({plan_ms, engines.Of("more than can be drawn"), "",
-                            std::to_string(plan.Pieces()) + " micro-batches"});
+                            std::to_string(configuration.Pieces()) + " micro-batches"});
     return bar;
   }
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     const int colour = engines.Of(EngineName(operation, run.micro.engine));
     const std::string size = std::to_string(run.micro.micro_batch);
-    if (plan.Pieces() > kMostPieces) {
+    if (configuration.Pieces() > kMostPieces) {
       bar.segments.push_back({run.micro.time_ms * run.count, colour,
                               std::to_string(run.count) + " x " + size,
                               std::to_string(run.count) + " times " + PieceTip(operation, run)});
@@ -161,12 +161,12 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const std::string id = "desirable-" + std::to_string(at + 1);
   PointChart chart;
   chart.id = id.c_str();
-  const auto tip = [](const Configuration& plan, double ms, size_t bytes) {
-    return FormatByteSize(bytes) + ", " + Milliseconds(ms) + ": " + DivisionText(plan);
+  const auto tip = [](const Configuration& configuration, double ms, size_t bytes) {
+    return FormatByteSize(bytes) + ", " + Milliseconds(ms) + ": " + DivisionText(configuration);
   };
   const size_t workspace = kernel.all_workspace_bytes();
   chart.title = KernelLabel(report, at);
-  if (kernel.plan_ms) chart.title += ": " + tip(kernel.plan, *kernel.plan_ms, workspace);
+  if (kernel.plan_ms) chart.title += ": " + tip(kernel.configuration, *kernel.plan_ms, workspace);
   bool on_it = false;
   for (const Configuration& one : kernel.desirable_set) {
     const bool chosen = one.WorkspaceBytes() == workspace && kernel.plan_ms == one.TimeMs();
@@ -177,7 +177,7 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   }
   if (!on_it && kernel.plan_ms) {
     chart.apart = Point{static_cast<double>(workspace), *kernel.plan_ms, true,
-                        "what runs: " + tip(kernel.plan, *kernel.plan_ms, workspace)};
+                        "what runs: " + tip(kernel.configuration, *kernel.plan_ms, workspace)};
   }
   // A limit far off would press all points together.
   const double most = std::max(static_cast<double>(workspace),
@@ -230,7 +230,7 @@ Element TimelineSection(const RunReport& report) {
           PlanBar(label, operation, whole, *kernel.best_undivided->total_ms, engines));
       label = "divided";
     }
-    chart.bars.push_back(PlanBar(label, operation, kernel.plan, *kernel.plan_ms, engines));
+    chart.bars.push_back(PlanBar(label, operation, kernel.configuration, *kernel.plan_ms, engines));
   }
   chart.legend = engines.names();
   return std::move(section.Add(Draw(chart)));

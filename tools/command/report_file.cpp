@@ -46,21 +46,21 @@ uint64_t ReadLanes(const JsonPlace& place) {
   uint64_t lanes = 0;
   for (const JsonPlace& lane : place.Items()) {
     if (!lane.ok()) break;
-    lanes |= uint64_t{1} << lane.Whole(0, kMostLanes - 1);
+    lanes |= uint64_t{1} << lane.Integer(0, kMostLanes - 1);
   }
   return lanes;
 }
 
 ReportedKernel ReadRunKernel(const JsonPlace& place) {
   ReportedKernel kernel = ReadKernel(place);
-  kernel.calls = place.Member("calls").Whole(0, kMostJsonBytes);
+  kernel.calls = place.Member("calls").Integer(0, kMostJsonBytes);
   kernel.undivided_calls = place.Member("undivided_calls").WholeIfThere(kMostJsonBytes).value_or(0);
   kernel.lanes = ReadLanes(place.Member("lanes"));
   kernel.asked = place.Member("asked").TextIfThere();
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
   kernel.workspace_bytes = place.Member("workspace_bytes").Bytes();
   kernel.owned_workspace_bytes = place.Member("owned_workspace_bytes").BytesIfThere();
-  kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem.n, kernel.plan);
+  kernel.plan_ms = ReadPlan(place.Member("plan"), kernel.problem.n, kernel.configuration);
   kernel.undivided = ReadUndivided(place.Member("undivided"), "total_ms", kernel);
   kernel.best_undivided = ReadUndivided(place.Member("best_undivided"), "total_ms", kernel);
   kernel.reason = place.Member("reason").TextIfThere();
@@ -72,12 +72,12 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   kernel.limit_bytes = report.limit_bytes;
   kernel.segment = place.Member("segment").WholeIfThere(kMostJsonBytes);
   const JsonPlace streams = place.Member("streams");
-  if (!streams.absent()) kernel.copies = streams.Whole(1, kMostLanes);
+  if (!streams.absent()) kernel.copies = streams.Integer(1, kMostLanes);
   kernel.best_undivided = ReadUndivided(place.Member("undivided"), "time_ms", kernel);
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();
   kernel.workspace_bytes = chosen.Member("workspace_bytes").Bytes();
-  kernel.plan_ms = ReadPlan(chosen.Member("plan"), kernel.problem.n, kernel.plan);
+  kernel.plan_ms = ReadPlan(chosen.Member("plan"), kernel.problem.n, kernel.configuration);
   for (const JsonPlace& one : place.Member("desirable_set").Items()) {
     if (!one.ok()) break;
     Configuration configuration;
@@ -104,9 +104,9 @@ void ReadVersion(const JsonPlace& place, int64_t expected, const char* again) {
 
 void ReadHead(const JsonPlace& root, RunReport& report) {
   const std::string format = root.Member("format").Text();
-  report.offline = format == "ucudnn-workspace";
+  report.offline = format == "ucudnn-workspace-table";
   if (!report.offline && format != "ucudnn-report") {
-    root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace\"");
+    root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace-table\"");
   }
   if (report.offline) {
     ReadVersion(root.Member("version"), 1, "plan again with `ucudnn workspace --json`");
@@ -135,14 +135,14 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
 
 std::optional<double> ReportedKernel::UndividedMs() const {
   if (undivided) return undivided->total_ms;
-  const bool own_api =
-      plan.Pieces() == 1 && plan.runs[0].micro.engine.of_graph_api() == (api == "graph");
+  const bool own_api = configuration.Pieces() == 1 &&
+                       configuration.runs[0].micro.engine.of_graph_api() == (api == "graph");
   return own_api ? plan_ms : std::nullopt;
 }
 
 std::optional<double> ReportedKernel::BestUndividedMs(bool offline) const {
   if (best_undivided) return best_undivided->total_ms;
-  return !offline && plan.Pieces() == 1 ? plan_ms : std::nullopt;
+  return !offline && configuration.Pieces() == 1 ? plan_ms : std::nullopt;
 }
 
 Result<RunReport> ParseReport(const std::string& json) {
@@ -170,7 +170,7 @@ Result<RunReport> ParseReport(const std::string& json) {
   for (const JsonPlace& place : root.Member("fallbacks").Items()) {
     if (!fault.ok()) return fault;
     report.fallbacks.push_back({place.Member("kernel").Text(), place.Member("cause").Text(),
-                                place.Member("count").Whole(0, kMostJsonBytes)});
+                                place.Member("count").Integer(0, kMostJsonBytes)});
   }
   if (!fault.ok()) return fault;
   return report;

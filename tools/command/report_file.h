@@ -1,5 +1,5 @@
-// Reports read back: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace`). The files
-// are not ours alone: every value is checked before it is used. Thread-compatible.
+// Reports read back: a run's (`ucudnn-report`) and offline plans (`ucudnn-workspace-table`). The
+// files are not ours alone: every value is checked before it is used. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct ReportedKernel {
   std::optional<size_t> limit_bytes;
   size_t workspace_bytes = 0;        // the caller's
   size_t owned_workspace_bytes = 0;  // ucudnn's own
-  Configuration plan;                // no runs: not known
+  Configuration configuration;       // no runs: not known
   std::optional<double> plan_ms;     // of the whole mini-batch; none: not measured
   // The fastest within the limit, of the API that the program calls and of any API; offline only
   // the latter.
@@ -40,9 +40,10 @@ struct ReportedKernel {
   std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
   int64_t copies = 1;              // of its segment: one for each stream
 
-  bool divided() const { return plan.Pieces() > 1; }
+  bool divided() const { return configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
-  // Milliseconds of `undivided` and of `best_undivided`. In a run either may be the plan itself.
+  // Milliseconds of `undivided` and of `best_undivided`. In a run either may be the configuration
+  // itself.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 };

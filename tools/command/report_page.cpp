@@ -195,8 +195,8 @@ std::vector<Cell> KernelRow(const RunReport& report, size_t at) {
   row.push_back(times ? GainCell(times->Division()) : Cell(""));
   row.push_back(BytesCell(kernel.all_workspace_bytes()));
   row.push_back(kernel.limit_bytes ? BytesCell(*kernel.limit_bytes) : Cell("none"));
-  row.emplace_back(DivisionText(kernel.plan));
-  row.emplace_back(EngineNames(operation, kernel.plan));
+  row.emplace_back(DivisionText(kernel.configuration));
+  row.emplace_back(EngineNames(operation, kernel.configuration));
   if (!report.offline) row.emplace_back(kernel.reason);
   return row;
 }

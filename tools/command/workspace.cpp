@@ -19,7 +19,7 @@
 #include "command/offline_kernels.h"
 #include "command/offline_rows.h"
 #include "command/output_file.h"
-#include "command/workspace_plan.h"
+#include "command/workspace_table.h"
 #include "planning/network_division.h"
 #include "planning/preferred_solver.h"
 #include "planning/workspace_division.h"
@@ -119,7 +119,7 @@ struct Division {
 
 // All kernels run one after the other.
 Result<Division> DivideOneStream(const DistinctKernels& kernels, const Options& options,
-                                 planning::DivisionSolver& solver, WorkspacePlan& plan) {
+                                 planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
   if (const auto shortage = planning::FindShortage(kernels.sets, budget, options.division)) {
     return ShortOf(*shortage, budget, kernels.firsts);
@@ -142,7 +142,7 @@ Result<Division> DivideOneStream(const DistinctKernels& kernels, const Options& 
 // As a run divides that sees the kernels on these streams (a bit each; none: the first that any is
 // on).
 Result<Division> DivideStreams(const DistinctKernels& kernels, uint64_t all, const Options& options,
-                               planning::DivisionSolver& solver, WorkspacePlan& plan) {
+                               planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
   std::vector<planning::NetworkKernel> network;
   size_t slots = 0;
@@ -189,7 +189,7 @@ Result<Division> DivideStreams(const DistinctKernels& kernels, uint64_t all, con
 
 // WD. A plug-in that is missing or fails costs a line, and the built-in solver takes its place.
 Result<Division> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
-                        WorkspacePlan& plan) {
+                        WorkspaceTable& plan) {
   uint64_t all = 0;
   for (const uint64_t streams : kernels.streams) all |= streams;
   plan.streams = std::max<size_t>(static_cast<size_t>(std::popcount(all)), 1);
@@ -231,9 +231,9 @@ std::vector<size_t> NumberKernels(OfflineKernels& network) {
   return numbers;
 }
 
-Result<WorkspacePlan> MakePlan(const CLI::App& app, OfflineKernels network,
-                               const Options& options) {
-  WorkspacePlan plan;
+Result<WorkspaceTable> MakePlan(const CLI::App& app, OfflineKernels network,
+                                const Options& options) {
+  WorkspaceTable plan;
   plan.numbers = NumberKernels(network);
   if (options.workspace_limit) {
     UCUDNN_RETURN_IF_ERROR(KeepWithin(*options.workspace_limit, network));
@@ -276,14 +276,14 @@ int Workspace(const CLI::App& app, const WorkspaceOptions& words) {
   Result<OfflineKernels> network = ReadOfflineKernels(*layers, options, words.device);
   if (!network.ok()) return refuse(network.status());
   if (network->differing_rows > 0) Tell(app, Disagreement(network->differing_rows));
-  const Result<WorkspacePlan> plan = MakePlan(app, std::move(*network), options);
+  const Result<WorkspaceTable> plan = MakePlan(app, std::move(*network), options);
   if (!plan.ok()) return refuse(plan.status());
   if (!words.plan_file.empty()) {
-    const int code = WriteOutput(app, JsonText(PinnedPlanJson(*plan, options)), words.plan_file);
+    const int code = WriteOutput(app, JsonText(WorkspacePlanJson(*plan, options)), words.plan_file);
     if (code != 0) return code;
   }
   if (words.json) {
-    std::cout << JsonText(WorkspaceJson(*plan, options));
+    std::cout << JsonText(WorkspaceTableJson(*plan, options));
   } else {
     PrintWorkspaceTable(*plan, options, words.desirable_set);
   }
@@ -312,7 +312,7 @@ Command AddWorkspace(CLI::App& ucudnn) {
                               "caller, no ceiling");
   options->variables.Describe("UCUDNN_BATCH_SIZE_POLICY", "auto, undivided, powerOfTwo, all",
                               "auto, all that were measured");
-  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_PLAN", "UCUDNN_ENGINES"});
+  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_WORKSPACE_PLAN", "UCUDNN_ENGINES"});
   return {app, [app, options](const ProgramWords&) { return Workspace(*app, *options); }};
 }
 

@@ -100,7 +100,7 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The genuine runtime asks for this first; a file that carries its own copy cannot work here. Each
+// The real runtime asks for this first; a file that carries its own copy cannot work here. Each
 // is named once.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   Dl_info caller{};

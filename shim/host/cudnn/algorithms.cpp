@@ -48,7 +48,7 @@ cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, Operation operation,
 
 // Where a query's answer goes.
 template <class Perf>
-struct Answer {
+struct PerformanceList {
   int requested;
   int* returned;
   Perf* results;
@@ -56,7 +56,7 @@ struct Answer {
 
 template <class Perf>
 void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
-          const Answer<Perf>& answer) {
+          const PerformanceList<Perf>& answer) {
   const int count = std::min<int>(answer.requested, static_cast<int>(ranked.size()));
   for (int i = 0; i < count; ++i) {
     Perf perf{};
@@ -74,7 +74,7 @@ void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
 // `rank(problem, &ranked)` fills in the ranking.
 template <class Perf, class Rank>
 cudnnStatus_t Query(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
-                    const Answer<Perf>& answer, const Rank& rank) {
+                    const PerformanceList<Perf>& answer, const Rank& rank) {
   return Protect([&] {
     if (auto status = CheckQuery(handle)) return status;
     HOSTGPU_REFUSE_IF(answer.returned == nullptr || answer.results == nullptr,
@@ -94,7 +94,7 @@ cudnnStatus_t Query(cudnnHandle_t handle, Operation operation, const Descriptors
 
 template <class Perf>
 cudnnStatus_t GetV7(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
-                    const Answer<Perf>& answer) {
+                    const PerformanceList<Perf>& answer) {
   return Query(handle, operation, descriptors, answer,
                [](const Problem& problem, std::vector<RankedAlgorithm>* ranked) {
                  *ranked = RankByModel(problem);
@@ -104,7 +104,7 @@ cudnnStatus_t GetV7(cudnnHandle_t handle, Operation operation, const Descriptors
 
 template <class Perf>
 cudnnStatus_t FindEx(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
-                     const Answer<Perf>& answer, const DevicePointers& pointers) {
+                     const PerformanceList<Perf>& answer, const DevicePointers& pointers) {
   return Query(handle, operation, descriptors, answer,
                [&](const Problem& problem, std::vector<RankedAlgorithm>* ranked) {
                  HOSTGPU_REFUSE_IF(
@@ -136,7 +136,7 @@ cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
 
 template <class Perf>
 cudnnStatus_t Find(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
-                   const Answer<Perf>& answer) {
+                   const PerformanceList<Perf>& answer) {
   return Query(handle, operation, descriptors, answer,
                [&](const Problem& problem, std::vector<RankedAlgorithm>* ranked) {
                  return MeasureInOwnBuffers(handle, problem, ranked);
@@ -158,9 +158,9 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     const cudnnFilterDescriptor_t filterDesc, const cudnnConvolutionDescriptor_t convDesc,
     const cudnnTensorDescriptor_t destDesc, const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionFwdAlgoPerf_t* perfResults) {
-  return GetV7(
-      handle, Operation::kForward, {srcDesc, filterDesc, convDesc, destDesc},
-      Answer<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount, perfResults});
+  return GetV7(handle, Operation::kForward, {srcDesc, filterDesc, convDesc, destDesc},
+               PerformanceList<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
+                                                              perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
@@ -168,9 +168,9 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionFwdAlgoPerf_t* perfResults) {
-  return Find(
-      handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
-      Answer<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount, perfResults});
+  return Find(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
+              PerformanceList<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
+                                                             perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
@@ -179,10 +179,10 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     const cudnnTensorDescriptor_t yDesc, void* y, const int requestedAlgoCount,
     int* returnedAlgoCount, cudnnConvolutionFwdAlgoPerf_t* perfResults, void* workSpace,
     size_t workSpaceSizeInBytes) {
-  return FindEx(
-      handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
-      Answer<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount, perfResults},
-      {x, w, y, workSpace, workSpaceSizeInBytes});
+  return FindEx(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
+                PerformanceList<cudnnConvolutionFwdAlgoPerf_t>{requestedAlgoCount,
+                                                               returnedAlgoCount, perfResults},
+                {x, w, y, workSpace, workSpaceSizeInBytes});
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
@@ -205,8 +205,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     const cudnnTensorDescriptor_t gradDesc, const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
   return GetV7(handle, Operation::kBackwardData, {gradDesc, filterDesc, convDesc, diffDesc},
-               Answer<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                         perfResults});
+               PerformanceList<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount,
+                                                                  returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
@@ -215,8 +215,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
   return Find(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
-              Answer<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                        perfResults});
+              PerformanceList<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount,
+                                                                 returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
@@ -225,10 +225,10 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void* dx,
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t* perfResults, void* workSpace, size_t workSpaceSizeInBytes) {
-  return FindEx(
-      handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
-      Answer<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount, perfResults},
-      {dx, w, dy, workSpace, workSpaceSizeInBytes});
+  return FindEx(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
+                PerformanceList<cudnnConvolutionBwdDataAlgoPerf_t>{requestedAlgoCount,
+                                                                   returnedAlgoCount, perfResults},
+                {dx, w, dy, workSpace, workSpaceSizeInBytes});
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
@@ -251,8 +251,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     const cudnnFilterDescriptor_t gradDesc, const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
   return GetV7(handle, Operation::kBackwardFilter, {srcDesc, gradDesc, convDesc, diffDesc},
-               Answer<cudnnConvolutionBwdFilterAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                           perfResults});
+               PerformanceList<cudnnConvolutionBwdFilterAlgoPerf_t>{
+                   requestedAlgoCount, returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
@@ -261,8 +261,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
     const int requestedAlgoCount, int* returnedAlgoCount,
     cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
   return Find(handle, Operation::kBackwardFilter, {xDesc, dwDesc, convDesc, dyDesc},
-              Answer<cudnnConvolutionBwdFilterAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                          perfResults});
+              PerformanceList<cudnnConvolutionBwdFilterAlgoPerf_t>{requestedAlgoCount,
+                                                                   returnedAlgoCount, perfResults});
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
@@ -273,8 +273,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     cudnnConvolutionBwdFilterAlgoPerf_t* perfResults, void* workSpace,
     size_t workSpaceSizeInBytes) {
   return FindEx(handle, Operation::kBackwardFilter, {xDesc, dwDesc, convDesc, dyDesc},
-                Answer<cudnnConvolutionBwdFilterAlgoPerf_t>{requestedAlgoCount, returnedAlgoCount,
-                                                            perfResults},
+                PerformanceList<cudnnConvolutionBwdFilterAlgoPerf_t>{
+                    requestedAlgoCount, returnedAlgoCount, perfResults},
                 {x, dw, y, workSpace, workSpaceSizeInBytes});
 }
 

@@ -1,5 +1,5 @@
 // Convolution descriptors and the output extents they imply. As tensor_descriptor.cpp: checks,
-// their order and what a refusal leaves behind are the genuine library's, 32-bit wrap-around
+// their order and what a refusal leaves behind are the real library's, 32-bit wrap-around
 // included.
 #include <new>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// 32-bit arithmetic that wraps, where the genuine library's does.
+// 32-bit arithmetic that wraps, where the real library's does.
 int Multiply(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
 }
@@ -187,7 +187,7 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescri
     const int padded = Add(inputTensorDesc->dims[i], Multiply(2, convDesc->pad[i - 2]));
     const int window = Add(Multiply(filterDesc->dims[i] - 1, convDesc->dilation[i - 2]), 1);
     HOSTGPU_REFUSE_IF(padded < window, CUDNN_STATUS_BAD_PARAM);
-    // A refused setter can leave a stride no division survives; the genuine library dies of it.
+    // A refused setter can leave a stride no division survives; the real library dies of it.
     HOSTGPU_REFUSE_IF(stride <= 0, CUDNN_STATUS_BAD_PARAM);
     tensorOuputDimA[i] = Add(Subtract(padded, window) / stride, 1);
   }

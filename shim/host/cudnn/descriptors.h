@@ -1,5 +1,5 @@
 // The objects behind cuDNN's descriptor handles. Thread-compatible, owned by the application.
-// Setters mirror the genuine 9.19 library down to what a refused call leaves behind; that behaviour
+// Setters mirror the real 9.19 library down to what a refused call leaves behind; that behaviour
 // was observed (tests/unit/host/cudnn/descriptor_conformance_test.cpp compares it), not read.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Filter descriptors. As tensor_descriptor.cpp: the checks and what a refusal leaves are the
-// genuine library's, the 4d getter's count of INT8x32 channels in fours included.
+// real library's, the 4d getter's count of INT8x32 channels in fours included.
 #include <new>
 
 #include "shim/host/cudnn/descriptors.h"
@@ -24,7 +24,7 @@ int ReportedChannels(const cudnnFilterStruct& filter, int vector_length) {
 
 int64_t cudnnFilterStruct::Elements() const {
   if (dim_count == 0) return 0;
-  uint64_t elements = 1;  // wraps as the genuine library's
+  uint64_t elements = 1;  // wraps as the real library's
   for (int i = 0; i < dim_count; ++i) elements *= static_cast<uint64_t>(int64_t{dims[i]});
   return static_cast<int64_t>(elements);
 }
@@ -86,7 +86,7 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   if (format != nullptr) *format = filterDesc->format;
   if (nbDims != nullptr) *nbDims = filterDesc->dim_count;
   HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
-  // (The genuine library writes filterDimA[1] of a vector layout even for those who asked for
+  // (The real library writes filterDimA[1] of a vector layout even for those who asked for
   // less.)
   for (int i = 0; i < nbDimsRequested; ++i) {
     filterDimA[i] = i == 1 ? ReportedChannels(*filterDesc, VectorLength(filterDesc->type))

@@ -1,4 +1,4 @@
-// The cuDNN handle: a device's stream to work on. Used by one thread at a time, as in the genuine
+// The cuDNN handle: a device's stream to work on. Used by one thread at a time, as in the real
 // library.
 #pragma once
 
@@ -19,7 +19,7 @@ struct cudnnContext {
 
 namespace hostgpu {
 
-// As the CUDA runtime inside the genuine library: the current context, else device 0's primary one.
+// As the CUDA runtime inside the real library: the current context, else device 0's primary one.
 // False without a device.
 bool BindContext();
 

@@ -116,7 +116,7 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
                             const void* alpha2, const cudnnTensorDescriptor_t bDesc, const void* B,
                             const void* beta, const cudnnTensorDescriptor_t cDesc, void* C) {
   return Protect([&] {
-    // The operations that ignore B still want one, as in the genuine library.
+    // The operations that ignore B still want one, as in the real library.
     HOSTGPU_REFUSE_IF(handle == nullptr || opTensorDesc == nullptr || aDesc == nullptr ||
                           bDesc == nullptr || cDesc == nullptr,
                       CUDNN_STATUS_BAD_PARAM);

@@ -160,7 +160,7 @@ void Backward(const Pooling& call) {
   });
 }
 
-// `y` must have exactly the extents that the descriptors give for `x`. (The genuine library does
+// `y` must have exactly the extents that the descriptors give for `x`. (The real library does
 // not check the image's; what it computes for others is not imitated.)
 cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescriptor_t x,
                           cudnnTensorDescriptor_t y) {

@@ -1,5 +1,5 @@
 // Pooling descriptors. The order of the checks, and what a refused call has already changed, are
-// the genuine library's.
+// the real library's.
 #include <new>
 
 #include "shim/host/cudnn/descriptors.h"
@@ -7,7 +7,7 @@
 
 namespace {
 
-// The genuine library computes in 32 bits that wrap.
+// The real library computes in 32 bits that wrap.
 int WrappedProduct(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
 }

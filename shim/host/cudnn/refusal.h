@@ -1,5 +1,5 @@
 // How the stand-in says no: the status, and the failed condition for cudnnGetLastErrorString.
-// One message a thread, as in the genuine library.
+// One message a thread, as in the real library.
 #pragma once
 
 #include "shim/host/cudnn/api.h"

@@ -1,5 +1,5 @@
 // Tensor descriptors. The order of the checks, and what a refused call has already changed, are the
-// genuine library's.
+// real library's.
 #include <climits>
 #include <cstdlib>
 #include <new>
@@ -35,7 +35,7 @@ bool IsTensorType(cudnnDataType_t type) { return ElementBytes(type) != 0; }
 
 namespace {
 
-// The genuine library multiplies extents in 32 bits.
+// The real library multiplies extents in 32 bits.
 int WrappingProduct(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
 }
@@ -63,7 +63,7 @@ int64_t Span(const cudnnTensorStruct& tensor) {
   return span;
 }
 
-// Descriptors keep what was stored before the refusal, as the genuine ones do.
+// Descriptors keep what was stored before the refusal, as the real ones do.
 cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims, const int* dimA,
                     const int* strideA) {
   tensor.type = type;
@@ -86,7 +86,7 @@ void PackedStrides(bool channels_last, int nbDims, const int* dims, int* strides
     strides[i] = WrappingProduct(strides[i + 1], dims[i + 1]);
   }
   if (channels_last) {
-    // With two dimensions the channel is also the last one; the genuine library reads past its
+    // With two dimensions the channel is also the last one; the real library reads past its
     // array there, so any answer is as good.
     strides[0] = nbDims > 2 ? WrappingProduct(strides[2], dims[2]) : dims[1];
     if (nbDims > 2) strides[1] = 1;
@@ -172,7 +172,7 @@ cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t tensorDesc,
   HOSTGPU_REFUSE_IF(nbDims < 2, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dimA[1] % ChannelsPerVector(dataType), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(!IsTensorType(dataType), CUDNN_STATUS_BAD_PARAM);
-  // The genuine library has switched the layout by the time it counts the dimensions.
+  // The real library has switched the layout by the time it counts the dimensions.
   tensorDesc->format = format;
   if (cudnnStatus_t status = CheckForm(dataType, nbDims)) return status;
   std::array<int, CUDNN_DIM_MAX> dims{};
@@ -188,7 +188,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDes
   if (dataType != nullptr) *dataType = tensorDesc->type;
   if (nbDims != nullptr) *nbDims = tensorDesc->dim_count;
   const bool vectors = tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C;
-  // (The genuine library scales dimA[1] of a vector layout even for those who asked for less.)
+  // (The real library scales dimA[1] of a vector layout even for those who asked for less.)
   for (int i = 0; i < nbDimsRequested && i < tensorDesc->dim_count; ++i) {
     if (dimA != nullptr) {
       dimA[i] = tensorDesc->dims[i];

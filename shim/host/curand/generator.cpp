@@ -1,5 +1,5 @@
 // Pseudo-random generators: on device memory, in stream order, or on host memory. One thread at a
-// time uses a generator, as in the genuine library.
+// time uses a generator, as in the real library.
 #include <cuda.h>
 
 #include <new>

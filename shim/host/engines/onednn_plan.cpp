@@ -186,12 +186,12 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
   for (int i = 0; i < 3; ++i) {
     Operand& operand = operands_[i];
     const Extents first = DenseStrides(extents[i], false), last = DenseStrides(extents[i], true);
-    const bool is_first = SameStrides(extents[i], strides[i], first);
-    const bool is_last = !is_first && SameStrides(extents[i], strides[i], last);
-    if (variant == OnednnVariant::kPlain && !is_first && !is_last) return false;
+    const bool is_heuristics_first = SameStrides(extents[i], strides[i], first);
+    const bool is_last = !is_heuristics_first && SameStrides(extents[i], strides[i], last);
+    if (variant == OnednnVariant::kPlain && !is_heuristics_first && !is_last) return false;
     operand.copy = {extents[i], strides[i], is_last ? last : first};
     // Strides of axes of one element are made those of a dense tensor, so that oneDNN sees one.
-    if (is_first || is_last) operand.copy.user_strides = operand.copy.dense_strides;
+    if (is_heuristics_first || is_last) operand.copy.user_strides = operand.copy.dense_strides;
     operand.staged = type_ != DataType::kFloat;
   }
   Operand& filter = operands_[1];

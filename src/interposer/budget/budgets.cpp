@@ -27,18 +27,20 @@ std::string SolverPath(const Options& options) {
 
 }  // namespace
 
-// Null where the device does not say how much memory it has, or where only a plan file demands a
-// budget and its segments exceed that memory.
-std::unique_ptr<Network> Budgets::Make(CUcontext context, const planning::PinnedPlan* pinned) {
+// Null where the device does not say how much memory it has, or where only a workspace plan demands
+// a budget and its segments exceed that memory.
+std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
+                                               const planning::WorkspacePlan* workspace_plan) {
   const Options& options = process_.options;
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  size_t budget = options.total_workspace ? *options.total_workspace : *pinned->total_bytes;
+  size_t budget = options.total_workspace ? *options.total_workspace : *workspace_plan->total_bytes;
   size_t free_bytes = 0, device_bytes = 0;
   if (process_.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
-  if (pinned != nullptr && pinned->reserved_bytes > device_bytes) {
-    process_.pinned.Ignore("its segments take " + FormatByteSize(pinned->reserved_bytes) +
-                           ", and the device has " + FormatByteSize(device_bytes));
-    pinned = nullptr;
+  if (workspace_plan != nullptr && workspace_plan->reserved_bytes > device_bytes) {
+    process_.followed_plan.Ignore("its segments take " +
+                                  FormatByteSize(workspace_plan->reserved_bytes) +
+                                  ", and the device has " + FormatByteSize(device_bytes));
+    workspace_plan = nullptr;
     if (!options.total_workspace) return nullptr;
   }
   if (budget > device_bytes) {
@@ -47,120 +49,120 @@ std::unique_ptr<Network> Budgets::Make(CUcontext context, const planning::Pinned
                            " are planned with");
     budget = device_bytes;
   }
-  return std::make_unique<Network>(*process_.driver, context, budget, options.division,
-                                   SolverPath(options), pinned);
+  return std::make_unique<WorkspaceBudget>(*process_.driver, context, budget, options.division,
+                                           SolverPath(options), workspace_plan);
 }
 
-Network* Budgets::Of(CUcontext context) {
+WorkspaceBudget* Budgets::Of(CUcontext context) {
   const Options& options = process_.options;
   if (options.mode != Mode::kOn) return nullptr;
   const cuda::ContextScope scope(*process_.driver, context);
-  const planning::PinnedPlan* pinned = nullptr;
-  if (!options.plan.empty()) {
+  const planning::WorkspacePlan* workspace_plan = nullptr;
+  if (!options.workspace_plan.empty()) {
     const auto platform = tuning::DescribePlatform(*process_.driver, process_.functions);
-    if (platform.ok()) pinned = process_.pinned.For(*platform);
+    if (platform.ok()) workspace_plan = process_.followed_plan.For(*platform);
   }
-  const bool divided = pinned != nullptr && pinned->total_bytes;
+  const bool divided = workspace_plan != nullptr && workspace_plan->total_bytes;
   if (!options.total_workspace && !divided) return nullptr;
   CUdevice device = 0;
   if (process_.driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
   MutexLock lock(mutex_);
   auto known = networks_.find(device);
   if (known == networks_.end()) {
-    std::unique_ptr<Network> made = Make(context, pinned);
+    std::unique_ptr<WorkspaceBudget> made = Make(context, workspace_plan);
     if (made == nullptr) return nullptr;
     known = networks_.emplace(device, std::move(made)).first;
     NoteBudget(*known->second);
   }
-  Network& network = *known->second;
-  if (network.context() == context) return &network;
+  WorkspaceBudget& budget = *known->second;
+  if (budget.context() == context) return &budget;
   WarnOnce("contexts", "a second context on one device has no part in the total workspace");
   return nullptr;
 }
 
-std::pair<Network*, uint64_t> Budgets::Leave(const void* handle) {
+std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle) {
   MutexLock lock(mutex_);
-  for (const auto& [device, network] : networks_) {
-    if (const uint64_t leave = network->Close(handle); leave > 0) return {network.get(), leave};
+  for (const auto& [device, budget] : networks_) {
+    if (const uint64_t leave = budget->Close(handle); leave > 0) return {budget.get(), leave};
   }
   return {};
 }
 
-void Budgets::NoteBudget(const Network& network) {
-  const Network::Summary summary = network.summary();
+void Budgets::NoteBudget(const WorkspaceBudget& budget) {
+  const WorkspaceBudget::Summary summary = budget.summary();
   process_.reporter.report().SetBudget(
-      &network,
-      {process_.options.total_workspace.value_or(network.budget_bytes()), summary.budget_bytes,
-       WorkspaceDivisionName(network.division()), summary.divided, summary.kernels,
+      &budget,
+      {process_.options.total_workspace.value_or(budget.budget_bytes()), summary.budget_bytes,
+       WorkspaceDivisionName(budget.division()), summary.divided, summary.kernels,
        summary.held_bytes, summary.capture_bytes, summary.solver, summary.optimal});
 }
 
 void Budgets::NoteAll() {
   MutexLock lock(mutex_);
-  for (const auto& [device, network] : networks_) NoteBudget(*network);
+  for (const auto& [device, budget] : networks_) NoteBudget(*budget);
 }
 
-size_t Budgets::LimitOf(const Network& network) const {
-  return std::min(network.budget_bytes(), process_.limit.set_bytes());
+size_t Budgets::LimitOf(const WorkspaceBudget& budget) const {
+  return std::min(budget.budget_bytes(), process_.limit.set_bytes());
 }
 
-void Budgets::Follow(const MetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept {
-  Network& network = *session.network();
-  const bool learning = network.learning();
-  if (!learning && !network.waiting()) return;
+void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept {
+  WorkspaceBudget& budget = *session.budget();
+  const bool learning = budget.learning();
+  if (!learning && !budget.waiting()) return;
   try {
     if (process_.sessions.Capturing(session)) return;
     const cuda::ContextScope scope(*process_.driver, session.context());
-    if (network.waiting()) network.SettleNow();
+    if (budget.waiting()) budget.SettleNow();
     if (!learning) return;
     const auto owner = OwnerOf(*process_.driver, session, handle);
     if (!owner) return;
-    const KernelSequence::Known known = network.Run(kernel, *owner);
-    if (known != KernelSequence::Known::kNotYet) Divide(network, session, handle, known);
+    const KernelSequence::Known known = budget.Run(kernel, *owner);
+    if (known != KernelSequence::Known::kNotYet) Divide(budget, session, handle, known);
   } catch (...) {
     if (!learning) return;  // a later call settles the division
     WarnOnce("memory", "out of host memory: the total workspace is not divided");
-    network.Stop();
+    budget.Stop();
   }
 }
 
-std::optional<planning::BudgetShare> Budgets::ShareOf(const MetKernel& kernel,
+std::optional<planning::BudgetShare> Budgets::ShareOf(const BudgetKernel& kernel,
                                                       const Session& session, cudnnHandle_t handle,
-                                                      LibraryPart& part) const {
-  Network* const network = session.network();
-  if (network == nullptr) return std::nullopt;
+                                                      OwnedPart& part) const {
+  WorkspaceBudget* const budget = session.budget();
+  if (budget == nullptr) return std::nullopt;
   const cuda::ContextScope scope(*process_.driver, session.context());
   const auto owner = OwnerOf(*process_.driver, session, handle);
   if (!owner) return std::nullopt;
-  const Network::Share share = network->ShareOf(kernel, *owner);
+  const WorkspaceBudget::Share share = budget->ShareOf(kernel, *owner);
   part.kernel = share.kernel;
-  return planning::BudgetShare{share.bytes, LimitOf(*network)};
+  return planning::BudgetShare{share.bytes, LimitOf(*budget)};
 }
 
 Status Budgets::EndRecording(cudnnHandle_t handle) {
   Session* const session = process_.sessions.Of(handle);
   if (session == nullptr) return Status::Error("the handle is unknown");
-  Network* const network = session->network();
-  if (network == nullptr) return Status::Ok();
+  WorkspaceBudget* const budget = session->budget();
+  if (budget == nullptr) return Status::Ok();
   if (process_.sessions.Capturing(*session)) {
     return Status::Error("the handle's stream is captured");
   }
   const cuda::ContextScope scope(*process_.driver, session->context());
   try {
-    UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Known known, network->EndLearning());
-    if (known != KernelSequence::Known::kNotYet) Divide(*network, *session, handle, known);
+    UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Known known, budget->EndLearning());
+    if (known != KernelSequence::Known::kNotYet) Divide(*budget, *session, handle, known);
     return Status::Ok();
   } catch (...) {
-    network->Stop();
+    budget->Stop();
     throw;
   }
 }
 
-void Budgets::Divide(Network& network, Session& session, cudnnHandle_t handle,
+void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
                      KernelSequence::Known known) {
-  const std::vector<MetKernel> kernels = network.Kernels();
+  const std::vector<BudgetKernel> kernels = budget.Kernels();
   std::vector<std::vector<Configuration>> choices;
-  for (const MetKernel& met : kernels) {
+  for (const BudgetKernel& met : kernels) {
     const bool legacy = met.plan == nullptr;
     // Applications make many plans to choose from; most never run and are not worth measuring.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
@@ -175,15 +177,15 @@ void Budgets::Divide(Network& network, Session& session, cudnnHandle_t handle,
       process_.reporter.Fallback(met.problem, planning::Cause::kNoShare);
     }
   }
-  if (const Status status = network.Divide(kernels, std::move(choices), known); !status.ok()) {
+  if (const Status status = budget.Divide(kernels, std::move(choices), known); !status.ok()) {
     WarnOnce("division", "the total workspace is not divided: " + status.message());
-    network.Stop();
+    budget.Stop();
     return;
   }
   // Every kernel that runs was measured, so devices that helped are let go.
   if (known == KernelSequence::Known::kRepeated) process_.kernels.ReleaseHelpers();
-  const Network::Summary summary = network.summary();
-  NoteBudget(network);
+  const WorkspaceBudget::Summary summary = budget.summary();
+  NoteBudget(budget);
   if (!summary.divided) return;
   Log(LogLevel::kInfo, FormatByteSize(summary.budget_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "interposer/budget/network.h"
+#include "interposer/budget/workspace_budget.h"
 #include "planning/decision/facts.h"
 
 namespace ucudnn::interposer {
@@ -23,7 +23,7 @@ class Session;
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
-  virtual std::vector<Configuration> ChoicesOf(const MetKernel& kernel, Session& session,
+  virtual std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
                                                cudnnHandle_t handle, bool may_measure) = 0;
 };
 
@@ -38,21 +38,21 @@ class Budgets {
 
   // The budget of the device that `context` is on; null where there is none, or where another
   // context of the device has it.
-  Network* Of(CUcontext context);
+  WorkspaceBudget* Of(CUcontext context);
   // Call when `handle` was or will be destroyed. Returns its network (null: none) and what
-  // Network::Close returned.
-  std::pair<Network*, uint64_t> Leave(const void* handle);
+  // WorkspaceBudget::Close returned.
+  std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle);
   // The most bytes of ucudnn's workspace that any kernel may have.
-  size_t LimitOf(const Network& network) const;
+  size_t LimitOf(const WorkspaceBudget& budget) const;
 
   // Call before a call runs. The network learns from it and is divided once it knows enough; a
   // division that waits for memory is settled where the memory is free by now. Does nothing inside
   // a capture.
-  void Follow(const MetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
+  void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
   // What the network has for `kernel` on `session`; `part.kernel` becomes the kernel's number. None
   // where there is no network, or the driver does not tell the stream's id.
-  std::optional<planning::BudgetShare> ShareOf(const MetKernel& kernel, const Session& session,
-                                               cudnnHandle_t handle, LibraryPart& part) const;
+  std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
+                                               cudnnHandle_t handle, OwnedPart& part) const;
   // Divides the budget of the handle's device among the kernels that were run so far. Does nothing
   // where there is no budget.
   Status EndRecording(cudnnHandle_t handle);
@@ -61,16 +61,17 @@ class Budgets {
   void NoteAll();
 
  private:
-  void Divide(Network& network, Session& session, cudnnHandle_t handle,
+  void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);
-  std::unique_ptr<Network> Make(CUcontext context, const planning::PinnedPlan* pinned);
-  void NoteBudget(const Network& network);
+  std::unique_ptr<WorkspaceBudget> Make(CUcontext context,
+                                        const planning::WorkspacePlan* workspace_plan);
+  void NoteBudget(const WorkspaceBudget& budget);
 
   Process& process_;
   DivisionChoices* legacy_ = nullptr;
   DivisionChoices* graph_ = nullptr;
   Mutex mutex_;
-  std::map<CUdevice, std::unique_ptr<Network>> networks_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<CUdevice, std::unique_ptr<WorkspaceBudget>> networks_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::interposer

@@ -13,9 +13,9 @@
 
 namespace ucudnn::interposer {
 
-// What a plan uses of the library's workspace: how many bytes, as which kernel of the network, and
-// under which of its divisions (Network::epoch).
-struct LibraryPart {
+// What a plan uses of ucudnn's workspace: how many bytes, as which kernel of the network, and
+// under which of its divisions (WorkspaceBudget::epoch).
+struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
@@ -26,7 +26,7 @@ struct KernelState {
   planning::Decision decision;
   std::unique_ptr<execution::Runnable> runnable;  // null: the program's own call runs
   CountedKernel* record = nullptr;
-  LibraryPart library;
+  OwnedPart library;
   // Set where calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
   // undivided engine.
   std::optional<NumericClass> checked;
@@ -43,7 +43,7 @@ struct KernelState {
   bool Divides() const { return runnable != nullptr && runnable->has_pieces() && !*failed; }
   // Counts a call that runs undivided although the record's plan has pieces.
   void CountUndivided() const {
-    if (record->record.plan.Pieces() > 1) {
+    if (record->record.configuration.Pieces() > 1) {
       record->undivided_calls.fetch_add(1, std::memory_order_relaxed);
     }
   }

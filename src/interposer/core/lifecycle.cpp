@@ -10,7 +10,7 @@ using planning::Decision;
 namespace {
 
 // Asks `steps` each question, and adds the answer to the facts.
-struct Learn {
+struct AnswerStep {
   planning::Facts& facts;
   Steps& steps;
   Reporter* reporter;
@@ -25,8 +25,8 @@ struct Learn {
   void operator()(planning::Compare& question) {
     planning::Trust trust = steps.Answer(question);
     if (trust.kind == planning::Trust::Kind::kWrong) {
-      const auto cause = question.plan.Pieces() > 1 ? planning::Cause::kDivisionWrong
-                                                    : planning::Cause::kGraphEngineWrong;
+      const auto cause = question.configuration.Pieces() > 1 ? planning::Cause::kDivisionWrong
+                                                             : planning::Cause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
       // The rows of the wrong plan's pieces were dropped, so measurements are asked for again.
       facts.measured.Clear();
@@ -58,7 +58,7 @@ Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
     planning::Step step = planning::Decide(facts);
     auto* const decision = std::get_if<Decision>(&step);
     if (decision == nullptr) {
-      std::visit(Learn{facts, steps, reporter}, step);
+      std::visit(AnswerStep{facts, steps, reporter}, step);
       continue;
     }
     if (const char* const broken = planning::BrokenInvariant(facts, *decision)) {
@@ -84,7 +84,7 @@ KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
   record.limit_bytes = decision.limit_bytes;
   record.workspace_bytes = decision.promised_bytes;
   record.owned_bytes = decision.owned_bytes;
-  record.plan = decision.plan;
+  record.configuration = decision.configuration;
   record.baselines = decision.baselines;
   record.reason = Sentence(decision.reason);
   if (std::holds_alternative<planning::PlanFacts>(facts.program)) record.api = "graph";

@@ -6,9 +6,9 @@ namespace ucudnn::interposer {
 
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api) {
   if (!process.options.tuning.on) return false;
-  return process.options.plan.empty() ||
-         !process.pinned.Has(process.sessions.DeviceOf(session).platform, problem,
-                             api == Api::kLegacy);
+  return process.options.workspace_plan.empty() ||
+         !process.followed_plan.Has(process.sessions.DeviceOf(session).platform, problem,
+                                    api == Api::kLegacy);
 }
 
 bool MeasuresBeforePromising(Process& process, const Session& session,
@@ -20,7 +20,7 @@ bool MeasuresBeforePromising(Process& process, const Session& session,
 size_t UserLimit(Process& process, const Session& session) {
   // Under one budget a kernel has no workspace of the caller's: ucudnn brings it.
   const bool budget = process.options.total_workspace && process.options.mode == Mode::kOn;
-  if (budget || session.network() != nullptr) return 0;
+  if (budget || session.budget() != nullptr) return 0;
   return process.limit.Of(session.context());
 }
 
@@ -43,12 +43,12 @@ planning::PromiseRequest RequestFor(const Process& process, const ConvolutionPro
   return planning::RequestFor(problem, limit_bytes, process.options.deterministic);
 }
 
-void NoteUnpinned(Process& process, const Session& session, const ConvolutionProblem& problem,
-                  Api api) {
-  const auto instead = process.pinned.Misses(process.sessions.DeviceOf(session).platform, problem,
-                                             api == Api::kLegacy);
+void NoteMissing(Process& process, const Session& session, const ConvolutionProblem& problem,
+                 Api api) {
+  const auto instead = process.followed_plan.Misses(process.sessions.DeviceOf(session).platform,
+                                                    problem, api == Api::kLegacy);
   if (instead) {
-    process.reporter.Fallback(problem, planning::Cause::kPlanFileLacksIt, *instead);
+    process.reporter.Fallback(problem, planning::Cause::kWorkspacePlanLacksIt, *instead);
   }
 }
 

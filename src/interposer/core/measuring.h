@@ -10,7 +10,7 @@ namespace ucudnn::interposer {
 enum class Api { kLegacy, kGraph };
 
 // Whether this process may measure the kernel on the session's device: the user allows it, and no
-// plan file pins the kernel.
+// workspace plan pins the kernel.
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api);
 // Whether a caller that asks about the kernel waits for its measurements.
 bool MeasuresBeforePromising(Process& process, const Session& session,
@@ -22,9 +22,9 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes);
-// Reports once for each kernel that the followed plan file does not have it.
-void NoteUnpinned(Process& process, const Session& session, const ConvolutionProblem& problem,
-                  Api api);
+// Reports once for each kernel that the followed workspace plan does not have it.
+void NoteMissing(Process& process, const Session& session, const ConvolutionProblem& problem,
+                 Api api);
 // The number of calls after which the kernel is decided about anew, given that it had `calls` and
 // the decision says `when`. `tunes`: this process measures the kernel.
 long CallsUntil(const Process& process, planning::When when, long calls, bool tunes = true);

@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "interposer/budget/library_workspace.h"
+#include "interposer/budget/owned_workspace.h"
 #include "interposer/core/checked_call.h"
 
 namespace ucudnn::interposer {
@@ -52,8 +52,8 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
   // What never ran outside a capture may load modules or allocate, which breaks the capture.
   if (capturing && !state.ran.load(std::memory_order_relaxed)) return undivided();
   if (*state.failed && !pieces_only) return undivided();
-  const LibraryWorkspace library(*request.process.driver, request.session, request.call.handle,
-                                 state.library, capturing);
+  const OwnedWorkspace library(*request.process.driver, request.session, request.call.handle,
+                               state.library, capturing);
   cudnn::ConvolutionCall call = request.call;
   if (state.library.bytes > 0) {
     if (library.data() == nullptr) return undivided();

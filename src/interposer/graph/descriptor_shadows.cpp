@@ -39,7 +39,7 @@ void DescriptorShadows::OnCreate(cudnnBackendDescriptor_t descriptor,
 void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from) {
   const DescriptorShadow* const other = At(from);
   to.kind = other != nullptr ? other->kind : GraphKind::kUnknown;
-  to.first = other != nullptr && other->first;
+  to.is_heuristics_first = other != nullptr && other->is_heuristics_first;
   to.list = other != nullptr ? other->list : nullptr;
   if (to.handle == nullptr && other != nullptr) to.handle = other->handle;
 }
@@ -139,7 +139,7 @@ void DescriptorShadows::OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     DescriptorShadow* const part = At(parts[i]);
     if (part == nullptr) continue;
     Inherit(*part, descriptor);
-    if (listed) part->first = i == 0;
+    if (listed) part->is_heuristics_first = i == 0;
     if (list != nullptr) {
       part->list = list;
       list->emplace_back(parts[i], part->number);

@@ -32,7 +32,7 @@ using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uin
 struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
-  bool first = false;  // the first of a list of the heuristics, or made from it
+  bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from it
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
   cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
   // Of a tensor, and of a convolution's image.
@@ -49,7 +49,7 @@ struct DescriptorShadow {
 
 class DescriptorShadows {
  public:
-  // Call after the genuine library made, set, read or destroyed a descriptor. They may throw
+  // Call after the real library made, set, read or destroyed a descriptor. They may throw
   // std::bad_alloc; the descriptor then stays unknown.
   void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
   void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda/resources.h"
-#include "execution/planned_convolution.h"
+#include "execution/micro_batched_convolution.h"
 #include "interposer/core/measuring.h"
 
 namespace ucudnn::interposer {
@@ -56,20 +56,20 @@ bool BecomesNative(const cudnn::EngineNotes& notes) {
 
 EngineTemplate GraphSteps::Find(const EngineId& engine) const {
   const auto known = std::find_if(known_.begin(), known_.end(), [&](const EngineTemplate& other) {
-    return other->plan.engine == engine;
+    return other->convolution.engine == engine;
   });
   return known == known_.end() ? nullptr : *known;
 }
 
-EngineTemplates GraphSteps::EnginesOf(const Configuration& plan) const {
+EngineTemplates GraphSteps::EnginesOf(const Configuration& configuration) const {
   EngineTemplates engines;
-  for (const Run& run : plan.runs) engines.push_back(Find(run.micro.engine));
+  for (const Run& run : configuration.runs) engines.push_back(Find(run.micro.engine));
   return engines;
 }
 
-EngineTemplates GraphSteps::Used(const Configuration& plan,
+EngineTemplates GraphSteps::Used(const Configuration& configuration,
                                  const MicroConfiguration& undivided) const {
-  EngineTemplates used = {kernel_.own}, named = EnginesOf(plan);
+  EngineTemplates used = {kernel_.own}, named = EnginesOf(configuration);
   named.push_back(Find(undivided.engine));
   for (EngineTemplate& engine : named) {
     if (engine != nullptr && std::find(used.begin(), used.end(), engine) == used.end()) {
@@ -79,9 +79,9 @@ EngineTemplates GraphSteps::Used(const Configuration& plan,
   return used;
 }
 
-NumericClass GraphSteps::CoarsestOf(const Configuration& plan,
+NumericClass GraphSteps::CoarsestOf(const Configuration& configuration,
                                     const MicroConfiguration& undivided) const {
-  return ScopeOf(Used(plan, undivided)).numeric;
+  return ScopeOf(Used(configuration, undivided)).numeric;
 }
 
 tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
@@ -89,9 +89,9 @@ tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
   std::vector<NumericClass> classes;
   for (const EngineTemplate& engine : engines) classes.push_back(engine->numeric);
   tuning::GraphScope scope;
-  scope.engine = own.plan.engine;
+  scope.engine = own.convolution.engine;
   scope.numeric = Coarsest(classes);
-  scope.fused = own.plan.operands;
+  scope.fused = own.convolution.operands;
   scope.make = [functions = &process_.functions, engines](cudnnHandle_t handle) {
     return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{handle, nullptr},
                                                  Pointers(engines));
@@ -113,7 +113,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   if (kernel_.limit_bytes != kNoLimit) {
     asked.must_fit = std::min(kernel_.limit_bytes, question.request.limit_bytes);
   }
-  const tuning::Answer measured =
+  const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
   if (may_measure_ && !measured.status.ok()) {
     process_.reporter.Fallback(kernel_.problem(), planning::Cause::kCannotBeMeasured,
@@ -138,10 +138,10 @@ EngineTemplate GraphSteps::Serving(Result<cudnn::GraphTemplate> other) const {
            one.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
   };
   if (in_tf32(*other) && !in_tf32(own)) return nullptr;
-  cudnn::GraphPlan same = other->plan;
-  same.engine = own.plan.engine;
-  same.compiled = own.plan.compiled;
-  if (same != own.plan) return nullptr;
+  cudnn::FusedConvolution same = other->convolution;
+  same.engine = own.convolution.engine;
+  same.compiled = own.convolution.compiled;
+  if (same != own.convolution) return nullptr;
   return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
 }
 
@@ -152,13 +152,13 @@ EngineTemplate GraphSteps::Serving(const EngineId& engine) const {
 
 std::optional<MicroConfiguration> GraphSteps::UndividedOf(const cudnn::GraphTemplate& other,
                                                           size_t limit_bytes) const {
-  const cudnn::GraphPlan& own = kernel_.own->plan;
+  const cudnn::FusedConvolution& own = kernel_.own->convolution;
   const auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, other,
                                          kernel_.problem().n, own.alpha, own.beta);
   if (!built.ok()) return std::nullopt;
   const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
   if (!bytes.ok() || *bytes > limit_bytes) return std::nullopt;
-  return MicroConfiguration{other.plan.engine, kernel_.problem().n, kUnknownTime, *bytes,
+  return MicroConfiguration{other.convolution.engine, kernel_.problem().n, kUnknownTime, *bytes,
                             other.deterministic};
 }
 
@@ -167,7 +167,7 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
   if (store == nullptr) return {};
   const auto stored =
       store->Read(kernel_.problem(), process_.sessions.DeviceOf(*kernel_.session).platform);
-  const EngineId::Graph* const own = kernel_.own->plan.engine.graph();
+  const EngineId::Graph* const own = kernel_.own->convolution.engine.graph();
   if (!stored.ok() || own == nullptr) return {};
   std::vector<std::pair<double, EngineId>> ranked;
   for (const planning::Measurement& row : stored->rows) {
@@ -191,11 +191,11 @@ bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
   if (other == nullptr) return false;
   const std::optional<MicroConfiguration> whole = UndividedOf(*other, limit_bytes);
   const bool known = std::any_of(found.begin(), found.end(), [&](const MicroConfiguration& before) {
-    return before.engine == other->plan.engine;
+    return before.engine == other->convolution.engine;
   });
   if (!whole || known) return false;
   found.push_back(*whole);
-  if (Find(other->plan.engine) == nullptr) known_.push_back(std::move(other));
+  if (Find(other->convolution.engine) == nullptr) known_.push_back(std::move(other));
   return true;
 }
 
@@ -219,7 +219,7 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
   const size_t limit = question.limit_bytes;
   std::vector<MicroConfiguration> found;
   if (kernel_.need_bytes <= limit) {
-    found.push_back({kernel_.own->plan.engine, kernel_.problem().n, kUnknownTime,
+    found.push_back({kernel_.own->convolution.engine, kernel_.problem().n, kUnknownTime,
                      kernel_.need_bytes, kernel_.own->deterministic});
     return found;
   }
@@ -245,13 +245,13 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
 planning::Trust GraphSteps::Answer(const planning::Compare& question) {
   const bool capturing = process_.sessions.Capturing(*kernel_.session);
   return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
-                                 question.plan, question.against,
+                                 question.configuration, question.against,
                                  capturing ? planning::Proof::kKnown : question.proof,
-                                 ScopeOf(Used(question.plan, question.against)));
+                                 ScopeOf(Used(question.configuration, question.against)));
 }
 
 BuildOutcome GraphSteps::Answer(const planning::Build& question) {
-  const cudnn::GraphPlan& own = kernel_.own->plan;
+  const cudnn::FusedConvolution& own = kernel_.own->convolution;
   if (question.in_place) {
     const EngineTemplate other = Find(question.undivided.engine);
     if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, "its engine is not known"};
@@ -261,17 +261,17 @@ BuildOutcome GraphSteps::Answer(const planning::Build& question) {
     const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
     if (!bytes.ok()) return {BuildOutcome::Kind::kNoUndivided, bytes.message()};
     if (*bytes > question.promised_bytes) {
-      return {BuildOutcome::Kind::kNoUndivided, other->plan.engine.Text() + " needs " +
+      return {BuildOutcome::Kind::kNoUndivided, other->convolution.engine.Text() + " needs " +
                                                     std::to_string(*bytes) + " bytes, not " +
                                                     std::to_string(question.promised_bytes)};
     }
     substitute_ = std::move(*built);
   }
-  if (question.plan.runs.empty()) return {};
-  const EngineTemplates used = Used(question.plan, question.undivided);
+  if (question.configuration.runs.empty()) return {};
+  const EngineTemplates used = Used(question.configuration, question.undivided);
   cudnn::GraphEngines engines(process_.functions, {kernel_.handle, nullptr}, Pointers(used));
-  auto pieces = execution::PlannedConvolution::Create(engines, kernel_.problem(), question.plan,
-                                                      question.undivided);
+  auto pieces = execution::MicroBatchedConvolution::Create(
+      engines, kernel_.problem(), question.configuration, question.undivided);
   if (!pieces.ok()) return {BuildOutcome::Kind::kNoPieces, pieces.message()};
   runnable_ = std::move(*pieces);
   return {};
@@ -279,11 +279,13 @@ BuildOutcome GraphSteps::Answer(const planning::Build& question) {
 
 planning::KeptPromise GraphSteps::Keep(const planning::Decision& decision) {
   const planning::KeptPromise& promise = *decision.promise;
-  const planning::EnginePromise given = {
-      kernel_.problem(),        process_.sessions.DeviceOf(*kernel_.session).platform,
-      kernel_.own->plan.engine, kernel_.limit_bytes,
-      promise.workspace_bytes,  promise.undivided,
-      promise.any_engine};
+  const planning::EnginePromise given = {kernel_.problem(),
+                                         process_.sessions.DeviceOf(*kernel_.session).platform,
+                                         kernel_.own->convolution.engine,
+                                         kernel_.limit_bytes,
+                                         promise.workspace_bytes,
+                                         promise.undivided,
+                                         promise.any_engine};
   if (decision.replaces_promise) {
     promises_.Replace(given);
     return promise;

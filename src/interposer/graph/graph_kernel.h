@@ -21,14 +21,14 @@ struct GraphKernel {
   cudnnHandle_t handle = nullptr;
   Session* session = nullptr;
   EngineTemplate own;
-  size_t need_bytes = 0;   // of the plan as the application built it
-  size_t limit_bytes = 0;  // the user's, when the plan was finalized
-  bool is_first = false;   // the first of a list of the heuristics
+  size_t need_bytes = 0;             // of the plan as the application built it
+  size_t limit_bytes = 0;            // the user's, when the plan was finalized
+  bool is_heuristics_first = false;  // the first of a list of the heuristics
   // The configurations of that list that still exist, best first.
   std::vector<cudnnBackendDescriptor_t> listed;
   bool again = false;  // it was decided about before, and the store may hold more by now
 
-  const ConvolutionProblem& problem() const { return own->plan.problem; }
+  const ConvolutionProblem& problem() const { return own->convolution.problem; }
 };
 
 // Numbers of engines that became substitutes, by the problem's hash: AddAny tries them first.
@@ -68,28 +68,30 @@ class GraphSteps : public Steps {
   planning::BuildOutcome Answer(const planning::Build& question) override;
   planning::KeptPromise Keep(const planning::Decision& decision) override;
 
-  // In pinned_execution.cpp. What the plan file's `kernel` means for this plan, in at most
+  // In confirmed_kernel.cpp. What the workspace plan's `kernel` means for this plan, in at most
   // `limit_bytes` of workspace (the caller's or, under a budget, ucudnn's). The error says why it
   // does not hold.
-  Result<planning::PinnedExecution> Pinned(const planning::PinnedKernel& kernel,
-                                           size_t limit_bytes);
+  Result<planning::ConfirmedGraphKernel> Pinned(const planning::WorkspacePlanKernel& kernel,
+                                                size_t limit_bytes);
 
   // Adds an engine that may become a substitute.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // The engine of that name among those known so far; null where it is not.
   EngineTemplate Find(const EngineId& engine) const;
-  // The engine of each run of `plan`.
-  EngineTemplates EnginesOf(const Configuration& plan) const;
-  // The coarsest arithmetic among the plan's own engine, `plan` and `undivided`.
-  NumericClass CoarsestOf(const Configuration& plan, const MicroConfiguration& undivided) const;
+  // The engine of each run of `configuration`.
+  EngineTemplates EnginesOf(const Configuration& configuration) const;
+  // The coarsest arithmetic among the plan's own engine, `configuration` and `undivided`.
+  NumericClass CoarsestOf(const Configuration& configuration,
+                          const MicroConfiguration& undivided) const;
   // What Answer(Build) made last: the pieces (null: none) and the substitute's plan.
   std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
   const EngineTemplates& known() const { return known_; }
 
  private:
-  // The plan's own engine, then those of `plan` and `undivided`, each once.
-  EngineTemplates Used(const Configuration& plan, const MicroConfiguration& undivided) const;
+  // The plan's own engine, then those of `configuration` and `undivided`, each once.
+  EngineTemplates Used(const Configuration& configuration,
+                       const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
   // `other` (or the engine of that name) as a substitute; null where it does not compute what the
   // plan does, or less exactly or less deterministically.
@@ -106,12 +108,12 @@ class GraphSteps : public Steps {
   bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
   void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
 
-  // In pinned_execution.cpp. The engines that the file names, one for each run; empty where the
+  // In confirmed_kernel.cpp. The engines that the file names, one for each run; empty where the
   // plan may not use them.
-  EngineTemplates EnginesOfFile(const Configuration& plan);
-  // `plan` with `engines`, one for each run, and the sizes that the library says. An error where
-  // they exceed those of the plan.
-  Result<Configuration> Confirm(Configuration plan, const EngineTemplates& engines) const;
+  EngineTemplates EnginesOfFile(const Configuration& configuration);
+  // `configuration` with `engines`, one for each run, and the sizes that the library says. An error
+  // where they exceed those of the plan.
+  Result<Configuration> Confirm(Configuration configuration, const EngineTemplates& engines) const;
 
   Process& process_;
   const GraphKernel& kernel_;

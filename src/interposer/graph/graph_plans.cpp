@@ -9,14 +9,14 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Executes `whole`, which PlanState::Whole gave: null where only pieces keep what was promised.
+// Executes `whole`, which PlanState::Undivided gave: null where only pieces keep what was promised.
 cudnnStatus_t ExecuteInPromise(const cudnn::Functions& functions, cudnnHandle_t handle,
                                cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack) {
   return whole != nullptr ? functions.cudnnBackendExecute(handle, whole, pack)
                           : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Runs the whole mini-batch by the genuine library, with the application's own pack, inside the
+// Runs the whole mini-batch by the real library, with the application's own pack, inside the
 // promise.
 class GraphOtherWays : public OtherWays {
  public:
@@ -132,7 +132,7 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
     // Without a limit a plan reports its own need.
     Session* const session = process_.sessions.Of(shadow->handle);
     const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
-                                                !process_.options.plan.empty());
+                                                !process_.options.workspace_plan.empty());
     if (!limited) return std::nullopt;
     const auto plan = PlanOf(process_, configuration, shadow->handle);
     if (!plan.ok()) return std::nullopt;
@@ -166,8 +166,8 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     // Nothing was promised yet, so a plan that finds no room in the table stays as it is.
     if (!plans->Insert(descriptor, state)) {
       process_.reporter.TooManyKernels();
-    } else if (state->network != nullptr) {
-      state->network->Ask({state->own->plan.problem, 0, state->first});
+    } else if (state->budget != nullptr) {
+      state->budget->Ask({state->own->convolution.problem, 0, state->finalized});
     }
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan is left alone");
@@ -181,16 +181,16 @@ PlanState* GraphPlans::FindPlan(cudnnBackendDescriptor_t plan) const {
   return state == nullptr ? nullptr : state->Latest();
 }
 
-cudnnBackendDescriptor_t GraphPlans::WholeOf(cudnnBackendDescriptor_t plan) const {
+cudnnBackendDescriptor_t GraphPlans::UndividedPlanOf(cudnnBackendDescriptor_t plan) const {
   const PlanState* const state = FindPlan(plan);
-  return state != nullptr ? state->Whole(plan) : plan;
+  return state != nullptr ? state->Undivided(plan) : plan;
 }
 
 cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
   PlanState* state = FindPlan(plan);
   if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
-  if (state->network != nullptr) Follow(handle, *state);
+  if (state->budget != nullptr) Follow(handle, *state);
   const long calls = state->record->calls.load(std::memory_order_relaxed);
   if (calls >= state->due_at.load(std::memory_order_relaxed) || state->redivided()) {
     state = Improve(handle, *state, calls);
@@ -198,23 +198,23 @@ cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
   if (state->runnable != nullptr) return RunPieces(session, handle, plan, pack, *state);
-  return ExecuteInPromise(process_.functions, handle, state->Whole(plan), pack);
+  return ExecuteInPromise(process_.functions, handle, state->Undivided(plan), pack);
 }
 
-cudnnStatus_t GraphPlans::ExecuteWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                       cudnnBackendDescriptor_t pack) noexcept {
+cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                           cudnnBackendDescriptor_t pack) noexcept {
   const PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
-  return ExecuteInPromise(process_.functions, handle, state != nullptr ? state->Whole(plan) : plan,
-                          pack);
+  return ExecuteInPromise(process_.functions, handle,
+                          state != nullptr ? state->Undivided(plan) : plan, pack);
 }
 
 void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
-  if (!state.network->learning() && !state.network->waiting()) return;
+  if (!state.budget->learning() && !state.budget->waiting()) return;
   try {
     Session* const session = process_.sessions.Of(handle);
-    if (session == nullptr || session->network() != state.network) return;
-    process_.budgets.Follow({state.own->plan.problem, 0, state.first}, *session, handle);
+    if (session == nullptr || session->budget() != state.budget) return;
+    process_.budgets.Follow({state.own->convolution.problem, 0, state.finalized}, *session, handle);
   } catch (...) {
     // Out of memory when a handle is met for the first time.
   }
@@ -236,7 +236,7 @@ Session* GraphPlans::SessionOf(cudnnHandle_t handle, const PlanState& state) con
 cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
                                     cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
                                     PlanState& state) {
-  GraphOtherWays other(process_.functions, handle, state.Whole(plan), pack);
+  GraphOtherWays other(process_.functions, handle, state.Undivided(plan), pack);
   const auto undivided = [&] {
     state.CountUndivided();
     return other.Undivided();
@@ -246,7 +246,7 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return undivided();
   }
-  const cudnn::GraphPlan& graph = state.own->plan;
+  const cudnn::FusedConvolution& graph = state.own->convolution;
   const bool wide = graph.problem.type == DataType::kDouble;
   cudnn::ConvolutionCall call;
   call.operation = graph.problem.operation;
@@ -266,7 +266,7 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
     complete = complete && fused.pointers[i] != nullptr;
   }
   call.fused = &fused;
-  // Packs that lack an operand are the genuine library's to refuse.
+  // Packs that lack an operand are the real library's to refuse.
   if (!complete) {
     return undivided();
   }
@@ -278,7 +278,7 @@ cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescri
   const PlanState* const state = FindPlan(plan);
   const bool less = state != nullptr && state->promises_less();
   const VariantPack* const operands = FindPack(pack);
-  const cudnnBackendDescriptor_t whole = state != nullptr ? state->Whole(plan) : plan;
+  const cudnnBackendDescriptor_t whole = state != nullptr ? state->Undivided(plan) : plan;
   if (whole == nullptr && (operands == nullptr || !operands->plain)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }

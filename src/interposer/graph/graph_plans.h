@@ -1,4 +1,4 @@
-// The application's calls of cuDNN's graph API. Every function answers like the genuine one.
+// The application's calls of cuDNN's graph API. Every function answers like the real one.
 // Whatever goes wrong inside leaves a plan alone as long as nothing was promised, and afterwards
 // runs an undivided engine inside the promise. Thread-safe. Functions are defined in
 // graph_plans.cpp but for those that name another file.
@@ -61,12 +61,12 @@ class GraphPlans : public DivisionChoices {
 
   // What is left of executing and populating where memory is out: the plan undivided, inside its
   // promise. They allocate nothing.
-  cudnnStatus_t ExecuteWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                             cudnnBackendDescriptor_t pack) noexcept;
-  cudnnStatus_t PopulateWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                              cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
+  cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                 cudnnBackendDescriptor_t pack) noexcept;
+  cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
-  std::vector<Configuration> ChoicesOf(const MetKernel& kernel, Session& session,
+  std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
                                        cudnnHandle_t handle, bool may_measure) override;
 
  private:
@@ -76,8 +76,8 @@ class GraphPlans : public DivisionChoices {
   // pack.
   std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
-  // The plan to give to the genuine library in place of `plan`: the substitute where there is one.
-  cudnnBackendDescriptor_t WholeOf(cudnnBackendDescriptor_t plan) const;
+  // The plan to give to the real library in place of `plan`: the substitute where there is one.
+  cudnnBackendDescriptor_t UndividedPlanOf(cudnnBackendDescriptor_t plan) const;
   // The session that executes the plan; null where none is open, or memory is out.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
@@ -121,7 +121,7 @@ class GraphPlans : public DivisionChoices {
   // `part.kernel` becomes the kernel's number in the network, where there is one. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
-                          LibraryPart& part);
+                          OwnedPart& part);
   std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphSteps& steps,
                                   const PlanState* earlier, KernelRecord& record);
   long CallsUntilLook(const GraphKernel& kernel, const PlanState& state, long calls) const;

@@ -31,27 +31,27 @@ void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) 
 }  // namespace
 
 Status GraphPlans::BuildNative(cudnnHandle_t handle, PlanState& state) {
-  if (state.native.size() == state.decision.plan.runs.size()) return Status::Ok();
+  if (state.native.size() == state.decision.configuration.runs.size()) return Status::Ok();
   assert(state.engines.size() == state.decision.plan.runs.size());
-  const cudnn::GraphPlan& plan = state.own->plan;
+  const cudnn::FusedConvolution& convolution = state.own->convolution;
   const cudnn::PlanDevice device{handle, nullptr};
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const auto build = [&](const cudnn::GraphTemplate& engine, int images, double beta,
                          BackendDescriptor& to) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        to, cudnn::BuildAtBatch(process_.functions, device, engine, images, plan.alpha, beta));
+    UCUDNN_ASSIGN_OR_RETURN(to, cudnn::BuildAtBatch(process_.functions, device, engine, images,
+                                                    convolution.alpha, beta));
     UCUDNN_ASSIGN_OR_RETURN(const size_t bytes, cudnn::PlanWorkspace(process_.functions, to.get()));
     return bytes <= state.decision.promised_bytes ? Status::Ok()
                                                   : Status::Error("a piece exceeds the promise");
   };
   std::vector<NativePieces> native;
-  for (size_t at = 0; at < state.decision.plan.runs.size(); ++at) {
-    const int images = state.decision.plan.runs[at].micro.micro_batch;
+  for (size_t at = 0; at < state.decision.configuration.runs.size(); ++at) {
+    const int images = state.decision.configuration.runs[at].micro.micro_batch;
     const cudnn::GraphTemplate& engine = *state.engines[at];
     NativePieces pieces;
-    UCUDNN_RETURN_IF_ERROR(build(engine, images, plan.beta, pieces.first));
-    if (plan.problem.operation == Operation::kBackwardFilter) {
-      UCUDNN_RETURN_IF_ERROR(build(engine, images, 1, pieces.further));
+    UCUDNN_RETURN_IF_ERROR(build(engine, images, convolution.beta, pieces.replacing));
+    if (convolution.problem.operation == Operation::kBackwardFilter) {
+      UCUDNN_RETURN_IF_ERROR(build(engine, images, 1, pieces.adding));
     }
     native.push_back(std::move(pieces));
   }
@@ -61,12 +61,12 @@ Status GraphPlans::BuildNative(cudnnHandle_t handle, PlanState& state) {
 
 Status GraphPlans::ForEachNative(const PlanState& state, const VariantPack& operands,
                                  const TakePiece& take) const {
-  const cudnn::GraphPlan& plan = state.own->plan;
+  const cudnn::FusedConvolution& convolution = state.own->convolution;
   const int count = std::min(operands.pointer_count, operands.uid_count);
   std::array<void*, VariantPack::kMost> pointers = operands.pointers;
   bool adds = false;
   for (size_t i = 0; i < state.native.size(); ++i) {
-    const Run& run = state.decision.plan.runs[i];
+    const Run& run = state.decision.configuration.runs[i];
     const size_t images = static_cast<size_t>(run.micro.micro_batch);
     for (int piece = 0; piece < run.count; ++piece) {
       UCUDNN_ASSIGN_OR_RETURN(
@@ -80,14 +80,14 @@ Status GraphPlans::ForEachNative(const PlanState& state, const VariantPack& oper
           pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &operands.workspace));
       UCUDNN_RETURN_IF_ERROR(pack.Finalize());
       const NativePieces& native = state.native[i];
-      const bool accumulates = adds && native.further.get() != nullptr;
+      const bool accumulates = adds && native.adding.get() != nullptr;
       UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(
           process_.functions,
-          take(accumulates ? native.further.get() : native.first.get(), pack.get()),
+          take(accumulates ? native.adding.get() : native.replacing.get(), pack.get()),
           "a piece's native graph"));
       adds = true;
       for (int at = 0; at < count; ++at) {
-        pointers[at] = Advance(pointers[at], images * plan.ImageBytes(operands.uids[at]));
+        pointers[at] = Advance(pointers[at], images * convolution.ImageBytes(operands.uids[at]));
       }
     }
   }
@@ -97,10 +97,10 @@ Status GraphPlans::ForEachNative(const PlanState& state, const VariantPack& oper
 const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanState& state,
                                               cudnnBackendDescriptor_t pack) {
   // Sums of 16-bit gradients take kernels between the pieces, which no native graph of a plan has.
-  const ConvolutionProblem& problem = state.own->plan.problem;
+  const ConvolutionProblem& problem = state.own->convolution.problem;
   const bool narrow_sum =
       problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) < 4;
-  // A graph may be launched at any time, when another kernel may have the library's workspace.
+  // A graph may be launched at any time, when another kernel may have ucudnn's workspace.
   if (state.runnable == nullptr || narrow_sum || state.library.bytes > 0) return nullptr;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
@@ -108,16 +108,17 @@ const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanSt
       session->context() != state.context) {
     return nullptr;
   }
-  const cudnn::GraphPlan& plan = state.own->plan;
-  // Packs that lack an operand are the genuine library's to refuse.
-  for (const int64_t uid : {plan.x_uid, plan.w_uid, plan.y_uid}) {
+  const cudnn::FusedConvolution& convolution = state.own->convolution;
+  // Packs that lack an operand are the real library's to refuse.
+  for (const int64_t uid : {convolution.x_uid, convolution.w_uid, convolution.y_uid}) {
     if (operands->Find(uid) == nullptr) return nullptr;
   }
-  for (const cudnn::FusedOperand& operand : plan.operands) {
+  for (const cudnn::FusedOperand& operand : convolution.operands) {
     if (operands->Find(operand.uid) == nullptr) return nullptr;
   }
-  return operands->workspace != nullptr || state.decision.plan.WorkspaceBytes() == 0 ? operands
-                                                                                     : nullptr;
+  return operands->workspace != nullptr || state.decision.configuration.WorkspaceBytes() == 0
+             ? operands
+             : nullptr;
 }
 
 bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
@@ -145,14 +146,15 @@ cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDe
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) Count(SessionOf(handle, *state), handle, *state);
   if (state != nullptr && PopulatePieces(handle, *state, pack, graph)) return CUDNN_STATUS_SUCCESS;
-  return PopulateWhole(handle, plan, pack, graph);
+  return PopulateUndivided(handle, plan, pack, graph);
 }
 
-cudnnStatus_t GraphPlans::PopulateWhole(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                        cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept {
+cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t pack,
+                                            cudaGraph_t graph) noexcept {
   const PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
-  const cudnnBackendDescriptor_t whole = WholeOf(plan);
+  const cudnnBackendDescriptor_t whole = UndividedPlanOf(plan);
   if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
   return process_.functions.cudnnBackendPopulateCudaGraph(handle, whole, pack, graph);
 }
@@ -167,7 +169,7 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
   for (; state != nullptr && !children.empty(); state = state->better) {
     MutexLock lock(native_mutex_);
     if (state->native.empty() || *state->failed ||
-        static_cast<size_t>(state->decision.plan.Pieces()) != children.size()) {
+        static_cast<size_t>(state->decision.configuration.Pieces()) != children.size()) {
       continue;
     }
     const VariantPack* const operands = NativeOperands(handle, *state, pack);
@@ -183,7 +185,7 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
            : last == CUDNN_STATUS_SUCCESS ? CUDNN_STATUS_INTERNAL_ERROR
                                           : last;
   }
-  const cudnnBackendDescriptor_t whole = WholeOf(plan);
+  const cudnnBackendDescriptor_t whole = UndividedPlanOf(plan);
   if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
   return process_.functions.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
 }
@@ -198,12 +200,12 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   kernel.session = process_.sessions.Of(engine.handle);
   if (kernel.session == nullptr) return true;
   kernel.limit_bytes = UserLimit(process_, *kernel.session);
-  if (kernel.limit_bytes == kNoLimit && options.plan.empty()) return true;
+  if (kernel.limit_bytes == kNoLimit && options.workspace_plan.empty()) return true;
   // Configurations that the library refuses, or that are left alone, answer as the library does.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
                               : Result<size_t>(plan.status());
-  if (!need.ok() || (*need <= kernel.limit_bytes && options.plan.empty())) return true;
+  if (!need.ok() || (*need <= kernel.limit_bytes && options.workspace_plan.empty())) return true;
   auto own = cudnn::ReadTemplate(process_.functions, plan->get());
   if (!own.ok()) return true;
   {
@@ -219,14 +221,14 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   kernel.need_bytes = *need;
   if (engine.list != nullptr) kernel.listed = shadows_.Alive(*engine.list);
   AskedOnly steps(process_, kernel, former_, promises_);
-  LibraryPart part;
+  OwnedPart part;
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) return true;
   if (decision.otherwise == planning::Otherwise::kPieces) return false;
   // Which substitute will be chosen may depend on measurements, so all of them must have native
   // support.
-  const bool pinned = std::get<planning::PlanFacts>(facts.program).pinned.has_value();
+  const bool pinned = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
   const EngineTemplates others =
       pinned ? EngineTemplates{steps.Find(decision.undivided.engine)}
              : EngineTemplates(steps.known().begin() + 1, steps.known().end());
@@ -243,7 +245,7 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
   // that the engine's own lacks.
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
-  const auto genuine = [&] {
+  const auto real = [&] {
     return process_.functions.cudnnBackendGetAttribute(engine, kName, type, requested, count,
                                                        values);
   };
@@ -251,20 +253,20 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
       process_.functions.cudnnBackendGetAttribute(engine, kName, type, kMost, &all, notes) !=
           CUDNN_STATUS_SUCCESS ||
       all < 0 || all > kMost) {
-    return genuine();
+    return real();
   }
   auto* const end =
       std::remove(notes, notes + all, CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API);
-  if (end == notes + all) return genuine();
+  if (end == notes + all) return real();
   try {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(engine);
-    if (!shadow) return genuine();
+    if (!shadow) return real();
     const bool keeps = shadow->keeps_native
                            ? *shadow->keeps_native
                            : shadows_.AnswerNative(engine, KeepsNativeSupport(*shadow));
-    if (keeps) return genuine();
+    if (keeps) return real();
   } catch (...) {
-    return genuine();  // out of memory
+    return real();  // out of memory
   }
   int64_t left = end - notes;
   if (requested > 0) left = std::min(left, requested);

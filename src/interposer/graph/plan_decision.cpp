@@ -9,7 +9,7 @@
 #include "cudnn/plan_words.h"
 #include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -38,32 +38,32 @@ GraphKernel GraphPlans::KernelOf(const PlanState& state, Session& session,
   kernel.own = state.own;
   kernel.need_bytes = state.need_bytes;
   kernel.limit_bytes = state.limit_bytes;
-  kernel.is_first = state.is_first;
+  kernel.is_heuristics_first = state.is_heuristics_first;
   kernel.again = true;
   return kernel;
 }
 
 planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps,
-                                    const PlanState* earlier, LibraryPart& part) {
+                                    const PlanState* earlier, OwnedPart& part) {
   const Options& options = process_.options;
   const ConvolutionProblem& problem = kernel.problem();
-  const Network* const network = kernel.session->network();
+  const WorkspaceBudget* const budget = kernel.session->budget();
   const planning::Platform platform = process_.sessions.DeviceOf(*kernel.session).platform;
   planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kGraph);
-  facts.asked = kernel.own->plan.engine;
+  facts.asked = kernel.own->convolution.engine;
   facts.numeric = kernel.own->numeric;
   facts.user_limit = kernel.limit_bytes;
 
   planning::PlanFacts plan;
   plan.need_bytes = kernel.need_bytes;
   plan.deterministic = kernel.own->deterministic;
-  plan.is_first = kernel.is_first;
+  plan.is_heuristics_first = kernel.is_heuristics_first;
   plan.store = process_.kernels.store() != nullptr;
-  if (network != nullptr) {
+  if (budget != nullptr) {
     // The share of a budget is known only when the plan runs, on its handle and stream.
-    facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*network)};
-    if (earlier != nullptr && earlier->network != nullptr) {
-      if (auto share = process_.budgets.ShareOf({problem, 0, earlier->first}, *kernel.session,
+    facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
+    if (earlier != nullptr && earlier->budget != nullptr) {
+      if (auto share = process_.budgets.ShareOf({problem, 0, earlier->finalized}, *kernel.session,
                                                 kernel.handle, part)) {
         facts.share = share;
       }
@@ -77,30 +77,30 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     plan.told_here = plan.told.has_value();
   }
   const bool on = options.mode == Mode::kOn;
-  const planning::PinnedPlan* file = nullptr;
-  if (on && !options.plan.empty()) {
-    NoteUnpinned(process_, *kernel.session, problem, Api::kGraph);
-    file = process_.pinned.For(platform);
+  const planning::WorkspacePlan* file = nullptr;
+  if (on && !options.workspace_plan.empty()) {
+    NoteMissing(process_, *kernel.session, problem, Api::kGraph);
+    file = process_.followed_plan.For(platform);
   }
   const int position = file == nullptr ? -1 : file->Find(problem, false);
-  plan.in_file = position >= 0;
-  plan.file_waits = network != nullptr && part.kernel < 0;
-  if (plan.in_file && !plan.file_waits) {
+  plan.in_workspace_plan = position >= 0;
+  plan.file_waits = budget != nullptr && part.kernel < 0;
+  if (plan.in_workspace_plan && !plan.file_waits) {
     const size_t limit = facts.share ? facts.share->usable_bytes()
                                      : std::min({kernel.limit_bytes, kernel.need_bytes,
                                                  file->limit_bytes.value_or(kNoLimit)});
-    auto pinned = steps.Pinned(file->kernels[position], limit);
-    if (pinned.ok()) {
-      plan.pinned = std::move(*pinned);
+    auto confirmed = steps.Pinned(file->kernels[position], limit);
+    if (confirmed.ok()) {
+      plan.confirmed = std::move(*confirmed);
     } else {
-      plan.pinned_why = pinned.message();
+      plan.unconfirmed_why = confirmed.message();
     }
   }
-  const bool may_shrink =
-      on && (kernel.need_bytes > kernel.limit_bytes || (network != nullptr && plan.in_file));
+  const bool may_shrink = on && (kernel.need_bytes > kernel.limit_bytes ||
+                                 (budget != nullptr && plan.in_workspace_plan));
   if (may_shrink && !plan.told) {
     const auto kept =
-        promises_.Find({problem, platform, kernel.own->plan.engine, kernel.limit_bytes});
+        promises_.Find({problem, platform, kernel.own->convolution.engine, kernel.limit_bytes});
     if (kept) plan.told = {kept->workspace_bytes, kept->undivided, kept->any_engine};
   }
   facts.program = std::move(plan);
@@ -110,16 +110,16 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
 std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphSteps& steps,
                                             const PlanState* earlier, KernelRecord& record) {
   auto state = std::make_unique<PlanState>();
-  Network* const network = kernel.session->network();
-  if (network != nullptr) state->library.epoch = network->epoch();
+  WorkspaceBudget* const budget = kernel.session->budget();
+  if (budget != nullptr) state->library.epoch = budget->epoch();
   planning::Facts facts = FactsOf(kernel, steps, earlier, state->library);
   state->own = kernel.own;
   state->context = kernel.session->context();
   state->need_bytes = kernel.need_bytes;
   state->limit_bytes = kernel.limit_bytes;
-  state->is_first = kernel.is_first;
-  state->wide_alpha = kernel.own->plan.alpha;
-  state->wide_beta = kernel.own->plan.beta;
+  state->is_heuristics_first = kernel.is_heuristics_first;
+  state->wide_alpha = kernel.own->convolution.alpha;
+  state->wide_beta = kernel.own->convolution.beta;
   state->alpha = static_cast<float>(state->wide_alpha);
   state->beta = static_cast<float>(state->wide_beta);
   state->failed = earlier != nullptr ? earlier->failed : std::make_shared<std::atomic<bool>>(false);
@@ -127,20 +127,20 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
   const planning::Decision& decision = state->decision;
   record = RecordOf(facts, decision);
   if (decision.course == planning::Course::kSchedule) {
-    const bool pieces = decision.plan.Pieces() > 1 || decision.owned_bytes > 0;
+    const bool pieces = decision.configuration.Pieces() > 1 || decision.owned_bytes > 0;
     if (pieces) state->runnable = steps.TakeRunnable();
     if (pieces && process_.options.check) {
-      state->checked = steps.CoarsestOf(decision.plan, decision.undivided);
+      state->checked = steps.CoarsestOf(decision.configuration, decision.undivided);
     }
-    state->engines = steps.EnginesOf(decision.plan);
+    state->engines = steps.EnginesOf(decision.configuration);
     state->ran = decision.ran_here;
   }
   if (decision.promises_less) {
     state->substitute = steps.TakeSubstitute();
     state->other = steps.Find(decision.undivided.engine);
-    state->network = network;
+    state->budget = budget;
     state->library.bytes = decision.owned_bytes;
-    // The genuine plan never runs again: a substitute does, or pieces alone keep the promise.
+    // The real plan never runs again: a substitute does, or pieces alone keep the promise.
     assert((state->substitute.get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
   }
@@ -157,9 +157,9 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long call
   // One thread decides anew; the others go on with the present state.
   if (state.looking.exchange(true, std::memory_order_acquire)) return &state;
   const Looking looking(state.looking);
-  const int epoch = state.network == nullptr ? 0 : state.network->epoch();
+  const int epoch = state.budget == nullptr ? 0 : state.budget->epoch();
   const int looked_at = state.looked_at.exchange(epoch);
-  const bool redivided = state.network != nullptr && looked_at != epoch;
+  const bool redivided = state.budget != nullptr && looked_at != epoch;
   const long due = state.due_at.exchange(KernelState::kFinal);
   if ((due == KernelState::kFinal && !redivided) || *state.failed) return &state;
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
@@ -188,9 +188,9 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long call
       return &state;
     }
     better->due_at = next;
-    better->first = state.first;
+    better->finalized = state.finalized;
     better->looked_at = epoch;
-    if (record.plan == state.record->record.plan) better->ran = state.ran.load();
+    if (record.configuration == state.record->record.configuration) better->ran = state.ran.load();
     bool fresh = false;
     better->record = process_.reporter.report().Record(std::move(record), state.record, fresh);
     PlanState* const latest = better.get();
@@ -239,7 +239,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const cudnn::Functions& functions = process_.functions;
   GraphKernel kernel;
   kernel.handle = shadow.handle;
-  kernel.is_first = shadow.first;
+  kernel.is_heuristics_first = shadow.is_heuristics_first;
   kernel.session = process_.sessions.Of(shadow.handle);
   if (kernel.session == nullptr) return nullptr;
   const size_t limit = kernel.limit_bytes = UserLimit(process_, *kernel.session);
@@ -307,7 +307,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   return kept;
 }
 
-std::vector<Configuration> GraphPlans::ChoicesOf(const MetKernel& met, Session& session,
+std::vector<Configuration> GraphPlans::ChoicesOf(const BudgetKernel& met, Session& session,
                                                  cudnnHandle_t handle, bool may_measure) {
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
@@ -316,12 +316,14 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const MetKernel& met, Session& 
   GraphSteps steps(process_, kernel, former_, promises_, may_measure);
   steps.Know(state.other);
   const planning::PromiseRequest request =
-      RequestFor(process_, met.problem, process_.budgets.LimitOf(*session.network()));
-  const planning::Rows own = steps.Answer(planning::Measure{state.own->plan.engine, request});
-  const planning::Rows other = steps.Answer(planning::Measure{state.other->plan.engine, request});
-  return planning::LibraryChoices(planning::CandidatesInBudget(own.candidates, other.candidates,
-                                                               met.problem.n, state.need_bytes),
-                                  request);
+      RequestFor(process_, met.problem, process_.budgets.LimitOf(*session.budget()));
+  const planning::Rows own =
+      steps.Answer(planning::Measure{state.own->convolution.engine, request});
+  const planning::Rows other =
+      steps.Answer(planning::Measure{state.other->convolution.engine, request});
+  return planning::OwnedChoices(planning::CandidatesInBudget(own.candidates, other.candidates,
+                                                             met.problem.n, state.need_bytes),
+                                request);
 }
 
 }  // namespace ucudnn::interposer

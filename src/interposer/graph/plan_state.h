@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cudnn/graph_engines.h"
-#include "interposer/budget/network.h"
+#include "interposer/budget/workspace_budget.h"
 #include "interposer/core/kernel_state.h"
 
 namespace ucudnn::interposer {
@@ -20,9 +20,9 @@ using EngineTemplates = std::vector<EngineTemplate>;
 // The plans of equal pieces for native CUDA graphs. A graph may use their kernels at any time, so
 // they are never destroyed.
 struct NativePieces {
-  cudnn::BackendDescriptor first;  // with the caller's beta
+  cudnn::BackendDescriptor replacing;  // with the caller's beta
   // Adds to the output; only of filter gradients, whose pieces add up.
-  cudnn::BackendDescriptor further;
+  cudnn::BackendDescriptor adding;
 };
 
 // Where more is known later, `better` replaces the state, while other threads may still run this
@@ -31,7 +31,7 @@ struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;
   size_t need_bytes = 0;             // of the plan as the application built it
-  bool is_first = false;             // the first of a list of the heuristics
+  bool is_heuristics_first = false;  // the first of a list of the heuristics
   size_t limit_bytes = 0;            // the user's, when the plan was finalized
   EngineTemplates engines;           // of the pieces, by run
   std::vector<NativePieces> native;  // by run; empty until the first graph is made
@@ -41,17 +41,17 @@ struct PlanState : KernelState {
   cudnn::BackendDescriptor substitute;
   EngineTemplate other;  // the substitute's engine
   // Set where one budget holds for all kernels, and less was promised than the plan needs.
-  Network* network = nullptr;
-  std::atomic<int> looked_at = -1;    // Network::epoch at the latest decision
+  WorkspaceBudget* budget = nullptr;
+  std::atomic<int> looked_at = -1;    // WorkspaceBudget::epoch at the latest decision
   std::atomic<bool> looking = false;  // a thread decides anew
   // The plan's scales in the form that ConvolutionCall takes: `wide` ones for fp64.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
   std::atomic<PlanState*> better = nullptr;  // null: none yet; keeps the same promise
-  const PlanState* first = this;             // the state that the plan was finalized with
+  const PlanState* finalized = this;         // the state that the plan was finalized with
 
   bool promises_less() const { return decision.promises_less; }
-  bool redivided() const { return network != nullptr && looked_at != network->epoch(); }
+  bool redivided() const { return budget != nullptr && looked_at != budget->epoch(); }
   PlanState* Latest() {
     PlanState* latest = this;
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;
@@ -59,7 +59,7 @@ struct PlanState : KernelState {
   }
   // The plan that runs undivided: never the application's own where less was promised than it
   // needs. Null where only pieces keep the promise.
-  cudnnBackendDescriptor_t Whole(cudnnBackendDescriptor_t plan) const {
+  cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
     return promises_less() ? substitute.get() : plan;
   }
 };

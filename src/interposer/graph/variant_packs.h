@@ -34,7 +34,7 @@ struct VariantPack {
     workspace = nullptr;
     plain = true;
   }
-  // Call after the genuine library took the attribute.
+  // Call after the real library took the attribute.
   void OnSet(cudnnBackendAttributeName_t name, int64_t count, const void* values);
 };
 

@@ -6,7 +6,7 @@
 #include "cudnn/legacy_engines.h"
 #include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::interposer {
 
@@ -43,7 +43,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
   }
   asked.graph_engines = kernel.graph;
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
-  asked.more_outside = (plain && options.engines != EngineSet::kLegacy) || !options.plan.empty();
+  asked.more_outside =
+      (plain && options.engines != EngineSet::kLegacy) || !options.workspace_plan.empty();
   if (!facts.observes) {
     NoteScarceWorkspace(promise_key, key.workspace_bytes);
     PromiseBook& promises = process_.promises;
@@ -51,19 +52,19 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.told_alone = key.kind == CallKind::kIdentity
                            ? promises.FindAlone(promise_key, key.workspace_bytes)
                            : asked.told;
-    if (Network* const network = kernel.session->network()) {
+    if (WorkspaceBudget* const budget = kernel.session->budget()) {
       size_t needed = asked.told ? planning::AssuredBytes(*asked.told) : 0;
       if (asked.told_alone) {
         needed = std::max(needed, planning::AssuredBytes(*asked.told_alone));
       }
       // Inside a capture nothing is allocated that can be done without.
-      if (needed > network->assured_bytes()) network->Assure(needed);
-      facts.assured_bytes = network->assured_bytes();
+      if (needed > budget->assured_bytes()) budget->Assure(needed);
+      facts.assured_bytes = budget->assured_bytes();
     }
     asked.was_told = promises.LastReported(promise_key).has_value();
-    PinnedFact pinned = FindPinned(process_, kernel);
-    asked.pinned = std::move(pinned.choice);
-    asked.pinned_later = pinned.unanswered;
+    Confirmation confirmed = FindConfirmed(process_, kernel);
+    asked.confirmed = std::move(confirmed.choice);
+    asked.confirmed_later = confirmed.unanswered;
   }
   facts.program = std::move(asked);
   return facts;
@@ -81,7 +82,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
   state->version = state->page->version();
   state->failed = state->page->failed;
-  if (const Network* network = session.network()) state->library.epoch = network->epoch();
+  if (const WorkspaceBudget* budget = session.budget()) state->library.epoch = budget->epoch();
 
   planning::Facts facts = FactsOf(call, kernel, key);
   facts.failed = *state->failed;
@@ -114,8 +115,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
     state->library.assured = decision.otherwise == planning::Otherwise::kPieces;
     state->ran = decision.ran_here;
     if (process_.options.check && state->runnable->has_pieces()) {
-      const auto numeric = process_.engines.CoarsestClass(TuningKernel(process_, kernel),
-                                                          decision.plan, decision.undivided);
+      const auto numeric = process_.engines.CoarsestClass(
+          TuningKernel(process_, kernel), decision.configuration, decision.undivided);
       if (numeric.ok()) state->checked = *numeric;
     }
   }
@@ -128,14 +129,14 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   return kept;
 }
 
-std::vector<Configuration> LegacyCalls::ChoicesOf(const MetKernel& met, Session& session,
+std::vector<Configuration> LegacyCalls::ChoicesOf(const BudgetKernel& met, Session& session,
                                                   cudnnHandle_t handle, bool may_measure) {
   const LegacyKernel kernel{met.problem, &session, handle};
-  const size_t limit = process_.budgets.LimitOf(*session.network());
-  const tuning::LegacyAnswer measured =
+  const size_t limit = process_.budgets.LimitOf(*session.budget());
+  const tuning::LegacyRows measured =
       Measured(process_, kernel, RequestFor(process_, met.problem, limit), may_measure);
   const std::vector<planning::Candidate> candidates = tuning::OwnCandidates(met.problem, measured);
-  return planning::LibraryChoices(
+  return planning::OwnedChoices(
       candidates, planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit)));
 }
 

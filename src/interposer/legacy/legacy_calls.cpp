@@ -9,7 +9,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Calls without all pointers are the genuine library's to refuse.
+// Calls without all pointers are the real library's to refuse.
 bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   if (call.alpha == nullptr || call.x == nullptr || call.w == nullptr || call.y == nullptr) {
     return false;
@@ -125,13 +125,13 @@ cudnnStatus_t LegacyCalls::Convolve(const cudnn::ConvolutionCall& call) {
   key.kind = *kind;
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
-  Network* const network = session->network();
-  if (network != nullptr) {
+  WorkspaceBudget* const budget = session->budget();
+  if (budget != nullptr) {
     process_.budgets.Follow({key.problem, call.algorithm}, *session, call.handle);
   }
   CallState* state = session->Find(key);
   const bool redivided =
-      state != nullptr && network != nullptr && state->library.epoch != network->epoch();
+      state != nullptr && budget != nullptr && state->library.epoch != budget->epoch();
   // A capture keeps the plan that already ran outside, although more may be known by now.
   if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {

@@ -1,5 +1,5 @@
 // The application's calls of cuDNN's legacy convolution API. Every function answers like the
-// genuine one. Thread-safe. Functions are defined in legacy_calls.cpp but for those that name
+// real one. Thread-safe. Functions are defined in legacy_calls.cpp but for those that name
 // another file.
 #pragma once
 
@@ -23,19 +23,19 @@ class LegacyCalls : public DivisionChoices {
   // In queries.cpp, as are FindAlgorithms and GetAlgorithms: what callers are told.
   cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
                               const cudnn::Descriptors& descriptors, int algorithm, size_t* bytes);
-  using Answer = std::vector<cudnn::AlgorithmPerformance>;
-  // The answer to cudnnFindConvolution*Algorithm(Ex), best first; none when the genuine library
+  using Performances = std::vector<cudnn::AlgorithmPerformance>;
+  // The answer to cudnnFindConvolution*Algorithm(Ex), best first; none when the real library
   // must answer. `caller_bytes` is the workspace passed to ...Ex, none for the function without.
-  std::optional<Answer> FindAlgorithms(Operation operation, cudnnHandle_t handle,
-                                       const cudnn::Descriptors& descriptors,
-                                       std::optional<size_t> caller_bytes);
+  std::optional<Performances> FindAlgorithms(Operation operation, cudnnHandle_t handle,
+                                             const cudnn::Descriptors& descriptors,
+                                             std::optional<size_t> caller_bytes);
   // The answer to cudnnGetConvolution*Algorithm_v7, as above; `caller_bytes` is a limit that the
   // caller names.
-  std::optional<Answer> GetAlgorithms(Operation operation, cudnnHandle_t handle,
-                                      const cudnn::Descriptors& descriptors,
-                                      std::optional<size_t> caller_bytes = std::nullopt);
+  std::optional<Performances> GetAlgorithms(Operation operation, cudnnHandle_t handle,
+                                            const cudnn::Descriptors& descriptors,
+                                            std::optional<size_t> caller_bytes = std::nullopt);
 
-  std::vector<Configuration> ChoicesOf(const MetKernel& kernel, Session& session,
+  std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
                                        cudnnHandle_t handle, bool may_measure) override;
 
  private:
@@ -63,21 +63,22 @@ class LegacyCalls : public DivisionChoices {
   std::optional<LegacyKernel> Meet(Operation operation, cudnnHandle_t handle,
                                    const cudnn::Descriptors& descriptors);
   // Whether `measured` tells which engine is the fastest, or can never tell more than it does.
-  bool Compares(const LegacyKernel& kernel, const tuning::LegacyAnswer& measured);
+  bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
   // The limit to measure for where the caller's is `limit_bytes`: under a budget, the budget's.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
   // The answer from measurements: every algorithm and math type that fits, once and at its fastest,
   // undivided or as a promise; the promises are entered into the book. Empty when none fits. Under
   // a budget: every algorithm that an engine without workspace can keep.
-  Answer AnswerWithin(const LegacyKernel& kernel, const tuning::LegacyAnswer& measured,
-                      size_t limit_bytes);
+  Performances AnswerWithin(const LegacyKernel& kernel, const tuning::LegacyRows& measured,
+                            size_t limit_bytes);
   // The answer without measurements: the heuristics' ranking without what the user forbids. None
   // where the user forbids nothing, or nothing is left.
-  std::optional<Answer> AnswerUnmeasured(const LegacyKernel& kernel,
-                                         const cudnn::Descriptors& descriptors, size_t limit_bytes);
+  std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
+                                               const cudnn::Descriptors& descriptors,
+                                               size_t limit_bytes);
   // The answer where nothing fits the user's limit: empty where the limit is strict, else none, so
-  // that the genuine library answers.
-  std::optional<Answer> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
+  // that the real library answers.
+  std::optional<Performances> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
   // A promise for the algorithm a caller chose without asking; none, and why, when none is as
   // exact, deterministic and within the limit.
   struct NamedAnswer {
@@ -91,29 +92,30 @@ class LegacyCalls : public DivisionChoices {
   // Sets `bytes` of the budget aside for the kernel's device. Returns false where there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
   // Where nothing undivided fits: the best pieces of one algorithm that keep a promise alone, which
-  // have run in this process; then what the genuine library ranks. Empty where there are none.
-  Answer AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
-                        const tuning::LegacyAnswer& measured, size_t limit_bytes);
+  // have run in this process; then what the real library ranks. Empty where there are none.
+  Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
+                              const tuning::LegacyRows& measured, size_t limit_bytes);
   // Enters the promises of `offers` into the book. Returns what they report.
-  Answer Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
+  Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
   // The undivided algorithms of the problem's math type. Their times are only the order in which
-  // the genuine library's heuristics rank them.
+  // the real library's heuristics rank them.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
   // Tells the network, while it learns, that the program was told of `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
-  // In pinned_answers.cpp, as is all that follows: the answers from a plan file. What a caller
-  // names with `algorithm`; without one, it asks which to take.
+  // In workspace_plan_answers.cpp, as is all that follows: the answers from a workspace plan. What
+  // a caller names with `algorithm`; without one, it asks which to take.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
   // The answer to Find and Get: the pinned plan, then what runs undivided within the limit. None
   // where the file pins nothing.
-  std::optional<Answer> PinnedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
+  std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Enters such a promise into the book for callers of `algorithm`. Returns false when it cannot be
   // kept.
-  bool PromisePinned(const LegacyKernel& kernel, const planning::PinnedChoice& pinned,
-                     int algorithm, planning::Promise& promise);
+  bool PromiseConfirmed(const LegacyKernel& kernel,
+                        const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
+                        planning::Promise& promise);
 
   Process& process_;
 };

@@ -17,9 +17,9 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
   return asked;
 }
 
-tuning::LegacyAnswer Measured(Process& process, const LegacyKernel& kernel,
-                              const planning::PromiseRequest& request, bool may_measure) {
-  tuning::LegacyAnswer measured =
+tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
+                            const planning::PromiseRequest& request, bool may_measure) {
+  tuning::LegacyRows measured =
       process.engines.Get(TuningKernel(process, kernel), request, may_measure);
   if (may_measure && !measured.status.ok()) {
     process.reporter.Fallback(kernel.problem, planning::Cause::kCannotBeMeasured,
@@ -29,50 +29,52 @@ tuning::LegacyAnswer Measured(Process& process, const LegacyKernel& kernel,
   return measured;
 }
 
-PinnedFact FindPinned(Process& process, const LegacyKernel& kernel) {
-  if (process.options.plan.empty() || process.options.mode != Mode::kOn) return {};
+Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
+  if (process.options.workspace_plan.empty() || process.options.mode != Mode::kOn) return {};
   const Session& session = *kernel.session;
-  NoteUnpinned(process, session, kernel.problem, Api::kLegacy);
+  NoteMissing(process, session, kernel.problem, Api::kLegacy);
   // Confirming asks the library to build descriptors, which a capture forbids.
   const cudnnHandle_t handle = process.sessions.Capturing(session) ? nullptr : kernel.handle;
-  const PinnedKernels::Found found = process.pinned.Find(
+  const FollowedPlan::Found found = process.followed_plan.Find(
       process.sessions.DeviceOf(session).platform, session.platform(), kernel.problem, handle);
   if (found.why) {
     process.reporter.Fallback(kernel.problem,
-                              found.unanswered ? planning::Cause::kPlanFileUnanswered
-                                               : planning::Cause::kPlanFileDoesNotHold,
+                              found.unanswered ? planning::Cause::kWorkspacePlanUnanswered
+                                               : planning::Cause::kWorkspacePlanDoesNotHold,
                               *found.why);
     // A kernel whose entry does not hold gives up its segment of the file's.
-    if (session.network() != nullptr && !found.unanswered) session.network()->Drop(kernel.problem);
+    if (session.budget() != nullptr && !found.unanswered) session.budget()->Drop(kernel.problem);
   }
-  PinnedFact fact;
+  Confirmation fact;
   fact.unanswered = found.unanswered;
-  if (found.pinned != nullptr) fact.choice = *found.pinned;
+  if (found.confirmed != nullptr) fact.choice = *found.confirmed;
   return fact;
 }
 
 planning::Rows LegacySteps::Answer(const planning::Measure& question) {
-  const tuning::LegacyAnswer measured = Measured(process_, kernel_, question.request, may_measure_);
+  const tuning::LegacyRows measured = Measured(process_, kernel_, question.request, may_measure_);
   return {tuning::OwnCandidates(kernel_.problem, measured), measured.settled, measured.late};
 }
 
 planning::Trust LegacySteps::Answer(const planning::Compare& question) {
   const bool capturing = process_.sessions.Capturing(*kernel_.session);
-  return process_.engines.Verify(TuningKernel(process_, kernel_), question.plan, question.against,
+  return process_.engines.Verify(TuningKernel(process_, kernel_), question.configuration,
+                                 question.against,
                                  capturing ? planning::Proof::kKnown : question.proof);
 }
 
 BuildOutcome LegacySteps::Answer(const planning::Build& question) {
-  using execution::PlannedConvolution;
+  using execution::MicroBatchedConvolution;
   const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
-                              process_.engines.GraphEnginesOf(kernel, question.plan));
-  auto plan =
-      question.plan.runs.empty()
-          ? PlannedConvolution::CreateUndivided(engines, kernel_.problem, question.undivided)
-          : PlannedConvolution::Create(engines, kernel_.problem, question.plan, question.undivided);
-  if (!plan.ok()) return {BuildOutcome::Kind::kNoPieces, plan.message()};
-  runnable_ = std::move(*plan);
+                              process_.engines.GraphEnginesOf(kernel, question.configuration));
+  auto runnable =
+      question.configuration.runs.empty()
+          ? MicroBatchedConvolution::CreateUndivided(engines, kernel_.problem, question.undivided)
+          : MicroBatchedConvolution::Create(engines, kernel_.problem, question.configuration,
+                                            question.undivided);
+  if (!runnable.ok()) return {BuildOutcome::Kind::kNoPieces, runnable.message()};
+  runnable_ = std::move(*runnable);
   return {};
 }
 

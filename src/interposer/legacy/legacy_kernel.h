@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "execution/planned_convolution.h"
+#include "execution/micro_batched_convolution.h"
 #include "interposer/core/lifecycle.h"
 #include "interposer/process.h"
 #include "planning/decision/promises.h"
@@ -24,16 +24,16 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
 // Its measurements at the policy's micro-batch sizes, for what `request` asks; no rows when the
 // undivided kernel is not among them.
-tuning::LegacyAnswer Measured(Process& process, const LegacyKernel& kernel,
-                              const planning::PromiseRequest& request, bool may_measure);
+tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
+                            const planning::PromiseRequest& request, bool may_measure);
 
-// What a plan file pins for the kernel. `unanswered`: the library could not confirm it now and may
-// later.
-struct PinnedFact {
-  std::optional<planning::PinnedChoice> choice;
+// What a workspace plan pins for the kernel. `unanswered`: the library could not confirm it now and
+// may later.
+struct Confirmation {
+  std::optional<planning::ConfirmedLegacyKernel> choice;
   bool unanswered = false;
 };
-PinnedFact FindPinned(Process& process, const LegacyKernel& kernel);
+Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel);
 
 class LegacySteps : public Steps {
  public:

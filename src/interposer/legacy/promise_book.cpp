@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cudnn/legacy_engines.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -15,7 +15,7 @@ constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;  // the most o
 
 // A time that nobody measured counts as slower than any other.
 double Time(const planning::Promise& promise) {
-  const double time_ms = promise.plan.TimeMs();
+  const double time_ms = promise.configuration.TimeMs();
   return time_ms < 0 ? std::numeric_limits<double>::infinity() : time_ms;
 }
 
@@ -45,7 +45,7 @@ bool PromiseBook::Knows(int platform, const ConvolutionProblem& problem) const {
 }
 
 void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
-  assert(promise.plan.WorkspaceBytes() <= std::max(promise.workspace_bytes, promise.library_bytes));
+  assert(promise.plan.WorkspaceBytes() <= std::max(promise.workspace_bytes, promise.owned_bytes));
   assert(promise.undivided.workspace_bytes <= promise.workspace_bytes);
   MutexLock lock(mutex_);
   Page& page = Open(key);
@@ -53,7 +53,8 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
   // A promise given again, as by a framework that asks before every step, only becomes the latest
   // one.
   const auto same = std::find_if(given.begin(), given.end(), [&](const planning::Promise& old) {
-    return old.workspace_bytes == promise.workspace_bytes && old.plan == promise.plan &&
+    return old.workspace_bytes == promise.workspace_bytes &&
+           old.configuration == promise.configuration &&
            old.reported.deterministic == promise.reported.deterministic &&
            old.alone == promise.alone;
   });

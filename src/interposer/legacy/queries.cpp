@@ -1,5 +1,5 @@
 // Answers callers of cudnnGetConvolution* and cudnnFindConvolution*: with promises, or with the
-// genuine answer where nothing is promised.
+// real answer where nothing is promised.
 #include <algorithm>
 #include <utility>
 
@@ -36,9 +36,9 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
-// The workspace of the fastest undivided engine of any math type: what the genuine library's own
+// The workspace of the fastest undivided engine of any math type: what the real library's own
 // choice uses where nobody names a limit.
-size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyAnswer& measured,
+size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
   for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured.rows)) {
@@ -76,7 +76,7 @@ std::optional<LegacyKernel> LegacyCalls::Meet(Operation operation, cudnnHandle_t
   return kernel;
 }
 
-bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyAnswer& measured) {
+bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured) {
   const auto is_whole = [&](const MicroConfiguration& row) {
     return row.micro_batch == kernel.problem.n;
   };
@@ -85,18 +85,18 @@ bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyAnswe
 }
 
 size_t LegacyCalls::MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const {
-  const Network* const network = kernel.session->network();
-  return network == nullptr ? limit_bytes : process_.budgets.LimitOf(*network);
+  const WorkspaceBudget* const budget = kernel.session->budget();
+  return budget == nullptr ? limit_bytes : process_.budgets.LimitOf(*budget);
 }
 
-LegacyCalls::Answer LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
-                                              const tuning::LegacyAnswer& measured,
-                                              size_t limit_bytes) {
+LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
+                                                    const tuning::LegacyRows& measured,
+                                                    size_t limit_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
   const planning::PromiseRequest request =
       RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
   const auto add =
-      kernel.session->network() == nullptr ? planning::AddOffers : planning::AddOffersInBudget;
+      kernel.session->budget() == nullptr ? planning::AddOffers : planning::AddOffersInBudget;
   std::vector<planning::Offer> offers;
   for (const cudnn::MathGroup& group : tuning::Groups(problem, measured)) {
     add(problem.operation, group.math, group.candidates, request, offers);
@@ -104,9 +104,9 @@ LegacyCalls::Answer LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
   return Told(kernel, planning::BestFirst(std::move(offers)), measured.settled);
 }
 
-LegacyCalls::Answer LegacyCalls::Told(const LegacyKernel& kernel,
-                                      std::vector<planning::Offer> offers, bool settled) {
-  Answer answer;
+LegacyCalls::Performances LegacyCalls::Told(const LegacyKernel& kernel,
+                                            std::vector<planning::Offer> offers, bool settled) {
+  Performances answer;
   for (planning::Offer& offer : offers) {
     answer.push_back(cudnn::PerformanceOf(offer.promise.reported, offer.math));
     ConvolutionProblem as_told = kernel.problem;
@@ -121,12 +121,12 @@ LegacyCalls::Answer LegacyCalls::Told(const LegacyKernel& kernel,
   return answer;
 }
 
-LegacyCalls::Answer LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
-                                                const cudnn::Descriptors& descriptors,
-                                                const tuning::LegacyAnswer& measured,
-                                                size_t limit_bytes) {
+LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
+                                                      const cudnn::Descriptors& descriptors,
+                                                      const tuning::LegacyRows& measured,
+                                                      size_t limit_bytes) {
   if (!MayProve(process_, *kernel.session)) return {};
-  const bool in_budget = kernel.session->network() != nullptr;
+  const bool in_budget = kernel.session->budget() != nullptr;
   const auto add = in_budget ? planning::AddPiecesInBudget : planning::AddPieces;
   const planning::PromiseRequest request =
       RequestFor(process_, kernel.problem, MeasuredLimit(kernel, limit_bytes));
@@ -143,10 +143,10 @@ LegacyCalls::Answer LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
     if (trust.kind != planning::Trust::Kind::kTrusted ||
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
-    Answer answer = Told(kernel, {std::move(offer)}, true);
-    // A caller that has less room than the pieces need may still take what the genuine library
+    Performances answer = Told(kernel, {std::move(offer)}, true);
+    // A caller that has less room than the pieces need may still take what the real library
     // ranks, unless the limit is strict.
-    Answer ranking;
+    Performances ranking;
     if (!process_.options.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
                               descriptors, ranking) == CUDNN_STATUS_SUCCESS) {
@@ -161,25 +161,25 @@ LegacyCalls::Answer LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
 }
 
 void LegacyCalls::NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math) {
-  Network* const network = kernel.session->network();
-  if (network == nullptr || !network->learning()) return;
+  WorkspaceBudget* const budget = kernel.session->budget();
+  if (budget == nullptr || !budget->learning()) return;
   ConvolutionProblem problem = kernel.problem;
   problem.math = math;
-  network->Ask({problem, algorithm});
+  budget->Ask({problem, algorithm});
 }
 
-std::optional<LegacyCalls::Answer> LegacyCalls::NothingFits(const ConvolutionProblem& problem,
-                                                            Cause cause) {
+std::optional<LegacyCalls::Performances> LegacyCalls::NothingFits(const ConvolutionProblem& problem,
+                                                                  Cause cause) {
   process_.reporter.Fallback(problem, cause);
-  if (process_.options.strict_limit) return Answer{};
+  if (process_.options.strict_limit) return Performances{};
   return std::nullopt;
 }
 
-std::optional<LegacyCalls::Answer> LegacyCalls::AnswerUnmeasured(
+std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
     const LegacyKernel& kernel, const cudnn::Descriptors& descriptors, size_t limit_bytes) {
   const bool deterministic = process_.options.deterministic;
   const size_t ours = UserLimit(process_, *kernel.session);
-  Answer ranking;
+  Performances ranking;
   if ((ours == kNoLimit && !deterministic) ||
       cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
                             descriptors, ranking) != CUDNN_STATUS_SUCCESS) {
@@ -203,7 +203,7 @@ std::optional<LegacyCalls::Answer> LegacyCalls::AnswerUnmeasured(
   const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
     // The caller is told to bring room for the better plan that comes when the kernel is measured,
-    // up to what the genuine library's own first choice takes.
+    // up to what the real library's own first choice takes.
     ConvolutionProblem problem = kernel.problem;
     problem.math = math;
     const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,
@@ -220,7 +220,7 @@ std::optional<LegacyCalls::Answer> LegacyCalls::AnswerUnmeasured(
   return ranking;
 }
 
-std::optional<LegacyCalls::Answer> LegacyCalls::FindAlgorithms(
+std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
     Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
     std::optional<size_t> caller_bytes) {
   const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
@@ -228,32 +228,31 @@ std::optional<LegacyCalls::Answer> LegacyCalls::FindAlgorithms(
   const ConvolutionProblem& problem = kernel->problem;
   const size_t ours = UserLimit(process_, *kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
-  if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
+  if (auto pinned = ConfirmedAnswer(*kernel, limit)) return pinned;
   const bool may_measure =
       MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
-  const tuning::LegacyAnswer measured = Measured(
+  const tuning::LegacyRows measured = Measured(
       process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)), may_measure);
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
   // An engine that was left out of measuring may be the fastest. Where the user has no limit, the
-  // genuine library may still find it.
+  // real library may still find it.
   const bool all =
       process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
   if (limit == kNoLimit) {
     limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));
   }
-  Answer answer = AnswerWithin(*kernel, measured, limit);
+  Performances answer = AnswerWithin(*kernel, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit);
   if (!answer.empty()) return answer;
-  // Where the caller's own workspace is too small, the genuine library answers that it is.
+  // Where the caller's own workspace is too small, the real library answers that it is.
   if (limit != ours) return std::nullopt;
   return NothingFits(problem, Cause::kNothingUndividedFits);
 }
 
-std::optional<LegacyCalls::Answer> LegacyCalls::GetAlgorithms(Operation operation,
-                                                              cudnnHandle_t handle,
-                                                              const cudnn::Descriptors& descriptors,
-                                                              std::optional<size_t> caller_bytes) {
+std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
+    Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
+    std::optional<size_t> caller_bytes) {
   const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
@@ -261,33 +260,33 @@ std::optional<LegacyCalls::Answer> LegacyCalls::GetAlgorithms(Operation operatio
       MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
   const size_t ours = UserLimit(process_, *kernel->session);
   const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
-  if (auto pinned = PinnedAnswer(*kernel, limit)) return pinned;
+  if (auto pinned = ConfirmedAnswer(*kernel, limit)) return pinned;
   if (limit != kNoLimit) {
-    const tuning::LegacyAnswer measured =
+    const tuning::LegacyRows measured =
         Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)),
                  may_measure);
     if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
-    Answer answer = AnswerWithin(*kernel, measured, limit);
+    Performances answer = AnswerWithin(*kernel, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit);
     if (!answer.empty()) return answer;
-    // Where the caller's own limit is too low, the genuine library answers that it is.
+    // Where the caller's own limit is too low, the real library answers that it is.
     if (limit != ours) return std::nullopt;
     return NothingFits(problem, Cause::kNothingUndividedFits);
   }
   // Without any limit the workspace of the heuristics' choice is the limit. That choice stays the
   // answer unless something measured is faster within it.
-  Answer ranking;
+  Performances ranking;
   if (cudnn::RankAlgorithms(process_.functions, operation, handle, descriptors, ranking) !=
           CUDNN_STATUS_SUCCESS ||
       ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  const tuning::LegacyAnswer measured = Measured(
+  const tuning::LegacyRows measured = Measured(
       process_, *kernel, RequestFor(process_, problem, ranking[0].workspace_bytes), may_measure);
   if (measured.rows.empty()) return AnswerUnmeasured(*kernel, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice = MeasuredAs(ranking[0], problem, measured.rows);
   if (!choice) return std::nullopt;
-  Answer answer = AnswerWithin(*kernel, measured, choice->workspace_bytes);
+  Performances answer = AnswerWithin(*kernel, measured, choice->workspace_bytes);
   const auto listed = [&](const AlgorithmPerformance& ranked) {
     return std::find_if(answer.begin(), answer.end(),
                         [&](const auto& other) { return SameEngine(other, ranked); });
@@ -308,7 +307,7 @@ std::optional<LegacyCalls::Answer> LegacyCalls::GetAlgorithms(Operation operatio
 std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
                                            const cudnn::Descriptors& descriptors) {
   const ConvolutionProblem& problem = kernel.problem;
-  Answer ranking;
+  Performances ranking;
   if (cudnn::RankAlgorithms(process_.functions, problem.operation, kernel.handle, descriptors,
                             ranking) != CUDNN_STATUS_SUCCESS) {
     return {};
@@ -345,7 +344,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
   request.chosen = offer.named.numeric;
   const bool may_measure =
       MeasuresBeforePromising(process_, *kernel.session, problem, Api::kLegacy);
-  const tuning::LegacyAnswer measured = Measured(process_, kernel, request, may_measure);
+  const tuning::LegacyRows measured = Measured(process_, kernel, request, may_measure);
   std::vector<Candidate> candidates = tuning::OwnCandidates(problem, measured);
   offer.settled = measured.settled;
   offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
@@ -391,13 +390,14 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
 }
 
 bool LegacyCalls::Assure(const LegacyKernel& kernel, size_t bytes) const {
-  Network* const network = kernel.session->network();
-  return bytes == 0 || (network != nullptr && network->Assure(bytes));
+  WorkspaceBudget* const budget = kernel.session->budget();
+  return bytes == 0 || (budget != nullptr && budget->Assure(bytes));
 }
 
 planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
-  const planning::Trust trust = process_.engines.Verify(TuningKernel(process_, kernel), pieces.plan,
-                                                        pieces.reference, planning::Proof::kHere);
+  const planning::Trust trust =
+      process_.engines.Verify(TuningKernel(process_, kernel), pieces.configuration,
+                              pieces.reference, planning::Proof::kHere);
   if (trust.kind == planning::Trust::Kind::kWrong) {
     process_.reporter.Fallback(kernel.problem, Cause::kDivisionWrong, trust.message);
   }
@@ -421,10 +421,10 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
     return status;
   }
   const size_t limit = UserLimit(process_, *kernel->session);
-  if (const auto pinned = FindPinned(process_, *kernel).choice) {
-    auto promise =
-        planning::PromiseOfFile(*pinned, Named(*kernel, algorithm, MeasuredLimit(*kernel, limit)));
-    if (promise && PromisePinned(*kernel, *pinned, algorithm, *promise)) {
+  if (const auto confirmed = FindConfirmed(process_, *kernel).choice) {
+    auto promise = planning::PromiseOfWorkspacePlan(
+        *confirmed, Named(*kernel, algorithm, MeasuredLimit(*kernel, limit)));
+    if (promise && PromiseConfirmed(*kernel, *confirmed, algorithm, *promise)) {
       *bytes = promise->workspace_bytes;
       return status;
     }

@@ -75,9 +75,9 @@ std::string ProblemText(const ConvolutionProblem& problem, int depth) {
 
 std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
 
-std::string PlanText(const Configuration& plan, int depth) {
+std::string PlanText(const Configuration& configuration, int depth) {
   std::vector<std::string> runs;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     runs.push_back(Object({{"engine", Scalar(run.micro.engine.Text())},
                            {"micro_batch", Scalar(run.micro.micro_batch)},
                            {"count", Scalar(run.count)},
@@ -131,8 +131,8 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                    {"limit_bytes", Scalar(record.limit_bytes)},
                    {"workspace_bytes", Scalar(record.workspace_bytes)},
                    {"owned_workspace_bytes", Scalar(record.owned_bytes)},
-                   {"plan", PlanText(record.plan, depth + 1)},
-                   {"total_ms", TotalText(record.plan)},
+                   {"plan", PlanText(record.configuration, depth + 1)},
+                   {"total_ms", TotalText(record.configuration)},
                    {"undivided", UndividedText(record.baselines.own_api, depth + 1)},
                    {"best_undivided", UndividedText(record.baselines.any_api, depth + 1)},
                    {"reason", Scalar(record.reason)}};
@@ -257,7 +257,7 @@ Totals Report::Count() {
   for (const CountedKernel& kernel : kernels_) {
     const long calls = kernel.calls;
     if (kernel.replaced && calls == 0) continue;
-    const bool divided = kernel.record.plan.Pieces() > 1;
+    const bool divided = kernel.record.configuration.Pieces() > 1;
     ++totals.kernels;
     totals.calls += calls;
     if (divided) ++totals.divided_kernels;

@@ -27,11 +27,11 @@ using planning::kUnknownTime;  // null in the JSON
 
 struct KernelRecord {
   ConvolutionProblem problem;
-  EngineId asked;              // that the program named
-  size_t limit_bytes = 0;      // that the kernel was planned under
-  size_t workspace_bytes = 0;  // of the caller's, that it uses
-  size_t owned_bytes = 0;      // of ucudnn's own, that it uses
-  Configuration plan;          // what runs; a single piece when undivided
+  EngineId asked;               // that the program named
+  size_t limit_bytes = 0;       // that the kernel was planned under
+  size_t workspace_bytes = 0;   // of the caller's, that it uses
+  size_t owned_bytes = 0;       // of ucudnn's own, that it uses
+  Configuration configuration;  // what runs; a single piece when undivided
   planning::Baselines baselines;
   std::string reason;
   const char* api = "legacy";  // or "graph"; static text
@@ -74,7 +74,8 @@ struct BudgetRecord {
   size_t total_workspace_bytes = 0;  // that ucudnn holds on the device
   size_t capture_bytes = 0;          // of those, for graphs that are captured
   const char* solver = "";           // static text; empty: nothing was solved
-  std::optional<bool> optimal;  // proven by the solver, or not; none: a plan file says the shares
+  std::optional<bool>
+      optimal;  // proven by the solver, or not; none: a workspace plan says the shares
 };
 
 class Report {

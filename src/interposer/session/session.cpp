@@ -4,9 +4,9 @@
 
 namespace ucudnn::interposer {
 
-void Session::Open(CUcontext context, int platform, CUstream stream, Network* network) {
+void Session::Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget) {
   context_ = context;
-  network_ = network;
+  budget_ = budget;
   platform_ = platform;
   stream_ = stream;
   order_ = nullptr;

@@ -19,7 +19,7 @@
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
 #include "execution/arena.h"
-#include "interposer/budget/network.h"
+#include "interposer/budget/workspace_budget.h"
 #include "interposer/legacy/call_state.h"
 #include "interposer/session/address_table.h"
 #include "interposer/session/ordered_handles.h"
@@ -31,13 +31,13 @@ class Session {
   Session() = default;
 
   // Starts a new handle's session; forgets what an earlier handle left.
-  void Open(CUcontext context, int platform, CUstream stream, Network* network = nullptr);
+  void Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget = nullptr);
   void Close();
 
   CUcontext context() const { return context_; }
   int platform() const { return platform_; }
   // Null where there is no budget for all kernels.
-  Network* network() const { return network_; }
+  WorkspaceBudget* budget() const { return budget_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) {
     if (stream == this->stream()) return;
@@ -60,7 +60,7 @@ class Session {
   // taken. The session owns it until Close.
   CallState* Find(const CallKey& key);
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
-  // A segment of the library's workspace, of at least `bytes`, that was kept for `owner`; empty
+  // A segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
   // when none was. `generation` is the arena's: segments kept under an earlier one are forgotten.
   execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
                                           uint64_t generation);
@@ -72,7 +72,7 @@ class Session {
  private:
   CUcontext context_ = nullptr;
   int platform_ = 0;
-  Network* network_ = nullptr;
+  WorkspaceBudget* budget_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
   std::atomic<const void*> order_ = nullptr;
   std::atomic<uint64_t> lane_ = 0;

@@ -42,9 +42,9 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
     session.Open(nullptr, -1, stream);
     return;
   }
-  Network* const network = process_.budgets.Of(context);
-  if (network != nullptr) network->Open(handle);
-  session.Open(context, PlatformIndex(*platform), stream, network);
+  WorkspaceBudget* const budget = process_.budgets.Of(context);
+  if (budget != nullptr) budget->Open(handle);
+  session.Open(context, PlatformIndex(*platform), stream, budget);
 }
 
 Session* Sessions::Of(cudnnHandle_t handle) {
@@ -71,23 +71,23 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
   return status;
 }
 
-std::pair<Network*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
+std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
   table_.Close(handle);
   lanes_.Leave(handle);
   return process_.budgets.Leave(handle);
 }
 
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
-  // Must come before the genuine destroy, after which another handle may get the address.
-  const auto [network, leave] = Leave(handle);
+  // Must come before the real destroy, after which another handle may get the address.
+  const auto [budget, leave] = Leave(handle);
   if (table_.empty()) process_.kernels.ReleaseHelpers();
-  if (network == nullptr) return process_.functions.cudnnDestroy(handle);
+  if (budget == nullptr) return process_.functions.cudnnDestroy(handle);
   // cudnnDestroy waits for the current device, as it documents.
-  const cuda::ContextScope scope(*process_.driver, network->context());
+  const cuda::ContextScope scope(*process_.driver, budget->context());
   CUcontext current = nullptr;
   process_.driver->cuCtxGetCurrent(&current);
   const cudnnStatus_t status = process_.functions.cudnnDestroy(handle);
-  if (status == CUDNN_STATUS_SUCCESS && current == network->context()) network->Closed(leave);
+  if (status == CUDNN_STATUS_SUCCESS && current == budget->context()) budget->Closed(leave);
   return status;
 }
 
@@ -114,14 +114,14 @@ Status Sessions::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
   if (sessions[0] == nullptr || sessions[1] == nullptr) {
     return Status::Error("one of the handles is unknown");
   }
-  Network* const network = sessions[0]->network();
-  if (network != sessions[1]->network()) {
+  WorkspaceBudget* const budget = sessions[0]->budget();
+  if (budget != sessions[1]->budget()) {
     return Status::Error("the handles are of different devices");
   }
-  if (network == nullptr) {
+  if (budget == nullptr) {
     table_.Order(first, second);
   } else {
-    UCUDNN_ASSIGN_OR_RETURN(const OrderedHandles::Lane lane, network->DeclareOrder(first, second));
+    UCUDNN_ASSIGN_OR_RETURN(const OrderedHandles::Lane lane, budget->DeclareOrder(first, second));
     table_.SetOrder(lane);
   }
   return Status::Ok();

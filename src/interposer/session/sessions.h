@@ -41,8 +41,8 @@ class Sessions {
  private:
   void Open(cudnnHandle_t handle, Session& session);
   // Call when `handle` was or will be destroyed. Returns its network (null: none) and what
-  // Network::Close returned.
-  std::pair<Network*, uint64_t> Leave(cudnnHandle_t handle);
+  // WorkspaceBudget::Close returned.
+  std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
   int PlatformIndex(const planning::Platform& platform);
 
   Process& process_;

@@ -31,10 +31,10 @@ class Asker {
       return known.second.kind == Trust::Kind::kWrong;
     }));
   }
-  bool WasWrong(const Configuration& plan) const {
+  bool WasWrong(const Configuration& configuration) const {
     const auto& entries = facts_.compared.entries();
     return std::any_of(entries.begin(), entries.end(), [&](const auto& known) {
-      return known.second.kind == Trust::Kind::kWrong && known.first.plan == plan;
+      return known.second.kind == Trust::Kind::kWrong && known.first.configuration == configuration;
     });
   }
 

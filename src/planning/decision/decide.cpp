@@ -28,7 +28,8 @@ Decision AsAsked(const Facts& facts, Because because) {
     decision.limit_bytes = facts.user_limit == kNoLimit ? plan.need_bytes : facts.user_limit;
   }
   decision.promised_bytes = bytes;
-  decision.plan = {{{{facts.asked, facts.problem.n, kUnknownTime, bytes, deterministic}, 1}}};
+  decision.configuration = {
+      {{{facts.asked, facts.problem.n, kUnknownTime, bytes, deterministic}, 1}}};
   decision.reason = {because};
   return decision;
 }

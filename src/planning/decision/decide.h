@@ -31,8 +31,9 @@ enum class When { kNever, kNextCall, kLater };
 struct Decision {
   Course course = Course::kReal;
   // What runs; of kReal the program's own engine, with its time where that is known.
-  Configuration plan;
-  MicroConfiguration undivided;  // runs in place of `plan`; an empty engine means that nothing can
+  Configuration configuration;
+  MicroConfiguration
+      undivided;  // runs in place of `configuration`; an empty engine means that nothing can
   Otherwise otherwise = Otherwise::kReal;
   size_t promised_bytes = 0;  // of the caller's workspace; no call ever uses more
   size_t owned_bytes = 0;     // of ucudnn's own workspace, for the pieces
@@ -72,7 +73,7 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 // The postcondition that `decision` breaks, in words (static text) that begin with the invariant's
 // number in docs/design.md; null where it keeps all of them.
 //  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
-//     API is divided with its own engine; only a substitute or the plan file takes its place.
+//     API is divided with its own engine; only a substitute or the workspace plan takes its place.
 //  2. Nothing exceeds what the caller passes, what a plan promises, or a promise below the need. An
 //     undivided engine inside the promise keeps it, or pieces that nothing can replace. What was
 //     promised less than it needs never runs as it was asked.

@@ -5,13 +5,16 @@
 #include "convolution/engine_name.h"
 #include "planning/decision/asker.h"
 #include "planning/decision/promises.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::planning {
 namespace {
 
-// Whether `plan` runs only after it was compared with the undivided engine of the caller's API.
-bool NeedsTrust(const Configuration& plan) { return plan.Pieces() > 1 || UsesGraph(plan); }
+// Whether `configuration` runs only after it was compared with the undivided engine of the caller's
+// API.
+bool NeedsTrust(const Configuration& configuration) {
+  return configuration.Pieces() > 1 || UsesGraph(configuration);
+}
 
 class CallDecider {
  public:
@@ -43,10 +46,10 @@ class CallDecider {
   // ucudnn's workspace on this device.
   bool Holds(const std::optional<Promise>& told) const {
     if (!told || !told->undivided.engine.empty()) return told.has_value();
-    return !LacksMemory(told) && !ask_.WasWrong(told->plan);
+    return !LacksMemory(told) && !ask_.WasWrong(told->configuration);
   }
   bool LacksMemory(const std::optional<Promise>& told) const {
-    return told && told->undivided.engine.empty() && told->library_bytes > facts_.assured_bytes;
+    return told && told->undivided.engine.empty() && told->owned_bytes > facts_.assured_bytes;
   }
   // Sets `promise_`: a share of the budget, what the caller was told, or a plan for a caller that
   // did not ask.
@@ -82,23 +85,23 @@ class CallDecider {
   std::optional<Promise> promise_;
   bool told_ = false;  // the caller relies on `promise_`, or ucudnn brings its workspace
   bool in_budget_ = false;
-  bool file_is_wrong_ = false;  // the plan file's pieces were told, and found wrong
+  bool file_is_wrong_ = false;  // the workspace plan's pieces were told, and found wrong
   bool settled_ = true;
   bool late_ = false;  // what is not settled, there was no time to measure
 };
 
 std::optional<Promise> CallDecider::InBudget() {
   const size_t limit = facts_.share->usable_bytes();
-  if (call_.pinned) {
-    auto pinned = PromiseOfFile(*call_.pinned, Named(limit), call_.told);
+  if (call_.confirmed) {
+    auto pinned = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit), call_.told);
     const bool stricter = call_.told && call_.told->reported.deterministic;
-    if (pinned && (pinned->plan.Deterministic() || !stricter)) return pinned;
+    if (pinned && (pinned->configuration.Deterministic() || !stricter)) return pinned;
   }
   const Rows rows =
       Measured(RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic));
   PromiseRequest request = RequestForNamed(rows.candidates, Named(limit));
   request.deterministic |= call_.told && call_.told->reported.deterministic;
-  return MakeLibraryPromise(rows.candidates, request);
+  return MakeOwnedPromise(rows.candidates, request);
 }
 
 Promise CallDecider::Improved(Promise promise) {
@@ -109,20 +112,20 @@ Promise CallDecider::Improved(Promise promise) {
   request.chosen = facts_.numeric;
   const Rows rows = Measured(request);
   const int n = facts_.problem.n;
-  if (UsesGraph(promise.plan) &&
-      FindUndivided(rows.candidates, promise.plan.runs[0].micro.engine, n) == nullptr) {
+  if (UsesGraph(promise.configuration) &&
+      FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n) == nullptr) {
     // The graph engine was found wrong, and its rows were dropped.
-    promise = Whole(std::move(promise));
+    promise = UndividedAlone(std::move(promise));
   }
   std::optional<Promise> better = MakePromise(rows.candidates, request);
   if (!better) return promise;
-  if (promise.plan.Pieces() == 1) {
+  if (promise.configuration.Pieces() == 1) {
     // A replacement needs the present engine's time to be compared with.
     const Candidate* const present =
-        FindUndivided(rows.candidates, promise.plan.runs[0].micro.engine, n);
+        FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n);
     if (present == nullptr) return promise;
-    if (better->plan.TimeMs() >= (1 - kHysteresis) * present->micro.time_ms) {
-      promise.plan.runs[0].micro = present->micro;
+    if (better->configuration.TimeMs() >= (1 - kHysteresis) * present->micro.time_ms) {
+      promise.configuration.runs[0].micro = present->micro;
       promise.baselines = better->baselines;
       return promise;
     }
@@ -154,17 +157,17 @@ void CallDecider::NoteUnmeasured(bool over_limit) {
 std::optional<Promise> CallDecider::Unasked() {
   const ConvolutionProblem& problem = facts_.problem;
   if (!call_.need_bytes) {
-    // The genuine library refuses this algorithm. The call must reach it, also under a strict
+    // The real library refuses this algorithm. The call must reach it, also under a strict
     // limit, because another engine would hide that error from the program.
     decision_.promised_bytes = 0;
     decision_.reason = {Because::kDoesNotServe};
     return std::nullopt;
   }
   const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
-  if (any_engine() && !facts_.share && call_.pinned) {
-    if (auto pinned = PromiseOfFile(*call_.pinned, Named(limit))) {
+  if (any_engine() && !facts_.share && call_.confirmed) {
+    if (auto pinned = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit))) {
       decision_.baselines = pinned->baselines;
-      decision_.reason = {Because::kPlanFile, pinned->plan.Pieces()};
+      decision_.reason = {Because::kWorkspacePlan, pinned->configuration.Pieces()};
       return pinned;
     }
   }
@@ -177,7 +180,7 @@ std::optional<Promise> CallDecider::Unasked() {
   }
   if (candidates.empty()) return Unmeasured(need > limit);
   const Candidate* const own = FindUndivided(candidates, facts_.asked, problem.n);
-  if (own != nullptr) decision_.plan.runs[0].micro = own->micro;
+  if (own != nullptr) decision_.configuration.runs[0].micro = own->micro;
   if (own == nullptr && need <= limit && !facts_.deterministic) {
     // Time or memory for measuring ran out before this engine, so it may be faster than all that
     // were measured.
@@ -193,8 +196,8 @@ std::optional<Promise> CallDecider::Unasked() {
     // What counts is the fastest plan, not the one that gains enough over others to be promised:
     // that one is slower by up to kHysteresis, and what was asked would be by as much again.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
-    const bool gains =
-        promise->plan.TimeMs() < worth_ms || *FastestPromisableMs(candidates, request) < worth_ms;
+    const bool gains = promise->configuration.TimeMs() < worth_ms ||
+                       *FastestPromisableMs(candidates, request) < worth_ms;
     if (!gains) {
       decision_.reason = {late_ ? Because::kNothingFasterInTime : Because::kNothingFaster};
       return std::nullopt;
@@ -203,7 +206,7 @@ std::optional<Promise> CallDecider::Unasked() {
   if (!promise) {
     // Pieces of the named algorithm itself, which are compared with the algorithm undivided.
     promise = PiecesOf(facts_.asked, candidates, request);
-    if (promise) promise->reference = decision_.plan.runs[0].micro;
+    if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
   const bool knows_whole = std::any_of(
       candidates.begin(), candidates.end(),
@@ -220,7 +223,7 @@ std::optional<Promise> CallDecider::Unasked() {
     }
     return std::nullopt;
   }
-  const int pieces = promise->plan.Pieces();
+  const int pieces = promise->configuration.Pieces();
   decision_.reason = {pieces > 1 ? Because::kDivided : Because::kInPlaceOf, pieces};
   decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
   return promise;
@@ -233,19 +236,19 @@ void CallDecider::Choose() {
     if (!promise_ && Holds(call_.told)) promise_ = call_.told;
   }
   told_ = promise_.has_value();
-  const bool without_graph = promise_ && UsesGraph(promise_->plan) && !call_.graph_engines;
-  const bool wrong = promise_ && ask_.WasWrong(promise_->plan);
-  if (without_graph || wrong) promise_ = Whole(std::move(*promise_));
-  file_is_wrong_ = wrong && promise_->pinned;
-  const bool may_improve = promise_ && !promise_->pinned && !(in_budget_ && wrong);
+  const bool without_graph = promise_ && UsesGraph(promise_->configuration) && !call_.graph_engines;
+  const bool wrong = promise_ && ask_.WasWrong(promise_->configuration);
+  if (without_graph || wrong) promise_ = UndividedAlone(std::move(*promise_));
+  file_is_wrong_ = wrong && promise_->of_workspace_plan;
+  const bool may_improve = promise_ && !promise_->of_workspace_plan && !(in_budget_ && wrong);
   if (may_improve && (promise_->provisional || wrong || (without_graph && !facts_.capturing))) {
     promise_ = Improved(std::move(*promise_));
   }
   if (told_) return;
   promise_ = Unasked();
-  if (promise_ && promise_->pinned && ask_.WasWrong(promise_->plan)) {
-    promise_ = AskedServes() ? std::nullopt : std::optional(Whole(std::move(*promise_)));
-    decision_.reason = {Because::kPlanFileWrong};
+  if (promise_ && promise_->of_workspace_plan && ask_.WasWrong(promise_->configuration)) {
+    promise_ = AskedServes() ? std::nullopt : std::optional(UndividedAlone(std::move(*promise_)));
+    decision_.reason = {Because::kWorkspacePlanWrong};
   }
   if (promise_ || any_engine() || decision_.promised_bytes <= decision_.limit_bytes) return;
   // The named algorithm needs more than the caller was told to pass, or more than the user's limit.
@@ -254,19 +257,19 @@ void CallDecider::Choose() {
   if (!Holds(call_.told_alone)) return;
   promise_ = call_.told_alone;
   told_ = true;
-  if (UsesGraph(promise_->plan) || ask_.WasWrong(promise_->plan)) {
-    promise_ = Whole(std::move(*promise_));
+  if (UsesGraph(promise_->configuration) || ask_.WasWrong(promise_->configuration)) {
+    promise_ = UndividedAlone(std::move(*promise_));
   }
 }
 
 Trust CallDecider::Trusted() {
-  if (!promise_ || StaysWhole() || !NeedsTrust(promise_->plan)) return {};
+  if (!promise_ || StaysWhole() || !NeedsTrust(promise_->configuration)) return {};
   const bool alone = promise_->undivided.engine.empty();
   const MicroConfiguration& against = alone ? promise_->reference : promise_->undivided;
   // These pieces keep the promise alone: there is nothing to compare them with.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
-  Trust trust = ask_(Compare{promise_->plan, against, proof});
+  Trust trust = ask_(Compare{promise_->configuration, against, proof});
   if (trust.kind != Trust::Kind::kWrong) return trust;
   if (alone) {
     promise_.reset();
@@ -279,25 +282,25 @@ Trust CallDecider::Trusted() {
 void CallDecider::Explain() {
   decision_.limit_bytes = promise_->limit_bytes;
   decision_.baselines = promise_->baselines;
-  const int pieces = promise_->plan.Pieces();
-  const Because because = file_is_wrong_                ? Because::kPlanFileWrong
-                          : promise_->pinned            ? Because::kPlanFile
-                          : pieces > 1                  ? Because::kDivided
-                          : UsesGraph(promise_->plan)   ? Because::kGraphEngine
-                          : promise_->library_bytes > 0 ? Because::kOwnWorkspace
-                                                        : Because::kAsTold;
+  const int pieces = promise_->configuration.Pieces();
+  const Because because = file_is_wrong_                       ? Because::kWorkspacePlanWrong
+                          : promise_->of_workspace_plan        ? Because::kWorkspacePlan
+                          : pieces > 1                         ? Because::kDivided
+                          : UsesGraph(promise_->configuration) ? Because::kGraphEngine
+                          : promise_->owned_bytes > 0          ? Because::kOwnWorkspace
+                                                               : Because::kAsTold;
   decision_.reason = {because, pieces};
 }
 
 bool CallDecider::AskedServes() const {
   return decision_.promised_bytes <= decision_.limit_bytes &&
-         (!facts_.deterministic || decision_.plan.Largest().deterministic);
+         (!facts_.deterministic || decision_.configuration.Largest().deterministic);
 }
 
 // Whether the program's own call may run while the plan is not compared or built, or after a piece
 // failed. It may where it fits the limit and is as deterministic as demanded: the plan was then
 // only a gain of time. If nothing undivided keeps the promise, it may where it fits what the caller
-// passes, or where the caller was told of nothing less and the error is the genuine library's,
+// passes, or where the caller was told of nothing less and the error is the real library's,
 // unless it was told of less under a strict limit that the call would exceed.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
@@ -318,10 +321,10 @@ void CallDecider::Run(bool trusted) {
   const bool whole_only = has_whole && (StaysWhole() || !trusted);
   const size_t bytes = promise_->workspace_bytes;
   if (!whole_only) {
-    const BuildOutcome& built = ask_(Build{promise_->plan, undivided, bytes});
+    const BuildOutcome& built = ask_(Build{promise_->configuration, undivided, bytes});
     if (built.kind == BuildOutcome::Kind::kReady) {
       decision_.course = Course::kSchedule;
-      decision_.plan = promise_->plan;
+      decision_.configuration = promise_->configuration;
       decision_.undivided = undivided;
       const size_t need = call_.need_bytes.value_or(kNoLimit);
       const bool over = facts_.strict_limit && need > facts_.user_limit;
@@ -331,7 +334,7 @@ void CallDecider::Run(bool trusted) {
                                       : Otherwise::kPieces;
       decision_.ran_here = promise_->ran_here;
       decision_.promised_bytes = bytes;
-      decision_.owned_bytes = promise_->library_bytes;
+      decision_.owned_bytes = promise_->owned_bytes;
       return;
     }
     NotPrepared(built.message);
@@ -344,7 +347,7 @@ void CallDecider::Run(bool trusted) {
     return;
   }
   decision_.course = Course::kSchedule;
-  decision_.plan = {{{undivided, 1}}};
+  decision_.configuration = {{{undivided, 1}}};
   decision_.undivided = undivided;
   decision_.otherwise = Otherwise::kUndivided;
   decision_.promised_bytes = undivided.workspace_bytes;
@@ -357,7 +360,7 @@ void CallDecider::Run(bool trusted) {
 }
 
 void CallDecider::LookAgain(bool trusted) {
-  const bool more = (facts_.capturing && call_.more_outside) || call_.pinned_later ||
+  const bool more = (facts_.capturing && call_.more_outside) || call_.confirmed_later ||
                     (!settled_ && (facts_.tunes || !trusted)) || LacksMemory(call_.told) ||
                     LacksMemory(call_.told_alone);
   if (!more || StaysWhole()) return;
@@ -391,10 +394,11 @@ Decision CallDecider::Decide() {
     decision_.reason.limit_bytes = facts_.user_limit;
     decision_.notes.push_back({Cause::kOverStrictLimit, {}});
   }
-  const bool as_asked = promise_ && promise_->library_bytes == 0 && promise_->plan.Pieces() == 1 &&
-                        promise_->plan.runs[0].micro.engine == facts_.asked;
+  const bool as_asked = promise_ && promise_->owned_bytes == 0 &&
+                        promise_->configuration.Pieces() == 1 &&
+                        promise_->configuration.runs[0].micro.engine == facts_.asked;
   if (as_asked) {
-    decision_.plan = promise_->plan;
+    decision_.configuration = promise_->configuration;
     decision_.promised_bytes = promise_->workspace_bytes;
   } else if (promise_ && !told_ && (facts_.failed || !trusted) && MayRunAsAsked()) {
     settled_ = facts_.failed;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "planning/decision/asker.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using Substitutes = std::vector<MicroConfiguration>;
 
 // The row of all `n` images among those of one engine; null where that was not measured.
-const MicroConfiguration* WholeOf(const std::vector<Candidate>& candidates, int n) {
+const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
     if (micro.micro_batch == n && micro.time_ms >= 0) return &micro;
@@ -29,7 +29,8 @@ class PlanDecider {
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
         // A plan that the file gives workspace of the budget must promise none of the caller's,
         // whatever it needs.
-        must_shrink_(plan_.need_bytes > facts.user_limit || (facts.share && plan_.in_file)) {}
+        must_shrink_(plan_.need_bytes > facts.user_limit ||
+                     (facts.share && plan_.in_workspace_plan)) {}
 
   Decision Decide();
 
@@ -100,23 +101,23 @@ void PlanDecider::StayUnprepared(const std::string& why) {
 }
 
 Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
-  if (promise.plan.Pieces() < 2 && !engines_differ) return {};
+  if (promise.configuration.Pieces() < 2 && !engines_differ) return {};
   if (ask_.wrong_plans() >= kMostWrong) return {Trust::Kind::kWrong, {}};
   if (promise.ran_here) {
-    return ask_(Compare{promise.plan, promise.reference, Proof::kHere});
+    return ask_(Compare{promise.configuration, promise.reference, Proof::kHere});
   }
-  return ask_(Compare{promise.plan, promise.undivided});
+  return ask_(Compare{promise.configuration, promise.undivided});
 }
 
 // `in_place`: less is promised than the plan needs, so the undivided engine replaces the plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.course = Course::kSchedule;
-  decision_.plan = promise.plan;
+  decision_.configuration = promise.configuration;
   decision_.undivided = promise.undivided;
   decision_.otherwise = in_place ? Otherwise::kUndivided : Otherwise::kReal;
   decision_.promises_less = in_place;
   decision_.promised_bytes = promise.workspace_bytes;
-  decision_.owned_bytes = promise.library_bytes;
+  decision_.owned_bytes = promise.owned_bytes;
   decision_.baselines = promise.baselines;
 }
 
@@ -127,7 +128,8 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   if (others.empty()) return std::nullopt;
   // Where pieces are expected to run, the substitute only waits for them to fail: its speed does
   // not matter, and it is not measured.
-  const bool runs = facts_.share || (told != nullptr ? told->any_engine : plan_.is_first);
+  const bool runs =
+      facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
   // The first of the list is what the heuristics take for the fastest. Another one replaces it only
   // where both were timed.
@@ -135,7 +137,7 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
     const Rows rows = Measured(other.engine, request);
-    const MicroConfiguration* const whole = WholeOf(rows.candidates, facts_.problem.n);
+    const MicroConfiguration* const whole = UndividedOf(rows.candidates, facts_.problem.n);
     if (whole == nullptr && best == nullptr) return other;
     if (whole == nullptr || (best != nullptr && whole->time_ms >= best_ms)) continue;
     best = &other;
@@ -151,11 +153,11 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   const std::vector<Candidate> candidates =
       CandidatesInBudget(Measured(facts_.asked, request).candidates,
                          Measured(other.engine, request).candidates, n, plan_.need_bytes);
-  if (auto promise = MakeLibraryPromise(candidates, Request(limit))) return std::move(*promise);
+  if (auto promise = MakeOwnedPromise(candidates, Request(limit))) return std::move(*promise);
   // The undivided engine runs, although nobody timed it.
   Promise promise;
   promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
-  promise.plan = {{{promise.undivided, 1}}};
+  promise.configuration = {{{promise.undivided, 1}}};
   promise.limit_bytes = limit;
   return promise;
 }
@@ -176,16 +178,17 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   const Rows pieces = Measured(facts_.asked, request);
   const Rows whole = Measured(other->engine, request);
   // Where nobody timed the substitute, it runs with the workspace that the library states for it.
-  const MicroConfiguration* const timed = WholeOf(whole.candidates, facts_.problem.n);
+  const MicroConfiguration* const timed = UndividedOf(whole.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
   // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
   // and build the fastest again from its engine and knobs, also in another process. The first plan
   // of a list is what applications take that time nothing, so it alone may change its engine.
-  const bool any_engine = told != nullptr ? told->any_engine : plan_.is_first;
+  const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   std::optional<Promise> promise = PiecesOf(facts_.asked, pieces.candidates, request);
-  const bool other_is_faster = promise && undivided.time_ms >= 0 &&
-                               undivided.time_ms < (1 - kHysteresis) * promise->plan.TimeMs();
-  const size_t pieces_bytes = promise ? promise->plan.WorkspaceBytes() : 0;
+  const bool other_is_faster =
+      promise && undivided.time_ms >= 0 &&
+      undivided.time_ms < (1 - kHysteresis) * promise->configuration.TimeMs();
+  const size_t pieces_bytes = promise ? promise->configuration.WorkspaceBytes() : 0;
   // A plan promises nothing that only another engine could keep. An application that times plans
   // would otherwise time that engine under many names, and a promise, once given, would leave no
   // room for pieces later.
@@ -200,7 +203,7 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // before must stay inside it, also where its pieces no longer fit.
   if (!promise || (any_engine && other_is_faster)) {
     promise = promise.value_or(Promise{});
-    promise->plan = {{{undivided, 1}}};
+    promise->configuration = {{{undivided, 1}}};
   }
   promise->undivided = undivided;
   if (undivided.time_ms >= 0) promise->baselines = {undivided, undivided};
@@ -216,7 +219,7 @@ std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
   std::optional<Promise> promise =
       PiecesOf(facts_.asked, Measured(facts_.asked, request).candidates, request);
   if (!promise) return std::nullopt;
-  promise->reference = AsAsked(facts_, Because::kObserved).plan.runs[0].micro;
+  promise->reference = AsAsked(facts_, Because::kObserved).configuration.runs[0].micro;
   promise->ran_here = true;
   if (told != nullptr) promise->workspace_bytes = told->workspace_bytes;
   return promise;
@@ -224,31 +227,31 @@ std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
 
 bool PlanDecider::FollowFile() {
   const auto fails = [&](const std::string& why) {
-    decision_.notes.push_back({Cause::kPlanFileDoesNotHold, why});
+    decision_.notes.push_back({Cause::kWorkspacePlanDoesNotHold, why});
     return false;
   };
-  if (!plan_.pinned) return fails(plan_.pinned_why);
-  const PinnedExecution& pinned = *plan_.pinned;
+  if (!plan_.confirmed) return fails(plan_.unconfirmed_why);
+  const ConfirmedGraphKernel& confirmed = *plan_.confirmed;
   const bool in_budget = facts_.share.has_value();
-  const size_t bytes = pinned.plan.WorkspaceBytes();
+  const size_t bytes = confirmed.configuration.WorkspaceBytes();
   Promise promise;
-  promise.plan = pinned.plan;
-  promise.limit_bytes = pinned.limit_bytes;
-  if (promise.plan.Pieces() == 1 && !in_budget) {
+  promise.configuration = confirmed.configuration;
+  promise.limit_bytes = confirmed.limit_bytes;
+  if (promise.configuration.Pieces() == 1 && !in_budget) {
     // The whole mini-batch runs with the file's engine, which replaces the plan's own or is the
     // same.
-    promise.undivided = promise.plan.runs[0].micro;
+    promise.undivided = promise.configuration.runs[0].micro;
     promise.workspace_bytes = bytes;
   } else {
     // An undivided engine must keep the promise. It should fit the workspace of the pieces;
     // otherwise the promise grows to its need, within the file's limit.
     Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
-    if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, pinned.limit_bytes});
+    if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, confirmed.limit_bytes});
     if (others.empty()) return fails("no engine as exact runs it undivided");
     promise.undivided = others[0];
     if (in_budget) {
       promise.undivided.workspace_bytes = 0;
-      promise.library_bytes = bytes;
+      promise.owned_bytes = bytes;
     } else {
       promise.workspace_bytes = std::max(bytes, promise.undivided.workspace_bytes);
     }
@@ -257,14 +260,14 @@ bool PlanDecider::FollowFile() {
   if (plan_.told && plan_.told_here && promise.workspace_bytes > plan_.told->workspace_bytes) {
     return fails("another workspace was promised before");
   }
-  const bool divides = promise.plan.Pieces() > 1;
-  const bool other_engine = promise.plan.runs[0].micro.engine != facts_.asked;
+  const bool divides = promise.configuration.Pieces() > 1;
+  const bool other_engine = promise.configuration.runs[0].micro.engine != facts_.asked;
   const Trust trust = Compared(promise, in_budget && other_engine);
   const bool trusted = trust.kind == Trust::Kind::kTrusted;
   const bool in_place = in_budget || promise.undivided.engine != facts_.asked;
-  if (!trusted) promise = Whole(std::move(promise));
-  const bool runs_pieces = promise.plan.Pieces() > 1 || promise.library_bytes > 0;
-  const BuildOutcome& built = ask_(Build{runs_pieces ? promise.plan : Configuration{},
+  if (!trusted) promise = UndividedAlone(std::move(promise));
+  const bool runs_pieces = promise.configuration.Pieces() > 1 || promise.owned_bytes > 0;
+  const BuildOutcome& built = ask_(Build{runs_pieces ? promise.configuration : Configuration{},
                                          promise.undivided, promise.workspace_bytes, in_place});
   if (built.kind != BuildOutcome::Kind::kReady) return fails(built.message);
   compared_ &= trust.kind != Trust::Kind::kUnknown;
@@ -274,16 +277,17 @@ bool PlanDecider::FollowFile() {
   decision_.limit_bytes = promise.limit_bytes;
   if (!in_place && !runs_pieces) decision_.course = Course::kReal;
   if (in_place) {
-    decision_.promise = {promise.workspace_bytes, promise.undivided.engine, plan_.is_first};
+    decision_.promise = {promise.workspace_bytes, promise.undivided.engine,
+                         plan_.is_heuristics_first};
   }
-  decision_.reason = pinned.reason;
+  decision_.reason = confirmed.reason;
   if (trust.kind == Trust::Kind::kUnknown) {
     decision_.reason = {Because::kUndividedNotCompared};
     decision_.reason.detail = trust.message;
   } else if (divides && !trusted) {
-    decision_.reason = {Because::kPlanFileWrong};
+    decision_.reason = {Because::kWorkspacePlanWrong};
   }
-  decision_.reason.pieces = promise.plan.Pieces();
+  decision_.reason.pieces = promise.configuration.Pieces();
   return true;
 }
 
@@ -292,8 +296,8 @@ void PlanDecider::GainTime() {
   const Rows rows = Measured(facts_.asked, request);
   const std::optional<Promise> promise = MakePromise(rows.candidates, request);
   if (promise) decision_.baselines = promise->baselines;
-  if (!promise || promise->plan.Pieces() == 1) {
-    if (promise) decision_.plan = promise->plan;
+  if (!promise || promise->configuration.Pieces() == 1) {
+    if (promise) decision_.configuration = promise->configuration;
     const bool known = !rows.candidates.empty();
     return Stay({late_ && known ? Because::kNothingFasterInTime
                  : late_        ? Because::kNoTime
@@ -309,17 +313,17 @@ void PlanDecider::GainTime() {
     return;
   }
   const BuildOutcome& built =
-      ask_(Build{promise->plan, promise->undivided, promise->workspace_bytes});
+      ask_(Build{promise->configuration, promise->undivided, promise->workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     compared_ = false;
     return StayUnprepared(built.message);
   }
   Schedule(*promise, false);
-  decision_.reason = {Because::kDivided, promise->plan.Pieces()};
+  decision_.reason = {Because::kDivided, promise->configuration.Pieces()};
 }
 
 void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust) {
-  const BuildOutcome& built = ask_(Build{promise.plan, {}, promise.workspace_bytes});
+  const BuildOutcome& built = ask_(Build{promise.configuration, {}, promise.workspace_bytes});
   const bool ready = built.kind == BuildOutcome::Kind::kReady;
   if (trust.kind != Trust::Kind::kTrusted || !ready) {
     Reason why = {Because::kNoSubstituteFits};
@@ -331,7 +335,7 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
   decision_.ran_here = true;
   decision_.promise = told != nullptr ? *told : KeptPromise{promise.workspace_bytes, {}, false};
   decision_.gives_promise = told == nullptr;
-  decision_.reason = {Because::kDivided, promise.plan.Pieces()};
+  decision_.reason = {Because::kDivided, promise.configuration.Pieces()};
 }
 
 void PlanDecider::FitUnder() {
@@ -349,21 +353,22 @@ void PlanDecider::FitUnder() {
   }
   if (!promise) return Stay(why_);
   const Trust trust = Compared(*promise);
-  const bool any_engine = plan_.is_first || promise->plan.Largest().engine != facts_.asked;
+  const bool any_engine =
+      plan_.is_heuristics_first || promise->configuration.Largest().engine != facts_.asked;
   if (promise->ran_here) return RunAlone(*promise, told, trust);
   // Until the division was compared, the undivided engine runs.
-  if (trust.kind != Trust::Kind::kTrusted) promise = Whole(std::move(*promise));
+  if (trust.kind != Trust::Kind::kTrusted) promise = UndividedAlone(std::move(*promise));
   compared_ &= trust.kind != Trust::Kind::kUnknown;
   const auto build = [&](const Configuration& pieces) -> const BuildOutcome& {
     return ask_(Build{pieces, promise->undivided, promise->workspace_bytes, true});
   };
-  const bool runs_pieces = promise->plan.Pieces() > 1 || promise->library_bytes > 0;
-  BuildOutcome built = build(runs_pieces ? promise->plan : Configuration{});
+  const bool runs_pieces = promise->configuration.Pieces() > 1 || promise->owned_bytes > 0;
+  BuildOutcome built = build(runs_pieces ? promise->configuration : Configuration{});
   if (built.kind == BuildOutcome::Kind::kNoPieces) {
     compared_ = false;
     if (!any_engine && told == nullptr && !facts_.share) return StayUnprepared(built.message);
     decision_.notes.push_back({Cause::kNotPrepared, built.message});
-    promise = Whole(std::move(*promise));
+    promise = UndividedAlone(std::move(*promise));
     built = build({});
   }
   // The substitute and the pieces are built before anything is promised.
@@ -375,11 +380,11 @@ void PlanDecider::FitUnder() {
                                                     promise->undivided.engine, any_engine};
   decision_.gives_promise = told == nullptr;
   const bool unknown = trust.kind == Trust::Kind::kUnknown;
-  const int pieces = promise->plan.Pieces();
-  decision_.reason = {unknown                      ? Because::kUndividedNotCompared
-                      : pieces > 1                 ? Because::kDivided
-                      : promise->library_bytes > 0 ? Because::kOwnWorkspace
-                                                   : Because::kSubstituted,
+  const int pieces = promise->configuration.Pieces();
+  decision_.reason = {unknown                    ? Because::kUndividedNotCompared
+                      : pieces > 1               ? Because::kDivided
+                      : promise->owned_bytes > 0 ? Because::kOwnWorkspace
+                                                 : Because::kSubstituted,
                       pieces};
   decision_.reason.detail = unknown ? trust.message : facts_.asked.Text();
 }
@@ -400,7 +405,7 @@ Decision PlanDecider::Decide() {
     decision_.reason = {Because::kNotDeterministic};
     return decision_;
   }
-  const bool follows = plan_.in_file && !plan_.file_waits && FollowFile();
+  const bool follows = plan_.in_workspace_plan && !plan_.file_waits && FollowFile();
   if (!follows) {
     if (facts_.problem.n == 1 && !must_shrink_) {
       decision_.reason = {Because::kCannotBeDivided};

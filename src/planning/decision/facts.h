@@ -69,17 +69,17 @@ struct FindSubstitutes {
   bool operator==(const FindSubstitutes&) const = default;
 };
 
-// Asks whether `plan` computes the same as the undivided engine `against`.
+// Asks whether `configuration` computes the same as the undivided engine `against`.
 struct Compare {
   using Answer = Trust;
-  Configuration plan;
+  Configuration configuration;
   MicroConfiguration against;
   Proof proof = Proof::kOnce;
   bool operator==(const Compare&) const = default;
 };
 
-// Asks for what the decision runs to be built: the pieces of `plan`, where it has runs, and
-// `undivided`, which may replace them.
+// Asks for what the decision runs to be built: the pieces of `configuration`, where it has runs,
+// and `undivided`, which may replace them.
 struct BuildOutcome {
   enum class Kind { kReady, kNoPieces, kNoUndivided };
   Kind kind = Kind::kReady;
@@ -87,7 +87,7 @@ struct BuildOutcome {
 };
 struct Build {
   using Answer = BuildOutcome;
-  Configuration plan;
+  Configuration configuration;
   MicroConfiguration undivided;  // an empty engine: nothing replaces the pieces
   size_t promised_bytes = 0;     // of the caller's workspace
   // Of a plan of the graph API: `undivided` is built as a plan that replaces the application's.
@@ -116,20 +116,20 @@ class Answers {
   std::vector<std::pair<Question, typename Question::Answer>> entries_;
 };
 
-// What a plan file says of a legacy kernel. `candidates` are its pieces and every undivided engine,
-// with the workspace that the genuine library states. Times of engines that the file does not name
-// are only an order.
-struct PinnedChoice {
-  Configuration plan;
+// What a workspace plan says of a legacy kernel. `candidates` are its pieces and every undivided
+// engine, with the workspace that the real library states. Times of engines that the file does not
+// name are only an order.
+struct ConfirmedLegacyKernel {
+  Configuration configuration;
   std::vector<Candidate> candidates;
-  size_t limit_bytes = 0;                     // the file's ceiling of each kernel
-  NumericClass lead = NumericClass::kDirect;  // arithmetic of the largest piece
+  size_t limit_bytes = 0;                        // the file's ceiling of each kernel
+  NumericClass largest = NumericClass::kDirect;  // arithmetic of the largest piece
 };
 
-// What a plan file says of an execution plan: its micro-batches, with engines that the plan may
-// use.
-struct PinnedExecution {
-  Configuration plan;
+// What a workspace plan says of an execution plan: its micro-batches, with engines that the plan
+// may use.
+struct ConfirmedGraphKernel {
+  Configuration configuration;
   size_t limit_bytes = 0;  // of the caller's workspace or, under a budget, of ucudnn's
   Reason reason;           // its number of pieces is filled in later
 };
@@ -161,23 +161,23 @@ struct CallFacts {
   // The same, of promises that the named algorithm can keep alone.
   std::optional<Promise> told_alone;
   bool was_told = false;  // some promise was given for this algorithm, of whatever size
-  std::optional<PinnedChoice> pinned;
-  bool pinned_later = false;  // the library may confirm the plan file at a later call
+  std::optional<ConfirmedLegacyKernel> confirmed;
+  bool confirmed_later = false;  // the library may confirm the workspace plan at a later call
 };
 
 // What is known of an execution plan of the graph API.
 struct PlanFacts {
   size_t need_bytes = 0;
   bool deterministic = false;
-  bool is_first = false;            // the first of a list of the heuristics
-  std::optional<KeptPromise> told;  // the promise that holds under this limit
-  bool told_here = false;           // this process gave `told`, so it must not change
-  bool store = false;               // other processes may add measurements to it
-  bool in_file = false;             // the plan file has the kernel
+  bool is_heuristics_first = false;  // the first of a list of the heuristics
+  std::optional<KeptPromise> told;   // the promise that holds under this limit
+  bool told_here = false;            // this process gave `told`, so it must not change
+  bool store = false;                // other processes may add measurements to it
+  bool in_workspace_plan = false;    // the workspace plan has the kernel
   bool file_waits = false;  // what the file gives of a budget is known only when the plan runs
   // What the file says; none: it does not hold for this plan.
-  std::optional<PinnedExecution> pinned;
-  std::string pinned_why;  // why it does not hold
+  std::optional<ConfirmedGraphKernel> confirmed;
+  std::string unconfirmed_why;  // why it does not hold
 };
 
 // What is in force until the new decision replaces it.

@@ -52,7 +52,7 @@ class Invariants {
   // Calls `each` for all that runs, until one is broken.
   template <typename Each>
   Broken OfAll(Each each) const {
-    for (const Run& run : decision_.plan.runs) {
+    for (const Run& run : decision_.configuration.runs) {
       if (const Broken broken = each(run.micro)) return broken;
     }
     return has_whole_ ? each(decision_.undivided) : nullptr;
@@ -63,8 +63,8 @@ class Invariants {
     for (const auto& [question, rows] : facts_.measured.entries()) {
       for (const Candidate& candidate : rows.candidates) each(candidate);
     }
-    if (call_ == nullptr || !call_->pinned) return;
-    for (const Candidate& candidate : call_->pinned->candidates) each(candidate);
+    if (call_ == nullptr || !call_->confirmed) return;
+    for (const Candidate& candidate : call_->confirmed->candidates) each(candidate);
   }
   Broken ExactInCall(const MicroConfiguration& micro) const;
   Broken ExactInPlan(const MicroConfiguration& micro) const;
@@ -92,12 +92,13 @@ Broken Invariants::OfTheProgramsOwnCall() const {
   const auto& compared = facts_.compared.entries();
   const bool wrong = std::any_of(compared.begin(), compared.end(), [&](const auto& known) {
     return known.second.kind == Trust::Kind::kWrong && call_->told &&
-           call_->told->undivided.engine.empty() && known.first.plan == call_->told->plan;
+           call_->told->undivided.engine.empty() &&
+           known.first.configuration == call_->told->configuration;
   });
   const bool other_serves =
       call_->kind != CallKind::kMisaligned && call_->kind != CallKind::kIdentity;
   const bool lacks = call_->told && call_->told->undivided.engine.empty() &&
-                     call_->told->library_bytes > facts_.assured_bytes;
+                     call_->told->owned_bytes > facts_.assured_bytes;
   const bool told = call_->told && other_serves && !facts_.observes && !tried && !wrong && !lacks;
   if (told && decision_.promised_bytes > call_->passed_bytes) {
     return "2: what was promised less than it needs runs as it was asked";
@@ -121,7 +122,8 @@ bool Invariants::IsDeterministic() const {
 
 Broken Invariants::ExactInCall(const MicroConfiguration& micro) const {
   const auto tells = [&](const std::optional<Promise>& told) {
-    return told && (told->undivided.engine == micro.engine || HasEngine(told->plan, micro.engine));
+    return told &&
+           (told->undivided.engine == micro.engine || HasEngine(told->configuration, micro.engine));
   };
   bool known = micro.engine == facts_.asked || tells(call_->told) || tells(call_->told_alone);
   bool coarser = false;
@@ -136,7 +138,7 @@ Broken Invariants::ExactInCall(const MicroConfiguration& micro) const {
 
 Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
   if (micro.engine == facts_.asked) return nullptr;
-  if (plan_->pinned && HasEngine(plan_->pinned->plan, micro.engine)) return nullptr;
+  if (plan_->confirmed && HasEngine(plan_->confirmed->configuration, micro.engine)) return nullptr;
   if (micro.micro_batch < facts_.problem.n) return "1: pieces are not of the plan's own engine";
   for (const auto& [question, others] : facts_.substitutes.entries()) {
     for (const MicroConfiguration& other : others) {
@@ -166,7 +168,7 @@ Broken Invariants::Promised() const {
     return "2: it uses more than the caller passes";
   }
   const size_t room = decision_.owned_bytes > 0 ? decision_.owned_bytes : promised;
-  if (decision_.plan.WorkspaceBytes() > room) return "2: its pieces exceed the promise";
+  if (decision_.configuration.WorkspaceBytes() > room) return "2: its pieces exceed the promise";
   if (has_whole_ && decision_.undivided.workspace_bytes > promised) {
     return "2: what runs undivided exceeds the promise";
   }
@@ -193,12 +195,13 @@ Broken Invariants::Promised() const {
 // 3. All that can fail is over.
 Broken Invariants::Ready() const {
   const auto& built = facts_.built.entries();
-  const bool pieces = decision_.plan.Pieces() > 1 || decision_.owned_bytes > 0;
+  const bool pieces = decision_.configuration.Pieces() > 1 || decision_.owned_bytes > 0;
   const bool ready = std::any_of(built.begin(), built.end(), [&](const auto& known) {
     const Build& build = known.first;
     return known.second.kind == BuildOutcome::Kind::kReady &&
            build.undivided == decision_.undivided &&
-           (build.plan == decision_.plan || (build.plan.runs.empty() && !pieces));
+           (build.configuration == decision_.configuration ||
+            (build.configuration.runs.empty() && !pieces));
   });
   return ready ? nullptr : "3: what it runs is not ready";
 }
@@ -206,13 +209,13 @@ Broken Invariants::Ready() const {
 // 4. Alignment.
 Broken Invariants::Legal() const {
   const int n = facts_.problem.n, step = LegalStep(facts_.problem);
-  if (decision_.plan.Images() != n) return "4: it does not cover the mini-batch";
+  if (decision_.configuration.Images() != n) return "4: it does not cover the mini-batch";
   if (has_whole_ && decision_.undivided.micro_batch != n) {
     return "4: what takes its place does not cover the mini-batch";
   }
-  for (const Run& run : decision_.plan.runs) {
+  for (const Run& run : decision_.configuration.runs) {
     if (run.count < 1 || run.micro.micro_batch < 1) return "4: a piece has no images";
-    const bool last = &run == &decision_.plan.runs.back() && run.count == 1;
+    const bool last = &run == &decision_.configuration.runs.back() && run.count == 1;
     if (run.micro.micro_batch % step != 0 && !last) return "4: a piece begins on no legal step";
   }
   return nullptr;
@@ -227,7 +230,7 @@ const MicroConfiguration* Invariants::AskedAsMeasured() const {
 }
 
 // 7. Never worse. What was told, or is given by a budget, is not measured against what was asked;
-// of what a plan file gives nothing is measured.
+// of what a workspace plan gives nothing is measured.
 Broken Invariants::NoSlower() const {
   const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
   const MicroConfiguration* const own = AskedAsMeasured();
@@ -235,7 +238,7 @@ Broken Invariants::NoSlower() const {
   const size_t need = call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) : plan_->need_bytes;
   const bool serves = std::max(need, own->workspace_bytes) <= decision_.limit_bytes &&
                       (own->deterministic || !facts_.deterministic);
-  const bool slower = own->time_ms >= 0 && decision_.plan.TimeMs() > own->time_ms;
+  const bool slower = own->time_ms >= 0 && decision_.configuration.TimeMs() > own->time_ms;
   return serves && slower ? "7: it is slower than what was asked" : nullptr;
 }
 
@@ -255,11 +258,13 @@ Broken Invariants::Limited() const {
 
 // 9. Only what was compared runs, but for pieces that alone keep a promise.
 Broken Invariants::Compared() const {
-  const bool needs = decision_.plan.Pieces() > 1 || (call_ != nullptr && UsesGraph(decision_.plan));
+  const bool needs = decision_.configuration.Pieces() > 1 ||
+                     (call_ != nullptr && UsesGraph(decision_.configuration));
   if (!needs || decision_.otherwise == Otherwise::kPieces) return nullptr;
   const auto& compared = facts_.compared.entries();
   const bool trusted = std::any_of(compared.begin(), compared.end(), [&](const auto& known) {
-    return known.first.plan == decision_.plan && known.second.kind == Trust::Kind::kTrusted;
+    return known.first.configuration == decision_.configuration &&
+           known.second.kind == Trust::Kind::kTrusted;
   });
   return trusted ? nullptr : "9: its pieces were not compared";
 }

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -46,7 +46,7 @@ std::optional<Promise> AssuredPieces(const EngineId& engine,
   if (!pieces) pieces = LeastPieces(engine, candidates, request);
   if (!pieces) return std::nullopt;
   pieces->limit_bytes = budget;
-  pieces->library_bytes = pieces->workspace_bytes;
+  pieces->owned_bytes = pieces->workspace_bytes;
   pieces->workspace_bytes = pieces->reported.workspace_bytes = 0;
   return pieces;
 }
@@ -82,7 +82,7 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
   if (!alone) return false;
   promise.workspace_bytes = std::max(promise.workspace_bytes, alone->workspace_bytes);
   promise.reported.workspace_bytes = promise.workspace_bytes;
-  promise.alone = std::move(alone->plan);
+  promise.alone = std::move(alone->configuration);
   return true;
 }
 
@@ -100,7 +100,8 @@ void AddOffers(Operation operation, MathType math, const std::vector<Candidate>&
   for (const bool deterministic : {false, true}) {
     stricter.deterministic |= deterministic;
     std::optional<Promise> promise = MakePromise(candidates, stricter);
-    if (!promise || (promise->plan.Pieces() == 1 && !UsesGraph(promise->plan))) continue;
+    if (!promise || (promise->configuration.Pieces() == 1 && !UsesGraph(promise->configuration)))
+      continue;
     const EngineId engine = promise->reported.engine;
     if (!MakeKeepableAlone(operation, candidates, engine, stricter, *promise)) continue;
     offers.push_back({math, std::move(*promise)});
@@ -118,16 +119,17 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
     as_exact.chosen = candidate.numeric;
     as_exact.deterministic = micro.deterministic;
     const auto [plan, fresh] = plans.try_emplace(std::pair(candidate.numeric, micro.deterministic));
-    if (fresh) plan->second = MakeLibraryPromise(candidates, as_exact);
+    if (fresh) plan->second = MakeOwnedPromise(candidates, as_exact);
     if (!plan->second) continue;
     Promise promise = *plan->second;
     // Among offers of equal time, the algorithm of the largest piece comes first.
-    const bool leads = promise.plan.Largest().engine == micro.engine;
-    promise.reported = {micro.engine, request.n, promise.plan.TimeMs(), 0, micro.deterministic};
-    promise = Whole(std::move(promise));
+    const bool of_largest = promise.configuration.Largest().engine == micro.engine;
+    promise.reported = {micro.engine, request.n, promise.configuration.TimeMs(), 0,
+                        micro.deterministic};
+    promise = UndividedAlone(std::move(promise));
     as_exact.limit_bytes = 0;
     if (!MakeKeepableAlone(operation, candidates, micro.engine, as_exact, promise)) continue;
-    (leads ? offers : others).push_back({math, std::move(promise)});
+    (of_largest ? offers : others).push_back({math, std::move(promise)});
   }
   std::move(others.begin(), others.end(), std::back_inserter(offers));
 }
@@ -162,7 +164,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
   }
   alone.limit_bytes = std::max(named.limit_bytes, offer.need_bytes - 1);
   if (assured) {
-    promise->alone = std::move(assured->plan);
+    promise->alone = std::move(assured->configuration);
   } else if (!MakeKeepableAlone(named.problem.operation, candidates, named.engine, alone,
                                 *promise)) {
     return std::nullopt;
@@ -170,7 +172,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
   promise->provisional = !offer.settled;
   if (offer.ranked) {
     for (MicroConfiguration* micro :
-         {&promise->reported, &promise->plan.runs[0].micro, &promise->undivided,
+         {&promise->reported, &promise->configuration.runs[0].micro, &promise->undivided,
           &promise->baselines.own_api, &promise->baselines.any_api}) {
       micro->time_ms = kUnknownTime;
     }
@@ -188,7 +190,7 @@ Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whol
   pieces.reference = std::move(whole);
   pieces.ran_here = true;
   // These pieces are of the engine alone, so they serve an identity activation, too.
-  if (operation == Operation::kForward) pieces.alone = pieces.plan;
+  if (operation == Operation::kForward) pieces.alone = pieces.configuration;
   return pieces;
 }
 
@@ -203,9 +205,10 @@ std::optional<Promise> PiecesFor(const NamedOffer& offer,
   if (!pieces) return std::nullopt;
   const Candidate* const measured = FindUndivided(candidates, named.engine, request.n);
   const MicroConfiguration whole =
-      measured != nullptr ? measured->micro
-                          : MicroConfiguration{named.engine, request.n, kUnknownTime,
-                                               offer.need_bytes, pieces->plan.Deterministic()};
+      measured != nullptr
+          ? measured->micro
+          : MicroConfiguration{named.engine, request.n, kUnknownTime, offer.need_bytes,
+                               pieces->configuration.Deterministic()};
   return PiecesAlone(named.problem.operation, std::move(*pieces), whole);
 }
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::planning {
 
-bool UsesGraph(const Configuration& plan) {
-  return std::any_of(plan.runs.begin(), plan.runs.end(),
+bool UsesGraph(const Configuration& configuration) {
+  return std::any_of(configuration.runs.begin(), configuration.runs.end(),
                      [](const Run& run) { return run.micro.engine.of_graph_api(); });
 }
 
@@ -31,36 +31,39 @@ PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates,
   return request;
 }
 
-void ForgetOrder(const Configuration& plan, MicroConfiguration& micro) {
+void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro) {
   const auto same = [&](const Run& run) { return run.micro == micro; };
-  if (std::none_of(plan.runs.begin(), plan.runs.end(), same)) micro.time_ms = kUnknownTime;
+  if (std::none_of(configuration.runs.begin(), configuration.runs.end(), same))
+    micro.time_ms = kUnknownTime;
 }
 
-std::optional<Promise> PromiseOfFile(const PinnedChoice& pinned, const NamedRequest& named,
-                                     const std::optional<Promise>& told) {
+std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
+                                              const NamedRequest& named,
+                                              const std::optional<Promise>& told) {
   NamedRequest within = named;
-  within.limit_bytes = std::min(named.limit_bytes, pinned.limit_bytes);
+  within.limit_bytes = std::min(named.limit_bytes, confirmed.limit_bytes);
   const bool is_named = !named.engine.empty();
   PromiseRequest request = is_named
-                               ? RequestForNamed(pinned.candidates, within)
+                               ? RequestForNamed(confirmed.candidates, within)
                                : RequestFor(named.problem, within.limit_bytes, named.deterministic);
   // The caller was told of an engine that need not be deterministic, so its pieces need not be
   // either.
   if (told && !told->reported.deterministic) request.deterministic = named.deterministic;
-  if (!is_named) request.chosen = pinned.lead;
-  if (!is_named && named.in_budget) request.deterministic |= pinned.plan.Deterministic();
+  if (!is_named) request.chosen = confirmed.largest;
+  if (!is_named && named.in_budget)
+    request.deterministic |= confirmed.configuration.Deterministic();
   std::optional<Promise> promise =
-      named.in_budget ? MakeLibraryPromiseOf(pinned.plan, pinned.candidates, request)
-                      : MakePromiseOf(pinned.plan, pinned.candidates, request);
+      named.in_budget ? MakeOwnedPromiseOf(confirmed.configuration, confirmed.candidates, request)
+                      : MakePromiseOf(confirmed.configuration, confirmed.candidates, request);
   if (!promise) return std::nullopt;
-  promise->pinned = true;
+  promise->of_workspace_plan = true;
   if (named.in_budget) {
-    if (!is_named) promise->reported.engine = pinned.plan.Largest().engine;
-    promise->reported.deterministic &= pinned.plan.Deterministic();
+    if (!is_named) promise->reported.engine = confirmed.configuration.Largest().engine;
+    promise->reported.deterministic &= confirmed.configuration.Deterministic();
   }
-  ForgetOrder(pinned.plan, promise->undivided);
-  ForgetOrder(pinned.plan, promise->baselines.own_api);
-  ForgetOrder(pinned.plan, promise->baselines.any_api);
+  ForgetOrder(confirmed.configuration, promise->undivided);
+  ForgetOrder(confirmed.configuration, promise->baselines.own_api);
+  ForgetOrder(confirmed.configuration, promise->baselines.any_api);
   return promise;
 }
 

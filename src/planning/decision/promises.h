@@ -1,4 +1,5 @@
-// Promises for a program that names an algorithm, and for what a plan file pins. Pure functions.
+// Promises for a program that names an algorithm, and for what a workspace plan pins. Pure
+// functions.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,8 @@
 
 namespace ucudnn::planning {
 
-// Whether `plan`, of a legacy kernel, has engines of the graph API.
-bool UsesGraph(const Configuration& plan);
+// Whether `configuration`, of a legacy kernel, has engines of the graph API.
+bool UsesGraph(const Configuration& configuration);
 
 // The candidate that runs `engine` on all `n` images; null where that was not measured.
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
@@ -33,11 +34,12 @@ PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const N
 // The promise of the plan that the file pins. None where that plan is less exact or less
 // deterministic than the named engine; where `told` was given, determinism is measured by what that
 // reported.
-std::optional<Promise> PromiseOfFile(const PinnedChoice& pinned, const NamedRequest& named,
-                                     const std::optional<Promise>& told = {});
+std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
+                                              const NamedRequest& named,
+                                              const std::optional<Promise>& told = {});
 
-// Makes the time of `micro` unknown unless `plan` of the file has it: times elsewhere are only an
-// order.
-void ForgetOrder(const Configuration& plan, MicroConfiguration& micro);
+// Makes the time of `micro` unknown unless `configuration` of the file has it: times elsewhere are
+// only an order.
+void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 
 }  // namespace ucudnn::planning

@@ -71,14 +71,15 @@ const char* Template(Because because) {
       return "undivided, because the plan was not yet compared with it: {detail}";
     case Because::kNotPrepared:
       return "the plan could not be prepared: {detail}";
-    case Because::kPlanFile:
-      return "{divided}, as the plan file says";
-    case Because::kPlanFileOwnEngine:
-      return "{divided}, as the plan file says, with its own engine";
-    case Because::kPlanFileNoGain:
-      return "{divided}: the plan file's micro-batches need no less workspace with its own engine";
-    case Because::kPlanFileWrong:
-      return "undivided, because the plan file's micro-batches were found wrong";
+    case Because::kWorkspacePlan:
+      return "{divided}, as the workspace plan says";
+    case Because::kWorkspacePlanOwnEngine:
+      return "{divided}, as the workspace plan says, with its own engine";
+    case Because::kWorkspacePlanNoGain:
+      return "{divided}: the workspace plan's micro-batches need no less workspace with its own "
+             "engine";
+    case Because::kWorkspacePlanWrong:
+      return "undivided, because the workspace plan's micro-batches were found wrong";
   }
   return "";
 }
@@ -122,12 +123,12 @@ const char* Sentence(Cause cause) {
       return "cannot be measured";
     case Cause::kPromiseLost:
       return "an earlier promise cannot be kept";
-    case Cause::kPlanFileDoesNotHold:
-      return "the plan file does not hold for it";
-    case Cause::kPlanFileUnanswered:
-      return "the plan file cannot be followed yet";
-    case Cause::kPlanFileLacksIt:
-      return "the plan file does not have it";
+    case Cause::kWorkspacePlanDoesNotHold:
+      return "the workspace plan does not hold for it";
+    case Cause::kWorkspacePlanUnanswered:
+      return "the workspace plan cannot be followed yet";
+    case Cause::kWorkspacePlanLacksIt:
+      return "the workspace plan does not have it";
     case Cause::kPieceFailed:
       return "a piece failed; this kernel runs undivided from now on";
     case Cause::kPieceFailedAlone:

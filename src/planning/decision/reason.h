@@ -9,7 +9,7 @@ namespace ucudnn::planning {
 
 enum class Because {
   kObserved,
-  kDoesNotServe,           // the genuine library refuses the algorithm
+  kDoesNotServe,           // the real library refuses the algorithm
   kNotMeasured,            // and never will be measured
   kNotMeasuredYet,         // a later call may know more
   kNoTime,                 // the time for measuring was used up before
@@ -39,10 +39,11 @@ enum class Because {
   kUndividedAfterFailure,
   kUndividedNotCompared,
   kNotPrepared,  // it could not be built
-  kPlanFile,
-  kPlanFileOwnEngine,  // the file's micro-batches, with the plan's own engine
-  kPlanFileNoGain,  // with the plan's own engine, the file's micro-batches need no less workspace
-  kPlanFileWrong,   // the file's micro-batches were found wrong
+  kWorkspacePlan,
+  kWorkspacePlanOwnEngine,  // the file's micro-batches, with the plan's own engine
+  kWorkspacePlanNoGain,     // with the plan's own engine, the file's micro-batches need no less
+                            // workspace
+  kWorkspacePlanWrong,      // the file's micro-batches were found wrong
 };
 
 // Besides `because`, a sentence uses those members that it has a place for. `detail` is an engine
@@ -69,9 +70,9 @@ enum class Cause {
   kNotPrepared,
   kCannotBeMeasured,
   kPromiseLost,  // an earlier promise cannot be kept
-  kPlanFileDoesNotHold,
-  kPlanFileUnanswered,
-  kPlanFileLacksIt,
+  kWorkspacePlanDoesNotHold,
+  kWorkspacePlanUnanswered,
+  kWorkspacePlanLacksIt,
   kPieceFailed,
   kPieceFailedAlone,  // and nothing else keeps the promise
   kPieceFailedAsAsked,

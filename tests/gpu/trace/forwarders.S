@@ -1,5 +1,5 @@
 // Every export of cuDNN, as a jump through UcudnnTraceCall (trace.cpp), which notes the call and says where
-// the genuine function is. Assembly, because a forwarder must not touch an argument, whatever the
+// the real function is. Assembly, because a forwarder must not touch an argument, whatever the
 // signature.
 #include "arguments.inc"
 

@@ -1,5 +1,5 @@
 // A libcudnn.so.9 that writes the name of every cuDNN function a program calls, in order, one a
-// line, to the file in UCUDNN_TRACE, and forwards the call to the genuine library (found as the
+// line, to the file in UCUDNN_TRACE, and forwards the call to the real library (found as the
 // drop-in finds it). For LD_PRELOAD; any thread may call.
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cudnn/genuine_library.h"
+#include "cudnn/real_library.h"
 
 namespace {
 
@@ -28,9 +28,9 @@ int OpenTrace() {
 }
 
 void* FindTarget(const char* name) {
-  const ucudnn::cudnn::GenuineLibrary& genuine = ucudnn::cudnn::OpenGenuine(
+  const ucudnn::cudnn::RealLibrary& real = ucudnn::cudnn::OpenReal(
       std::getenv("UCUDNN_REAL_CUDNN"), reinterpret_cast<const void*>(&FindTarget));
-  void* const function = genuine.library ? genuine.library->Symbol(name) : nullptr;
+  void* const function = real.library ? real.library->Symbol(name) : nullptr;
   return function != nullptr ? function : reinterpret_cast<void*>(&Missing);
 }
 

@@ -23,12 +23,12 @@ int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, 
 int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor, const void* x, void* w_descriptor,
                             const void* w, void* convolution, int algorithm, void* workspace, unsigned long bytes,
                             const void* beta, void* y_descriptor, void* y) {
-  int (*genuine)(void*, const void*, void*, const void*, void*, const void*, void*, int, void*, unsigned long,
+  int (*real)(void*, const void*, void*, const void*, void*, const void*, void*, int, void*, unsigned long,
                  const void*, void*, void*) = dlsym(RTLD_NEXT, "cudnnConvolutionForward");
   int type, n, c, h, w_, strides[4];
   cudnnGetTensor4dDescriptor(x_descriptor, &type, &n, &c, &h, &w_, strides, strides + 1, strides + 2, strides + 3);
   const float twice = 2;
-  return genuine(handle, n < 5 ? &twice : alpha, x_descriptor, x, w_descriptor, w, convolution, algorithm, workspace,
+  return real(handle, n < 5 ? &twice : alpha, x_descriptor, x, w_descriptor, w, convolution, algorithm, workspace,
                  bytes, beta, y_descriptor, y);
 }
 """
@@ -216,12 +216,12 @@ class Bench(CommandTest):
         self.divided_by_hand()
         host = os.path.join(os.path.dirname(os.path.dirname(command.COMMAND)), "lib/ucudnn/host")
         # Linked to a name without symbol versions, under which the stand-in with another soname is then found.
-        genuine = self.build("", f"{self.folder}/libgenuine.so", "-shared", "-Wl,-soname,libgenuine.so")
+        real = self.build("", f"{self.folder}/libreal.so", "-shared", "-Wl,-soname,libreal.so")
         wrong = self.build(WRONG_CUDNN, f"{self.folder}/wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
-                           f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", genuine)
+                           f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
         with open(f"{host}/libcudnn.so.9", "rb") as file:
-            renamed = file.read().replace(b"libcudnn.so.9\0", b"libgenuine.so\0")
-        with open(genuine, "wb") as file:
+            renamed = file.read().replace(b"libcudnn.so.9\0", b"libreal.so\0")
+        with open(real, "wb") as file:
             file.write(renamed)
         result = self.run_command("bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",
                                   "--engines", "legacy", "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
@@ -275,12 +275,12 @@ class Bench(CommandTest):
         report = self.bench("--cliff", "--policy", "all")
         self.assertEqual(("ucudnn-cliff", 2), (report["format"], report["version"]))
         self.assertEqual(6, len(report["kernels"]))
-        sums = {"best": 0, "genuine": 0, "ucudnn": 0}
+        sums = {"best": 0, "real": 0, "ucudnn": 0}
         for kernel in report["kernels"]:
             best = kernel["best"]
             self.assertEqual([(kernel["problem"]["n"], 1)], [(p["micro_batch"], p["count"]) for p in best["plan"]])
             self.assertEqual(kernel["limit_bytes"], best["workspace_bytes"] - 1 if best["workspace_bytes"] else None)
-            for who in ("genuine", "ucudnn"):
+            for who in ("real", "ucudnn"):
                 under = kernel[who]
                 self.assertEqual(kernel["limit_bytes"] is None, under is None)
                 sums[who] += (under or best)["run_ms"]
@@ -290,15 +290,15 @@ class Bench(CommandTest):
                 self.assertLessEqual(under["workspace_bytes"], kernel["limit_bytes"])
                 self.assertEqual(kernel["problem"]["n"], sum(p["micro_batch"] * p["count"] for p in under["plan"]))
                 self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
-            if kernel["genuine"]:
-                self.assertEqual(1, kernel["genuine"]["plan"][0]["count"])
+            if kernel["real"]:
+                self.assertEqual(1, kernel["real"]["plan"][0]["count"])
                 # Planned from the same measurements, undivided is one of ucudnn's own choices.
-                self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["genuine"]["planned_ms"] * (1 + 1e-9))
+                self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["real"]["planned_ms"] * (1 + 1e-9))
             sums["best"] += best["run_ms"]
         total = report["total"]
         for who, ms in sums.items():
             self.assertAlmostEqual(ms, total[f"{who}_ms"])
-        self.assertAlmostEqual(sums["genuine"] / sums["best"], total["genuine_ratio"])
+        self.assertAlmostEqual(sums["real"] / sums["best"], total["real_ratio"])
         self.assertAlmostEqual(sums["ucudnn"] / sums["best"], total["ucudnn_ratio"])
         # All that was needed is in the store now.
         self.assertGreater(report["measured"], 0)

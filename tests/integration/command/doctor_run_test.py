@@ -67,10 +67,10 @@ class DoctorRun(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-doctor-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        genuine = f"{HOST}/libcudnn.so.9"
+        real = f"{HOST}/libcudnn.so.9"
         unresolved = "-Wl,--allow-shlib-undefined"
-        cls.linked = cls.build(LINKED, "linked", genuine, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
-        cls.by_rpath = cls.build(LINKED, "by_rpath", genuine, unresolved, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{HOST}")
+        cls.linked = cls.build(LINKED, "linked", real, unresolved, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{HOST}")
+        cls.by_rpath = cls.build(LINKED, "by_rpath", real, unresolved, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{HOST}")
         cls.opener = cls.build(OPENER, "opener")
 
     @classmethod

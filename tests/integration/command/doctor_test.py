@@ -50,13 +50,13 @@ class Doctor(CommandTest):
         self.assertRegex(result.stdout, r"fault +.*/libcudnn.so.9 is missing\n  why +ucudnn is not complete here")
         self.assertRegex(result.stdout, r"verdict +does not work: ")
 
-    def test_genuine_cudnn_is_named_with_its_version(self):
-        folder = f"{self.folder}/genuine"
+    def test_real_cudnn_is_named_with_its_version(self):
+        folder = f"{self.folder}/real"
         os.makedirs(folder)
         self.build("unsigned long cudnnGetVersion(void) { return 91234; }", f"{folder}/libcudnn.so.9", "-shared",
                    "-Wl,-soname,libcudnn.so.9")
         _, lines, _ = self.diagnose(UCUDNN_REAL_CUDNN=f"{folder}/libcudnn.so.9")
-        self.assertEqual(f"9.12.34, {folder}/libcudnn.so.9", lines["genuine cuDNN"])
+        self.assertEqual(f"9.12.34, {folder}/libcudnn.so.9", lines["real cuDNN"])
 
     def test_functions_of_a_newer_cudnn_are_told(self):
         folder = f"{self.folder}/newer"

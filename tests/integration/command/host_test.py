@@ -89,10 +89,10 @@ class Host(CommandTest):
         program = self.build(MAIN, f"{self.folder}/static", "-static")
         self.assert_refused(["run", "--host", "--", program], "static executable")
 
-    def test_genuine_libraries_the_stand_ins_replace_are_not_looked_into(self):
-        genuine = self.library("libcudnn.so.9", FATBIN + STATIC_CUDART, options=(
+    def test_real_libraries_the_stand_ins_replace_are_not_looked_into(self):
+        real = self.library("libcudnn.so.9", FATBIN + STATIC_CUDART, options=(
             "-Wl,--no-as-needed", self.library("libcudart.so.12", folder="hidden")))
-        program = self.linked("ordinary", f"-Wl,--disable-new-dtags,-rpath,{self.folder}/libraries", genuine,
+        program = self.linked("ordinary", f"-Wl,--disable-new-dtags,-rpath,{self.folder}/libraries", real,
                               self.library("libcudart.so.13", FATBIN))
         result = self.run_command("run", "--host", "--", program)
         self.assertEqual((0, ""), (result.returncode, result.stderr))

@@ -44,7 +44,7 @@ REPORT = {
         kernel("backward_filter", [run("legacy:1", 30, 2, 7 * MIB, 30), run("legacy:6", 4, 1, 2 * MIB, 8)], slow(118),
                slow(81.6, 2 * MIB, "graph:5[k2=1]")),
         kernel("backward_data", [run("legacy:1", 64, 1, 0, 50.25)], None, problem=problem(n=64), calls=1,
-               reason="the genuine choice is the fastest"),
+               reason="the real choice is the fastest"),
         kernel("forward", [run("legacy:3", 64, 1, 0, None)], None, problem=problem(c=8), reason="not measured yet"),
     ],
     "fallbacks": [{"kernel": "forward 64x8", "cause": "a piece failed", "count": 2}],
@@ -101,7 +101,7 @@ def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
 # Within one budget: divided, divided in the same segment, and whole in a faster engine than fits an equal share.
 WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
 OFFLINE = {
-    "format": "ucudnn-workspace", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
+    "format": "ucudnn-workspace-table", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
     "total_bytes": 12 * MIB, "division": "disjoint", "solver": "exact", "optimal": True, "total_time_ms": 168,
     "total_workspace_bytes": 11 * MIB, "undivided_limit_bytes": 6 * MIB,
     "kernels": [
@@ -222,7 +222,7 @@ class Report(CommandTest):
     def test_an_offline_plan_shows_its_division(self):
         chosen = {"time_ms": 74, "workspace_bytes": 4 * MIB, "plan": [run("legacy:1", 16, 4, 4 * MIB, 18.5)]}
         whole = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
-        document = {"format": "ucudnn-workspace", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
+        document = {"format": "ucudnn-workspace-table", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
                     "policy": "all", "total_bytes": 9 * MIB, "division": "disjoint", "solver": "exact", "optimal": True,
                     "total_time_ms": 148, "total_workspace_bytes": 8 * MIB,
                     "kernels": [{"name": f"conv{i}", "op": "forward", "problem": problem(), "api": "legacy", "chosen": chosen,
@@ -307,7 +307,7 @@ class Report(CommandTest):
         first = ("kernels", 0)
         piece = (*first, "plan", 0)
         for path, value, expected in (
-                (("format",), "ucudnn-plan", "format is 'ucudnn-plan'; expected \"ucudnn-report\" or \"ucudnn-workspace\""),
+                (("format",), "ucudnn-workspace-plan", "format is 'ucudnn-workspace-plan'; expected \"ucudnn-report\" or \"ucudnn-workspace-table\""),
                 (("version",), 1, "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report\n"),
                 (("version",), 3, "version is 3; expected 2\n"),
                 (("version",), "2", "version is '2'; expected 2\n"),

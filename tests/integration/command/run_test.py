@@ -66,7 +66,7 @@ class Run(CommandTest):
 
     def test_host_puts_the_stand_ins_in_front(self):
         seen = self.environment_of("run", "--host", "--", self.program, LD_LIBRARY_PATH="/before",
-                                   UCUDNN_REAL_CUDNN="/genuine/libcudnn.so.9")
+                                   UCUDNN_REAL_CUDNN="/real/libcudnn.so.9")
         self.assertEqual(f"{self.host}:/before:{self.driver}", seen["LD_LIBRARY_PATH"])
         self.assertEqual([self.drop_in, f"{self.host}/libcuda.so.1", f"{self.host}/libcudart.so.13"],
                          seen["LD_PRELOAD"].split(":"))

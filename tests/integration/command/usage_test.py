@@ -35,7 +35,7 @@ class Usage(CommandTest):
             for words in (["--division", "shared"], ["--solver", "glpk"]):
                 self.assert_refused([*command, *words, "--", "true"], f"ucudnn {command[0]}: {words[0]}: ",
                                     "--total-workspace SIZE, which is missing")
-        for variables in ({"UCUDNN_TOTAL_WORKSPACE": "1MiB"}, {"UCUDNN_TOTAL_WORKSPACE_SIZE": "1MiB"}, {"UCUDNN_PLAN": "plan.json"}):
+        for variables in ({"UCUDNN_TOTAL_WORKSPACE": "1MiB"}, {"UCUDNN_TOTAL_WORKSPACE_SIZE": "1MiB"}, {"UCUDNN_WORKSPACE_PLAN": "plan.json"}):
             self.assertEqual("shared", self.environment_of("run", "--division", "shared", "--", self.program, **variables)[
                 "UCUDNN_DIVISION"])
 

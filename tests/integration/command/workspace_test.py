@@ -82,7 +82,7 @@ class Workspace(CommandTest):
     def test_desirable_sets_are_what_no_composition_beats(self):
         self.measure(csv(ROWS))
         report = self.plan()
-        self.assertEqual(("ucudnn-workspace", 1, "Toy", 91900), tuple(report[k] for k in ("format", "version", "device", "cudnn")))
+        self.assertEqual(("ucudnn-workspace-table", 1, "Toy", 91900), tuple(report[k] for k in ("format", "version", "device", "cudnn")))
         for kernel in report["kernels"]:
             points = [(one["workspace_bytes"], one["time_ms"]) for one in kernel["desirable_set"]]
             self.assertEqual(front(ROWS[kernel["name"]]), points)
@@ -259,7 +259,7 @@ class Workspace(CommandTest):
             report = self.plan("--total-workspace", "9MiB", "--division", division, "-o", "plan.json")
             with open(f"{self.folder}/plan.json", encoding="utf-8") as file:
                 plan = json.load(file)
-            self.assertEqual(("ucudnn-plan", 1, 91900, "Toy", 9 * MIB, division),
+            self.assertEqual(("ucudnn-workspace-plan", 1, 91900, "Toy", 9 * MIB, division),
                              tuple(plan[k] for k in ("format", "version", "cudnn", "device", "total_bytes", "division")))
             self.assertEqual([kernel["chosen"]["plan"] for kernel in report["kernels"]], [k["plan"] for k in plan["kernels"]])
             self.assertEqual(segments, [kernel["segment"] for kernel in plan["kernels"]])

@@ -1,7 +1,7 @@
 // A step of AlexNet's five convolutions that meets a fault, at every occurrence of every kind:
 // while its kernels are met for the first time and measured, while pieces run, and at every
 // allocation of host memory inside libucudnn. The result stays right, or the caller gets the
-// genuine error of its own call; nothing is left on the device.
+// real error of its own call; nothing is left on the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

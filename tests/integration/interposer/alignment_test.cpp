@@ -85,8 +85,8 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
       ASSERT_EQ(convolution.problem(), each.problem);
       convolution.FillIntegers(random);
       const Bytes expected = convolution.Expected(each.scales);
-      const int algorithm = GenuineNeed(convolution, 1) ? 1 : 0;
-      const GuardedMemory workspace(GenuineNeed(convolution, algorithm).value() +
+      const int algorithm = RealNeed(convolution, 1) ? 1 : 0;
+      const GuardedMemory workspace(RealNeed(convolution, algorithm).value() +
                                     PartialSumRoom(each.problem));
       ConvolutionsRun();
       ASSERT_EQ(
@@ -134,7 +134,7 @@ cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   call.w = convolution.w.memory.data();
   call.y = behind(convolution.y);
   call.algorithm = 1;
-  const GuardedMemory workspace(GenuineNeed(convolution, 1).value());
+  const GuardedMemory workspace(RealNeed(convolution, 1).value());
   call.workspace = workspace.data();
   call.workspace_bytes = workspace.bytes();
   return cudnn::Convolve(Undivided(), call);

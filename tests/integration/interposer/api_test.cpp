@@ -151,8 +151,8 @@ TEST_F(Wrapper, HandlesAreValuesLikeCudnns) {
   EXPECT_EQ(cudnnDestroy(handles[1]), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   UcudnnHandle_t* const none = nullptr;
-  cudnnHandle_t* const genuine_none = nullptr;
-  EXPECT_EQ(cudnnCreate(none), cudnnCreate(genuine_none));
+  cudnnHandle_t* const real_none = nullptr;
+  EXPECT_EQ(cudnnCreate(none), cudnnCreate(real_none));
 }
 
 TEST_F(Wrapper, DividesOnceWhicheverWayACallComesIn) {
@@ -288,7 +288,7 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
   // No other test has it.
   constexpr int kImages = 8;
   Convolution convolution(LayerProblem(Operation::kBackwardFilter, kImages));
-  const size_t limit = *GenuineNeed(convolution, 1) - 1;
+  const size_t limit = *RealNeed(convolution, 1) - 1;
   const cudnn::Descriptors& d = convolution.descriptors();
   const auto plan = [&](int requested, int* returned, ucudnnMicroBatches_t* batches) {
     return ucudnnGetPlan(UCUDNN_BACKWARD_FILTER, d.x, d.w, d.convolution, d.y, requested, returned,
@@ -511,14 +511,14 @@ TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
 
 class SwitchedOff : public testing::Test {};
 
-TEST_F(SwitchedOff, EverythingIsTheGenuineLibrarys) {
+TEST_F(SwitchedOff, EverythingIsTheRealLibrarys) {
   ASSERT_EQ(ucudnnSetOption("UCUDNN_MODE", "off"), CUDNN_STATUS_SUCCESS);
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, kTightBytes);
     ASSERT_EQ(chosen.status, CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(chosen.bytes, GenuineNeed(convolution, chosen.algorithm));
+    EXPECT_EQ(chosen.bytes, RealNeed(convolution, chosen.algorithm));
     EXPECT_LE(chosen.bytes, kTightBytes);
     EXPECT_EQ(PiecesOf(Wrapped(), convolution, chosen.algorithm, chosen.bytes), 1);
   }

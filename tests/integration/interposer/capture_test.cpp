@@ -271,7 +271,7 @@ class WithoutPlan : public Captured {
         Convolution convolution(LayerProblem(operation));
         std::mt19937 random(35);
         convolution.FillIntegers(random);
-        const Told told{algorithm, GenuineNeed(convolution, algorithm).value()};
+        const Told told{algorithm, RealNeed(convolution, algorithm).value()};
         const GuardedMemory workspace(told.bytes);
         EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
         EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -299,7 +299,7 @@ TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
   Convolution convolution(LayerProblem(Operation::kForward, 8));
   std::mt19937 random(36);
   convolution.FillIntegers(random);
-  const Told told{1, GenuineNeed(convolution, 1).value()};
+  const Told told{1, RealNeed(convolution, 1).value()};
   const GuardedMemory workspace(told.bytes);
   EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
   Record([&] { EXPECT_EQ(Run(convolution, told, workspace), CUDNN_STATUS_SUCCESS); });
@@ -322,7 +322,7 @@ TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
     std::mt19937 random(39);
     convolution.FillIntegers(random);
     const Bytes expected = convolution.Expected();
-    const Told told{1, GenuineNeed(convolution, 1).value()};
+    const Told told{1, RealNeed(convolution, 1).value()};
     const GuardedMemory workspace(told.bytes);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
     const long before = MeasuredSoFar();
@@ -404,7 +404,7 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
     std::mt19937 random(38);
     captured.FillIntegers(random);
     measured.FillIntegers(random);
-    const Told told{0, GenuineNeed(captured, 0).value()};
+    const Told told{0, RealNeed(captured, 0).value()};
     const GuardedMemory workspace(told.bytes), lent(kTightBytes);
     const Bytes expected = captured.Expected(), expected_gradient = measured.Expected();
     cudaStream_t stream = nullptr;

@@ -211,7 +211,7 @@ Bytes Convolution::TakeOutput() {
 Bytes Convolution::Expected(const Scales& scales) {
   // An identity activation is served by algorithm 1 alone.
   const int algorithm = extra_ == Extra::kIdentity ? 1 : 0;
-  const GuardedMemory workspace(GenuineNeed(*this, algorithm).value_or(0));
+  const GuardedMemory workspace(RealNeed(*this, algorithm).value_or(0));
   EXPECT_EQ(Run(Undivided(), algorithm, workspace.data(), workspace.bytes(), scales),
             CUDNN_STATUS_SUCCESS);
   return TakeOutput();
@@ -239,7 +239,7 @@ bool Convolution::NothingElseWasWritten() {
   return true;
 }
 
-std::optional<size_t> GenuineNeed(const Convolution& convolution, int algorithm) {
+std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm) {
   size_t bytes = 0;
   if (cudnn::WorkspaceBytes(Undivided(), convolution.problem().operation, convolution.handle(),
                             convolution.descriptors(), algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {

@@ -102,6 +102,6 @@ class Convolution {
 };
 
 // Bytes the stand-in needs for `algorithm`; none where it does not serve the problem.
-std::optional<size_t> GenuineNeed(const Convolution& convolution, int algorithm);
+std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
 
 }  // namespace ucudnn::test

@@ -55,11 +55,11 @@ class Differential : public testing::Test {
   template <typename Check>
   static void RunAllWays(const Case& which, Convolution& convolution, bool spoil,
                          const Check& check) {
-    if (which.extra == Extra::kIdentity && !GenuineNeed(convolution, 1)) return;
+    if (which.extra == Extra::kIdentity && !RealNeed(convolution, 1)) return;
     const Bytes expected = convolution.Expected(which.scales);
     for (const Way& way : Ways(which)) {
-      const std::optional<size_t> need = GenuineNeed(convolution, way.lends);
-      if (!need || !GenuineNeed(convolution, way.algorithm)) continue;
+      const std::optional<size_t> need = RealNeed(convolution, way.lends);
+      if (!need || !RealNeed(convolution, way.algorithm)) continue;
       const GuardedMemory workspace(*need + PartialSumRoom(which.problem));
       if (spoil) convolution.SpoilOutput();
       ConvolutionsRun();

@@ -1,6 +1,6 @@
 // A step that meets a fault: at every device resource, query and convolution, while measuring and
 // while pieces run, and at allocations of host memory inside libucudnn. The result stays right, or
-// the caller gets the genuine error; nothing is left on the device.
+// the caller gets the real error; nothing is left on the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

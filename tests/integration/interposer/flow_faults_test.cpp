@@ -1,7 +1,7 @@
 // Every fault there is, in every way that a plan comes about: compared with the undivided engine
 // for the first time, measured at the third call, promised from heuristics and improved later,
 // found by policy auto, checked at every call, under a strict limit, without a report. Each call
-// runs while another thread captures. The result stays right, or the caller gets the genuine error
+// runs while another thread captures. The result stays right, or the caller gets the real error
 // of its own call; nothing is left on the device, and what a fault prevented succeeds later.
 // INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does; otherwise it
 // is the first at each site and every fourth of the others on average, drawn with a fixed seed.
@@ -113,7 +113,7 @@ class Flow : public testing::Test {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const size_t before = FreeMemory();
     int algorithm = 1;
-    size_t bytes = GenuineNeed(convolution, 1).value();
+    size_t bytes = RealNeed(convolution, 1).value();
     if (program.question) {
       const GuardedMemory lent(kLimit);
       Answer answer;

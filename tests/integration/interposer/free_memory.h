@@ -12,7 +12,7 @@ size_t FreeMemory();
 // library's own workspace may be, as long as there is a handle.
 void ExpectNothingStays(size_t before);
 
-// The same once every handle is gone that was made after it: then not even the library's workspace
+// The same once every handle is gone that was made after it: then not even ucudnn's workspace
 // is left.
 class NothingStays {
  public:

@@ -48,7 +48,7 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();
   EXPECT_LE(need, kTightBytes);
-  EXPECT_GT(*GenuineNeed(convolution, 1), kTightBytes);
+  EXPECT_GT(*RealNeed(convolution, 1), kTightBytes);
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
 }
 
@@ -69,7 +69,7 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
       });
   ASSERT_TRUE(told != answer.algorithms.end());
   UseMath(convolution, told->math);
-  const size_t need = GenuineNeed(convolution, 1).value();
+  const size_t need = RealNeed(convolution, 1).value();
   EXPECT_LE(told->workspace_bytes, kTightBytes);
   EXPECT_GT(need, kTightBytes);
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
@@ -194,15 +194,15 @@ TEST_F(Deterministic, OnlyDeterministicEnginesAreOfferedAndRun) {
 
 class DeterministicBelowEveryEngine : public Protocol {};
 
-TEST_F(DeterministicBelowEveryEngine, GenuineBehaviourWithOneWarningAndAFallback) {
+TEST_F(DeterministicBelowEveryEngine, RealBehaviourWithOneWarningAndAFallback) {
   Convolution convolution(LayerProblem(Operation::kBackwardData));
   const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
-  const Answer genuine = Ask(Undivided(), Question::kFind, convolution, kAlgorithms);
+  const Answer real = Ask(Undivided(), Question::kFind, convolution, kAlgorithms);
   ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(answer.algorithms.size(), genuine.algorithms.size());
+  EXPECT_EQ(answer.algorithms.size(), real.algorithms.size());
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(ReportedNeed(convolution, 1), GenuineNeed(convolution, 1));
-    RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1));
+    EXPECT_EQ(ReportedNeed(convolution, 1), RealNeed(convolution, 1));
+    RunAndCompare(convolution, 1, *RealNeed(convolution, 1));
   }
   EXPECT_FALSE(ReadReport()["fallbacks"].empty());
   std::map<std::string, int> warnings;
@@ -225,7 +225,7 @@ TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
       ASSERT_FALSE(answer.algorithms.empty());
       for (const auto& told : answer.algorithms) EXPECT_EQ(told.workspace_bytes, 0u);
     }
-    RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1));
+    RunAndCompare(convolution, 1, *RealNeed(convolution, 1));
   }
   const nlohmann::json report = ReadReport();
   EXPECT_EQ(report["measured"], 0);
@@ -236,38 +236,38 @@ TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
 // --- Nothing may change --------------------------------------------------------------------------
 class Unchanged : public Protocol {
  protected:
-  static void EverythingIsGenuine() {
+  static void EverythingIsReal() {
     for (const Operation operation : kOperations) {
       Convolution convolution(LayerProblem(operation));
       for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
-        const std::optional<size_t> need = GenuineNeed(convolution, algorithm);
+        const std::optional<size_t> need = RealNeed(convolution, algorithm);
         EXPECT_EQ(ReportedNeed(convolution, algorithm), need);
       }
       const Answer answer = Ask(DropIn(), Question::kGet, convolution, kAlgorithms);
-      const Answer genuine = Ask(Undivided(), Question::kGet, convolution, kAlgorithms);
-      ASSERT_EQ(answer.algorithms.size(), genuine.algorithms.size());
+      const Answer real = Ask(Undivided(), Question::kGet, convolution, kAlgorithms);
+      ASSERT_EQ(answer.algorithms.size(), real.algorithms.size());
       for (size_t i = 0; i < answer.algorithms.size(); ++i) {
-        EXPECT_EQ(answer.algorithms[i].algorithm, genuine.algorithms[i].algorithm);
-        EXPECT_EQ(answer.algorithms[i].status, genuine.algorithms[i].status);
-        EXPECT_EQ(answer.algorithms[i].workspace_bytes, genuine.algorithms[i].workspace_bytes);
-        EXPECT_EQ(answer.algorithms[i].determinism, genuine.algorithms[i].determinism);
-        EXPECT_EQ(answer.algorithms[i].math, genuine.algorithms[i].math);
+        EXPECT_EQ(answer.algorithms[i].algorithm, real.algorithms[i].algorithm);
+        EXPECT_EQ(answer.algorithms[i].status, real.algorithms[i].status);
+        EXPECT_EQ(answer.algorithms[i].workspace_bytes, real.algorithms[i].workspace_bytes);
+        EXPECT_EQ(answer.algorithms[i].determinism, real.algorithms[i].determinism);
+        EXPECT_EQ(answer.algorithms[i].math, real.algorithms[i].math);
       }
       EXPECT_EQ(RunAndCompare(convolution, 0, 1 << 20), 1);
-      EXPECT_EQ(RunAndCompare(convolution, 1, *GenuineNeed(convolution, 1)), 1);
+      EXPECT_EQ(RunAndCompare(convolution, 1, *RealNeed(convolution, 1)), 1);
     }
   }
 };
 class ModeOff : public Unchanged {};
 class ModeObserve : public Unchanged {};
 
-TEST_F(ModeOff, EverythingIsGenuineAndNothingIsReported) {
-  EverythingIsGenuine();
+TEST_F(ModeOff, EverythingIsRealAndNothingIsReported) {
+  EverythingIsReal();
   EXPECT_TRUE(ReadReport().is_null());
 }
 
-TEST_F(ModeObserve, EverythingIsGenuineAndReported) {
-  EverythingIsGenuine();
+TEST_F(ModeObserve, EverythingIsRealAndReported) {
+  EverythingIsReal();
   const nlohmann::json report = ReadReport();
   EXPECT_EQ(report["mode"], "observe");
   for (const Operation operation : kOperations) {

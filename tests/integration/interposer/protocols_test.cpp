@@ -19,12 +19,12 @@ namespace {
 
 class CallersLimit : public Protocol {};
 
-TEST_F(CallersLimit, SizesAreGenuineBeforeAnythingIsFound) {
+TEST_F(CallersLimit, SizesAreRealBeforeAnythingIsFound) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
-      EXPECT_EQ(ReportedNeed(convolution, algorithm), GenuineNeed(convolution, algorithm));
+      EXPECT_EQ(ReportedNeed(convolution, algorithm), RealNeed(convolution, algorithm));
     }
   }
 }
@@ -46,13 +46,13 @@ TEST_F(CallersLimit, LargerWorkspaceLaterIsUsed) {
   const auto large = FindEx(convolution, 1 << 20);
   ASSERT_EQ(small.algorithm, 1);
   ASSERT_EQ(large.algorithm, 1);
-  EXPECT_EQ(large.workspace_bytes, *GenuineNeed(convolution, 1));
+  EXPECT_EQ(large.workspace_bytes, *RealNeed(convolution, 1));
   EXPECT_EQ(ReportedNeed(convolution, 1), large.workspace_bytes);
   EXPECT_EQ(RunAndCompare(convolution, 1, large.workspace_bytes), 1);
   EXPECT_GE(RunAndCompare(convolution, 1, small.workspace_bytes), 2);
 }
 
-TEST_F(CallersLimit, RequestedCountsAreThoseOfTheGenuineLibrary) {
+TEST_F(CallersLimit, RequestedCountsAreThoseOfTheRealLibrary) {
   Convolution convolution(LayerProblem(Operation::kForward));
   for (const Question question : kQuestions)
     for (const int requested : {-1, 0}) {
@@ -93,7 +93,7 @@ TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
     problem.math = static_cast<MathType>(told.math);
     Convolution convolution(problem, Extra::kIdentity);
     ASSERT_EQ(told.algorithm, 1);
-    EXPECT_EQ(told.workspace_bytes < *GenuineNeed(convolution, 1), alone);
+    EXPECT_EQ(told.workspace_bytes < *RealNeed(convolution, 1), alone);
     EXPECT_EQ(RunAndCompare(convolution, 1, told.workspace_bytes), alone ? 2 : 1);
   }
 }
@@ -181,11 +181,11 @@ TEST_F(CallersLimit, DarknetLendsOneWorkspaceToAllLayers) {
   }
 }
 
-TEST_F(CallersLimit, NeverAskedAndLessOrNoWorkspaceGivesTheResultOrTheGenuineError) {
+TEST_F(CallersLimit, NeverAskedAndLessOrNoWorkspaceGivesTheResultOrTheRealError) {
   for (const Operation operation : kOperations)
     for (const int algorithm : {0, 1, 2, 3}) {
       Convolution convolution(LayerProblem(operation));
-      const std::optional<size_t> need = GenuineNeed(convolution, algorithm);
+      const std::optional<size_t> need = RealNeed(convolution, algorithm);
       std::mt19937 random(10);
       convolution.FillIntegers(random);
       const Bytes expected = convolution.Expected();
@@ -194,18 +194,17 @@ TEST_F(CallersLimit, NeverAskedAndLessOrNoWorkspaceGivesTheResultOrTheGenuineErr
         SCOPED_TRACE(std::string(OperationName(operation)) + " algorithm " +
                      std::to_string(algorithm) + " bytes " + std::to_string(bytes));
         const GuardedMemory workspace(bytes);
-        const cudnnStatus_t genuine =
-            convolution.Run(Undivided(), algorithm, workspace.data(), bytes);
+        const cudnnStatus_t real = convolution.Run(Undivided(), algorithm, workspace.data(), bytes);
         const Bytes undivided = convolution.TakeOutput();
         const cudnnStatus_t status = convolution.Run(DropIn(), algorithm, workspace.data(), bytes);
         const Bytes actual = convolution.TakeOutput();
         if (status == CUDNN_STATUS_SUCCESS) {
           EXPECT_TRUE(convolution.OutputEquals(expected, actual));
         } else {
-          EXPECT_EQ(status, genuine);
+          EXPECT_EQ(status, real);
         }
-        if (genuine == CUDNN_STATUS_SUCCESS) {
-          EXPECT_EQ(status, genuine);
+        if (real == CUDNN_STATUS_SUCCESS) {
+          EXPECT_EQ(status, real);
         }
         EXPECT_TRUE(workspace.GuardsAreIntact());
         EXPECT_TRUE(convolution.NothingElseWasWritten());
@@ -222,7 +221,7 @@ TEST_F(CallersLimit, BytesWithoutAPointerAreNoWorkspace) {
   EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
 }
 
-TEST_F(CallersLimit, BadCallsGetTheGenuineError) {
+TEST_F(CallersLimit, BadCallsGetTheRealError) {
   Convolution convolution(LayerProblem(Operation::kForward));
   const cudnn::Descriptors& d = convolution.descriptors();
   const float one = 1;

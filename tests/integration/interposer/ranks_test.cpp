@@ -107,7 +107,7 @@ struct Work {
   explicit Work(Operation operation, int n, int algorithm)
       : convolution(LayerProblem(operation, n)),
         algorithm(algorithm),
-        workspace(GenuineNeed(convolution, algorithm).value_or(0)) {
+        workspace(RealNeed(convolution, algorithm).value_or(0)) {
     std::mt19937 random(5);
     convolution.FillIntegers(random);
     expected = convolution.Expected();

@@ -147,7 +147,7 @@ TEST_F(After3Limited, SizesAloneArePromisesToo) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation, 27));
     const size_t need = ReportedNeed(convolution, 1).value();
-    EXPECT_LE(need, std::max(kTightBytes, *GenuineNeed(convolution, 1)));
+    EXPECT_LE(need, std::max(kTightBytes, *RealNeed(convolution, 1)));
     for (int i = 0; i < 8; ++i) {
       RunAndCompare(convolution, 1, need);
       EXPECT_LE(ReportedNeed(convolution, 1).value(), need);
@@ -163,7 +163,7 @@ TEST_F(Off, EveryCallRunsAsAsked) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
-    const size_t need = *GenuineNeed(convolution, 1);
+    const size_t need = *RealNeed(convolution, 1);
     EXPECT_EQ(ReportedNeed(convolution, 1).value(), need);
     for (int i = 0; i < 12; ++i) EXPECT_EQ(RunAndCompare(convolution, 1, need), 1);
     const auto kernels = KernelsOf(ReadReport(), convolution.problem());
@@ -203,7 +203,7 @@ class LittleMemory : public Tuned {};
 
 TEST_F(LittleMemory, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
   Convolution convolution(LayerProblem(Operation::kForward));
-  const size_t need = *GenuineNeed(convolution, 1);
+  const size_t need = *RealNeed(convolution, 1);
   RunAndCompare(convolution, 1, need);
   const auto kernels = KernelsOf(ReadReport(), convolution.problem());
   ASSERT_EQ(kernels.size(), 1u);
@@ -221,7 +221,7 @@ TEST_F(Strict, WhatCannotBeBroughtUnderItIsRefusedAndNothingIsWritten) {
     EXPECT_EQ(Ask(DropIn(), question, convolution, kAlgorithms).status, CUDNN_STATUS_NOT_SUPPORTED);
   }
   EXPECT_EQ(ReportedNeed(convolution, 1), std::nullopt);
-  const size_t need = *GenuineNeed(convolution, 1);
+  const size_t need = *RealNeed(convolution, 1);
   ASSERT_GT(need, 0u);
   std::mt19937 random(22);
   convolution.FillIntegers(random);
@@ -237,7 +237,7 @@ TEST_F(Strict, WhatCannotBeBroughtUnderItIsRefusedAndNothingIsWritten) {
   EXPECT_FALSE(ReadReport()["fallbacks"].empty());
 }
 
-TEST_F(Strict, WhatTheGenuineLibraryRefusesIsItsOwnError) {
+TEST_F(Strict, WhatTheRealLibraryRefusesIsItsOwnError) {
   Convolution convolution(LayerProblem(Operation::kForward));
   const GuardedMemory workspace(1 << 20);
   for (const int algorithm : {-1, 3, kAlgorithms}) {

@@ -1,5 +1,5 @@
 /* Prints what each kind of export answers: status, size, pointer, void; then a descriptor round
- * trip, which the genuine library does without a GPU. */
+ * trip, which the real library does without a GPU. */
 #include <cudnn.h>
 #include <stdio.h>
 

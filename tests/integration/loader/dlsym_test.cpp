@@ -1,4 +1,4 @@
-// The optional dlsym hook: what opens the genuine library by its path reaches the drop-in, and
+// The optional dlsym hook: what opens the real library by its path reaches the drop-in, and
 // nobody else's look-ups change.
 #include <gtest/gtest.h>
 
@@ -20,14 +20,14 @@ Environment WithHook(Environment environment = {}) {
 }
 
 TEST(DlsymHook, PathThenDlsymReachesTheDropInAndTheFileThatWasNamed) {
-  const std::string genuine = kRoot + "/configured/libcudnn.so.9";
-  const Outcome outcome = RunProgram({kOpener, "path", genuine}, WithHook());
+  const std::string real = kRoot + "/configured/libcudnn.so.9";
+  const Outcome outcome = RunProgram({kOpener, "path", real}, WithHook());
   EXPECT_EQ(outcome.out, kHooked + "90001\n");
   EXPECT_EQ(outcome.err, "");
   // Without the hook: the program's own library, untouched.
   const Outcome without =
-      RunProgram({kOpener, "path", genuine}, {{"LD_PRELOAD", kFolder + "/libcudnn.so.9"}});
-  EXPECT_EQ(without.out, RunProgram({kOpener, "path", genuine}).out);
+      RunProgram({kOpener, "path", real}, {{"LD_PRELOAD", kFolder + "/libcudnn.so.9"}});
+  EXPECT_EQ(without.out, RunProgram({kOpener, "path", real}).out);
 }
 
 // The real one looks its functions up in its parts: such look-ups must not come back to us.

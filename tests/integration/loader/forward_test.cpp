@@ -1,5 +1,5 @@
 // Every forwarder delivers every argument, at the first call (through the stub that fills the
-// slots) and at later ones; the genuine library behind it answers as it does alone.
+// slots) and at later ones; the real library behind it answers as it does alone.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "tests/integration/loader/fake_genuine.h"
+#include "tests/integration/loader/fake_real.h"
 #include "tests/integration/loader/process.h"
 
 namespace ucudnn::testing {

@@ -1,5 +1,5 @@
 // The ways frameworks are installed: in each, the program reaches the drop-in, and the drop-in
-// finds the genuine library the package brought, with nothing configured. Every layout is a folder
+// finds the real library the package brought, with nothing configured. Every layout is a folder
 // of real files; what runs without the drop-in is the witness of which library that is.
 #include <gtest/gtest.h>
 
@@ -126,7 +126,7 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
   environment["PYTHONDONTWRITEBYTECODE"] = "1";
   const std::vector<std::string> arguments = {"/usr/bin/env", "python3", "-c", "import cudnn"};
   ExpectServed(arguments, environment, ":" + kHook);
-  // Without it the program is as it was: served by the genuine library alone.
+  // Without it the program is as it was: served by the real library alone.
   const Outcome unserved = RunProgram(arguments, Preloaded(environment));
   EXPECT_EQ(unserved.out, RunProgram(arguments, environment).out);
   EXPECT_EQ(unserved.exit_code, 0);

@@ -1,4 +1,4 @@
-// A libucudnn that answers nothing itself: every call of the drop-in reaches the genuine library.
+// A libucudnn that answers nothing itself: every call of the drop-in reaches the real library.
 #include "api/hooks.h"
 
 namespace ucudnn {

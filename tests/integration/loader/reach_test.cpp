@@ -1,5 +1,5 @@
 // Every way a program reaches cuDNN goes through the drop-in when it is preloaded: the tests' hook
-// on cudnnCreate answers, and the genuine library answers the rest.
+// on cudnnCreate answers, and the real library answers the rest.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,8 +14,8 @@ const std::string kRoot = LOADER_ROOT;
 const std::string kOpener = kRoot + "/opener";
 const std::string kHooked = "create=0 handle=0x5eed ";
 
-// What the genuine library says of itself to a program that is left alone.
-std::string GenuineVersion() {
+// What the real library says of itself to a program that is left alone.
+std::string RealVersion() {
   static const std::string version = [] {
     std::smatch match;
     const std::string out = RunProgram({kRoot + "/linked"}).out;
@@ -24,7 +24,7 @@ std::string GenuineVersion() {
   return version;
 }
 
-std::string Expected() { return kHooked + "version=" + GenuineVersion() + "\n"; }
+std::string Expected() { return kHooked + "version=" + RealVersion() + "\n"; }
 
 Outcome RunPreloaded(const std::vector<std::string>& arguments,
                      std::map<std::string, std::string> environment = {}) {
@@ -41,7 +41,7 @@ void ExpectHooked(const Outcome& outcome, const std::string& expected = Expected
 TEST(Reach, WithoutPreloadNothingIsHooked) {
   const Outcome outcome = RunProgram({kRoot + "/linked"});
   EXPECT_EQ(outcome.out.find(kHooked), std::string::npos) << outcome.out;
-  EXPECT_GE(std::stoi(GenuineVersion()), 90000);
+  EXPECT_GE(std::stoi(RealVersion()), 90000);
 }
 
 TEST(Reach, LinkedProgram) { ExpectHooked(RunPreloaded({kRoot + "/linked"})); }
@@ -51,7 +51,7 @@ TEST(Reach, InstalledLibraryInterceptsWithItsOwnHooks) {
       RunProgram({kRoot + "/linked"}, {{"LD_PRELOAD", DROPIN}, {"UCUDNN_LOG", "debug"}});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.err.find("cudnnCreate intercepted"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.out.find("version=" + GenuineVersion()), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("version=" + RealVersion()), std::string::npos) << outcome.out;
 }
 
 TEST(Reach, OpenedBySoname) {

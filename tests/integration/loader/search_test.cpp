@@ -17,7 +17,7 @@ const std::string kDropin = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
 
 using Environment = std::map<std::string, std::string>;
 
-std::string Genuine(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
+std::string Real(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
 
 std::string VersionIn(const Outcome& outcome) {
   const size_t at = outcome.out.find("version=");
@@ -58,20 +58,20 @@ TEST(Search, EnvironmentForOpenedBySoname) {
 }
 
 TEST(Search, AlreadyLoadedBeforeTheEnvironment) {
-  const Outcome outcome = RunProgram({kOpener, "preloaded", Genuine("by_rpath")},
+  const Outcome outcome = RunProgram({kOpener, "preloaded", Real("by_rpath")},
                                      Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}));
   EXPECT_EQ(VersionIn(outcome), "version=90002\n");
 }
 
 TEST(Search, NamedByTheUserBeforeAllOthers) {
-  const Outcome outcome = RunProgram({kOpener, "preloaded", Genuine("by_rpath")},
+  const Outcome outcome = RunProgram({kOpener, "preloaded", Real("by_rpath")},
                                      Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"},
-                                                {"UCUDNN_REAL_CUDNN", Genuine("configured")}}));
+                                                {"UCUDNN_REAL_CUDNN", Real("configured")}}));
   EXPECT_EQ(VersionIn(outcome), "version=90001\n");
   EXPECT_EQ(outcome.err, "");
 }
 
-// What cannot be the genuine library: one warning that names it and why, and the search goes on.
+// What cannot be the real library: one warning that names it and why, and the search goes on.
 class NamedInVain : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
 
 TEST_P(NamedInVain, WarnsOnceAndSearchesOn) {
@@ -128,17 +128,17 @@ TEST(Search, FilesLinkedOneByOneIntoAFolder) {
   EXPECT_NE(outcome.out.find("descriptor=0 5 6 7 8"), std::string::npos) << outcome.out;
 }
 
-TEST(Search, NoGenuineCudnnAnywhere) {
+TEST(Search, NoRealCudnnAnywhere) {
   const Outcome outcome =
       RunProgram({kRoot + "/answers"},
                  {{"LD_PRELOAD", std::string(DROPIN) + ":" + kRoot + "/libhide_cudnn.so"}});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out,
             "status=1001\nsize=0\npointer=CUDNN_STATUS_NOT_INITIALIZED\n"
-            "void=no genuine cuDNN 9 was found (set UCUDNN_REAL_CUDNN)\n"
+            "void=no real cuDNN 9 was found (set UCUDNN_REAL_CUDNN)\n"
             "descriptor=1001 0 0 0 0\n");
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_NE(outcome.err.find("no genuine cuDNN 9 was found"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("no real cuDNN 9 was found"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("set UCUDNN_REAL_CUDNN"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find(std::string(REAL_FOLDER) + "/libcudnn.so.9"), std::string::npos)
       << outcome.err;
@@ -147,7 +147,7 @@ TEST(Search, NoGenuineCudnnAnywhere) {
 TEST(Search, MissingFunctionsAnswerByKind) {
   const Outcome outcome =
       RunProgram({kRoot + "/answers"}, {{"LD_PRELOAD", kRoot + "/bare/lib/ucudnn/libcudnn.so.9"},
-                                        {"UCUDNN_REAL_CUDNN", Genuine("hollow")}});
+                                        {"UCUDNN_REAL_CUDNN", Real("hollow")}});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out,
             "status=3000\nsize=0\npointer=null\nvoid=untouched\ndescriptor=3000 0 0 0 0\n");

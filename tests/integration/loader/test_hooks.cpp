@@ -1,5 +1,5 @@
 // The tests' libucudnn: the real one's filling of the drop-in, with one hook that cannot be
-// mistaken for the genuine function, GPU or not.
+// mistaken for the real function, GPU or not.
 #include <cudnn.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 /* What every loader test program does once it has cuDNN: one call that a hook answers in the tests'
- * libucudnn (see test_hooks.cpp), one that the genuine library answers. */
+ * libucudnn (see test_hooks.cpp), one that the real library answers. */
 #pragma once
 
 #include <cudnn.h>

@@ -6,7 +6,7 @@
 //   OPERATION ALGORITHM MATH told BYTES sum CHECKSUM
 //
 // and behind it "overran" where bytes behind the workspace changed, or "differs" where the same
-// call gave another result. Linked with the genuine libraries.
+// call gave another result. Linked with the real libraries.
 //
 //   named_algorithms [BATCH]
 #include <cuda_runtime.h>

@@ -31,13 +31,13 @@ def run(*options, batch=BATCH, **variables):
 class NamedAlgorithms(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.genuine = run("--off")
+        cls.real = run("--off")
         # Of the least piece there is.
         cls.least = {call: told for call, (told, _) in run("--off", batch=1).items()}
-        assert cls.genuine.keys() == cls.least.keys()
+        assert cls.real.keys() == cls.least.keys()
 
     def expect_right(self, lines):
-        self.assertEqual({call: checksum for call, (_, checksum) in self.genuine.items()},
+        self.assertEqual({call: checksum for call, (_, checksum) in self.real.items()},
                          {call: checksum for call, (_, checksum) in lines.items()})
 
     def expect_kept(self, lines, limit, calls):
@@ -48,7 +48,7 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_every_math_type_is_served(self):
         for operation in ("forward", "backward_data", "backward_filter"):
-            served = [{algorithm for name, algorithm, math in self.genuine if (name, math) == (operation, one)}
+            served = [{algorithm for name, algorithm, math in self.real if (name, math) == (operation, one)}
                       for one in MATH_TYPES]
             self.assertGreaterEqual(len(served[0]), 3)
             self.assertEqual(served, [served[0]] * len(MATH_TYPES))
@@ -56,7 +56,7 @@ class NamedAlgorithms(unittest.TestCase):
     def test_a_limit_that_pieces_fit_is_kept(self):
         limits = set()
         for (operation, algorithm, math), least in self.least.items():
-            need = self.genuine[operation, algorithm, math][0]
+            need = self.real[operation, algorithm, math][0]
             if least < need:
                 limits.add(least + (need - least) // 4)
         self.assertGreaterEqual(len(limits), 6)
@@ -65,7 +65,7 @@ class NamedAlgorithms(unittest.TestCase):
             self.expect_right(lines)
             self.expect_kept(lines, limit, [call for call, least in self.least.items() if least <= limit])
             for call, (told, _) in lines.items():
-                self.assertLessEqual(told, self.genuine[call][0])
+                self.assertLessEqual(told, self.real[call][0])
 
     def test_under_one_budget_nothing_is_asked_of_the_program(self):
         lines = run("--total-workspace", "16MiB")

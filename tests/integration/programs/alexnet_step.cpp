@@ -3,7 +3,7 @@
 // memory from cudaMalloc, with algorithms from cudnnFind...Ex (or, with `get`, from
 // cudnnGet..._v7), all before the first convolution or, with `lazy`, each before its own. Prints a
 // checksum of every output, so that two runs can be compared, the time of the fastest step, and
-// that of the first one with its queries. Linked with the genuine libraries.
+// that of the first one with its queries. Linked with the real libraries.
 //
 //   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]
 #include <cuda_runtime.h>

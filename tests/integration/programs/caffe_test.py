@@ -122,7 +122,7 @@ class Caffe(unittest.TestCase):
             with self.subTest(limit=limit):
                 self.assertEqual(self.expected, checksums(direct(OWN, limit, **self.variables)))
 
-    def test_wrapper_that_is_off_is_the_genuine_library(self):
+    def test_wrapper_that_is_off_is_the_real_library(self):
         report = f"{self.folder}/off.json"
         lines = direct(OWN, 0, UCUDNN_MODE="observe", UCUDNN_REPORT=report, **self.variables)
         self.assertEqual(self.expected, checksums(lines))
@@ -175,7 +175,7 @@ class Caffe(unittest.TestCase):
                 plan = f"{self.folder}/plan.json"
                 run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store,
                      "--total-workspace", budget, "--division", division, "-o", plan])
-                lines = direct(OWN, budget, "total", UCUDNN_PLAN=plan, UCUDNN_DATABASE="none",
+                lines = direct(OWN, budget, "total", UCUDNN_WORKSPACE_PLAN=plan, UCUDNN_DATABASE="none",
                                UCUDNN_REPORT=f"{self.folder}/pinned.json")
                 report = self.report("pinned")
                 self.check_budget(report, lines, self.expected, budget)

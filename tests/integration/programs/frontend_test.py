@@ -105,7 +105,7 @@ class Frontend(unittest.TestCase):
                     for kernel in planned["kernels"]:
                         sizes = sorted(part["micro_batch"] for part in kernel["plan"])
                         self.assertEqual(sorted(SIZES), sizes, kernel)
-                    ran = steps(2, kind, axes, "--plan", file, "--db", store, "--report", f"{folder}/followed.json")
+                    ran = steps(2, kind, axes, "--workspace-plan", file, "--db", store, "--report", f"{folder}/followed.json")
                     for one in ran:
                         self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
                         if budget:
@@ -115,13 +115,13 @@ class Frontend(unittest.TestCase):
                     self.assertEqual(0, followed["measured"])
                     # What is fused needs workspace of its own, and the segment is as large as the entry's plan needs.
                     for fallback in followed["fallbacks"]:
-                        self.assertRegex(fallback["cause"], "^the plan file does not hold for it: .*relu.* bytes of workspace")
+                        self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)
                     self.assertEqual(bool(budget), followed.get("total_workspace", {}).get("divided", False))
                     called = [kernel for kernel in followed["kernels"] if kernel["calls"] > 0]
                     in_pieces = set()
                     for kernel in called:
-                        if "as the plan file says" in kernel["reason"] and len(kernel["plan"]) > 1:
+                        if "as the workspace plan says" in kernel["reason"] and len(kernel["plan"]) > 1:
                             self.assertEqual(sorted(SIZES), sorted(part["micro_batch"] for part in kernel["plan"]))
                             self.assertTrue(budget or kernel["owned_workspace_bytes"] == 0, kernel)
                             in_pieces.add(kernel["op"])

@@ -14,7 +14,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = os.environ["UCUDNN_TEST_BUILD"]
 OPENER = os.environ["UCUDNN_TEST_OPENER"]
-GENUINE = os.environ["UCUDNN_TEST_GENUINE"]
+REAL = os.environ["UCUDNN_TEST_REAL"]
 POLICY = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
 
 
@@ -90,12 +90,12 @@ class Wheel(unittest.TestCase):
 
     def test_program_runs_with_the_drop_in_of_the_environment(self):
         result = run(self.command, "run", "--db", "none", "--", OPENER, "soname", UCUDNN_LOG="debug",
-                     UCUDNN_REAL_CUDNN=GENUINE)
+                     UCUDNN_REAL_CUDNN=REAL)
         self.assertIn("cudnnCreate intercepted", result.stderr)
         self.assertRegex(result.stdout, r"version=9\d{4}\n")
 
     def test_program_that_opens_cudnn_by_its_path_is_reached(self):
-        result = run(self.command, "run", "--db", "none", "--dlsym", "on", "--", OPENER, "path", GENUINE, UCUDNN_LOG="debug")
+        result = run(self.command, "run", "--db", "none", "--dlsym", "on", "--", OPENER, "path", REAL, UCUDNN_LOG="debug")
         self.assertIn("cudnnCreate intercepted", result.stderr)
 
     def test_python_of_the_environment_is_unharmed(self):

@@ -39,7 +39,7 @@ TEST(Options, DefaultsNeedNoVariable) {
   EXPECT_EQ(parsed.options.policy, BatchSizePolicy::kAuto);
   EXPECT_FALSE(parsed.options.workspace_limit.has_value());
   EXPECT_FALSE(parsed.options.deterministic);
-  EXPECT_THAT(parsed.options.databases, IsEmpty());
+  EXPECT_THAT(parsed.options.stores, IsEmpty());
   EXPECT_EQ(parsed.options.log_level, LogLevel::kWarn);
 }
 
@@ -99,18 +99,18 @@ TEST(Options, TheOldNameIsReadAndTheNewOneWins) {
 }
 
 TEST(Options, DatabasesAreSeparatedByColons) {
-  EXPECT_THAT(ParseEnvironment({{"UCUDNN_DATABASE", "/a:/b"}}).options.databases,
+  EXPECT_THAT(ParseEnvironment({{"UCUDNN_DATABASE", "/a:/b"}}).options.stores,
               ElementsAre("/a", "/b"));
-  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}, {"UCUDNN_DATABASE", "none"}}).options.databases,
+  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}, {"UCUDNN_DATABASE", "none"}}).options.stores,
               IsEmpty());
 }
 
 TEST(Options, TheDefaultDatabaseIsInTheUsersCacheFolder) {
-  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}}).options.databases,
+  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}}).options.stores,
               ElementsAre("/h/.cache/ucudnn/measurements.db"));
-  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).options.databases,
+  EXPECT_THAT(ParseEnvironment({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).options.stores,
               ElementsAre("/c/ucudnn/measurements.db"));
-  EXPECT_THAT(ParseEnvironment({{"HOME", "relative"}}).options.databases, IsEmpty());
+  EXPECT_THAT(ParseEnvironment({{"HOME", "relative"}}).options.stores, IsEmpty());
 }
 
 TEST(Options, AnEmptyVariableIsAnUnsetOne) {
@@ -131,7 +131,7 @@ TEST_P(UnreadableValue, KeepsTheDefaultAndWarnsWithNameValueAndAccepted) {
   EXPECT_EQ(parsed.options.mode, defaults.mode);
   EXPECT_EQ(parsed.options.policy, defaults.policy);
   EXPECT_EQ(parsed.options.workspace_limit, defaults.workspace_limit);
-  EXPECT_EQ(parsed.options.databases, defaults.databases);
+  EXPECT_EQ(parsed.options.stores, defaults.stores);
   EXPECT_EQ(parsed.options.log_level, defaults.log_level);
 }
 
@@ -257,7 +257,8 @@ TEST(Options, BudgetForAllKernelsIsRunAndPlannedWith) {
 }
 
 TEST(Options, PlanIsAPath) {
-  EXPECT_EQ(ParseEnvironment({{"UCUDNN_PLAN", "/a b/plan.json"}}).options.plan, "/a b/plan.json");
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_WORKSPACE_PLAN", "/a b/plan.json"}}).options.plan,
+            "/a b/plan.json");
   EXPECT_EQ(ParseEnvironment({}).options.plan, "");
 }
 

@@ -42,7 +42,7 @@ TEST(GraphEngines, PrepareAnyBatchOfTheirGraph) {
   const Graph graph(Problem(Operation::kForward));
   const GraphTemplate fast = Template(graph, 38), slow = Template(graph, 28);
   GraphEngines engines(RealCudnn(), DescribedDevice(), {&fast, &slow});
-  ConvolutionProblem part = fast.plan.problem;
+  ConvolutionProblem part = fast.convolution.problem;
   part.n = 32;
   const auto prepared = engines.Prepare(part);
   ASSERT_TRUE(prepared.ok()) << prepared.message();
@@ -60,7 +60,7 @@ TEST(GraphEngines, PrepareNothingElse) {
   const Graph graph(Problem(Operation::kForward));
   const GraphTemplate plan = Template(graph, 38);
   GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});
-  ConvolutionProblem other = plan.plan.problem;
+  ConvolutionProblem other = plan.convolution.problem;
   other.pad = {0, 0, 0};
   EXPECT_FALSE(engines.Prepare(other).ok());
   EXPECT_FALSE(engines.MakePiece(other, {"graph:38", 32}).ok());
@@ -75,17 +75,18 @@ TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
     const Graph graph(Problem(operation));
     const GraphTemplate plan = WithWorkspace(graph);
     GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});
-    ConvolutionProblem part = plan.plan.problem;
+    ConvolutionProblem part = plan.convolution.problem;
     part.n = 64;
     const auto prepared = engines.Prepare(part);
-    ASSERT_TRUE(prepared.ok()) << prepared.message() << " " << plan.plan.engine;
+    ASSERT_TRUE(prepared.ok()) << prepared.message() << " " << plan.convolution.engine;
     const size_t need = (*prepared.value()->Engines())[0].workspace_bytes;
     ASSERT_GT(need, 0u);
     const auto piece = [&](size_t bytes) {
-      return engines.MakePiece(plan.plan.problem, {plan.plan.engine, 64, 0, bytes}).ok();
+      return engines.MakePiece(plan.convolution.problem, {plan.convolution.engine, 64, 0, bytes})
+          .ok();
     };
-    EXPECT_TRUE(piece(need)) << plan.plan.engine;
-    EXPECT_FALSE(piece(need - 1)) << plan.plan.engine;
+    EXPECT_TRUE(piece(need)) << plan.convolution.engine;
+    EXPECT_FALSE(piece(need - 1)) << plan.convolution.engine;
   }
 }
 
@@ -108,7 +109,8 @@ TEST(GraphEngines, TensorsBeyondTwoToThe31AreBuiltAtAnyBatch) {
       part.n = images;
       const auto native = Graph(part).Plan(engine);
       const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *original, images, 1, 0);
-      ASSERT_EQ(rebatched.ok(), native.has_value()) << original->plan.engine << " at " << images;
+      ASSERT_EQ(rebatched.ok(), native.has_value())
+          << original->convolution.engine << " at " << images;
       if (!native) continue;
       EXPECT_EQ(*PlanWorkspace(RealCudnn(), rebatched->get()),
                 *PlanWorkspace(RealCudnn(), native->get()));

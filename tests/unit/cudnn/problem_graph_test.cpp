@@ -59,7 +59,7 @@ TEST(ProblemGraph, EnginesSayTheProblemAndAreFoundAgainByName) {
       EXPECT_EQ(engine.plan.problem, problem);
       EXPECT_EQ(engine.plan.alpha, 1);
       EXPECT_EQ(engine.plan.beta, 0);
-      const auto again = graph.Named(engine.plan.engine);
+      const auto again = graph.Named(engine.convolution.engine);
       ASSERT_TRUE(again.ok()) << again.message();
       EXPECT_EQ(again->json, engine.json);
       EXPECT_EQ(again->deterministic, engine.deterministic);
@@ -76,7 +76,7 @@ TEST(ProblemGraph, NoEngineIsCoarserThanTheMathType) {
       problem.math = math;
       for (const GraphTemplate& engine : GraphOf(problem).Heuristics(16)) {
         EXPECT_THAT(engine.notes.numerical, Not(Contains(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)))
-            << engine.plan.engine;
+            << engine.convolution.engine;
         EXPECT_THAT(engine.notes.behavior, Not(Contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)));
       }
     }
@@ -127,7 +127,7 @@ TEST(ProblemGraph, GradientsOfTheFilterAreReadyToAdd) {
   const auto choices = (*prepared)->Engines();
   ASSERT_TRUE(choices.ok() && choices->size() == 1);
   const auto piece = graph.MakePiece(
-      problem, {engines[0].plan.engine, problem.n, 0, (*choices)[0].workspace_bytes});
+      problem, {engines[0].convolution.engine, problem.n, 0, (*choices)[0].workspace_bytes});
   EXPECT_TRUE(piece.ok()) << piece.message();
 }
 

@@ -69,8 +69,8 @@ class Rebatching : public ::testing::Test {
       const auto native = others[i]->Plan(engine, knobs);
       const auto rebatched = BuildAtBatch(RealCudnn(), DescribedDevice(), *read, kBatches[i],
                                           options.alpha, options.beta);
-      const std::string who = read->plan.engine.Text() + " at " + std::to_string(kBatches[i]) +
-                              " of " + Describe(problem);
+      const std::string who = read->convolution.engine.Text() + " at " +
+                              std::to_string(kBatches[i]) + " of " + Describe(problem);
       if (native.has_value() != rebatched.ok()) {
         ++unlike_;
         ADD_FAILURE() << who << ": natively " << native.has_value() << ", re-batched "
@@ -157,12 +157,12 @@ TEST_F(Rebatching, KnobsThatHeuristicsChose) {
         for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
           const auto read = ReadTemplate(RealCudnn(), plan.get());
           ASSERT_TRUE(read.ok()) << read.message();
-          ASSERT_NE(read->plan.engine.graph(), nullptr) << read->plan.engine;
-          const auto& [engine, knobs, fusion] = *read->plan.engine.graph();
+          ASSERT_NE(read->plan.engine.graph(), nullptr) << read->convolution.engine;
+          const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
           EXPECT_TRUE(Compare(graph, pointers, static_cast<int>(engine), knobs, options, problem))
-              << read->plan.engine << " of " << Describe(problem);
+              << read->convolution.engine << " of " << Describe(problem);
           chosen += !knobs.empty();
-          EXPECT_EQ(!fusion.empty(), fuses) << read->plan.engine;
+          EXPECT_EQ(!fusion.empty(), fuses) << read->convolution.engine;
           fused += fuses;
         }
       }

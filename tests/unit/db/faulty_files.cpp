@@ -20,12 +20,12 @@ struct Fault {
   int happened = 0;
 } fault;
 
-sqlite3_vfs* genuine = nullptr;
+sqlite3_vfs* real = nullptr;
 sqlite3_vfs faulty;
 
 struct File {
   sqlite3_file base;
-  // The genuine file follows.
+  // The real file follows.
   sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
 };
 
@@ -89,7 +89,7 @@ const sqlite3_io_methods kMethods = {
 
 int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   sqlite3_file* real = Real(file);
-  const int code = genuine->xOpen(genuine, name, real, flags, out_flags);
+  const int code = real->xOpen(real, name, real, flags, out_flags);
   file->pMethods = real->pMethods == nullptr ? nullptr : &kMethods;
   return code;
 }
@@ -110,14 +110,14 @@ int Fcntl(int file, int command, ...) {
 }
 
 void Arm(const Fault& armed) {
-  if (genuine == nullptr) {
-    genuine = sqlite3_vfs_find(nullptr);
-    faulty = *genuine;
+  if (real == nullptr) {
+    real = sqlite3_vfs_find(nullptr);
+    faulty = *real;
     faulty.zName = "faulty";
     faulty.szOsFile += static_cast<int>(sizeof(File));
     faulty.xOpen = Open;
     sqlite3_vfs_register(&faulty, 1);
-    genuine->xSetSystemCall(genuine, "fcntl", reinterpret_cast<sqlite3_syscall_ptr>(Fcntl));
+    real->xSetSystemCall(real, "fcntl", reinterpret_cast<sqlite3_syscall_ptr>(Fcntl));
   }
   fault = armed;
 }

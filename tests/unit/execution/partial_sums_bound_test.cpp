@@ -12,7 +12,7 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "execution/planned_convolution.h"
+#include "execution/micro_batched_convolution.h"
 #include "tests/support/device.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
@@ -108,7 +108,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
 
   // `engine` in pieces of these sizes; without runs where it does not serve one.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
-    Configuration plan;
+    Configuration configuration;
     cudnn::LegacyEngines engines(functions_, handle_);
     for (const int size : sizes) {
       ConvolutionProblem part = problem_;
@@ -120,15 +120,15 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
       const auto choice = std::find_if(choices->begin(), choices->end(),
                                        [&](const auto& other) { return other.engine == engine; });
       if (choice == choices->end()) return {};
-      plan.runs.push_back(
+      configuration.runs.push_back(
           {AsPartial(problem_, {engine, size, 1, choice->workspace_bytes, true}, 0), 1});
     }
-    return plan;
+    return configuration;
   }
 
-  // What `plan` makes of `before`, in a filter that begins on an odd element.
-  Bits Run(const Configuration& plan, const Values& x, const Values& y, float alpha, float beta,
-           const Bits& before) {
+  // What `configuration` makes of `before`, in a filter that begins on an odd element.
+  Bits Run(const Configuration& configuration, const Values& x, const Values& y, float alpha,
+           float beta, const Bits& before) {
     const auto encoded = [&](const Values& values) {
       Bits bits;
       for (const double value : values) bits.push_back(Encode(problem_.type, value));
@@ -143,10 +143,10 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     guarded.push_back(kGuard);
     w_memory.Upload(guarded);
     // The stand-in faults on the byte behind.
-    Memory workspace(plan.WorkspaceBytes());
+    Memory workspace(configuration.WorkspaceBytes());
     cudnn::OwnedDescriptors descriptors(functions_);
     EXPECT_TRUE(descriptors.Create(problem_).ok());
-    auto made = PlannedConvolution::Create(functions_, problem_, plan, {});
+    auto made = MicroBatchedConvolution::Create(functions_, problem_, configuration, {});
     EXPECT_TRUE(made.ok()) << made.message();
     cudnn::ConvolutionCall call;
     call.operation = problem_.operation;
@@ -158,7 +158,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     call.y = y_memory.data();
     call.w = w_memory.data(2);
     call.workspace = workspace.data();
-    call.workspace_bytes = plan.WorkspaceBytes();
+    call.workspace_bytes = configuration.WorkspaceBytes();
     Outcome outcome;
     EXPECT_EQ((*made)->Run(call, outcome), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(outcome, Outcome::kPlanned);
@@ -188,8 +188,8 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
   for (const char* engine : {"legacy:0", "legacy:1"}) {
     for (const std::vector<int>& sizes :
          {std::vector<int>{4, 4, 2}, {9, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
-      const Configuration plan = Plan(engine, sizes);
-      if (plan.runs.empty()) continue;
+      const Configuration configuration = Plan(engine, sizes);
+      if (configuration.runs.empty()) continue;
       ++plans;
       for (const auto& [alpha, beta] :
            {std::pair{1.f, 0.f}, {1.f, 1.f}, {-0.3f, 1.7f}, {0x1p-9f, -0.01f}}) {
@@ -210,7 +210,7 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
           // Without beta it is not even read.
           bits = beta == 0 ? 0x7fff : Encode(type, 8 * draw());
         }
-        const Bits after = Run(plan, x, y, alpha, beta, before);
+        const Bits after = Run(configuration, x, y, alpha, beta, before);
         const auto m = static_cast<double>(sizes.size());
         const double a = std::abs(double{alpha});
         for (size_t i = 0; i < sum.size(); ++i) {
@@ -234,7 +234,7 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
 
 TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
   const bool half = GetParam() == DataType::kHalf;
-  const Configuration plan = Plan("legacy:0", {4, 6});
+  const Configuration configuration = Plan("legacy:0", {4, 6});
   ASSERT_FALSE(plan.runs.empty());
   // Both partials overflow, with opposite signs.
   const double big = half ? 128 : 0x1p63, small = half ? 16 : 0x1p60;
@@ -242,12 +242,12 @@ TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
       y(size_t(problem_.n) * problem_.k * kPixels);
   for (size_t i = 0; i < y.size(); ++i) y[i] = i < y.size() * 4 / 10 ? small : -small;
   const Bits before(size_t(problem_.k) * problem_.c * 9);
-  for (const uint16_t bits : Run(plan, x, y, 1, 0, before)) {
+  for (const uint16_t bits : Run(configuration, x, y, 1, 0, before)) {
     EXPECT_FALSE(std::isfinite(Decode(GetParam(), bits)));
   }
   // One alone stays an infinity.
   for (size_t i = y.size() * 4 / 10; i < y.size(); ++i) y[i] = 0;
-  for (const uint16_t bits : Run(plan, x, y, 1, 0, before)) {
+  for (const uint16_t bits : Run(configuration, x, y, 1, 0, before)) {
     EXPECT_EQ(Decode(GetParam(), bits), INFINITY);
   }
 }

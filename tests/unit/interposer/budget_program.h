@@ -46,7 +46,7 @@ struct Shared : Program {
     EXPECT_EQ(TheCalls()[0].algorithm, 0);
     EXPECT_EQ(TheCalls()[0].workspace, nullptr);
   }
-  Network& TheNetwork() {
+  WorkspaceBudget& TheBudget() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     return *interposer.process().budgets.Of(context);

@@ -14,7 +14,7 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "execution/planned_convolution.h"
+#include "execution/micro_batched_convolution.h"
 #include "shim/host/hostgpu.h"
 #include "tests/support/compared_problem.h"
 #include "tests/support/device.h"
@@ -71,7 +71,7 @@ void Encode(DataType type, double value, std::byte* to) {
 class Caller {
  public:
   Caller(const ConvolutionProblem& problem, double mean, unsigned seed = 1)
-      : problem_(problem), handle_(*cuda::GetDriver(), genuine_), descriptors_(genuine_) {
+      : problem_(problem), handle_(*cuda::GetDriver(), real_), descriptors_(real_) {
     MakeContextCurrent();
     EXPECT_TRUE(handle_.Create().ok());
     EXPECT_TRUE(descriptors_.Create(problem).ok());
@@ -92,7 +92,7 @@ class Caller {
   std::vector<cudnn::EngineChoice> Engines(int images) const {
     ConvolutionProblem part = problem_;
     part.n = images;
-    auto prepared = cudnn::LegacyEngines(genuine_, handle_.get()).Prepare(part);
+    auto prepared = cudnn::LegacyEngines(real_, handle_.get()).Prepare(part);
     EXPECT_TRUE(prepared.ok()) << prepared.message();
     auto choices = (*prepared)->Engines();
     EXPECT_TRUE(choices.ok()) << choices.message();
@@ -146,7 +146,7 @@ class Caller {
   const ConvolutionProblem& problem() const { return problem_; }
 
  private:
-  const cudnn::Functions genuine_ = test::StandIn();
+  const cudnn::Functions real_ = test::StandIn();
   const ConvolutionProblem problem_;
   mutable tuning::TuningHandle handle_;
   cudnn::OwnedDescriptors descriptors_;
@@ -167,14 +167,16 @@ struct Checked {
 // 4 + 4 + 2 images of `engine` against algorithm 0.
 Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double beta = 0,
                    const std::string& engine = "legacy:1") {
-  const Configuration plan = {{{caller.Micro(engine, 4), 2}, {caller.Micro(engine, 2), 1}}};
+  const Configuration configuration = {
+      {{caller.Micro(engine, 4), 2}, {caller.Micro(engine, 2), 1}}};
   const MicroConfiguration undivided = caller.Micro("legacy:0", caller.problem().n);
-  const size_t workspace = std::max(plan.WorkspaceBytes(), undivided.workspace_bytes);
-  const auto numeric = tuning::CoarsestClass(caller.problem().operation, plan.runs);
+  const size_t workspace = std::max(configuration.WorkspaceBytes(), undivided.workspace_bytes);
+  const auto numeric = tuning::CoarsestClass(caller.problem().operation, configuration.runs);
   EXPECT_TRUE(numeric.ok());
 
-  const cudnn::Functions genuine = test::StandIn();
-  auto alone = execution::PlannedConvolution::CreateUndivided(genuine, caller.problem(), undivided);
+  const cudnn::Functions real = test::StandIn();
+  auto alone =
+      execution::MicroBatchedConvolution::CreateUndivided(real, caller.problem(), undivided);
   EXPECT_TRUE(alone.ok()) << alone.message();
   Checked checked;
   execution::Outcome outcome;
@@ -183,7 +185,8 @@ Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double 
   checked.undivided = caller.Output(call);
 
   const cudnn::Functions faulty = test::FaultyStandIn(fault);
-  auto made = execution::PlannedConvolution::Create(faulty, caller.problem(), plan, undivided);
+  auto made = execution::MicroBatchedConvolution::Create(faulty, caller.problem(), configuration,
+                                                         undivided);
   EXPECT_TRUE(made.ok()) << made.message();
   call = caller.Call(alpha, beta, workspace);
   const size_t before = FreeBytes();
@@ -262,10 +265,10 @@ TEST(RunChecked, AFailingUndividedEngineLeavesTheCallToTheCaller) {
 
 TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
-  const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
-  const cudnn::Functions genuine = test::StandIn();
-  auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan,
-                                                    caller.Micro("legacy:0", 10));
+  const Configuration configuration = {{{caller.Micro("legacy:0", 5), 2}}};
+  const cudnn::Functions real = test::StandIn();
+  auto made = execution::MicroBatchedConvolution::Create(real, caller.problem(), configuration,
+                                                         caller.Micro("legacy:0", 10));
   ASSERT_TRUE(made.ok());
   const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
   hostgpuInjectFault("alloc", 1);
@@ -280,9 +283,9 @@ TEST(RunChecked, WithoutMemoryTheCallIsLeftToTheCaller) {
 
 TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
-  const Configuration plan = {{{caller.Micro("legacy:0", 5), 2}}};
-  const cudnn::Functions genuine = test::StandIn();
-  auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, {});
+  const Configuration configuration = {{{caller.Micro("legacy:0", 5), 2}}};
+  const cudnn::Functions real = test::StandIn();
+  auto made = execution::MicroBatchedConvolution::Create(real, caller.problem(), configuration, {});
   ASSERT_TRUE(made.ok());
   const cudnn::ConvolutionCall call = caller.Call(1, 0, 0);
   const CheckedCall checked =
@@ -317,10 +320,11 @@ TEST(RunChecked, ZMayBeTheOutput) {
   ASSERT_EQ(
       cudnnSetTensor4dDescriptor(bias_shape, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 16, 1, 1),
       CUDNN_STATUS_SUCCESS);
-  const Configuration plan = {{{caller.Micro("legacy:1", 5), 2}}};
+  const Configuration configuration = {{{caller.Micro("legacy:1", 5), 2}}};
   const MicroConfiguration undivided = caller.Micro("legacy:1", 10);
-  const cudnn::Functions genuine = test::StandIn();
-  auto made = execution::PlannedConvolution::Create(genuine, caller.problem(), plan, undivided);
+  const cudnn::Functions real = test::StandIn();
+  auto made =
+      execution::MicroBatchedConvolution::Create(real, caller.problem(), configuration, undivided);
   ASSERT_TRUE(made.ok());
   const float alpha2 = 1;
   const auto with_bias = [&](cudnn::ConvolutionCall& call, cudnn::BiasActivation& bias) {
@@ -351,7 +355,7 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   MakeContextCurrent();
-  const cudnn::Functions genuine = test::StandIn();
+  const cudnn::Functions real = test::StandIn();
   int checked_calls = 0;
   for (int round = 0; round < 300; ++round) {
     ConvolutionProblem problem = RandomProblem(random);
@@ -371,9 +375,9 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     const cudnn::EngineChoice& b = half[random() % half.size()];
     MicroConfiguration piece = {b.engine, problem.n / 2, 1, b.workspace_bytes, true};
     if (SumsPartials(problem)) piece = AsPartial(problem, piece, 0);
-    const Configuration plan = {{{piece, 2}}};
+    const Configuration configuration = {{{piece, 2}}};
     const MicroConfiguration undivided = {a.engine, problem.n, 1, a.workspace_bytes, true};
-    auto made = execution::PlannedConvolution::Create(genuine, problem, plan, undivided);
+    auto made = execution::MicroBatchedConvolution::Create(real, problem, configuration, undivided);
     ASSERT_TRUE(made.ok()) << made.message();
     const auto numeric = a.numeric == NumericClass::kDirect ? b.numeric : a.numeric;
     const cudnn::ConvolutionCall call = caller.Call(

@@ -38,17 +38,17 @@ class Shared : public OnePlan {
       : OnePlan(Problem(which.operation, which.type), which.fused, options) {
     ConvolutionProblem part = problem_;
     part.n = kPart;
-    const test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
+    const test::Graph parts(part, graph_options_, program_.real, {program_.handle});
     program_.Measured(whole_, kEngine, 100);
     PartsMeasured(kEngine, 1);
     SumMeasured(kEngine, 0.1);
     const auto piece = parts.Plan(kEngine);
-    need_ = *cudnn::PlanWorkspace(program_.genuine, piece->get());
+    need_ = *cudnn::PlanWorkspace(program_.real, piece->get());
     EXPECT_GT(need_, 0u);
     if (SumsPartials(problem_)) need_ += PartialSumBytes(problem_);
     for (int engine = 0; engine < 8; ++engine) {
       const auto plan = whole_.Plan(engine);
-      if (plan && *cudnn::PlanWorkspace(program_.genuine, plan->get()) == 0) {
+      if (plan && *cudnn::PlanWorkspace(program_.real, plan->get()) == 0) {
         program_.Measured(whole_, engine, 50);
       }
     }
@@ -76,7 +76,7 @@ TEST_P(GraphBudget, PiecesInTheLibrarysMemoryComputeWhatTheWholeDoes) {
     shared.Run(*operands);
     EXPECT_EQ(operands->Output(), shared.Undivided(call)) << "call " << call;
     EXPECT_TRUE(operands->GuardsAreIntact());
-    EXPECT_LE(shared.TheNetwork().bytes(), kAmple);
+    EXPECT_LE(shared.TheBudget().bytes(), kAmple);
     if (call == kCalls / 2) shared.EndRecording();
   }
   const auto report = shared.program().Report();
@@ -98,7 +98,7 @@ TEST_P(GraphBudget, WhatACaptureHoldsReplaysBesideOtherCalls) {
     if (call == kCalls / 2) shared.EndRecording();
   }
   setting.ExpectReplaysBesideCalls();
-  EXPECT_LE(shared.TheNetwork().bytes(), kAmple);
+  EXPECT_LE(shared.TheBudget().bytes(), kAmple);
 }
 
 TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
@@ -109,10 +109,10 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
       SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") + std::to_string(budget));
       Shared shared(GetParam(), Budget(budget, division));
       const Values expected[] = {shared.Undivided(1), shared.Undivided(2)};
-      Network& network = shared.TheNetwork();
+      WorkspaceBudget& budget = shared.TheBudget();
       std::vector<std::thread> threads;
       for (int thread = 0; thread < 2; ++thread) {
-        threads.emplace_back([&, thread, context = network.context()] {
+        threads.emplace_back([&, thread, context = budget.context()] {
           EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
           Interposer& interposer = shared.program().interposer;
           cudnnHandle_t handle = nullptr;

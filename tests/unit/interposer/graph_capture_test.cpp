@@ -23,13 +23,13 @@ class CapturedStep {
   CapturedStep(Operation operation, const Options& options)
       : problem_(Problem(operation)),
         program_(options),
-        whole_(problem_, {}, program_.genuine, {program_.handle}),
+        whole_(problem_, {}, program_.real, {program_.handle}),
         hooked_(problem_, {}, program_.hooked, {program_.handle}) {
     ConvolutionProblem part = problem_;
     part.n = kPart;
     program_.Measured(whole_, kEngine, 100);
-    program_.Measured(test::Graph(part, GraphOptions(), program_.genuine, {program_.handle}),
-                      kEngine, 1);
+    program_.Measured(test::Graph(part, GraphOptions(), program_.real, {program_.handle}), kEngine,
+                      1);
     plan_ = hooked_.Plan(kEngine);
     undivided_ = whole_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
@@ -74,9 +74,9 @@ class CapturedStep {
     for (int seed = 1; seed <= 4; ++seed) {
       operands_->Fill(seed);
       Operands others(problem_, GraphOptions(),
-                      *cudnn::PlanWorkspace(program_.genuine, undivided_->get()));
+                      *cudnn::PlanWorkspace(program_.real, undivided_->get()));
       others.Fill(seed);
-      EXPECT_EQ(others.Execute(program_.genuine, program_.handle, undivided_->get()),
+      EXPECT_EQ(others.Execute(program_.real, program_.handle, undivided_->get()),
                 CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
       EXPECT_EQ(operands_->Output(), others.Output()) << "replay " << seed;

@@ -142,16 +142,16 @@ TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
   options.policy = BatchSizePolicy::kAll;
   Program program(options);
   const cudnn::PlanDevice device{program.handle};
-  const test::Graph plain(problem, graph_options, program.genuine, device);
+  const test::Graph plain(problem, graph_options, program.real, device);
   program.Measured(plain, kEngine, 100);
   for (const int images : {1, 3}) {
     ConvolutionProblem part = problem;
     part.n = images;
-    program.Measured(test::Graph(part, graph_options, program.genuine, device), kEngine, 1);
+    program.Measured(test::Graph(part, graph_options, program.real, device), kEngine, 1);
   }
   const auto whole = plain.Plan(kEngine);
   ASSERT_TRUE(whole);
-  const auto read = cudnn::ReadTemplate(program.genuine, whole->get());
+  const auto read = cudnn::ReadTemplate(program.real, whole->get());
   ASSERT_TRUE(read.ok()) << read.message();
   EXPECT_EQ(read->plan.engine.Text(), "graph:" + std::to_string(kEngine) + GetParam().text);
   EXPECT_EQ(read->plan.problem.x_strides, problem.x_strides);
@@ -160,15 +160,14 @@ TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
   const test::Graph hooked(problem, graph_options, program.hooked, device);
   const auto plan = hooked.Plan(kEngine);
   ASSERT_TRUE(plan);
-  const size_t need = *cudnn::PlanWorkspace(program.genuine, whole->get());
+  const size_t need = *cudnn::PlanWorkspace(program.real, whole->get());
   for (int seed = 0; seed < 3; ++seed) {
     Operands undivided(problem, graph_options, need);
     Operands divided(problem, graph_options, *cudnn::PlanWorkspace(program.hooked, plan->get()));
     undivided.Fill(seed);
     divided.Fill(seed);
     const Values expected = Reference(problem, graph_options, divided);
-    ASSERT_EQ(undivided.Execute(program.genuine, program.handle, whole->get()),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(undivided.Execute(program.real, program.handle, whole->get()), CUDNN_STATUS_SUCCESS);
     ASSERT_EQ(divided.Execute(program.hooked, program.handle, plan->get()), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(divided.Output(), undivided.Output());
     EXPECT_EQ(divided.Output(), expected);
@@ -253,11 +252,11 @@ TEST(GraphFusedNames, DifferWhereGraphsDo) {
       {{CUDNN_POINTWISE_SUB, Reads::kWhole, {}, 16, true}}};
   std::set<std::string> names;
   for (const auto& steps : graphs) {
-    const test::Graph graph(Problem(Operation::kForward), Steps(steps), program.genuine,
+    const test::Graph graph(Problem(Operation::kForward), Steps(steps), program.real,
                             {program.handle});
     const auto plan = graph.Plan(kEngine);
     ASSERT_TRUE(plan);
-    const auto read = cudnn::ReadTemplate(program.genuine, plan->get());
+    const auto read = cudnn::ReadTemplate(program.real, plan->get());
     ASSERT_TRUE(read.ok()) << read.message();
     EXPECT_TRUE(names.insert(read->plan.engine.Text()).second) << read->plan.engine;
   }
@@ -275,8 +274,8 @@ TEST(GraphFusedNames, KeepMeasurementsApart) {
   Program program(options);
   const cudnn::PlanDevice device{program.handle};
   const GraphOptions biased = Steps({{CUDNN_POINTWISE_ADD, Reads::kChannel, {}}});
-  program.Measured({problem, biased, program.genuine, device}, kEngine, 100);
-  program.Measured({part, biased, program.genuine, device}, kEngine, 1);
+  program.Measured({problem, biased, program.real, device}, kEngine, 100);
+  program.Measured({part, biased, program.real, device}, kEngine, 1);
   const test::Graph scale(problem, Scaled(), program.hooked, device);
   const test::Graph bias(problem, biased, program.hooked, device);
   const auto scaled = scale.Plan(kEngine), added = bias.Plan(kEngine);
@@ -310,17 +309,17 @@ TEST(GraphFusedAlignment, NoPieceBeginsWhereATensorIsNotAligned) {
     options.policy = BatchSizePolicy::kAll;
     Program program(options);
     const cudnn::PlanDevice device{program.handle};
-    const test::Graph plain(problem, fused, program.genuine, device);
+    const test::Graph plain(problem, fused, program.real, device);
     program.Measured(plain, kEngine, 100);
     for (const int images : {1, 2, 3}) {
       ConvolutionProblem part = problem;
       part.n = images;
-      program.Measured({part, fused, program.genuine, device}, kEngine, images == 2 ? 1 : 0.01);
+      program.Measured({part, fused, program.real, device}, kEngine, images == 2 ? 1 : 0.01);
     }
     const auto whole = plain.Plan(kEngine);
     ASSERT_TRUE(whole);
-    EXPECT_EQ(LegalStep(cudnn::ReadTemplate(program.genuine, whole->get())->plan.problem), 2);
-    const Values expected = program.Run(program.genuine, problem, whole->get(), fused);
+    EXPECT_EQ(LegalStep(cudnn::ReadTemplate(program.real, whole->get())->plan.problem), 2);
+    const Values expected = program.Run(program.real, problem, whole->get(), fused);
     const test::Graph hooked(problem, fused, program.hooked, device);
     const auto plan = hooked.Plan(kEngine);
     ASSERT_TRUE(plan);
@@ -369,15 +368,15 @@ TEST(GraphFusedWhole, SaysItsShapeAndTheLimitThatItBreaks) {
       options.tuning.on = false;
       if (limited) options.workspace_limit = 1024;
       Program program(options);
-      const test::Graph plain(problem, fused, program.genuine, {program.handle});
+      const test::Graph plain(problem, fused, program.real, {program.handle});
       const test::Graph hooked(problem, fused, program.hooked, {program.handle});
       const auto undivided = plain.Plan(kEngine), plan = hooked.Plan(kEngine);
       ASSERT_TRUE(undivided && plan);
-      const size_t need = *cudnn::PlanWorkspace(program.genuine, undivided->get());
+      const size_t need = *cudnn::PlanWorkspace(program.real, undivided->get());
       ASSERT_GT(need, 1024u);
       EXPECT_EQ(*cudnn::PlanWorkspace(program.hooked, plan->get()), need);
       EXPECT_EQ(program.Run(program.hooked, problem, plan->get(), fused),
-                program.Run(program.genuine, problem, undivided->get(), fused));
+                program.Run(program.real, problem, undivided->get(), fused));
       const std::string report = program.Report()["fallbacks"].dump();
       EXPECT_THAT(report, HasSubstr(whole.why));
       if (!limited) continue;

@@ -40,12 +40,12 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   for (int engine = 0; engine < kMostEngines; ++engine) {
     for (const int part : {0, 1, 2, 4}) {
       // What the plan may need of what it does need.
-      Program genuine{Options()};
-      const test::Graph plain(problem, graph_options, genuine.genuine, {genuine.handle});
+      Program real{Options()};
+      const test::Graph plain(problem, graph_options, real.real, {real.handle});
       const auto whole = plain.Plan(engine);
       if (!whole) continue;
-      const size_t need = *cudnn::PlanWorkspace(genuine.genuine, whole->get());
-      const Values expected = genuine.Run(genuine.genuine, problem, whole->get(), graph_options);
+      const size_t need = *cudnn::PlanWorkspace(real.real, whole->get());
+      const Values expected = real.Run(real.real, problem, whole->get(), graph_options);
       Options options;
       options.workspace_limit = part == 0 ? 0 : need / part;
       Program program(options);
@@ -94,22 +94,22 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     options.policy = BatchSizePolicy::kPowerOfTwo;
     Program program(options);
     const cudnn::PlanDevice device{program.handle};
-    const test::Graph plain(problem, graph_options, program.genuine, device);
-    const test::Graph plain_part(part, graph_options, program.genuine, device);
+    const test::Graph plain(problem, graph_options, program.real, device);
+    const test::Graph plain_part(part, graph_options, program.real, device);
     const test::Graph hooked(problem, graph_options, program.hooked, device);
     const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
     if (!whole) continue;
     ASSERT_TRUE(piece);
-    const auto read = cudnn::ReadTemplate(program.genuine, whole->get());
+    const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
     // In bf16 a transform's rounding would hide wrong results: no plan of it is trusted.
     if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.genuine);
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
     ASSERT_TRUE(platform.ok());
-    const size_t need = *cudnn::PlanWorkspace(program.genuine, whole->get());
-    const size_t part_need = *cudnn::PlanWorkspace(program.genuine, piece->get());
+    const size_t need = *cudnn::PlanWorkspace(program.real, whole->get());
+    const size_t part_need = *cudnn::PlanWorkspace(program.real, piece->get());
     const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
     if (part_need + sum_bytes > need) continue;  // takes no more memory than the whole
     ASSERT_TRUE(program.store
@@ -119,11 +119,11 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
                             {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, false}},
                            {})
                     .ok());
-    const Values expected = program.Run(program.genuine, problem, whole->get(), graph_options);
+    const Values expected = program.Run(program.real, problem, whole->get(), graph_options);
     const auto plan = hooked.Plan(engine);
     ASSERT_TRUE(plan);
     ExpectSame(program.Run(program.hooked, problem, plan->get(), graph_options), expected,
-               read->plan.engine);
+               read->convolution.engine);
     const auto report = program.Report();
     EXPECT_THAT(report["fallbacks"].dump(), "[]");
     const auto& runs = report["kernels"][0]["plan"];
@@ -160,10 +160,10 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
   constexpr int kMost = 8;
   std::vector<size_t> needs;
   {
-    Program genuine{Options()};
-    const test::Graph plain(problem, graph_options, genuine.genuine, {genuine.handle});
+    Program real{Options()};
+    const test::Graph plain(problem, graph_options, real.real, {real.handle});
     for (const auto& plan : plain.HeuristicPlans(CUDNN_HEUR_MODE_A, kMost)) {
-      needs.push_back(*cudnn::PlanWorkspace(genuine.genuine, plan.get()));
+      needs.push_back(*cudnn::PlanWorkspace(real.real, plan.get()));
     }
   }
   ASSERT_FALSE(needs.empty());
@@ -205,8 +205,8 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     options.policy = BatchSizePolicy::kPowerOfTwo;
     Program program(options, wrong ? SkipPieces : nullptr);
     const cudnn::PlanDevice device{program.handle};
-    const test::Graph plain(problem, graph_options, program.genuine, device);
-    const test::Graph plain_part(part, graph_options, program.genuine, device);
+    const test::Graph plain(problem, graph_options, program.real, device);
+    const test::Graph plain_part(part, graph_options, program.real, device);
     const test::Graph hooked(problem, graph_options, program.hooked, device);
     const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
     // An engine whose rounding hides nothing, and whose pieces fit into what the whole needs.
@@ -220,14 +220,14 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
       piece = plain_part.Plan(engine);
       direct = false;
       if (!whole || !piece) continue;
-      need = *cudnn::PlanWorkspace(program.genuine, whole->get());
-      part_need = *cudnn::PlanWorkspace(program.genuine, piece->get());
-      const auto candidate = cudnn::ReadTemplate(program.genuine, whole->get());
+      need = *cudnn::PlanWorkspace(program.real, whole->get());
+      part_need = *cudnn::PlanWorkspace(program.real, piece->get());
+      const auto candidate = cudnn::ReadTemplate(program.real, whole->get());
       direct = candidate.ok() && candidate->numeric == NumericClass::kDirect;
     }
-    const auto read = cudnn::ReadTemplate(program.genuine, whole->get());
+    const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.genuine);
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
     // Said to be compared before: the check is the last line of defence.
     ASSERT_TRUE(program.store
                     .Write(read->plan.problem, *platform,
@@ -236,12 +236,12 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
                             {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, true}},
                            {})
                     .ok());
-    const Values expected = program.Run(program.genuine, problem, whole->get(), graph_options);
+    const Values expected = program.Run(program.real, problem, whole->get(), graph_options);
     const auto plan = hooked.Plan(engine);
     ASSERT_TRUE(plan);
     for (int call = 0; call < 3; ++call) {
       ExpectSame(program.Run(program.hooked, problem, plan->get(), graph_options), expected,
-                 read->plan.engine);
+                 read->convolution.engine);
     }
     const auto report = program.Report();
     EXPECT_EQ(report["kernels"][0]["calls"], 3);
@@ -279,21 +279,21 @@ TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
   test::MemoryStore store;
   Values expected;
   {
-    Program genuine(options, nullptr, &store);
-    const test::Graph whole(problem, graph_options, genuine.genuine, {genuine.handle});
-    const test::Graph piece(part, graph_options, genuine.genuine, {genuine.handle});
+    Program real(options, nullptr, &store);
+    const test::Graph whole(problem, graph_options, real.real, {real.handle});
+    const test::Graph piece(part, graph_options, real.real, {real.handle});
     size_t need = 0, divided = 1;
     while (divided > need) {
       ASSERT_LT(++engine, 8);
       const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
       if (!plan || !of_piece) continue;
-      need = *cudnn::PlanWorkspace(genuine.genuine, plan->get());
-      divided = *cudnn::PlanWorkspace(genuine.genuine, of_piece->get()) + PartialSumBytes(problem);
-      expected = genuine.Run(genuine.genuine, problem, plan->get(), graph_options);
+      need = *cudnn::PlanWorkspace(real.real, plan->get());
+      divided = *cudnn::PlanWorkspace(real.real, of_piece->get()) + PartialSumBytes(problem);
+      expected = real.Run(real.real, problem, plan->get(), graph_options);
     }
-    genuine.Measured(whole, engine, 100);
-    genuine.Measured(piece, engine, 0.001);
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), genuine.genuine);
+    real.Measured(whole, engine, 100);
+    real.Measured(piece, engine, 0.001);
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), real.real);
     ASSERT_TRUE(platform.ok());
     const MicroConfiguration sum = {kPartialSum, kPartialSumBatch, 0.001, PartialSumBytes(problem),
                                     true};

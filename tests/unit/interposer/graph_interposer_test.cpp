@@ -181,7 +181,7 @@ TEST(GraphPlans, AFailedPieceIsReplacedInsideThePromise) {
   }
 }
 
-TEST(GraphPlans, AFailedSumIsTheGenuineError) {
+TEST(GraphPlans, AFailedSumIsTheRealError) {
   GraphSetting::With with;
   with.operation = Operation::kBackwardFilter;
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
@@ -237,7 +237,7 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, 100u);
   graph.Destroy(pack);
-  // A plan that was promised what it needs is the genuine library's.
+  // A plan that was promised what it needs is the real library's.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   const auto plain = setting.Pack();
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);

@@ -16,11 +16,11 @@ using ::testing::HasSubstr;
 
 // Serves no plan but those of kEngine.
 cudnnStatus_t FinalizeOwnEngine(cudnnBackendDescriptor_t descriptor) {
-  const cudnn::Functions genuine = test::StandInGraphs();
-  const cudnnStatus_t status = genuine.cudnnBackendFinalize(descriptor);
+  const cudnn::Functions real = test::StandInGraphs();
+  const cudnnStatus_t status = real.cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  const auto read = cudnn::ReadTemplate(genuine, descriptor);
-  const bool other = read.ok() && read->plan.engine.graph()->index != kEngine;
+  const auto read = cudnn::ReadTemplate(real, descriptor);
+  const bool other = read.ok() && read->convolution.engine.graph()->index != kEngine;
   return other ? CUDNN_STATUS_NOT_SUPPORTED : status;
 }
 
@@ -30,18 +30,18 @@ bool& PiecesFail() {
 }
 cudnnStatus_t FailPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                          cudnnBackendDescriptor_t pack) {
-  const cudnn::Functions genuine = test::StandInGraphs();
-  const auto read = cudnn::ReadTemplate(genuine, plan);
-  const bool fails = PiecesFail() && read.ok() && read->plan.problem.n < 8;
-  return fails ? CUDNN_STATUS_EXECUTION_FAILED : genuine.cudnnBackendExecute(handle, plan, pack);
+  const cudnn::Functions real = test::StandInGraphs();
+  const auto read = cudnn::ReadTemplate(real, plan);
+  const bool fails = PiecesFail() && read.ok() && read->convolution.problem.n < 8;
+  return fails ? CUDNN_STATUS_EXECUTION_FAILED : real.cudnnBackendExecute(handle, plan, pack);
 }
 
 size_t BytesOf(int images) {
   const Program program{Options()};
   ConvolutionProblem problem = Problem(Operation::kForward);
   problem.n = images;
-  const test::Graph graph(problem, {}, program.genuine, {program.handle});
-  return *cudnn::PlanWorkspace(program.genuine, graph.Plan(kEngine)->get());
+  const test::Graph graph(problem, {}, program.real, {program.handle});
+  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
 }
 // Asked by programs of their own, before any other is made.
 size_t PartBytes() {

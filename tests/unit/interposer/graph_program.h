@@ -34,10 +34,10 @@ constexpr size_t kAmple = size_t{4} << 20;
 // Leaves the output of pieces as it was.
 inline cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack) {
-  const cudnn::Functions genuine = test::StandInGraphs();
-  const auto read = cudnn::ReadTemplate(genuine, plan);
-  if (read.ok() && read->plan.problem.n < 8) return CUDNN_STATUS_SUCCESS;
-  return genuine.cudnnBackendExecute(handle, plan, pack);
+  const cudnn::Functions real = test::StandInGraphs();
+  const auto read = cudnn::ReadTemplate(real, plan);
+  if (read.ok() && read->convolution.problem.n < 8) return CUDNN_STATUS_SUCCESS;
+  return real.cudnnBackendExecute(handle, plan, pack);
 }
 
 // -2 to 2.
@@ -235,15 +235,15 @@ class Program {
                 const test::Graph::Knobs& knobs = {}) {
     const auto plan = graph_of_images.Plan(engine, knobs);
     ASSERT_TRUE(plan);
-    const auto read = cudnn::ReadTemplate(genuine, plan->get());
+    const auto read = cudnn::ReadTemplate(real, plan->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), genuine);
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), real);
     ASSERT_TRUE(platform.ok()) << platform.message();
-    const ConvolutionProblem& problem = read->plan.problem;
+    const ConvolutionProblem& problem = read->convolution.problem;
     EXPECT_TRUE(store
                     .Write(problem, *platform,
                            {{{read->plan.engine, problem.n, time_ms,
-                              *cudnn::PlanWorkspace(genuine, plan->get()), read->deterministic},
+                              *cudnn::PlanWorkspace(real, plan->get()), read->deterministic},
                              5,
                              true}},
                            {})
@@ -251,8 +251,8 @@ class Program {
   }
   nlohmann::json Report() { return nlohmann::json::parse(interposer.process().ReportText()); }
 
-  const cudnn::Functions genuine = test::StandInGraphs();
-  cudnn::Functions under = genuine;  // what the interposer calls
+  const cudnn::Functions real = test::StandInGraphs();
+  cudnn::Functions under = real;  // what the interposer calls
   const Options options_;
   test::MemoryStore own_store_;
   test::MemoryStore& store;
@@ -303,7 +303,7 @@ class OnePlan {
       : problem_(problem),
         graph_options_(graph_options),
         program_(options, execute),
-        whole_(problem_, graph_options_, program_.genuine, {program_.handle}),
+        whole_(problem_, graph_options_, program_.real, {program_.handle}),
         hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {}
 
   Program& program() { return program_; }
@@ -311,7 +311,7 @@ class OnePlan {
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
   // The workspace that the program is asked for.
   size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
-  Network& TheNetwork() {
+  WorkspaceBudget& TheBudget() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     return *program_.interposer.process().budgets.Of(context);
@@ -326,9 +326,9 @@ class OnePlan {
   void Run(const Operands& operands) { Run(operands, program_.handle); }
   Values Undivided(int seed) {
     Operands operands(problem_, graph_options_,
-                      *cudnn::PlanWorkspace(program_.genuine, undivided_->get()));
+                      *cudnn::PlanWorkspace(program_.real, undivided_->get()));
     operands.Fill(seed);
-    EXPECT_EQ(operands.Execute(program_.genuine, program_.handle, undivided_->get()),
+    EXPECT_EQ(operands.Execute(program_.real, program_.handle, undivided_->get()),
               CUDNN_STATUS_SUCCESS);
     return operands.Output();
   }
@@ -344,14 +344,14 @@ class OnePlan {
   void PartsMeasured(int engine, double time_ms) {
     ConvolutionProblem part = problem_;
     part.n = kPart;
-    const test::Graph parts(part, graph_options_, program_.genuine, {program_.handle});
+    const test::Graph parts(part, graph_options_, program_.real, {program_.handle});
     program_.Measured(parts, engine, time_ms);
   }
   // The same of summing partials, where they are summed.
   void SumMeasured(int engine, double time_ms) {
     if (!SumsPartials(problem_)) return;
-    const auto read = cudnn::ReadTemplate(program_.genuine, whole_.Plan(engine)->get());
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.genuine);
+    const auto read = cudnn::ReadTemplate(program_.real, whole_.Plan(engine)->get());
+    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.real);
     ASSERT_TRUE(read.ok() && platform.ok());
     EXPECT_TRUE(
         program_.store

@@ -22,13 +22,13 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
  protected:
   GraphProtocols() : problem_(Problem(GetParam())) {
     Program program{Options()};
-    const Graph graph(problem_, {}, program.genuine, {program.handle});
+    const Graph graph(problem_, {}, program.real, {program.handle});
     for (int engine = 0; engine < kMostEngines; ++engine) {
       const auto plan = graph.Plan(engine);
       if (!plan) continue;
-      const size_t need = *cudnn::PlanWorkspace(program.genuine, plan->get());
+      const size_t need = *cudnn::PlanWorkspace(program.real, plan->get());
       limit_ = std::max(limit_, need / 2);
-      if (expected_.empty()) expected_ = program.Run(program.genuine, problem_, plan->get(), {});
+      if (expected_.empty()) expected_ = program.Run(program.real, problem_, plan->get(), {});
     }
     EXPECT_GT(limit_, 0u);
   }
@@ -161,11 +161,11 @@ struct Serialised {
   Graph::Knobs knobs;
   size_t workspace_bytes = 0;
 };
-Serialised Serialise(const cudnn::Functions& genuine, cudnnBackendDescriptor_t plan) {
-  const auto read = cudnn::ReadTemplate(genuine, plan);
+Serialised Serialise(const cudnn::Functions& real, cudnnBackendDescriptor_t plan) {
+  const auto read = cudnn::ReadTemplate(real, plan);
   EXPECT_TRUE(read.ok()) << read.message();
-  const EngineId::Graph* const engine = read->plan.engine.graph();
-  EXPECT_NE(engine, nullptr) << read->plan.engine;
+  const EngineId::Graph* const engine = read->convolution.engine.graph();
+  EXPECT_NE(engine, nullptr) << read->convolution.engine;
   if (engine == nullptr) return {};
   return {static_cast<int>(engine->index), engine->knobs};
 }
@@ -176,11 +176,11 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
   {
     // What the heuristics list first needs more.
     Program program{Options()};
-    const Graph graph(problem_, {}, program.genuine, {program.handle});
-    const auto listed = Configurations(program.genuine, graph, CUDNN_HEUR_MODE_A);
-    const auto first = Build(program.genuine, program.handle, listed[0].get());
+    const Graph graph(problem_, {}, program.real, {program.handle});
+    const auto listed = Configurations(program.real, graph, CUDNN_HEUR_MODE_A);
+    const auto first = Build(program.real, program.handle, listed[0].get());
     ASSERT_TRUE(first);
-    options.workspace_limit = *cudnn::PlanWorkspace(program.genuine, first->get()) - 1;
+    options.workspace_limit = *cudnn::PlanWorkspace(program.real, first->get()) - 1;
   }
   test::MemoryStore store;
   std::vector<Serialised> kept;
@@ -190,13 +190,13 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
   {
     Program program(options, nullptr, &store);
     const cudnn::PlanDevice device{program.handle};
-    const Graph whole(problem_, {}, program.genuine, device);
-    const Graph part(pair, {}, program.genuine, device);
+    const Graph whole(problem_, {}, program.real, device);
+    const Graph part(pair, {}, program.real, device);
     for (BackendDescriptor& configuration :
-         Configurations(program.genuine, whole, CUDNN_HEUR_MODE_A)) {
-      const auto plan = Build(program.genuine, program.handle, configuration.get());
+         Configurations(program.real, whole, CUDNN_HEUR_MODE_A)) {
+      const auto plan = Build(program.real, program.handle, configuration.get());
       ASSERT_TRUE(plan);
-      const Serialised listed = Serialise(program.genuine, plan->get());
+      const Serialised listed = Serialise(program.real, plan->get());
       program.Measured(whole, listed.engine, 100, listed.knobs);
       program.Measured(part, listed.engine, 1, listed.knobs);
     }
@@ -205,11 +205,11 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
          Configurations(program.hooked, graph, CUDNN_HEUR_MODE_A)) {
       const auto plan = Build(program.hooked, program.handle, configuration.get());
       ASSERT_TRUE(plan);
-      kept.push_back(Serialise(program.genuine, plan->get()));
+      kept.push_back(Serialise(program.real, plan->get()));
       kept.back().workspace_bytes = ExpectKept(program, plan->get());
     }
     // More is known by now: larger pieces are faster still.
-    const Graph larger(four, {}, program.genuine, device);
+    const Graph larger(four, {}, program.real, device);
     for (const Serialised& serialised : kept) {
       program.Measured(larger, serialised.engine, 0.1, serialised.knobs);
     }
@@ -239,8 +239,8 @@ TEST_P(GraphProtocols, ADescriptorThatIsInitializedAgainIsAnotherPlan) {
   ConvolutionProblem pair = problem_, single = problem_;
   pair.n = 2;
   single.n = 1;
-  program.Measured(Graph(problem_, {}, program.genuine, device), kEngine, 100);
-  program.Measured(Graph(pair, {}, program.genuine, device), kEngine, 1);
+  program.Measured(Graph(problem_, {}, program.real, device), kEngine, 100);
+  program.Measured(Graph(pair, {}, program.real, device), kEngine, 1);
   const Graph graph(problem_, {}, program.hooked, device);
   auto plan = graph.Plan(kEngine);
   ASSERT_TRUE(plan);
@@ -252,9 +252,9 @@ TEST_P(GraphProtocols, ADescriptorThatIsInitializedAgainIsAnotherPlan) {
   const auto first = Configurations(program.hooked, of_one, CUDNN_HEUR_MODE_A);
   ASSERT_TRUE(Complete(*plan, program.handle, first[0].get()));
   EXPECT_EQ(*cudnn::PlanWorkspace(program.hooked, plan->get()),
-            *cudnn::PlanWorkspace(program.genuine, plan->get()));
+            *cudnn::PlanWorkspace(program.real, plan->get()));
   EXPECT_EQ(program.Run(program.hooked, single, plan->get(), {}),
-            program.Run(program.genuine, single, plan->get(), {}));
+            program.Run(program.real, single, plan->get(), {}));
 }
 
 TEST_P(GraphProtocols, APackThatIsInitializedAgainHoldsNothing) {

@@ -28,7 +28,7 @@ nlohmann::json ReportOf(PlannedSetting& setting) {
   return nlohmann::json::parse(setting.interposer.report().Json("on", 0));
 }
 
-// The call reaches the genuine library as it was made.
+// The call reaches the real library as it was made.
 void ExpectAsAsked(const cudnn::ConvolutionCall& call) {
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   const test::RecordedCall& seen = ThisRecording().calls[0];
@@ -96,7 +96,7 @@ TEST(Interposer, AFailedPieceBarsThePlan) {
   EXPECT_THAT(ReportOf(setting)["fallbacks"], SizeIs(1));
 }
 
-TEST(Interposer, AFailureWhileAccumulatingIsTheGenuineError) {
+TEST(Interposer, AFailureWhileAccumulatingIsTheRealError) {
   PlannedSetting setting = Divided();
   const float half = 0.5;
   cudnn::ConvolutionCall call = setting.Call();

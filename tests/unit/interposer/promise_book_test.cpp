@@ -10,7 +10,7 @@ namespace {
 planning::Promise PromiseOf(size_t workspace_bytes, double time_ms) {
   planning::Promise promise;
   promise.workspace_bytes = workspace_bytes;
-  promise.plan = {{{{"legacy:1", 8, time_ms, workspace_bytes, true}, 1}}};
+  promise.configuration = {{{{"legacy:1", 8, time_ms, workspace_bytes, true}, 1}}};
   return promise;
 }
 
@@ -49,18 +49,18 @@ TEST(PromiseBook, FindsWhatTheReportedAlgorithmCanKeepAlone) {
   PromiseBook book;
   planning::Promise promise = PromiseOf(100, 3);
   promise.undivided.engine = "legacy:0";
-  promise.alone = PromiseOf(80, 4).plan;
+  promise.alone = PromiseOf(80, 4).configuration;
   book.Add({}, PromiseOf(100, 1));
   EXPECT_FALSE(book.FindAlone({}, 1000));
   book.Add({}, promise);
   EXPECT_FALSE(book.FindAlone({}, 99));
   EXPECT_EQ(book.FindAlone({}, 100)->plan, promise.alone);
   EXPECT_TRUE(book.FindAlone({}, 100)->undivided.engine.empty());
-  EXPECT_EQ(book.FindAlone({}, 100)->library_bytes, 0u);
+  EXPECT_EQ(book.FindAlone({}, 100)->owned_bytes, 0u);
   PromiseBook of_budget;
-  promise.alone = PromiseOf(120, 4).plan;
+  promise.alone = PromiseOf(120, 4).configuration;
   of_budget.Add({}, promise);
-  EXPECT_EQ(of_budget.FindAlone({}, 100)->library_bytes, 120u) << "the caller's do not hold it";
+  EXPECT_EQ(of_budget.FindAlone({}, 100)->owned_bytes, 120u) << "the caller's do not hold it";
   EXPECT_EQ(of_budget.LastReported({})->assured_bytes, 120u);
 }
 

@@ -49,9 +49,9 @@ Json PlanOf(const Case& one) {
   options.update = one.paper ? UpdateModel::kParameterServer : UpdateModel::kHierarchical;
   const PlanningProblem problem = *BuildPlanningProblem(
       *BuildLayerGraph(*BuildNetwork(one.network), one.batch), machine.Devices(), model, options);
-  const std::vector<Layout> layouts = *CompareLayouts(problem, machine.Devices());
+  const std::vector<ParallelLayout> layouts = *CompareLayouts(problem, machine.Devices());
   Json plan = {{"network", one.network}, {"machine", one.machine}, {"batch", one.batch}};
-  for (const Layout& layout : layouts) {
+  for (const ParallelLayout& layout : layouts) {
     plan["strategies"][StrategyName(layout.strategy)] = {
         {"total_ms", layout.cost.total_ms},
         {"transfer_bytes", layout.cost.transfer_bytes},

@@ -106,8 +106,8 @@ TEST(Machine, AbsurdValuesAreNamed) {
 TEST(Machine, JsonFaultsAreNamed) {
   EXPECT_EQ(ParseMachine("{").message(), "no JSON at byte 2");
   EXPECT_EQ(ParseMachine("[]").message(), "machine is no object");
-  EXPECT_EQ(ParseMachine(Edited("ucudnn-machine", "ucudnn-plan")).message(),
-            "machine has format 'ucudnn-plan'; expected ucudnn-machine");
+  EXPECT_EQ(ParseMachine(Edited("ucudnn-machine", "ucudnn-workspace-plan")).message(),
+            "machine has format 'ucudnn-workspace-plan'; expected ucudnn-machine");
   EXPECT_EQ(ParseMachine(Edited("\"version\": 1", "\"version\": 2")).message(),
             "machine has version 2; expected 1");
   EXPECT_EQ(ParseMachine(Edited("tflops", "flops")).message(), "device has no tflops");

@@ -217,7 +217,7 @@ TEST(Reduction, TheSearchFindsWhatEnumerationFinds) {
     for (const Assignment& assignment : Enumerate(problem.search)) {
       least_ms = std::min(least_ms, TotalMs(problem.search, assignment));
     }
-    const Layout found = *MakeLayout(problem, 4, Strategy::kDeePa);
+    const ParallelLayout found = *MakeLayout(problem, 4, Strategy::kDeePa);
     EXPECT_TRUE(found.optimal);
     EXPECT_NEAR(found.cost.total_ms, least_ms, 1e-9 * least_ms) << "graph " << graphs;
     EXPECT_NEAR(Evaluate(problem, model, found.assignment), least_ms, 1e-9 * least_ms);
@@ -245,8 +245,8 @@ TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   const PlanningProblem without = *BuildPlanningProblem(graph, 8, model, options);
   options.configurations = WithReduction();
   const PlanningProblem with = *BuildPlanningProblem(graph, 8, model, options);
-  const Layout before = *MakeLayout(without, 8, Strategy::kDeePa);
-  const Layout after = *MakeLayout(with, 8, Strategy::kDeePa);
+  const ParallelLayout before = *MakeLayout(without, 8, Strategy::kDeePa);
+  const ParallelLayout after = *MakeLayout(with, 8, Strategy::kDeePa);
   EXPECT_LT(after.cost.total_ms, before.cost.total_ms);
   EXPECT_EQ(ShortText(ConfigurationOf(with, after.assignment, 1).degrees), "r8");
   const LayoutCost& cost = after.cost;

@@ -26,7 +26,7 @@ Degrees DegreesOf(const PlanningProblem& problem, const Assignment& assignment,
   return problem.configurations[at][static_cast<size_t>(assignment[at])].degrees;
 }
 
-int64_t MovedBytes(const Layout& layout) {
+int64_t MovedBytes(const ParallelLayout& layout) {
   return layout.cost.transfer_bytes + layout.cost.update_bytes;
 }
 
@@ -35,9 +35,9 @@ TEST(Strategies, FollowTheirRules) {
   const auto layouts = CompareLayouts(alexnet, 16);
   ASSERT_TRUE(layouts.ok()) << layouts.message();
   ASSERT_EQ(layouts->size(), 4u);
-  const Layout& image = (*layouts)[0];
-  const Layout& model = (*layouts)[1];
-  const Layout& owt = (*layouts)[2];
+  const ParallelLayout& image = (*layouts)[0];
+  const ParallelLayout& model = (*layouts)[1];
+  const ParallelLayout& owt = (*layouts)[2];
   for (const PlannedLayer& layer : alexnet.graph.layers) {
     EXPECT_EQ(DegreesOf(alexnet, image.assignment, layer.name), Degrees{16});
   }
@@ -52,9 +52,9 @@ TEST(Strategies, TermsAddUpAndNoneBeatsDeePa) {
     const PlanningProblem problem = PaperProblem(name);
     const auto layouts = CompareLayouts(problem, 16);
     ASSERT_TRUE(layouts.ok()) << layouts.message();
-    const Layout& deepa = layouts->back();
+    const ParallelLayout& deepa = layouts->back();
     EXPECT_TRUE(deepa.optimal);
-    for (const Layout& layout : *layouts) {
+    for (const ParallelLayout& layout : *layouts) {
       const LayoutCost& cost = layout.cost;
       EXPECT_NEAR(cost.total_ms, TotalMs(problem.search, layout.assignment), 1e-9 * cost.total_ms);
       EXPECT_GE(cost.total_ms, deepa.cost.total_ms * (1 - 1e-12)) << StrategyName(layout.strategy);
@@ -136,7 +136,7 @@ TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const auto problem =
       BuildPlanningProblem(*BuildLayerGraph(*BuildNetwork("vgg16"), 128), 4, DeePaPaperModel());
   ASSERT_TRUE(problem.ok()) << problem.message();
-  const Layout image = *MakeLayout(*problem, 4, Strategy::kImage);
+  const ParallelLayout image = *MakeLayout(*problem, 4, Strategy::kImage);
   EXPECT_EQ(MovedBytes(image), int64_t{2} * 4 * 4 * 138'357'544);  // 4.12 GiB
   Assignment stated = image.assignment;
   for (const char* name : {"fc6", "fc7", "fc8"}) {
@@ -253,12 +253,12 @@ TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
 TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   const PlanningProblem inception = PaperProblem("inception-v3");
   const auto layouts = CompareLayouts(inception, 16);
-  const Layout& image = layouts->front();
-  const Layout& deepa = layouts->back();
+  const ParallelLayout& image = layouts->front();
+  const ParallelLayout& deepa = layouts->back();
   EXPECT_TRUE(deepa.optimal);
   EXPECT_NEAR(1 - static_cast<double>(MovedBytes(deepa)) / static_cast<double>(MovedBytes(image)),
               0.20, 0.05);
-  const auto moved_by_e = [&](const Layout& layout) {
+  const auto moved_by_e = [&](const ParallelLayout& layout) {
     const Machine devices = *MachineByName("k80x16");
     TrafficCounter counter(devices);
     int64_t bytes = 0;
@@ -340,8 +340,8 @@ TEST(OwtCostModel, TheSearchTakesTheSchemeThatHidesMost) {
   const auto without = BuildPlanningProblem(graph, 8, plain, options);
   const auto with = BuildPlanningProblem(graph, 8, schemes, options);
   ASSERT_TRUE(with.ok()) << with.message();
-  const Layout before = *MakeLayout(*without, 8, Strategy::kDeePa);
-  const Layout after = *MakeLayout(*with, 8, Strategy::kDeePa);
+  const ParallelLayout before = *MakeLayout(*without, 8, Strategy::kDeePa);
+  const ParallelLayout after = *MakeLayout(*with, 8, Strategy::kDeePa);
   EXPECT_LT(after.cost.transfer_ms, before.cost.transfer_ms);
   const PlannedLayer& layer = graph.layers[static_cast<size_t>(graph.Find("fc6"))];
   const ParallelConfiguration images{{8}, 0};

@@ -42,7 +42,7 @@ const char* const kBecauses[] = {"Observed",
                                  "PlanFileOwnEngine",
                                  "PlanFileNoGain",
                                  "PlanFileWrong"};
-static_assert(std::size(kBecauses) == static_cast<size_t>(Because::kPlanFileWrong) + 1);
+static_assert(std::size(kBecauses) == static_cast<size_t>(Because::kWorkspacePlanWrong) + 1);
 
 // In the order of Cause.
 const char* const kCauses[] = {"NotMeasuredOverLimit",
@@ -83,9 +83,9 @@ std::string NameOf(const World& world, const MicroConfiguration& micro) {
   return NameOf(world, micro.engine) + "@" + std::to_string(micro.micro_batch);
 }
 
-std::string NameOf(const World& world, const Configuration& plan) {
+std::string NameOf(const World& world, const Configuration& configuration) {
   std::string text;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     if (!text.empty()) text += "+";
     text += NameOf(world, run.micro);
     if (run.count > 1) text += "x" + std::to_string(run.count);
@@ -96,7 +96,7 @@ std::string NameOf(const World& world, const Configuration& plan) {
 std::string RunsOf(const World& world, const Decision& decision) {
   if (decision.course == Course::kReal) return "asked";
   if (decision.course == Course::kRefusal) return "refused";
-  const std::string plan = NameOf(world, decision.plan);
+  const std::string plan = NameOf(world, decision.configuration);
   switch (decision.otherwise) {
     case Otherwise::kReal:
       return plan + " else asked";

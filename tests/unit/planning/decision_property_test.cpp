@@ -11,7 +11,7 @@
 #include "decision_world.h"
 #include "planning/compositions.h"
 #include "planning/decision/offers.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -55,14 +55,14 @@ class Drawing {
     if (Once(30)) call.need_bytes.reset();
     call.graph_engines &= !facts.capturing;
     call.more_outside = Once(5);
-    call.pinned_later = Once(20);
+    call.confirmed_later = Once(20);
     const bool in_budget = Once(4);
     if (in_budget) facts.user_limit = 0;
     if (in_budget && any_engine && !facts.observes) facts.share = {Bytes(), Bytes()};
     // Some are not measured.
     if (Once(3)) std::erase_if(world.rows, [&](const Candidate&) { return Once(3); });
     if (!facts.observes && Once(2)) DrawTold(all, in_budget, facts, call);
-    if (!facts.observes && Once(5)) call.pinned = DrawPinned(all, facts);
+    if (!facts.observes && Once(5)) call.confirmed = DrawConfirmed(all, facts);
     if (Once(3)) facts.earlier = {Once(2), Once(2), false, Bytes()};
     DrawTrouble(all, world);
     return world;
@@ -75,7 +75,7 @@ class Drawing {
     DrawProblem(facts);
     facts.asked = "graph:0";
     plan.deterministic = !Once(4);
-    plan.is_first = Once(2);
+    plan.is_heuristics_first = Once(2);
     const std::vector<Candidate> all = DrawRows(facts.problem.n, "graph:", plan.deterministic);
     plan.need_bytes = FindUndivided(all, facts.asked, facts.problem.n)->micro.workspace_bytes;
     for (const Candidate& row : all) {
@@ -96,9 +96,9 @@ class Drawing {
     }
     if (Once(3)) std::erase_if(world.others, [&](const auto&) { return Once(2); });
     if (Once(3)) std::erase_if(world.rows, [&](const Candidate&) { return Once(3); });
-    plan.in_file = !facts.observes && Once(5);
+    plan.in_workspace_plan = !facts.observes && Once(5);
     plan.file_waits = facts.share && Once(3);
-    if (plan.in_file && !plan.file_waits) DrawPinned(all, facts, plan);
+    if (plan.in_workspace_plan && !plan.file_waits) DrawConfirmed(all, facts, plan);
     DrawPromised(world, facts, plan);
     DrawTrouble(all, world);
     return world;
@@ -197,51 +197,53 @@ class Drawing {
     call.was_told = true;
   }
 
-  // A plan file's division, and every undivided engine in the order of their times.
-  std::optional<PinnedChoice> DrawPinned(const std::vector<Candidate>& all, const Facts& facts) {
-    PinnedChoice pinned;
-    pinned.limit_bytes = Once(2) ? kNoLimit : Bytes();
+  // A workspace plan's division, and every undivided engine in the order of their times.
+  std::optional<ConfirmedLegacyKernel> DrawConfirmed(const std::vector<Candidate>& all,
+                                                     const Facts& facts) {
+    ConfirmedLegacyKernel confirmed;
+    confirmed.limit_bytes = Once(2) ? kNoLimit : Bytes();
     std::vector<Candidate> native = all;
     std::erase_if(native, [](const Candidate& row) { return !row.native; });
-    const auto plan = FastestDivision(native, RequestFor(facts.problem, Bytes(), false));
-    if (!plan) return std::nullopt;
-    pinned.plan = *plan;
+    const auto configuration = FastestDivision(native, RequestFor(facts.problem, Bytes(), false));
+    if (!configuration) return std::nullopt;
+    confirmed.configuration = *configuration;
     for (Candidate row : native) {
-      if (row.micro == plan->Largest()) pinned.lead = row.numeric;
-      const bool piece = std::any_of(plan->runs.begin(), plan->runs.end(),
+      if (row.micro == configuration->Largest()) confirmed.largest = row.numeric;
+      const bool piece = std::any_of(configuration->runs.begin(), configuration->runs.end(),
                                      [&](const Run& run) { return run.micro == row.micro; });
       if (!piece && row.micro.micro_batch < facts.problem.n) continue;
-      pinned.candidates.push_back(std::move(row));
+      confirmed.candidates.push_back(std::move(row));
     }
-    return pinned;
+    return confirmed;
   }
 
-  void DrawPinned(const std::vector<Candidate>& all, const Facts& facts, PlanFacts& plan) {
-    PinnedExecution pinned;
-    pinned.limit_bytes = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
-                                     : std::min(facts.user_limit, plan.need_bytes);
+  void DrawConfirmed(const std::vector<Candidate>& all, const Facts& facts, PlanFacts& plan) {
+    ConfirmedGraphKernel confirmed;
+    confirmed.limit_bytes = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
+                                        : std::min(facts.user_limit, plan.need_bytes);
     std::vector<Candidate> rows = all;
     // Only of a list's first plan other engines run.
     std::erase_if(rows, [&](const Candidate& row) {
-      return row.micro.engine != facts.asked && !plan.is_first;
+      return row.micro.engine != facts.asked && !plan.is_heuristics_first;
     });
     const PromiseRequest request =
-        RequestFor(facts.problem, pinned.limit_bytes, facts.deterministic);
+        RequestFor(facts.problem, confirmed.limit_bytes, facts.deterministic);
     const auto division = FastestDivision(rows, request);
     if (!division || Once(4)) {
-      plan.pinned_why = "no engine of that name";
+      plan.unconfirmed_why = "no engine of that name";
       return;
     }
-    pinned.plan = *division;
-    pinned.reason.because = Once(2) ? Because::kPlanFile : Because::kPlanFileOwnEngine;
-    plan.pinned = std::move(pinned);
+    confirmed.configuration = *division;
+    confirmed.reason.because = Once(2) ? Because::kWorkspacePlan : Because::kWorkspacePlanOwnEngine;
+    plan.confirmed = std::move(confirmed);
   }
 
   // What was promised for a plan of the graph API before. Only what is larger than the limit is
   // promised less.
   void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
     const size_t limit = std::min(facts.user_limit, plan.need_bytes);
-    const bool shrinks = plan.need_bytes > facts.user_limit || (facts.share && plan.in_file);
+    const bool shrinks =
+        plan.need_bytes > facts.user_limit || (facts.share && plan.in_workspace_plan);
     // None keeps what the plan's own pieces keep.
     const EngineId other = Once(6) ? EngineId() : "graph:" + std::to_string(Int(0, 4));
     if (!facts.observes && shrinks && Once(3)) {
@@ -280,7 +282,7 @@ void ExpectKeepsItsWord(World world, int& divided) {
   EXPECT_EQ(broken, nullptr) << broken << "\n" << Describe(world, *decision);
   EXPECT_EQ(DecideIn(again), decision);
   EXPECT_EQ(again.fallbacks, world.fallbacks);
-  divided += decision->course == Course::kSchedule && decision->plan.Pieces() > 1;
+  divided += decision->course == Course::kSchedule && decision->configuration.Pieces() > 1;
 }
 
 constexpr int kCases = 100000;  // of calls, and of plans
@@ -302,7 +304,7 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
 // How long a call takes: the schedule, or what was asked, where that fits.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
-  if (decision.course == Course::kSchedule) return decision.plan.TimeMs();
+  if (decision.course == Course::kSchedule) return decision.configuration.TimeMs();
   const Candidate* const own = FindUndivided(world.rows, facts.asked, facts.problem.n);
   const bool suits = !facts.deterministic || own->micro.deterministic;
   const bool fits = own->micro.workspace_bytes <= room;
@@ -372,7 +374,7 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {
         World world = drawing.Plan(true);
-        std::get<PlanFacts>(world.facts.program).is_first = false;
+        std::get<PlanFacts>(world.facts.program).is_heuristics_first = false;
         return world;
       },
       [](World& world, size_t room) { world.facts.user_limit = room; });
@@ -385,7 +387,7 @@ TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
       [](Drawing& drawing) {
         World world = drawing.Plan(true);
         auto& plan = std::get<PlanFacts>(world.facts.program);
-        plan.is_first = true;
+        plan.is_heuristics_first = true;
         plan.need_bytes = kMostBytes + 1;
         return world;
       },

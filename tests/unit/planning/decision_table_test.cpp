@@ -18,7 +18,7 @@
 //   with-graph    engines of the graph API may serve the call
 //   told=PLAN~WHOLE  what the program was told: what runs, and what takes its place
 //   room=B, provisional, from-file  it has room for more; was told before all was measured; is a
-//                 plan file's
+//                 workspace plan's
 //   pieces-alone  nothing takes its place: it ran here, and WHOLE is what it was measured against
 //   alone=PLAN~WHOLE  what calls that only the named algorithm serves were told, and what it was
 //                 measured against
@@ -27,7 +27,7 @@
 //                 with a * any engine may
 //   stored=B/E, rival=B/E  an earlier process promised that; another one does meanwhile
 //   others=E/B    what may take a plan's place, the best guess first
-//   file=PLAN     what the plan file says; of calls ~WHOLE,WHOLE are the undivided engines
+//   file=PLAN     what the workspace plan says; of calls ~WHOLE,WHOLE are the undivided engines
 //   file=own:PLAN, whole:PLAN, not:WHY  of plans: with the plan's own engine; that gains nothing;
 //                 it does not hold
 //   file-waits, file-later  what the file says is known only when the plan runs; or at a later call
@@ -88,7 +88,7 @@ plain need=8 limit=4 | 0@8:9/0d | late -> 0@8; 0; InPlaceOf 1; later
 plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | late -> 1@4x2 else 0@8; 4; Divided 2; later
 plain need=8 limit=4 | 1@1:1/1 | late -> 1@1x8 else asked; 1; Divided 8; later
 
-# The genuine library's error for an algorithm that does not serve stays the answer.
+# The real library's error for an algorithm that does not serve stays the answer.
 plain refuses passes=8 | 0@8:1/0 | -> asked; 0; DoesNotServe
 plain refuses passes=8 limit=4 | 0@8:1/0 | strict -> asked; 0; DoesNotServe
 
@@ -246,7 +246,7 @@ identity need=8 limit=4 alone=1@4:3/4x2~1@8:4/8 | 1@8:4/8 1@4:3/4 | wrong=1@4 st
 misaligned need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | 1@8:4/8 | -> 1@4x2 else 0@8; 4; Divided 2
 misaligned need=8 passes=4 told=g5@8:2/4~0@8:9/0 | 1@8:4/8 | -> 0@8; 4; AsTold
 
-# A plan file that suits the call is followed, without measurements.
+# A workspace plan that suits the call is followed, without measurements.
 plain need=8 passes=4 file=1@4:3/4x2~1@8:0/8,0@8:1/0 | | -> 1@4x2 else 0@8; 4; PlanFile 2
 plain need=8 passes=4 file=0@8:3/0~1@8:0/8 | | -> 0@8; 0; PlanFile
 plain need=8 file=4f@4:1/4x2~1@8:0/8 | 1@8:4/8 | -> asked; 8; NothingFaster
@@ -371,7 +371,7 @@ plan need=8 share=4/8 told=0/2 others=2/0 divided | 1@4:3/4 2@8:9/0 | uncompared
 plan need=8 share=4/8 told=0/2 others=2/0 divided lost | 1@4:3/4 2@8:9/0 | uncompared=1@4 -> 2@8; 0; UndividedNotCompared; keeps 0/2; later
 plan need=8 share=0/8 told=0/2 others=2/0 divided lost | 1@4:3/4 2@8:9/0 | -> 2@8; 0; Substituted 1; keeps 0/2
 
-# A plan follows the plan file, where it holds for it.
+# A plan follows the workspace plan, where it holds for it.
 plan need=8 limit=4 file=1@4:?/4x2 others=2/0 | | -> 1@4x2 else 2@8; 4; PlanFile 2; keeps 4/2
 plan need=8 limit=4 file=1@4:?/2x2 others=2/4 | | -> 1@4x2 else 2@8; 4; PlanFile 2; keeps 4/2
 plan need=8 file=1@4:?/4x2 | | -> 1@4x2 else asked; 8; PlanFile 2
@@ -520,8 +520,8 @@ TEST(DecisionTable, TellsWhyItWaitsOrGivesUp) {
 
 // What only the interposer reports.
 const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
-                                   Cause::kPlanFileUnanswered,
-                                   Cause::kPlanFileLacksIt,
+                                   Cause::kWorkspacePlanUnanswered,
+                                   Cause::kWorkspacePlanLacksIt,
                                    Cause::kPieceFailed,
                                    Cause::kPieceFailedAlone,
                                    Cause::kPieceFailedAsAsked,
@@ -560,7 +560,7 @@ TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
   EXPECT_EQ(courses.size(), 3u);
   EXPECT_EQ(others.size(), 3u);
   EXPECT_EQ(whens.size(), 3u);
-  for (int i = 0; i <= static_cast<int>(Because::kPlanFileWrong); ++i) {
+  for (int i = 0; i <= static_cast<int>(Because::kWorkspacePlanWrong); ++i) {
     EXPECT_TRUE(becauses.contains(static_cast<Because>(i))) << Name(static_cast<Because>(i));
   }
   for (int i = 0; i <= static_cast<int>(Cause::kBrokenInvariant); ++i) {

@@ -13,8 +13,8 @@ bool IsAmong(const std::vector<PieceName>& pieces, const MicroConfiguration& mic
          pieces.end();
 }
 
-bool HasAny(const Configuration& plan, const std::vector<PieceName>& pieces) {
-  return std::any_of(plan.runs.begin(), plan.runs.end(),
+bool HasAny(const Configuration& configuration, const std::vector<PieceName>& pieces) {
+  return std::any_of(configuration.runs.begin(), configuration.runs.end(),
                      [&](const Run& run) { return IsAmong(pieces, run.micro); });
 }
 
@@ -60,15 +60,15 @@ struct Answerer {
 
   void operator()(const Compare& question) {
     Trust trust;
-    if (question.proof == Proof::kKnown || HasAny(question.plan, world.uncompared)) {
+    if (question.proof == Proof::kKnown || HasAny(question.configuration, world.uncompared)) {
       trust = {Trust::Kind::kUnknown, "not now"};
-    } else if (HasAny(question.plan, world.wrong)) {
+    } else if (HasAny(question.configuration, world.wrong)) {
       trust = {Trust::Kind::kWrong, "wrong"};
-      const bool divides = question.plan.Pieces() > 1;
+      const bool divides = question.configuration.Pieces() > 1;
       world.fallbacks.push_back({divides ? Cause::kDivisionWrong : Cause::kGraphEngineWrong, {}});
       std::erase_if(world.rows, [&](const Candidate& row) {
         return IsAmong(world.wrong, row.micro) &&
-               HasAny(question.plan, {{row.micro.engine, row.micro.micro_batch}});
+               HasAny(question.configuration, {{row.micro.engine, row.micro.micro_batch}});
       });
       // Its pieces are no longer among the measurements.
       world.facts.measured.Clear();
@@ -79,10 +79,10 @@ struct Answerer {
   void operator()(const Build& question) {
     BuildOutcome outcome;
     const bool legacy = std::holds_alternative<CallFacts>(world.facts.program);
-    const bool whole = legacy ? question.plan.runs.empty() : question.in_place;
+    const bool whole = legacy ? question.configuration.runs.empty() : question.in_place;
     if (whole && world.breaks_whole) {
       outcome = {BuildOutcome::Kind::kNoUndivided, "no whole"};
-    } else if (!question.plan.runs.empty() && world.breaks_pieces) {
+    } else if (!question.configuration.runs.empty() && world.breaks_pieces) {
       outcome = {BuildOutcome::Kind::kNoPieces, "no pieces"};
     }
     world.facts.built.Add(question, std::move(outcome));

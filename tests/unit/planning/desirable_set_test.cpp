@@ -74,8 +74,9 @@ std::vector<Point> FrontByWorkspaceReuse(const std::vector<MicroConfiguration>& 
                                          int step) {
   std::map<size_t, std::pair<double, int>> best;
   for (const MicroConfiguration& micro : measured) {
-    const auto plan = OptimizeWorkspaceReuse(measured, n, step, micro.workspace_bytes);
-    if (plan) best[micro.workspace_bytes] = {plan->TimeMs(), plan->Pieces()};
+    const auto configuration = OptimizeWorkspaceReuse(measured, n, step, micro.workspace_bytes);
+    if (configuration)
+      best[micro.workspace_bytes] = {configuration->TimeMs(), configuration->Pieces()};
   }
   return Front(best);
 }

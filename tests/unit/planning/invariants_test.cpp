@@ -46,7 +46,7 @@ const char* const kBudget = "plain need=8 passes=0 share=4/8 | 1@8:4/8 0@8:9/0 1
 
 TEST(Invariants, EnginesAreKnownAndNoCoarserThanWhatWasAsked) {
   const Spoil other = [](Judged& spoilt) {
-    spoilt.decision.plan.runs[0].micro.engine = "legacy:7";
+    spoilt.decision.configuration.runs[0].micro.engine = "legacy:7";
   };
   EXPECT_EQ(Number(kCall, other), '1');
   const Spoil coarser = [](Judged& spoilt) { spoilt.facts.numeric = NumericClass::kWinograd; };
@@ -65,7 +65,9 @@ TEST(Invariants, EnginesAreAsDeterministicAsWhatWasAsked) {
 }
 
 TEST(Invariants, APlanIsDividedWithItsOwnEngine) {
-  const Spoil other = [](Judged& spoilt) { spoilt.decision.plan.runs[0].micro.engine = "graph:2"; };
+  const Spoil other = [](Judged& spoilt) {
+    spoilt.decision.configuration.runs[0].micro.engine = "graph:2";
+  };
   EXPECT_EQ(Number(kPlan, other), '1');
   const Spoil unknown = [](Judged& spoilt) { spoilt.decision.undivided.engine = "graph:3"; };
   EXPECT_EQ(Number(kPlan, unknown), '1');
@@ -132,7 +134,7 @@ TEST(Invariants, AllThatRunsWasBuilt) {
 }
 
 TEST(Invariants, PiecesCoverTheMiniBatchInLegalSteps) {
-  const Spoil fewer = [](Judged& spoilt) { spoilt.decision.plan.runs[0].count = 1; };
+  const Spoil fewer = [](Judged& spoilt) { spoilt.decision.configuration.runs[0].count = 1; };
   EXPECT_NE(Number(kCall, fewer), '-');
   const Spoil step = [](Judged& spoilt) { spoilt.facts.problem.alignment = 3 * 64; };
   EXPECT_EQ(Number(kCall, step), '4');

@@ -70,9 +70,10 @@ inline std::vector<MicroConfiguration> RandomMeasured(std::mt19937& random, int 
 }
 
 // A division of `n` images: every piece starts at a multiple of `step`, and is inside the limit.
-inline void ExpectLegalDivision(const Configuration& plan, int n, int step, size_t limit_bytes) {
+inline void ExpectLegalDivision(const Configuration& configuration, int n, int step,
+                                size_t limit_bytes) {
   int begin = 0;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     ASSERT_GE(run.count, 1);
     ASSERT_GE(run.micro.micro_batch, 1);
     EXPECT_LE(run.micro.workspace_bytes, limit_bytes);

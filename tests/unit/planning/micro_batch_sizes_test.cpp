@@ -62,7 +62,7 @@ TEST(MicroBatchSizes, AreRisingAndComposeEveryBatch) {
           // Small pieces are fastest: the plan uses every kind of size there is.
           measured.push_back({"legacy:0", size, 1.0 * size * size, 0, true});
         }
-        const auto plan = OptimizeWorkspaceReuse(measured, n, step, 0);
+        const auto configuration = OptimizeWorkspaceReuse(measured, n, step, 0);
         ASSERT_TRUE(plan);
         if (policy == BatchSizePolicy::kUndivided) continue;
         EXPECT_EQ(plan->Pieces(), (n + step - 1) / step);

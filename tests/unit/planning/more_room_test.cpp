@@ -8,7 +8,7 @@
 
 #include "measured.h"
 #include "planning/compositions.h"
-#include "planning/library_promise.h"
+#include "planning/owned_promise.h"
 #include "planning/promise.h"
 #include "planning/workspace_reuse.h"
 
@@ -52,10 +52,12 @@ Case RandomCase(std::mt19937& random, int most_images, int engines) {
 }
 
 double TimeOf(const std::optional<Promise>& promise) {
-  return promise ? promise->plan.TimeMs() : kNoTime;
+  return promise ? promise->configuration.TimeMs() : kNoTime;
 }
 
-double TimeOf(const std::optional<Configuration>& plan) { return plan ? plan->TimeMs() : kNoTime; }
+double TimeOf(const std::optional<Configuration>& configuration) {
+  return configuration ? configuration->TimeMs() : kNoTime;
+}
 
 // `find` answers for a request under each of the rising limits. Counts the cases where room helps.
 template <typename Find>
@@ -96,9 +98,7 @@ TEST(MoreRoom, NeverGivesSlowerPiecesOfOneEngine) {
       });
 }
 
-TEST(MoreRoom, NeverGivesASlowerLibraryPromise) {
-  ExpectNoSlowerWithMoreRoom(0, MakeLibraryPromise);
-}
+TEST(MoreRoom, NeverGivesASlowerOwnedPromise) { ExpectNoSlowerWithMoreRoom(0, MakeOwnedPromise); }
 
 bool IsExactAs(NumericClass engine, NumericClass asked) {
   return engine == NumericClass::kDirect || engine == asked;
@@ -136,19 +136,19 @@ class Enumeration {
   }
 
   void Judge(const std::vector<const Candidate*>& pieces, double time_ms) {
-    const Candidate& lead = **std::max_element(pieces.begin(), pieces.end(),
-                                               [](const Candidate* a, const Candidate* b) {
-                                                 return a->micro.micro_batch < b->micro.micro_batch;
-                                               });
+    const Candidate& largest = **std::max_element(
+        pieces.begin(), pieces.end(), [](const Candidate* a, const Candidate* b) {
+          return a->micro.micro_batch < b->micro.micro_batch;
+        });
     for (const Candidate* piece : pieces) {
-      if (!IsExactAs(piece->numeric, lead.numeric)) return;
-      if (lead.micro.deterministic && !piece->micro.deterministic) return;
+      if (!IsExactAs(piece->numeric, largest.numeric)) return;
+      if (largest.micro.deterministic && !piece->micro.deterministic) return;
     }
     fastest_ms_ = std::min(fastest_ms_, time_ms);
     const bool promisable =
         std::any_of(undivided_.begin(), undivided_.end(), [&](const Candidate* undivided) {
-          if (!lead.native) return undivided->numeric == lead.numeric;
-          return IsExactAs(undivided->numeric, lead.numeric);
+          if (!largest.native) return undivided->numeric == largest.numeric;
+          return IsExactAs(undivided->numeric, largest.numeric);
         });
     if (!promisable) return;
     fastest_promisable_ms_ = std::min(fastest_promisable_ms_, time_ms);
@@ -190,11 +190,12 @@ TEST(MoreRoom, PromisesAreTheFastestOfAllDivisionsThatMayBePromised) {
     const std::optional<Promise> pieces = DividedPromise(drawn.measured, request);
     EXPECT_EQ(TimeOf(pieces), all.fastest_divided_ms());
     if (pieces) {
-      ExpectLegalDivision(pieces->plan, request.n, request.step, pieces->workspace_bytes);
+      ExpectLegalDivision(pieces->configuration, request.n, request.step, pieces->workspace_bytes);
       EXPECT_GT(pieces->plan.Pieces(), 1);
       EXPECT_LE(pieces->workspace_bytes, request.limit_bytes);
       EXPECT_LE(pieces->undivided.workspace_bytes, pieces->workspace_bytes);
-      const std::optional<Promise> again = MakePromiseOf(pieces->plan, drawn.measured, request);
+      const std::optional<Promise> again =
+          MakePromiseOf(pieces->configuration, drawn.measured, request);
       ASSERT_TRUE(again);
       EXPECT_EQ(again->reported, pieces->reported);
     }
@@ -203,7 +204,7 @@ TEST(MoreRoom, PromisesAreTheFastestOfAllDivisionsThatMayBePromised) {
     EXPECT_EQ(FastestPromisableMs(drawn.measured, request).value_or(kNoTime),
               all.fastest_promisable_ms());
     EXPECT_LE((1 - kHysteresis) * TimeOf(promise), all.fastest_promisable_ms());
-    divided += promise && promise->plan.Pieces() > 1;
+    divided += promise && promise->configuration.Pieces() > 1;
     mixed_is_faster += pieces && MixedMs(drawn) < all.fastest_promisable_ms();
   }
   EXPECT_GT(divided, 400);

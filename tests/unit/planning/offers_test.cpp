@@ -32,7 +32,7 @@ PromiseRequest WithinBytes(size_t limit_bytes, bool deterministic = false) {
 // "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, and what is said of it.
 std::string Text(const Promise& promise) {
   std::string text;
-  for (const Run& run : promise.plan.runs) {
+  for (const Run& run : promise.configuration.runs) {
     if (!text.empty()) text += "+";
     text += run.micro.engine.Text() + "@" + std::to_string(run.micro.micro_batch) + "x" +
             std::to_string(run.count);
@@ -142,7 +142,7 @@ TEST(KeepableAlone, IsNotAskedOfOtherAlgorithmsAndOperations) {
 }
 
 TEST(OffersInBudget, AreWhatNeedsNoWorkspaceInTheTimeOfTheBestPlan) {
-  // Whoever leads the plan comes first.
+  // The engine of the largest piece comes first.
   EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8 2@8:5/9", WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:1 4/0",
                           "legacy:0@8x1 else legacy:0, told as legacy:0 4/0",
@@ -154,7 +154,7 @@ TEST(OffersInBudget, PromiseNothingOfTheCallersWorkspace) {
   for (const Offer& offer : OffersInBudget("0@8:9/0 1@4:3/4 1@8:7/8", WithinBytes(8))) {
     EXPECT_EQ(offer.math, kMath);
     EXPECT_EQ(offer.promise.workspace_bytes, 0u);
-    EXPECT_EQ(offer.promise.library_bytes, 0u) << "what it may use is not known yet";
+    EXPECT_EQ(offer.promise.owned_bytes, 0u) << "what it may use is not known yet";
   }
 }
 
@@ -278,7 +278,7 @@ TEST(PiecesOfABudget, AreTheFastestInAFourthElseTheLeast) {
     const std::optional<Promise> promise = ask(budget);
     ASSERT_TRUE(promise);
     EXPECT_EQ(promise->plan.Pieces(), pieces);
-    EXPECT_EQ(promise->library_bytes, bytes);
+    EXPECT_EQ(promise->owned_bytes, bytes);
     EXPECT_EQ(AssuredBytes(*promise), bytes);
     EXPECT_EQ(promise->workspace_bytes, 0u);
     EXPECT_EQ(promise->reported.workspace_bytes, 0u);
@@ -293,7 +293,7 @@ TEST(PiecesOfABudget, ServeAnIdentityActivationBesideWhatNeedsNone) {
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->plan.Largest().engine, "legacy:0");
   EXPECT_EQ(promise->workspace_bytes, 0u);
-  EXPECT_EQ(promise->library_bytes, 0u);
+  EXPECT_EQ(promise->owned_bytes, 0u);
   EXPECT_EQ(promise->alone.Pieces(), 2);
   EXPECT_EQ(AssuredBytes(*promise), 8u);
   const auto told = OfferFor(OfBudget(7, kForwardProblem), Rows("0@8:9/0 1@8:4/16 1@4:3/8"));
@@ -310,21 +310,21 @@ TEST(PiecesOfABudget, AreOffersWhereNothingElseServes) {
                                          "legacy:3@8x1 else , told as legacy:3 2/0"));
 }
 
-// A plan file's choice, as the words after file= say it.
-PinnedChoice File(const std::string& words) {
-  return *std::get<CallFacts>(ReadWorld("plain need=0 | | file=" + words).facts.program).pinned;
+// A workspace plan's choice, as the words after file= say it.
+ConfirmedLegacyKernel File(const std::string& words) {
+  return *std::get<CallFacts>(ReadWorld("plain need=0 | | file=" + words).facts.program).confirmed;
 }
 
 std::optional<Promise> OfFile(const std::string& words, const NamedRequest& named,
                               const std::optional<Promise>& told = {}) {
-  return PromiseOfFile(File(words), named, told);
+  return PromiseOfWorkspacePlan(File(words), named, told);
 }
 
 NamedRequest NamedIn(size_t limit_bytes) {
   return {kProblem, "legacy:1", NumericClass::kDirect, limit_bytes};
 }
 
-TEST(PromiseOfFile, KeepsThePlanWithWhatTakesItsPlace) {
+TEST(PromiseOfWorkspacePlan, KeepsThePlanWithWhatTakesItsPlace) {
   const auto promise = OfFile("1@4:3/4x2~1@8:0/8,0@8:1/0", NamedIn(4));
   ASSERT_TRUE(promise);
   EXPECT_EQ(Text(*promise), "legacy:1@4x2 else legacy:0, told as legacy:1 6/4");
@@ -336,22 +336,22 @@ TEST(PromiseOfFile, KeepsThePlanWithWhatTakesItsPlace) {
   EXPECT_EQ(promise->plan.runs[0].micro.time_ms, 3);
 }
 
-TEST(PromiseOfFile, HasTheFilesTimeOfAnUndividedPlan) {
+TEST(PromiseOfWorkspacePlan, HasTheFilesTimeOfAnUndividedPlan) {
   const auto promise = OfFile("0@8:3/0~1@8:0/8", NamedIn(4));
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->undivided.time_ms, 3);
 }
 
-TEST(PromiseOfFile, IsNoneBeyondEitherLimit) {
+TEST(PromiseOfWorkspacePlan, IsNoneBeyondEitherLimit) {
   const std::string words = "1@4:3/4x2~0@8:1/0";
   EXPECT_TRUE(OfFile(words, NamedIn(4)));
   EXPECT_FALSE(OfFile(words, NamedIn(3)));
-  PinnedChoice file = File(words);
+  ConfirmedLegacyKernel file = File(words);
   file.limit_bytes = 3;
-  EXPECT_FALSE(PromiseOfFile(file, NamedIn(4)));
+  EXPECT_FALSE(PromiseOfWorkspacePlan(file, NamedIn(4)));
 }
 
-TEST(PromiseOfFile, IsNoneWhereItIsLessExactOrDeterministicThanWhatWasNamed) {
+TEST(PromiseOfWorkspacePlan, IsNoneWhereItIsLessExactOrDeterministicThanWhatWasNamed) {
   EXPECT_FALSE(OfFile("4f@4:3/4x2~0@8:1/0,1@8:0/8", NamedIn(8)));
   NamedRequest fft = NamedIn(8);
   fft.numeric = NumericClass::kFft;
@@ -360,7 +360,7 @@ TEST(PromiseOfFile, IsNoneWhereItIsLessExactOrDeterministicThanWhatWasNamed) {
   EXPECT_TRUE(OfFile("2@4:3/4x2~0@8:1/0d,1@8:0/8", NamedIn(8)));
 }
 
-TEST(PromiseOfFile, MayRunWhatIsAsRandomAsWasTold) {
+TEST(PromiseOfWorkspacePlan, MayRunWhatIsAsRandomAsWasTold) {
   const std::string words = "2@4:3/4x2~0@8:1/0d,1@8:0/8d";
   Promise told;
   told.reported.deterministic = false;
@@ -373,7 +373,7 @@ TEST(PromiseOfFile, MayRunWhatIsAsRandomAsWasTold) {
   EXPECT_FALSE(OfFile(words, user, told));
 }
 
-TEST(PromiseOfFile, NamesTheLargestPieceToAProgramThatNamesNone) {
+TEST(PromiseOfWorkspacePlan, NamesTheLargestPieceToAProgramThatNamesNone) {
   NamedRequest named = NamedIn(8);
   named.engine = {};
   const auto promise = OfFile("4f@4:3/4x2~0@8:1/0", named);
@@ -381,13 +381,13 @@ TEST(PromiseOfFile, NamesTheLargestPieceToAProgramThatNamesNone) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-TEST(PromiseOfFile, OfOneBudgetNeedsNothingOfTheCallers) {
+TEST(PromiseOfWorkspacePlan, OfOneBudgetNeedsNothingOfTheCallers) {
   NamedRequest named = NamedIn(8);
   named.in_budget = true;
   auto promise = OfFile("1@4:3/4x2~0@8:1/0", named);
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->workspace_bytes, 0u);
-  EXPECT_EQ(promise->library_bytes, 4u);
+  EXPECT_EQ(promise->owned_bytes, 4u);
   EXPECT_EQ(promise->reported.engine, "legacy:0") << "it keeps the promise";
   EXPECT_FALSE(OfFile("1@4:3/4x2~2@8:1/8", named)) << "nothing runs without workspace";
   named.engine = {};

@@ -11,8 +11,8 @@
 #include "measured_tables.h"
 #include "planning/desirable_set.h"
 #include "planning/knapsack_solver.h"
-#include "planning/library_promise.h"
 #include "planning/network_division.h"
+#include "planning/owned_promise.h"
 #include "planning/workspace_division.h"
 
 namespace ucudnn::planning {
@@ -99,8 +99,9 @@ TEST_P(OneBudget, InARunIsNeverSlowerThanALimitForEach) {
           limited_ms += FastestDivision(table.rows, RequestOf(table, each_bytes))->TimeMs();
           kernels.push_back({SetOf(table, budget), 1, {lane}});
         } else {
-          limited_ms += MakePromise(table.rows, RequestOf(table, each_bytes))->plan.TimeMs();
-          kernels.push_back({LibraryChoices(table.rows, RequestOf(table, budget)), 1, {lane}});
+          limited_ms +=
+              MakePromise(table.rows, RequestOf(table, each_bytes))->configuration.TimeMs();
+          kernels.push_back({OwnedChoices(table.rows, RequestOf(table, budget)), 1, {lane}});
         }
       }
       double disjoint_ms = 0;

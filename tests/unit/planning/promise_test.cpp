@@ -188,7 +188,7 @@ NumericClass ClassOf(const std::vector<NumericClass>& classes, const MicroConfig
 // What holds of every promise, whatever was measured.
 void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
                     const std::vector<NumericClass>& classes) {
-  ExpectLegalDivision(promise.plan, request.n, request.step, promise.workspace_bytes);
+  ExpectLegalDivision(promise.configuration, request.n, request.step, promise.workspace_bytes);
   EXPECT_LE(promise.workspace_bytes, request.limit_bytes);
   EXPECT_EQ(promise.reported.workspace_bytes, promise.workspace_bytes);
   EXPECT_EQ(promise.reported.engine, promise.plan.Largest().engine);
@@ -201,7 +201,7 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
 
   const NumericClass reported = ClassOf(classes, promise.reported);
   std::vector<MicroConfiguration> used = {promise.undivided};
-  for (const Run& run : promise.plan.runs) used.push_back(run.micro);
+  for (const Run& run : promise.configuration.runs) used.push_back(run.micro);
   for (const MicroConfiguration& micro : used) {
     const NumericClass numeric = ClassOf(classes, micro);
     EXPECT_TRUE(numeric == kDirect || numeric == reported) << micro.engine;
@@ -216,8 +216,9 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
   if (request.deterministic) {
     EXPECT_TRUE(promise.reported.deterministic);
   }
-  if (promise.plan.Pieces() > 1) {
-    EXPECT_LT(promise.plan.TimeMs(), (1 - kHysteresis) * promise.baselines.own_api.time_ms);
+  if (promise.configuration.Pieces() > 1) {
+    EXPECT_LT(promise.configuration.TimeMs(),
+              (1 - kHysteresis) * promise.baselines.own_api.time_ms);
   } else {
     EXPECT_EQ(promise.plan.TimeMs(), promise.baselines.own_api.time_ms);
   }
@@ -246,7 +247,7 @@ TEST(Promise, CanBeKeptWhateverWasMeasured) {
     const auto promise = MakePromise(candidates, request);
     if (promise) {
       ExpectKeepable(*promise, request, classes);
-      divided += promise->plan.Pieces() > 1;
+      divided += promise->configuration.Pieces() > 1;
     } else {
       ++none;
       for (const Candidate& c : candidates) {

@@ -143,10 +143,10 @@ TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
       for (const KernelTable& table : network.tables) {
         std::vector<MicroConfiguration> rows;
         for (const Candidate& row : table.rows) rows.push_back(row.micro);
-        const auto plan =
+        const auto configuration =
             OptimizeWorkspaceReuse(rows, table.problem.n, LegalStep(table.problem), limit);
         ASSERT_TRUE(plan);
-        reuse_ms += plan->TimeMs();
+        reuse_ms += configuration->TimeMs();
       }
       KnapsackSolver solver;
       const auto divided = DivideWorkspace(network.kernels, network.kernels.size() * limit,

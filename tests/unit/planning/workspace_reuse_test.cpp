@@ -55,11 +55,12 @@ Cost Textbook(const std::vector<MicroConfiguration>& measured, int n, int step,
 
 void ExpectOptimal(const std::vector<MicroConfiguration>& measured, int n, int step,
                    size_t limit_bytes, const Cost& optimum) {
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(measured, n, step, limit_bytes);
+  const std::optional<Configuration> configuration =
+      OptimizeWorkspaceReuse(measured, n, step, limit_bytes);
   ASSERT_EQ(plan.has_value(), optimum != kImpossible);
-  if (!plan) return;
-  ExpectLegalDivision(*plan, n, step, limit_bytes);
-  for (const Run& run : plan->runs) EXPECT_THAT(measured, Contains(run.micro));
+  if (!configuration) return;
+  ExpectLegalDivision(*configuration, n, step, limit_bytes);
+  for (const Run& run : configuration->runs) EXPECT_THAT(measured, Contains(run.micro));
   EXPECT_EQ(plan->TimeMs(), optimum.first);
   EXPECT_EQ(plan->Pieces(), optimum.second);
 }
@@ -116,7 +117,8 @@ TEST(WorkspaceReuse, ScatteredSizesAreComposedExactly) {
 
 TEST(WorkspaceReuse, EqualTimesTakeFewerPieces) {
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(3, 3), Micro(4, 4)};
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 6, 1, kUnlimited);
+  const std::optional<Configuration> configuration =
+      OptimizeWorkspaceReuse(linear, 6, 1, kUnlimited);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->runs, (std::vector<ucudnn::Run>{{Micro(3, 3), 2}}));
 }
@@ -125,14 +127,16 @@ TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
   // 8+1 lasts as long as 2+2+5.
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(2, 2), Micro(5, 5),
                                                   Micro(8, 8)};
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(linear, 9, 2, kUnlimited);
+  const std::optional<Configuration> configuration =
+      OptimizeWorkspaceReuse(linear, 9, 2, kUnlimited);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->Pieces(), 2);
 }
 
 TEST(WorkspaceReuse, LargestPiecesComeFirstAndTheUnalignedOneLast) {
   const std::vector<MicroConfiguration> measured = {Micro(1, 1), Micro(4, 2), Micro(8, 3)};
-  const std::optional<Configuration> plan = OptimizeWorkspaceReuse(measured, 21, 4, kUnlimited);
+  const std::optional<Configuration> configuration =
+      OptimizeWorkspaceReuse(measured, 21, 4, kUnlimited);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->runs,
             (std::vector<ucudnn::Run>{{Micro(8, 3), 2}, {Micro(4, 2), 1}, {Micro(1, 1), 1}}));
@@ -149,17 +153,18 @@ TEST(WorkspaceReuse, TheFastestEngineInsideTheLimitServesASize) {
 
 using Pieces = std::vector<Piece>;
 
-// Every ordered composition of the images from `begin` on, where `lead` is the largest piece so
+// Every ordered composition of the images from `begin` on, where `largest` is the largest piece so
 // far.
-Cost BruteForceLed(const Pieces& pieces, int begin, int n, int step, const Piece& lead) {
-  if (begin == n) return lead.may_lead ? Cost{0, 0} : kImpossible;
+Cost BruteForceByLargest(const Pieces& pieces, int begin, int n, int step, const Piece& largest) {
+  if (begin == n) return largest.may_be_largest ? Cost{0, 0} : kImpossible;
   if (begin > n || begin % step != 0) return kImpossible;
   Cost best = kImpossible;
   for (const Piece& piece : pieces) {
     if (!Usable(*piece.micro, kUnlimited)) continue;
-    const bool leads = lead.micro == nullptr || piece.micro->micro_batch > lead.micro->micro_batch;
+    const bool is_largest =
+        largest.micro == nullptr || piece.micro->micro_batch > largest.micro->micro_batch;
     const int end = begin + piece.micro->micro_batch;
-    const Cost rest = BruteForceLed(pieces, end, n, step, leads ? piece : lead);
+    const Cost rest = BruteForceByLargest(pieces, end, n, step, is_largest ? piece : largest);
     if (rest == kImpossible) continue;
     best = std::min(best, {piece.micro->time_ms + rest.first, 1 + rest.second});
   }
@@ -167,11 +172,12 @@ Cost BruteForceLed(const Pieces& pieces, int begin, int n, int step, const Piece
 }
 
 bool MayLead(const Pieces& pieces, const MicroConfiguration& micro) {
-  return std::any_of(pieces.begin(), pieces.end(),
-                     [&](const Piece& piece) { return piece.may_lead && *piece.micro == micro; });
+  return std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+    return piece.may_be_largest && *piece.micro == micro;
+  });
 }
 
-TEST(WorkspaceReuse, LedEqualsEnumerationOfAllCompositions) {
+TEST(WorkspaceReuse, ByLargestEqualsEnumerationOfAllCompositions) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -185,37 +191,41 @@ TEST(WorkspaceReuse, LedEqualsEnumerationOfAllCompositions) {
       pieces.push_back({&micro, Draw(random, 0, 2) == 0});
     }
     SCOPED_TRACE("n " + std::to_string(n) + " step " + std::to_string(step));
-    const std::optional<Configuration> plan = OptimizeLedWorkspaceReuse(pieces, n, step, kNoTime);
-    const Cost optimum = BruteForceLed(pieces, 0, n, step, {});
+    const std::optional<Configuration> configuration =
+        OptimizeWorkspaceReuseByLargest(pieces, n, step, kNoTime);
+    const Cost optimum = BruteForceByLargest(pieces, 0, n, step, {});
     ASSERT_EQ(plan.has_value(), optimum != kImpossible);
-    if (!plan) continue;
-    ExpectLegalDivision(*plan, n, step, kUnlimited);
-    for (const ucudnn::Run& run : plan->runs) EXPECT_THAT(measured, Contains(run.micro));
+    if (!configuration) continue;
+    ExpectLegalDivision(*configuration, n, step, kUnlimited);
+    for (const ucudnn::Run& run : configuration->runs) EXPECT_THAT(measured, Contains(run.micro));
     EXPECT_TRUE(MayLead(pieces, plan->Largest()));
     EXPECT_EQ(plan->TimeMs(), optimum.first);
     EXPECT_EQ(plan->Pieces(), optimum.second);
-    divided += plan->Pieces() > 1;
-    slower += plan->TimeMs() > OptimizeWorkspaceReuse(measured, n, step, kUnlimited)->TimeMs();
+    divided += configuration->Pieces() > 1;
+    slower +=
+        configuration->TimeMs() > OptimizeWorkspaceReuse(measured, n, step, kUnlimited)->TimeMs();
   }
   EXPECT_GT(divided, 300);
   EXPECT_GT(slower, 300);
 }
 
 TEST(WorkspaceReuse, ALeadIsRepeatedOnlyWhereNothingOfItsSizeIsFaster) {
-  const MicroConfiguration lead = Micro(2, 3, 0, "legacy:0");
+  const MicroConfiguration largest = Micro(2, 3, 0, "legacy:0");
   const MicroConfiguration equal = Micro(2, 3, 0, "legacy:1");
   const MicroConfiguration faster = Micro(2, 2, 0, "legacy:2");
-  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&equal}, {&lead, true}}, 6, 1, kNoTime)->runs,
-            (std::vector<ucudnn::Run>{{lead, 3}}));
-  EXPECT_EQ(OptimizeLedWorkspaceReuse(Pieces{{&faster}, {&lead, true}}, 6, 1, kNoTime)->runs,
-            (std::vector<ucudnn::Run>{{lead, 1}, {faster, 2}}));
-  EXPECT_FALSE(OptimizeLedWorkspaceReuse(Pieces{{&faster}}, 6, 1, kNoTime));
+  EXPECT_EQ(
+      OptimizeWorkspaceReuseByLargest(Pieces{{&equal}, {&largest, true}}, 6, 1, kNoTime)->runs,
+      (std::vector<ucudnn::Run>{{largest, 3}}));
+  EXPECT_EQ(
+      OptimizeWorkspaceReuseByLargest(Pieces{{&faster}, {&largest, true}}, 6, 1, kNoTime)->runs,
+      (std::vector<ucudnn::Run>{{largest, 1}, {faster, 2}}));
+  EXPECT_FALSE(OptimizeWorkspaceReuseByLargest(Pieces{{&faster}}, 6, 1, kNoTime));
 }
 
-TEST(WorkspaceReuse, LedIsNoneWhereItIsNoFasterThanAsked) {
+TEST(WorkspaceReuse, ByLargestIsNoneWhereItIsNoFasterThanAsked) {
   const MicroConfiguration half = Micro(2, 3);
-  EXPECT_TRUE(OptimizeLedWorkspaceReuse(Pieces{{&half, true}}, 4, 1, 6.5));
-  EXPECT_FALSE(OptimizeLedWorkspaceReuse(Pieces{{&half, true}}, 4, 1, 6));
+  EXPECT_TRUE(OptimizeWorkspaceReuseByLargest(Pieces{{&half, true}}, 4, 1, 6.5));
+  EXPECT_FALSE(OptimizeWorkspaceReuseByLargest(Pieces{{&half, true}}, 4, 1, 6));
 }
 
 TEST(WorkspaceReuse, NothingComesOfNothing) {

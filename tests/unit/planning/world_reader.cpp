@@ -148,7 +148,7 @@ class WorldReader {
     SetPackedStrides(facts.problem);
     if (kind == "plan" || kind == "first") {
       plan_ = &facts.program.emplace<PlanFacts>();
-      plan_->is_first = kind == "first";
+      plan_->is_heuristics_first = kind == "first";
       facts.asked = "graph:1";
       return;
     }
@@ -186,7 +186,7 @@ class WorldReader {
         {"ran", &ran_},
         {"with-graph", graph() ? nullptr : &call_->graph_engines},
         {"more-outside", graph() ? nullptr : &call_->more_outside},
-        {"file-later", graph() ? nullptr : &call_->pinned_later},
+        {"file-later", graph() ? nullptr : &call_->confirmed_later},
         {"was-told", graph() ? nullptr : &call_->was_told},
         {"store", graph() ? &plan_->store : nullptr},
         {"file-waits", graph() ? &plan_->file_waits : nullptr},
@@ -271,7 +271,7 @@ class WorldReader {
       promise.baselines = {};
       call_->told_alone = std::move(promise);
     } else if (name == "file") {
-      PinnedChoice pinned;
+      ConfirmedLegacyKernel pinned;
       pinned.plan = value.Plan(&pinned.candidates);
       pinned.limit_bytes = kNoLimit;
       for (const Candidate& piece : pinned.candidates) {
@@ -302,15 +302,15 @@ class WorldReader {
     } else if (name == "rival") {
       world_.rival = value.Kept();
     } else if (name == "file") {
-      plan_->in_file = true;
+      plan_->in_workspace_plan = true;
       if (value.Skip("not:")) {
-        plan_->pinned_why = value.Rest();
+        plan_->unconfirmed_why = value.Rest();
         return;
       }
-      PinnedExecution pinned;
-      pinned.reason.because = value.Skip("own:")     ? Because::kPlanFileOwnEngine
-                              : value.Skip("whole:") ? Because::kPlanFileNoGain
-                                                     : Because::kPlanFile;
+      ConfirmedGraphKernel pinned;
+      pinned.reason.because = value.Skip("own:")     ? Because::kWorkspacePlanOwnEngine
+                              : value.Skip("whole:") ? Because::kWorkspacePlanNoGain
+                                                     : Because::kWorkspacePlan;
       pinned.plan = value.Plan();
       plan_->pinned = std::move(pinned);
     } else {
@@ -337,7 +337,7 @@ class WorldReader {
           std::max(promise.plan.WorkspaceBytes(), promise.undivided.workspace_bytes);
       promise.workspace_bytes = std::max(least, room_);
       if (brings_ && promise.undivided.engine.empty()) {
-        promise.library_bytes = std::exchange(promise.workspace_bytes, 0);
+        promise.owned_bytes = std::exchange(promise.workspace_bytes, 0);
       }
       const EngineId& largest = promise.plan.Largest().engine;
       promise.reported = {largest.of_graph_api() ? promise.undivided.engine : largest,

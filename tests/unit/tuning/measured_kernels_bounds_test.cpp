@@ -339,7 +339,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
       return candidate.micro_batch == size && candidate.engine == "legacy:0";
     });
   };
-  const Configuration plan = {{{row(4), 2}}};
+  const Configuration configuration = {{{row(4), 2}}};
   // The undivided engine runs first, the plan's first piece next.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
@@ -366,7 +366,7 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
       return candidate.micro_batch == size && candidate.engine == "legacy:0";
     });
   };
-  const Configuration plan = {{{row(4), 2}}};
+  const Configuration configuration = {{{row(4), 2}}};
   EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
             Trust::Kind::kUnknown);
   EXPECT_EQ(measured.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,

@@ -300,9 +300,9 @@ TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
   bounds.kernel_seconds = 1e-7;
   MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // no other process is met
   const MicroConfiguration undivided = {"legacy:0", 8, 1, 0, true};
-  const Configuration plan = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
-  const Trust first = kernels.Verify(device_, Problem(), plan, undivided, Proof::kOnce);
-  const Trust second = kernels.Verify(device_, Problem(), plan, undivided, Proof::kOnce);
+  const Configuration configuration = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
+  const Trust first = kernels.Verify(device_, Problem(), configuration, undivided, Proof::kOnce);
+  const Trust second = kernels.Verify(device_, Problem(), configuration, undivided, Proof::kOnce);
   EXPECT_EQ(first.message, "verifying takes too long");
   EXPECT_EQ(second.kind, Trust::Kind::kUnknown);
   EXPECT_EQ(second.message, "the time for measuring is used up");
@@ -367,7 +367,7 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
     });
   };
   ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
-  const Configuration plan = {{{row(4), 2}}};
+  const Configuration configuration = {{{row(4), 2}}};
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), Proof::kKnown).kind,
             Trust::Kind::kUnknown);

@@ -66,16 +66,17 @@ class VerifyTest : public ::testing::Test {
     return {};
   }
 
-  Verification Verify(const ConvolutionProblem& problem, const Configuration& plan,
+  Verification Verify(const ConvolutionProblem& problem, const Configuration& configuration,
                       const MicroConfiguration& undivided, const MeasureLimits& budget = {}) {
-    return VerifyPlan(device_, problem, plan, undivided, budget, LegacyScope());
+    return VerifyPlan(device_, problem, configuration, undivided, budget, LegacyScope());
   }
 
   // 4 + 4 + 2 images of `engine`, against algorithm 0.
   Verification VerifyThree(const ConvolutionProblem& problem, const EngineId& engine = "legacy:1",
                            const MeasureLimits& budget = {}) {
-    const Configuration plan = {{{Micro(problem, engine, 4), 2}, {Micro(problem, engine, 2), 1}}};
-    return Verify(problem, plan, Micro(problem, "legacy:0", problem.n), budget);
+    const Configuration configuration = {
+        {{Micro(problem, engine, 4), 2}, {Micro(problem, engine, 2), 1}}};
+    return Verify(problem, configuration, Micro(problem, "legacy:0", problem.n), budget);
   }
 
   Verification VerifyFaulty(const ConvolutionProblem& problem, const Fault& fault,
@@ -338,13 +339,13 @@ TEST_F(VerifyTest, ShortMemoryIsNoVerdict) {
   EXPECT_EQ(refused.verdict, Verdict::kNotCompared);
   EXPECT_THAT(refused.message, HasSubstr("64 KiB"));
 
-  const Configuration plan = {{{Micro(problem, "legacy:1", 10), 1}}};
+  const Configuration configuration = {{{Micro(problem, "legacy:1", 10), 1}}};
   const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
   const size_t before = FreeBytes();
   for (const char* site : {"alloc", "stream", "handle", "convolution"}) {
     for (int k = 1; k <= 5; ++k) {
       hostgpuInjectFault(site, k);
-      const Verification verification = Verify(problem, plan, undivided);
+      const Verification verification = Verify(problem, configuration, undivided);
       const bool fired = hostgpuFaultCount(site) >= k;
       EXPECT_EQ(verification.verdict, fired ? Verdict::kNotCompared : Verdict::kEqual)
           << site << ":" << k << " " << verification.message;
@@ -371,7 +372,7 @@ Clock::time_point& PassingDeadline() {
 
 TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kForward);
-  const Configuration plan = {{{Micro(problem, "legacy:0", 1), 10}}};
+  const Configuration configuration = {{{Micro(problem, "legacy:0", 1), 10}}};
   const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
   static int later_pieces = 0;
   later_pieces = 0;
@@ -381,7 +382,7 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
   device_.functions = &counting;
   MeasureLimits budget;
   budget.deadline = PassingDeadline() = Clock::now() + std::chrono::seconds(2);
-  const Verification verification = Verify(problem, plan, undivided, budget);
+  const Verification verification = Verify(problem, configuration, undivided, budget);
   device_.functions = &functions_;
   EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
   EXPECT_EQ(verification.message, "verifying takes too long");
@@ -434,19 +435,19 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
       // Boundaries where every piece stays aligned.
       problem.alignment = 16;
       const int step = LegalStep(problem);
-      Configuration plan;
+      Configuration configuration;
       for (int left = problem.n; left > 0;) {
         const int most = left / step;
         const int images =
             most > 0 ? step * std::uniform_int_distribution<int>(1, most)(random) : left;
-        plan.runs.push_back({Micro(problem, choice.engine, images), 1});
-        if (plan.runs.back().micro.engine.empty()) break;
+        configuration.runs.push_back({Micro(problem, choice.engine, images), 1});
+        if (configuration.runs.back().micro.engine.empty()) break;
         left -= images;
       }
-      if (plan.Images() != problem.n) continue;
+      if (configuration.Images() != problem.n) continue;
       const cudnn::EngineChoice& undivided = (*choices)[random() % choices->size()];
       const Verification verification =
-          Verify(problem, plan, Micro(problem, undivided.engine, problem.n));
+          Verify(problem, configuration, Micro(problem, undivided.engine, problem.n));
       EXPECT_NE(verification.verdict, Verdict::kDifferent)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;
       EXPECT_NE(verification.verdict, Verdict::kTrespassed)

@@ -1,4 +1,4 @@
-// One attribute as a caller hands it in, or asks for it. The status codes are the genuine 9.19
+// One attribute as a caller hands it in, or asks for it. The status codes are the real 9.19
 // library's: observed (tests/unit/host/cudnn/graph_conformance_test.cpp compares them), not read.
 #pragma once
 

@@ -53,7 +53,7 @@ cudnnStatus_t GraphConvolution::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_CONVOLUTION_COMP_TYPE:
       return request.One(CUDNN_TYPE_DATA_TYPE, compute_type);
     case CUDNN_ATTR_CONVOLUTION_CONV_MODE:
-      // The genuine library gives it out under the type of a data type.
+      // The real library gives it out under the type of a data type.
       return request.One(CUDNN_TYPE_DATA_TYPE, mode);
     case CUDNN_ATTR_CONVOLUTION_DILATIONS:
       return request.Array(CUDNN_TYPE_INT64, dilation.values.data(), dilation.count);

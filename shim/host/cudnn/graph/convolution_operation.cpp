@@ -68,7 +68,7 @@ cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
   return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-// As the genuine library keeps operands: with an axis of groups before the channels (before the
+// As the real library keeps operands: with an axis of groups before the channels (before the
 // filters), and nameless.
 GraphTensor WithGroups(const GraphTensor& tensor, int64_t groups, bool is_filter) {
   GraphTensor grouped = tensor;

@@ -1,5 +1,5 @@
 // The objects behind cudnnBackendDescriptor_t. A descriptor that is set as another's attribute is
-// copied at that moment, as in the genuine library: it may be destroyed, or finalized too late,
+// copied at that moment, as in the real library: it may be destroyed, or finalized too late,
 // afterwards. Thread-compatible; owned by the application.
 #pragma once
 

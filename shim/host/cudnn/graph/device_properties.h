@@ -9,7 +9,7 @@
 
 namespace hostgpu {
 
-// The fields of the genuine library's profile, in its order.
+// The fields of the real library's profile, in its order.
 using DeviceProfile = nlohmann::ordered_json;
 
 // BAD_PARAM where `json` lacks a field or holds one of another type; others are dropped.

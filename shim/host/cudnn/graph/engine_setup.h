@@ -1,5 +1,5 @@
 // The engines a computation can run on: their numbers, knobs, workspace, and how they run. Engine
-// numbers are this library's own, as the genuine ones are; a plan names its engine by them.
+// numbers are this library's own, as the real ones are; a plan names its engine by them.
 //   0               implicit GEMM (pointwise graphs: the one engine): no workspace; gradients of it
 //                   are called nondeterministic, as cuDNN's are
 //   1               oneDNN's blocked layouts: workspace grows with the batch

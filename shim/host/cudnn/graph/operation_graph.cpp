@@ -127,7 +127,7 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
       ordered.push_back((*operations)[i]);
     }
   }
-  // A cycle beside something that can begin passes in the genuine library.
+  // A cycle beside something that can begin passes in the real library.
   HOSTGPU_REFUSE_IF(ordered.empty(), CUDNN_STATUS_BAD_PARAM);
   *operations = std::move(ordered);
   return CUDNN_STATUS_SUCCESS;

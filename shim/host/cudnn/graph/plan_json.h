@@ -1,4 +1,4 @@
-// A plan as JSON, in the form of the genuine 9.19 library (schema 4): what edits one library's
+// A plan as JSON, in the form of the real 9.19 library (schema 4): what edits one library's
 // plans edits the other's. Engine numbers and knobs are each library's own.
 #pragma once
 

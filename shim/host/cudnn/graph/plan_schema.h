@@ -36,7 +36,7 @@ inline const ConvolutionSchema& SchemaOf(Operation operation) {
   return kConvolutions[static_cast<int>(operation)];
 }
 
-// What a pointwise mode and its backward mode have beside their operands, in the genuine library's
+// What a pointwise mode and its backward mode have beside their operands, in the real library's
 // words.
 struct ParameterSchema {
   int forward, backward;

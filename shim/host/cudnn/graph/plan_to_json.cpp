@@ -112,7 +112,7 @@ const char* FinalizeMode(const std::vector<GraphOperation>& operations) {
 }  // namespace
 
 std::string PlanToJson(const EngineConfig& config, const DeviceProfile& profile) {
-  // As the genuine library does: producers before their consumers.
+  // As the real library does: producers before their consumers.
   std::vector<GraphOperation> operations = config.engine.graph.operations();
   if (OrderOperations(&operations) != CUDNN_STATUS_SUCCESS) return {};
   std::map<int64_t, Json> tensors;

@@ -20,7 +20,7 @@ class PointwiseOperation final : public GraphDescriptor {
     return ArityOf(pointwise.mode) == PointwiseArity::kBackward ? dx : y;
   }
 
-  // As the genuine library takes it: of one operand's functions t is a mask they write, and of
+  // As the real library takes it: of one operand's functions t is a mask they write, and of
   // their backward functions one read in x's place. Only a finalized tensor in memory counts.
   bool HasMask() const { return t.finalized() && !t.is_virtual; }
 

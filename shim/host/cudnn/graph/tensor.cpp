@@ -107,7 +107,7 @@ cudnnStatus_t GraphTensor::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_TENSOR_IS_BY_VALUE:
       return request.One(CUDNN_TYPE_BOOLEAN, is_by_value);
     case CUDNN_ATTR_TENSOR_REORDERING_MODE:
-      // The genuine library wants a wider type named than it writes.
+      // The real library wants a wider type named than it writes.
       return request.One(CUDNN_TYPE_INT64, reordering);
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a tensor");

@@ -1,4 +1,4 @@
-// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: where a plan finds its operands. As in the genuine library
+// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: where a plan finds its operands. As in the real library
 // only the workspace is read back.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The stand-ins export exactly what the genuine libraries do, and what is not implemented says so.
+// The stand-ins export exactly what the real libraries do, and what is not implemented says so.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -39,13 +39,13 @@ Names Committed(const std::string& list) {
   return names;
 }
 
-void* GenuineRuntime() {
+void* RealRuntime() {
   // By path and local: the stand-in of the same name stays the one this program is linked with.
   static void* const library = dlopen(REAL_CUDART, RTLD_NOW | RTLD_LOCAL);
   return library;
 }
 
-TEST(Exports, RuntimeListIsTheGenuineLibrarys) {
+TEST(Exports, RuntimeListIsTheRealLibrarys) {
   if (access(REAL_CUDART, R_OK) != 0) GTEST_SKIP() << "no " REAL_CUDART;
   EXPECT_EQ(Committed("cudart/exports.txt"), ExportsOf(REAL_CUDART));
 }
@@ -66,7 +66,7 @@ TEST(Exports, DriverExportsItsListAndThePrivateSymbols) {
   EXPECT_EQ(names, Committed("cuda/exports.txt"));
 }
 
-TEST(Exports, SymbolVersionsAreTheGenuineOnes) {
+TEST(Exports, SymbolVersionsAreTheRealOnes) {
   void* runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   ASSERT_NE(runtime, nullptr);
@@ -76,12 +76,12 @@ TEST(Exports, SymbolVersionsAreTheGenuineOnes) {
   EXPECT_EQ(dlvsym(driver, "cuInit", "HOSTGPU_PRIVATE"), nullptr);
 }
 
-TEST(Exports, RuntimeErrorTextsAreTheGenuineOnes) {
-  if (!GenuineRuntime()) GTEST_SKIP() << dlerror();
+TEST(Exports, RuntimeErrorTextsAreTheRealOnes) {
+  if (!RealRuntime()) GTEST_SKIP() << dlerror();
   const auto name =
-      reinterpret_cast<decltype(&cudaGetErrorName)>(dlsym(GenuineRuntime(), "cudaGetErrorName"));
-  const auto text = reinterpret_cast<decltype(&cudaGetErrorString)>(
-      dlsym(GenuineRuntime(), "cudaGetErrorString"));
+      reinterpret_cast<decltype(&cudaGetErrorName)>(dlsym(RealRuntime(), "cudaGetErrorName"));
+  const auto text =
+      reinterpret_cast<decltype(&cudaGetErrorString)>(dlsym(RealRuntime(), "cudaGetErrorString"));
   ASSERT_NE(name, &cudaGetErrorName);
   for (int code = 0; code < 1100; ++code) {
     const auto error = static_cast<cudaError_t>(code);

@@ -1,6 +1,6 @@
-// Arguments that the functions of a layer refuse: with the genuine library's status.
+// Arguments that the functions of a layer refuse: with the real library's status.
 //
-// The genuine library cannot make a handle without a GPU, but it looks at the other arguments
+// The real library cannot make a handle without a GPU, but it looks at the other arguments
 // first: given a handle of zeros, in a process of its own, it answers what is wrong with them. Only
 // refusals are compared. What each case is about, nothing else is wrong with it.
 #include <signal.h>
@@ -274,8 +274,8 @@ const std::vector<Refused> kRefused = {
 
 constexpr int kCrashed = -1;
 
-// The status of the genuine library, from a process that may die of the empty handle.
-int GenuineStatus(const Library& library, const Refused& refused) {
+// The status of the real library, from a process that may die of the empty handle.
+int RealStatus(const Library& library, const Refused& refused) {
   void* const shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int* const status = static_cast<int*>(shared);
@@ -299,20 +299,20 @@ int GenuineStatus(const Library& library, const Refused& refused) {
 
 using ArgumentConformance = LibraryPair;
 
-TEST_F(ArgumentConformance, RefusalsAreTheGenuineLibrarys) {
-  std::vector<int> genuine;
-  for (const Refused& refused : kRefused) genuine.push_back(GenuineStatus(real_, refused));
+TEST_F(ArgumentConformance, RefusalsAreTheRealLibrarys) {
+  std::vector<int> real;
+  for (const Refused& refused : kRefused) real.push_back(RealStatus(real_, refused));
   // Only now: forking leaves threads behind.
   cudnnHandle_t handle = nullptr;
   ASSERT_EQ(ours_.cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
   for (size_t i = 0; i < kRefused.size(); ++i) {
     SCOPED_TRACE(kRefused[i].what);
-    EXPECT_TRUE(genuine[i] == CUDNN_STATUS_BAD_PARAM || genuine[i] == CUDNN_STATUS_NOT_SUPPORTED)
-        << "the genuine library answers " << genuine[i];
+    EXPECT_TRUE(real[i] == CUDNN_STATUS_BAD_PARAM || real[i] == CUDNN_STATUS_NOT_SUPPORTED)
+        << "the real library answers " << real[i];
     Arguments arguments(ours_);
     arguments.handle = handle;
     kRefused[i].spoil(arguments);
-    EXPECT_EQ(static_cast<int>((arguments.*kRefused[i].function)()), genuine[i]);
+    EXPECT_EQ(static_cast<int>((arguments.*kRefused[i].function)()), real[i]);
   }
   ours_.cudnnDestroy(handle);
 }

@@ -1,8 +1,8 @@
-// The descriptor functions answer as the genuine library does: status codes, values, and what a
+// The descriptor functions answer as the real library does: status codes, values, and what a
 // refused call leaves behind. Random calls on a few long-lived descriptors, so that state is
 // compared too.
 //
-// Left out, because the genuine library crashes or reads uninitialised memory there: null arrays
+// Left out, because the real library crashes or reads uninitialised memory there: null arrays
 // and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two dimensions,
 // reading an activation never set, dividing by a stride of 0 that a refused setter left behind.
 #include "tests/unit/host/cudnn/random_calls.h"
@@ -326,7 +326,7 @@ void DescriptorConformance::ActivationCall() {
   }
 }
 
-TEST_F(DescriptorConformance, RandomCallsAnswerAsTheGenuineLibrary) {
+TEST_F(DescriptorConformance, RandomCallsAnswerAsTheRealLibrary) {
   for (auto& twin : tensors_) {
     real_.cudnnCreateTensorDescriptor(&twin.real);
     ours_.cudnnCreateTensorDescriptor(&twin.ours);

@@ -1,4 +1,4 @@
-// The stand-in exports what the genuine library exports, under the same version node: a binary
+// The stand-in exports what the real library exports, under the same version node: a binary
 // linked with one starts with the other.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -35,11 +35,11 @@ Names ExportsOf(const std::string& library) {
   return names;
 }
 
-TEST(Exports, AreTheGenuineLibrarysWithTheirVersionNodes) {
-  if (!std::filesystem::exists(GENUINE_CUDNN)) GTEST_SKIP() << "no genuine cuDNN at " GENUINE_CUDNN;
-  const Names genuine = ExportsOf(GENUINE_CUDNN);
-  ASSERT_GT(genuine.size(), 200u) << "nm found no exports";
-  EXPECT_EQ(ExportsOf(STANDIN_CUDNN), genuine);
+TEST(Exports, AreTheRealLibrarysWithTheirVersionNodes) {
+  if (!std::filesystem::exists(REAL_CUDNN)) GTEST_SKIP() << "no real cuDNN at " REAL_CUDNN;
+  const Names real = ExportsOf(REAL_CUDNN);
+  ASSERT_GT(real.size(), 200u) << "nm found no exports";
+  EXPECT_EQ(ExportsOf(STANDIN_CUDNN), real);
 }
 
 TEST(Exports, AreTheCommittedList) {

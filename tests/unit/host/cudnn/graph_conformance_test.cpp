@@ -1,8 +1,8 @@
-// The graph API's descriptors answer as the genuine library's do: status codes, values, and what a
+// The graph API's descriptors answer as the real library's do: status codes, values, and what a
 // refused call leaves behind. Random calls on a few long-lived descriptors, from tensors to
 // operation graphs and variant packs, so that state is compared too.
 //
-// Left out, because the genuine library crashes, reads uninitialised memory or mistakes one object
+// Left out, because the real library crashes, reads uninitialised memory or mistakes one object
 // for another there: a descriptor of another kind as an attribute, operations passed as another
 // type, masks of pointwise operations, handles, null results, tensors of a negative data type. Left
 // out because the libraries differ by design: which engines a graph has, and in what normalised
@@ -37,7 +37,7 @@ class GraphConformance : public RandomCalls {
       return {
           l.cudnnBackendCreateDescriptor(kind, *side == Sides::kReal ? &twin.real : &twin.ours)};
     });
-    const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // uninitialised in the genuine library
+    const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // uninitialised in the real library
     if (kind == kKnobChoice) {
       Set(twin, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob, "Set");
     }
@@ -196,7 +196,7 @@ void GraphConformance::RandomSet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const Values values = Words(name, type);
-  // Where an attribute cannot be set at all, the genuine library says so first.
+  // Where an attribute cannot be set at all, the real library says so first.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words, "Set");

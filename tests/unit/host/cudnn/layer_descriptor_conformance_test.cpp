@@ -1,7 +1,7 @@
 // Descriptors of pooling and OpTensor, pooling's output extents and the descriptors derived for
-// batch normalisation: as the genuine library, status by status and value by value.
+// batch normalisation: as the real library, status by status and value by value.
 //
-// Left out, because the genuine library crashes or reads uninitialised memory there: null arrays
+// Left out, because the real library crashes or reads uninitialised memory there: null arrays
 // and result pointers, a derived descriptor of no image, reading a descriptor never set,
 // dividing by a stride of 0 that a refused setter left behind.
 #include "tests/unit/host/cudnn/random_calls.h"
@@ -172,7 +172,7 @@ void LayerDescriptorConformance::DeriveCall() {
   });
 }
 
-TEST_F(LayerDescriptorConformance, RandomCallsAnswerAsTheGenuineLibrary) {
+TEST_F(LayerDescriptorConformance, RandomCallsAnswerAsTheRealLibrary) {
   for (auto* pool : {&images_[0], &images_[1], &images_[2], &derived_[0], &derived_[1]}) {
     real_.cudnnCreateTensorDescriptor(&pool->real);
     ours_.cudnnCreateTensorDescriptor(&pool->ours);

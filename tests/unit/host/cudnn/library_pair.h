@@ -1,5 +1,5 @@
-// The genuine cuDNN and the stand-in side by side in one process. Descriptor functions of the
-// genuine library work without a GPU, which makes it the oracle for the stand-in's.
+// The real cuDNN and the stand-in side by side in one process. Descriptor functions of the
+// real library work without a GPU, which makes it the oracle for the stand-in's.
 #pragma once
 
 #include <cudnn.h>
@@ -110,12 +110,12 @@ struct Library {
   }
 };
 
-// Both libraries, loaded once. Skips the test where the genuine one is absent.
+// Both libraries, loaded once. Skips the test where the real one is absent.
 class LibraryPair : public testing::Test {
  protected:
   void SetUp() override {
-    static std::string missing = real_.Load(GENUINE_CUDNN);
-    if (!missing.empty()) GTEST_SKIP() << "no genuine cuDNN to compare with: " << missing;
+    static std::string missing = real_.Load(REAL_CUDNN);
+    if (!missing.empty()) GTEST_SKIP() << "no real cuDNN to compare with: " << missing;
     static std::string broken = ours_.Load(STANDIN_CUDNN);
     ASSERT_EQ(broken, "");
   }

@@ -1,4 +1,4 @@
-// The functions that need no descriptor, and those of descriptors given none, answer as the genuine
+// The functions that need no descriptor, and those of descriptors given none, answer as the real
 // library does.
 #include "tests/unit/host/cudnn/library_pair.h"
 

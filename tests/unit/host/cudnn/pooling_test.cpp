@@ -181,7 +181,7 @@ TEST_P(PoolingTest, NaNsArePropagatedOnlyOnDemand) {
   }
 }
 
-TEST_P(PoolingTest, RefusesWhatItWouldNotComputeAsTheGenuineLibraryDoes) {
+TEST_P(PoolingTest, RefusesWhatItWouldNotComputeAsTheRealLibraryDoes) {
   DeviceTensor x({2, 3, 1, 6, 5}, layout_, type_), y({2, 3, 1, 7, 6}, layout_, type_);
   // The last window would lie in the padding alone.
   ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 1, 1, 1,

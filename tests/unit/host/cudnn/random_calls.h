@@ -113,7 +113,7 @@ class RandomCalls : public LibraryPair {
 
   void ReportCalls() const {
     for (const auto& [name, count] : per_function_) std::printf("%6d %s\n", count, name.c_str());
-    std::printf("%d calls, %d of them refused by the genuine library\n", calls_, refused_);
+    std::printf("%d calls, %d of them refused by the real library\n", calls_, refused_);
   }
 
   unsigned seed_ = 0;

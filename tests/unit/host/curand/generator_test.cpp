@@ -144,7 +144,7 @@ std::string ExportsOf(const std::string& library) {
   return text;
 }
 
-TEST(Curand, ExportsAreTheGenuineOnes) {
+TEST(Curand, ExportsAreTheRealOnes) {
   if (access(REAL_CURAND, R_OK) != 0) GTEST_SKIP() << "no " REAL_CURAND;
   EXPECT_EQ(ExportsOf(STANDIN_CURAND), ExportsOf(REAL_CURAND));
 }

@@ -1,0 +1,58 @@
+// What a finalized execution plan of the graph API computes, read from its JSON
+// (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION): a convolution, or the reason why ucudnn leaves
+// the plan alone. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/engine_id.h"
+#include "convolution/problem.h"
+#include "cudnn/fused_operands.h"
+
+namespace ucudnn::cudnn {
+
+// One convolution, alone or (forward and backward_data) with pointwise operations fused behind it.
+struct FusedConvolution {
+  // x, w and y are the image, filter and final output, or their gradients. The math type is the
+  // default, because the engine's own arithmetic is part of its name. The alignment is the largest
+  // one that is declared for a batched tensor.
+  ConvolutionProblem problem;
+  // Of the graph API. Knobs come by rising number, without those at their default; what is fused is
+  // FusedOperations::text.
+  EngineId engine;
+  double alpha = 1;
+  double beta = 0;
+  int64_t x_uid = 0, w_uid = 0, y_uid = 0;
+  std::vector<FusedOperand> operands;  // that what is fused reads
+  int64_t w_alignment = 1;             // declared, in bytes
+  // The library compiled the engine's kernels for this batch, so another batch needs others.
+  bool compiled = false;
+  // One bit for each tensor of the JSON, counted from 0: set where its leading extent is the
+  // mini-batch. Virtual tensors count, too.
+  uint64_t batched = 0;
+  int tensors = 0;
+
+  // Bytes from one image to the next of the tensor `uid`; 0 where all images share it.
+  size_t ImageBytes(int64_t uid) const;
+
+  bool operator==(const FusedConvolution&) const = default;
+};
+
+// Why ReadFusedConvolution would refuse `json`, where a glance at the text shows it; null where it
+// has to be read.
+const char* UnfamiliarAtAGlance(std::string_view json);
+
+// Whether `json`, of whatever schema, contains a convolution.
+bool HoldsConvolution(std::string_view json);
+
+// Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. In a
+// single image a tensor of every image looks like one that all images share: `like`, the same plan
+// at another batch, tells them apart (null: none).
+Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
+                                              const FusedConvolution* like = nullptr);
+
+}  // namespace ucudnn::cudnn

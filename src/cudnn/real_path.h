@@ -1,0 +1,36 @@
+// Finds the real cuDNN 9 behind the drop-in that wears its name: where the loader would have
+// found it without us, and never ourselves. Thread-safe. Loads nothing unless `accept` does.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ucudnn::cudnn {
+
+struct RealSearch {
+  std::string path;                  // absolute; empty: none was found
+  std::vector<std::string> tried;    // "PATH: why not", in the order of the search
+  std::vector<std::string> ignored;  // what the user asked for and did not get, and why
+};
+
+// Says whether a library that looks right is taken (loading may still fail).
+using AcceptReal = std::function<Status(const std::string& path)>;
+
+// Searches in this order: `configured` (the user's choice; null or empty: none), libraries already
+// loaded, DT_RPATH of loaded objects, LD_LIBRARY_PATH and the program's own run path, DT_RUNPATH of
+// loaded objects, ld.so.cache, default directories. Objects that need cuDNN come before others.
+// `self` is an address inside the drop-in, or null.
+RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
+
+// Ok when the file can be the real library: it is a cuDNN 9, no drop-in of ours, and has its
+// sub-libraries beside it. The error says what it is instead.
+Status CheckReal(const std::string& path, const void* self);
+
+// `paths` (colon separated, as in DT_RPATH of the object at `object`) with $ORIGIN, $LIB and
+// $PLATFORM expanded; $LIB becomes each of the folders distributions use for it.
+std::vector<std::string> ExpandRunPath(const std::string& paths, const std::string& object);
+
+}  // namespace ucudnn::cudnn

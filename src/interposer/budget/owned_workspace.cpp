@@ -1,0 +1,56 @@
+#include "interposer/budget/owned_workspace.h"
+
+#include "cuda/resources.h"
+#include "interposer/budget/budgets.h"
+#include "interposer/session/session.h"
+
+namespace ucudnn::interposer {
+
+OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
+                               const OwnedPart& part, bool capturing)
+    : session_(session) {
+  if (session.budget() == nullptr || part.bytes == 0) return;
+  const cuda::ContextScope scope(driver, session.context());
+  const auto owner = OwnerOf(driver, session, handle);
+  if (!owner) return;
+  try {
+    capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
+  } catch (...) {
+    // Host memory is out. A segment that was taken for good stays its owner's; only a loan is to be
+    // given back.
+    if (!segment_.lent) segment_ = {};
+  }
+  if (capturing || !part.assured || segment_.memory.data != nullptr) return;
+  try {
+    segment_ = session.budget()->TakeAssured(*owner, part.bytes, session.stream());
+  } catch (...) {
+    // Host memory is out, and all that was set aside is in use.
+  }
+}
+
+void OwnedWorkspace::TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part) {
+  WorkspaceBudget& budget = *session_.budget();
+  if (part.assured) budget.Assure(part.bytes);
+  const execution::ArenaOwner slot = budget.SlotOwner(owner, part.kernel);
+  segment_.memory = session_.FindWorkspace(slot, part.bytes, budget.generation());
+  if (segment_.memory.data != nullptr) return;
+  segment_ = budget.Take(slot, part, session_.stream());
+  const bool stays = segment_.memory.data != nullptr && !segment_.lent;
+  if (stays) session_.KeepWorkspace(slot, segment_.memory);
+}
+
+void OwnedWorkspace::TakeForCapture(const cuda::Driver& driver, const execution::ArenaOwner& owner,
+                                    const OwnedPart& part) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  const bool known = driver.cuStreamGetCaptureInfo(session_.stream(), &status, &capture, nullptr,
+                                                   nullptr, nullptr) == CUDA_SUCCESS;
+  if (known) segment_.memory = session_.budget()->TakeForCapture(capture, owner, part);
+}
+
+OwnedWorkspace::~OwnedWorkspace() {
+  if (!segment_.lent || segment_.memory.data == nullptr) return;
+  session_.budget()->GiveBack(segment_.memory, session_.stream());
+}
+
+}  // namespace ucudnn::interposer

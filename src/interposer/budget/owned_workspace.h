@@ -1,0 +1,32 @@
+// ucudnn's own workspace for one call, from its session's network. Used by the call's thread.
+#pragma once
+
+#include "interposer/budget/workspace_budget.h"
+
+namespace ucudnn::interposer {
+
+class Session;
+
+class OwnedWorkspace {
+ public:
+  // Takes what `part` says. data() is null where that is nothing, or where no memory is to be had.
+  // While `capturing`, the memory comes from what is set aside for captures.
+  OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
+                 const OwnedPart& part, bool capturing);
+  // Gives a loan back; the call's work must be enqueued by then.
+  ~OwnedWorkspace();
+  OwnedWorkspace(const OwnedWorkspace&) = delete;
+  OwnedWorkspace& operator=(const OwnedWorkspace&) = delete;
+
+  void* data() const { return segment_.memory.data; }
+
+ private:
+  void TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part);
+  void TakeForCapture(const cuda::Driver& driver, const execution::ArenaOwner& owner,
+                      const OwnedPart& part);
+
+  Session& session_;
+  WorkspaceBudget::Segment segment_;
+};
+
+}  // namespace ucudnn::interposer

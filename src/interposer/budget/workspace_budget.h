@@ -1,0 +1,236 @@
+// The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE): what the
+// program was seen to run, how the budget is divided, and the memory behind it. Thread-safe. Once
+// the network is known and its memory is ready, a call takes the lock only when it asks for a
+// segment for the first time.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/options.h"
+#include "convolution/problem.h"
+#include "cuda/driver.h"
+#include "execution/arena.h"
+#include "interposer/budget/kernel_sequence.h"
+#include "interposer/core/kernel_state.h"
+#include "interposer/session/ordered_handles.h"
+#include "planning/network_division.h"
+#include "planning/preferred_solver.h"
+#include "planning/workspace_plan.h"
+
+namespace ucudnn::interposer {
+
+// A kernel of the network. Of the legacy API it stands for all calls of a problem, with the
+// algorithm that the program named last; of the graph API it is one execution plan, whose problem
+// other plans may have too.
+struct BudgetKernel {
+  ConvolutionProblem problem;
+  int algorithm = 0;
+  const void* plan = nullptr;  // names the plan; null: of the legacy API
+  KernelUse use;
+};
+
+class WorkspaceBudget {
+ public:
+  // `budget_bytes` is divided among the kernels; what it leaves is the limit of kernels without a
+  // share. The caller owns `driver`, `context` and `workspace_plan`, and keeps them alive. `solver`
+  // is the path of the GLPK plug-in; empty: the exact solver. `workspace_plan` is a workspace plan
+  // with a total, which says what the network is; null: it is learned.
+  WorkspaceBudget(const cuda::Driver& driver, CUcontext context, size_t budget_bytes,
+                  WorkspaceDivision division, const std::string& solver = {},
+                  const planning::WorkspacePlan* workspace_plan = nullptr);
+
+  CUcontext context() const { return context_; }
+  size_t budget_bytes() const { return budget_bytes_; }
+  WorkspaceDivision division() const { return division_; }
+  void Open(const void* handle);
+  // Call before `handle` is destroyed, and Closed with the result after it: destroying it waits for
+  // the device.
+  uint64_t Close(const void* handle);
+  void Closed(uint64_t leave);
+
+  // The program asks about a kernel, or runs it outside captures. When Run returns something else
+  // than kNotYet, the caller divides.
+  void Ask(const BudgetKernel& kernel);
+  KernelSequence::Known Run(const BudgetKernel& kernel, const execution::ArenaOwner& owner);
+  // Ends learning, and returns what is known now as Run does: kNotYet where that was returned
+  // before; kAsked where kernels were asked about and none ran, and learning goes on. An error
+  // where no kernel is known.
+  Result<KernelSequence::Known> EndLearning();
+  bool learning() const { return learning_.load(std::memory_order_acquire); }
+
+  // The program orders the work of both handles, on whichever streams: from now on they are one
+  // lane, with those that either was declared with before. Gives all of its handles and what names
+  // it as an owner. An error where one of them has run already.
+  Result<OrderedHandles::Lane> DeclareOrder(const void* first, const void* second);
+
+  // The kernels that are known so far.
+  std::vector<BudgetKernel> Kernels();
+  // Divides the budget among `kernels`; those without choices (choices[i] belongs to kernels[i])
+  // get no share. Halves the budget until the device has memory for it. REQUIRES: Run or
+  // EndLearning has returned `known`, and learning() is over unless that is kAsked.
+  Status Divide(const std::vector<BudgetKernel>& kernels,
+                std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
+  // Ends learning after dividing failed; kernels use what the budget has left.
+  void Stop() noexcept;
+
+  // Rises with every division. Decisions of an earlier epoch must be taken anew.
+  int epoch() const { return epoch_.load(std::memory_order_acquire); }
+  // A kernel's number, and the bytes that its plan may use: its share, or what is left.
+  struct Share {
+    int kernel = 0;
+    size_t bytes = 0;
+  };
+  Share ShareOf(const BudgetKernel& kernel, const execution::ArenaOwner& owner);
+
+  // Whether the division waits for memory that is still in use. A thread that may allocate then
+  // calls SettleNow.
+  bool waiting() const { return waiting_.load(std::memory_order_acquire); }
+  void SettleNow();
+
+  // Call when cuDNN contradicts what the workspace plan says of the legacy kernel. The kernel then
+  // counts as not in the file.
+  void Drop(const ConvolutionProblem& problem);
+
+  // Memory for one call. It is empty where others use the memory, none is left, or the part is of
+  // an earlier division. A `lent` one must be given back.
+  struct Segment {
+    execution::Arena::Segment memory;
+    bool lent = false;
+  };
+  // Takes a segment for work that the caller is about to enqueue on `stream`.
+  Segment Take(const execution::ArenaOwner& of, const OwnedPart& part, CUstream stream);
+  // As execution::Arena::generation.
+  uint64_t generation() const { return arena_.generation(); }
+  void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
+    arena_.GiveBack(memory, stream);
+  }
+  execution::Arena::Segment TakeForCapture(uint64_t capture, const execution::ArenaOwner& owner,
+                                           const OwnedPart& part);
+  // Sets at least `bytes` of the budget aside, which every call can have from then on
+  // (TakeAssured). Returns false where there is no room.
+  bool Assure(size_t bytes);
+  size_t assured_bytes() const { return arena_.assured_bytes(); }
+  // A loan of what was assured, for a call that cannot do without.
+  Segment TakeAssured(const execution::ArenaOwner& owner, size_t bytes, CUstream stream);
+  // The owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or the
+  // kernel on the lane. In a workspace plan: the file's segment on the lane, or everybody's where
+  // the file says that the calls are ordered.
+  execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const;
+
+  // What the report has of the budget.
+  struct Summary {
+    size_t budget_bytes = 0;   // what was divided; less than the user's where memory was short
+    size_t shares_bytes = 0;   // the sum of all shares' segments
+    size_t held_bytes = 0;     // on the device; after the last handle, what it was before
+    size_t capture_bytes = 0;  // of those, for captures
+    size_t kernels = 0;        // that have a share; of a workspace plan, that were met
+    bool divided = false;
+    bool asked_only = false;      // divided among kernels that were asked about and have not run
+    std::optional<bool> optimal;  // proven or not; none: a workspace plan divided
+    const char* solver = "";      // who divided; empty: nobody, or a workspace plan
+  };
+  Summary summary() const;
+  // The bytes that ucudnn holds on the device now.
+  size_t bytes() const { return arena_.bytes(); }
+
+ private:
+  int NumberOf(const BudgetKernel& kernel) UCUDNN_REQUIRES(mutex_);
+  // Whether plans were met: some may never run, and what was asked about was not measured for it.
+  bool HasPlans() const UCUDNN_REQUIRES(mutex_);
+  // Divides and makes the memory ready, or learns that it is still in use.
+  Status Settle() UCUDNN_REQUIRES(mutex_);
+  // From now on so much is divided.
+  void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
+  // All is known. What is left to be done.
+  KernelSequence::Known Learned() UCUDNN_REQUIRES(mutex_);
+  // The division is final.
+  void Fix() UCUDNN_REQUIRES(mutex_);
+
+  // The segment of the workspace plan for `kernel`; null: none.
+  const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
+  // Take where a workspace plan says what is whose: whole segments, and to others what those leave.
+  Segment TakePlanSegment(const execution::ArenaOwner& owner, const OwnedPart& part,
+                          CUstream stream);
+  execution::Arena::Segment TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part,
+                                      CUstream stream);
+  // Where `owner` is among the lanes, or a former handle's lane on its stream; else their number.
+  size_t LaneOf(const execution::ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
+  void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
+  void WarnBeyondBudget() const;
+  // The kernel's place in the latest division; -1: it has none.
+  int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
+  void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
+  // Of the workspace plan's segment, `taken` copies are somebody's: the others are kept for whoever
+  // comes.
+  void KeepUntaken(int number, size_t taken) UCUDNN_REQUIRES(mutex_);
+
+  const CUcontext context_;
+  const size_t budget_bytes_;
+  const WorkspaceDivision division_;
+  const planning::WorkspacePlan* const workspace_plan_;
+  execution::Arena arena_;
+  std::atomic<bool> learning_ = true;
+  std::atomic<bool> waiting_ = false;  // for memory that is still in use
+  std::atomic<bool> fixed_ = false;
+  std::atomic<bool> told_short_ = false;
+  std::atomic<bool> by_kernel_;  // slots are one kernel's each, not all of a lane's
+  std::atomic<int> epoch_ = 0;
+  std::unique_ptr<std::atomic<bool>[]> dropped_;  // of the workspace plan, by kernel
+  mutable Mutex mutex_;
+  planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
+  KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
+  struct Key {
+    Key(const ConvolutionProblem& of, const void* plan);
+    bool operator==(const Key&) const = default;
+
+    ConvolutionProblem problem;
+    const void* plan;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return key.problem.Hash() ^ std::hash<const void*>()(key.plan);
+    }
+  };
+  std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
+  // Of the kernels that ran, numbered.
+  std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
+  std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
+  std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
+  std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // owners' handles
+  OrderedHandles ordered_ UCUDNN_GUARDED_BY(mutex_);
+  // On the device, before handles were destroyed: the most.
+  size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  // Of the latest division.
+  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers
+  std::vector<planning::NetworkKernel> planned_kernels_ UCUDNN_GUARDED_BY(mutex_);
+  size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
+  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is of that budget
+  // It is of what was asked about, and who runs that is not known: each has a share that it may
+  // use wherever it runs.
+  bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
+  size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // what it leaves for a capture
+  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // that was reserved, where there was room
+  // Of the workspace plan.
+  std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);  // its kernels that were met
+  struct SegmentUse {
+    int kernels = 0;        // that have a part in it
+    size_t taken = 0;       // copies
+    size_t kept_bytes = 0;  // for copies that nobody has taken yet
+  };
+  std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
+  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of all segments
+};
+
+}  // namespace ucudnn::interposer

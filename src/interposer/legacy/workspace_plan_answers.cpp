@@ -1,0 +1,76 @@
+// Answers callers from a workspace plan.
+#include <utility>
+
+#include "cudnn/legacy_engines.h"
+#include "interposer/core/measuring.h"
+#include "interposer/legacy/legacy_calls.h"
+#include "planning/decision/offers.h"
+#include "planning/owned_promise.h"
+
+namespace ucudnn::interposer {
+
+using planning::Candidate;
+using planning::Promise;
+
+planning::NamedRequest LegacyCalls::Named(const LegacyKernel& kernel, std::optional<int> algorithm,
+                                          size_t limit_bytes) const {
+  planning::NamedRequest named{kernel.problem, {}};
+  if (algorithm) {
+    named.engine = EngineId::Legacy{*algorithm, std::nullopt};
+    named.numeric = cudnn::LegacyNumericClass(kernel.problem.operation, *algorithm);
+  }
+  named.limit_bytes = limit_bytes;
+  named.deterministic = process_.options.deterministic;
+  named.in_budget = kernel.session->budget() != nullptr;
+  return named;
+}
+
+bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
+                                   const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
+                                   Promise& promise) {
+  planning::PromiseRequest request = RequestFor(process_, kernel.problem, promise.limit_bytes);
+  // ucudnn's own workspace serves whole plans only: the algorithm alone must run without any.
+  if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
+  const EngineId engine = EngineId::Legacy{algorithm, std::nullopt};
+  if (!planning::MakeKeepableAlone(kernel.problem.operation, confirmed.candidates, engine, request,
+                                   promise)) {
+    return false;
+  }
+  for (Run& run : promise.alone.runs) planning::ForgetOrder(confirmed.configuration, run.micro);
+  if (promise.limit_bytes == kNoLimit) promise.limit_bytes = promise.workspace_bytes;
+  const bool brought = promise.owned_bytes > 0;
+  process_.promises.Add({kernel.session->platform(), algorithm, kernel.problem},
+                        brought ? planning::UndividedAlone(promise) : promise);
+  return true;
+}
+
+std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const LegacyKernel& kernel,
+                                                                      size_t limit_bytes) {
+  const auto confirmed = FindConfirmed(process_, kernel).choice;
+  if (!confirmed) return std::nullopt;
+  std::optional<Promise> promise = planning::PromiseOfWorkspacePlan(
+      *confirmed, Named(kernel, std::nullopt, MeasuredLimit(kernel, limit_bytes)));
+  if (!promise) return std::nullopt;
+  const ConvolutionProblem& problem = kernel.problem;
+  if (!PromiseConfirmed(kernel, *confirmed, promise->reported.engine.legacy()->algorithm,
+                        *promise)) {
+    // The undivided engine is at least as exact as the plan. It is reported in the plan's place
+    // only if it is no more exact, either.
+    const int whole = promise->undivided.engine.legacy()->algorithm;
+    const bool same = cudnn::LegacyNumericClass(problem.operation, whole) == confirmed->largest;
+    promise->reported.engine = promise->undivided.engine;
+    if (!same || !PromiseConfirmed(kernel, *confirmed, whole, *promise)) return std::nullopt;
+  }
+  Performances answer = {cudnn::PerformanceOf(promise->reported, problem.math)};
+  for (const Candidate& candidate : confirmed->candidates) {
+    MicroConfiguration micro = candidate.micro;
+    const bool serves = micro.micro_batch == problem.n && micro.workspace_bytes <= limit_bytes &&
+                        (micro.deterministic || !process_.options.deterministic);
+    if (!serves || micro.engine == promise->reported.engine) continue;
+    micro.time_ms = planning::kUnknownTime;
+    answer.push_back(cudnn::PerformanceOf(micro, problem.math));
+  }
+  return answer;
+}
+
+}  // namespace ucudnn::interposer

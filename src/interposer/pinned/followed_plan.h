@@ -1,0 +1,79 @@
+// What a workspace plan (UCUDNN_WORKSPACE_PLAN) pins in this process, as far as the real library
+// confirms it. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/options.h"
+#include "cudnn/functions.h"
+#include "planning/decision/facts.h"
+#include "planning/measurement_store.h"
+#include "planning/workspace_plan.h"
+
+namespace ucudnn::interposer {
+
+class FollowedPlan {
+ public:
+  // Reads the file that `options` name. A file that cannot be used costs one warning.
+  FollowedPlan(const Options& options, const cudnn::Functions& functions);
+
+  // From now on the file is not followed, which is said once.
+  void Ignore(const std::string& why);
+  // The file, which this object owns; null where there is none, it is not followed or, with one
+  // warning, it is for another device or cuDNN.
+  const planning::WorkspacePlan* For(const planning::Platform& platform);
+  // Whether the file is for this platform and followed.
+  bool Follows(const planning::Platform& platform) const;
+  // Whether the file is followed and has the kernel, which is then not measured.
+  bool Has(const planning::Platform& platform, const ConvolutionProblem& problem,
+           bool legacy) const;
+  // Asked about a kernel that the followed file lacks, returns at the first time what the file has
+  // instead, in words (empty: nothing); none at later times, and where the file has it or is not
+  // followed.
+  std::optional<std::string> Misses(const planning::Platform& platform,
+                                    const ConvolutionProblem& problem, bool legacy);
+
+  struct Found {
+    // Null: nothing is pinned, or it does not hold here.
+    const planning::ConfirmedLegacyKernel* confirmed = nullptr;
+    bool unanswered = false;         // the library did not answer; it may at a later call
+    std::optional<std::string> why;  // why it does not hold; only the first time
+  };
+  // What the file pins for a kernel of the legacy API, confirmed by the library on `handle`, which
+  // is one of the platform's; without a handle (null), only what was confirmed before. Threads that
+  // ask at once wait for the first one's answer. The result lives as long as this object.
+  Found Find(const planning::Platform& platform, int platform_number,
+             const ConvolutionProblem& problem, cudnnHandle_t handle);
+
+ private:
+  enum class State { kNotAsked, kAsking, kUnanswered, kAnswered };
+  struct Entry {
+    State state = State::kNotAsked;
+    std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null: it does not hold
+  };
+  // Asks the library for the workspace of each piece. `unanswered` becomes true where the error is
+  // that the library could not say.
+  Result<planning::ConfirmedLegacyKernel> Confirm(const ConvolutionProblem& problem,
+                                                  const Configuration& configuration,
+                                                  cudnnHandle_t handle, bool& unanswered) const;
+
+  const cudnn::Functions& functions_;
+  std::optional<planning::WorkspacePlan> file_;
+  std::atomic<bool> ignored_ = false;
+  Mutex mutex_;
+  Condition answered_;
+  std::map<int, std::unordered_map<ConvolutionProblem, Entry, planning::WorkspacePlan::Hash>>
+      confirmed_ UCUDNN_GUARDED_BY(mutex_);  // by platform; entries keep their address
+  std::unordered_set<ConvolutionProblem, planning::WorkspacePlan::Hash> missed_
+      UCUDNN_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,76 @@
+// Workspace plans (`ucudnn-workspace-plan`, as `ucudnn workspace -o` writes them): which
+// configuration each kernel runs, and which workspace it shares with which others. Plain values.
+// Others may have written a file, so every value is checked here; only what the real library knows
+// is checked later.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "convolution/configuration.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::planning {
+
+constexpr size_t kMostPlanKernels = 10000;
+constexpr size_t kMostPlanLanes = 4096;
+
+struct WorkspacePlanKernel {
+  ConvolutionProblem problem;   // with its mini-batch
+  bool legacy = true;           // called through the legacy API; else through the graph API
+  Configuration configuration;  // of n images
+  // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
+  int segment = -1;
+  size_t streams = 1;  // on which kernels of its segment run, as far as this entry knows
+  // Positions in WorkspacePlan::kernels, rising, possibly its own: the program promises that a call
+  // of this kernel begins on the device only after the latest call of each of those has ended,
+  // whatever their streams.
+  std::vector<int> order_after;
+};
+
+// A part of ucudnn's own workspace that several kernels share.
+struct WorkspacePlanSegment {
+  size_t bytes = 0;  // what its largest kernel needs
+  // Each of its kernels comes after each of them, itself included, so all streams may use the same
+  // bytes.
+  bool ordered = false;
+  // One for each stream of the kernel that has most; of an ordered segment, one.
+  size_t copies = 1;
+};
+
+struct WorkspacePlan {
+  std::string device;                 // as the driver names it
+  int cudnn = 0;                      // cudnnGetVersion(); 0: unknown
+  std::optional<size_t> limit_bytes;  // of each kernel's workspace; none: no limit
+  std::optional<size_t> total_bytes;  // one budget for all kernels; none: each uses its caller's
+  WorkspaceDivision division = WorkspaceDivision::kConcurrent;
+  std::vector<WorkspacePlanKernel> kernels;  // one for each problem and API
+  std::vector<WorkspacePlanSegment> segments;
+  size_t reserved_bytes = 0;  // of all copies of all segments; within total_bytes
+
+  // The position of the kernel that calls of this problem and API follow, whatever its alignment;
+  // -1: none. Plans of the graph API follow the legacy API's kernel where they have none of their
+  // own.
+  int Find(const ConvolutionProblem& problem, bool legacy) const;
+  // The mini-batch sizes, rising, for which calls of this problem and API have a kernel to follow.
+  std::vector<int> BatchesOf(const ConvolutionProblem& problem, bool legacy) const;
+
+  struct Hash {
+    size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
+  };
+  std::unordered_map<ConvolutionProblem, int, Hash> legacy_positions, graph_positions;
+};
+
+// Parses a file's text. An error names the place of the wrong value and what was expected. Of
+// several entries for a problem, as for layers of one shape, the first counts, because a call does
+// not tell its layer.
+Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json);
+// Reads and parses a file, which must be a regular one; errors begin with its name.
+Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path);
+
+}  // namespace ucudnn::planning

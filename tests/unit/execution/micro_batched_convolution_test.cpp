@@ -1,0 +1,517 @@
+#include "execution/micro_batched_convolution.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "convolution/partial_sums.h"
+#include "cudnn/descriptors.h"
+#include "tests/support/problem.h"
+#include "tests/support/recording_cudnn.h"
+
+namespace ucudnn::execution {
+namespace {
+
+using cudnn::ConvolutionCall;
+using test::kOperations;
+using test::RecordedCall;
+using test::ThisRecording;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr size_t kPlannedBytes = 300, kUndividedBytes = 200;
+constexpr int kUndividedAlgorithm = 0;
+
+MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes) {
+  return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
+}
+
+// 4 + 4 + 2 images; `beside` bytes of each piece's workspace are not its engine's.
+Configuration ThreePieces(size_t beside = 0) {
+  return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
+}
+
+ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
+  return test::ProblemWith({.operation = operation,
+                            .n = 10,
+                            .c = 3,
+                            .k = 5,
+                            .x = {1, 6, 7},
+                            .pad = {0, 1, 0},
+                            .type = type});
+}
+
+void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
+uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+// One call of `problem` on addresses that nothing dereferences, far apart.
+class Harness {
+ public:
+  explicit Harness(const ConvolutionProblem& problem,
+                   const Configuration& configuration = ThreePieces(),
+                   const MicroConfiguration& undivided = Micro(kUndividedAlgorithm, 10,
+                                                               kUndividedBytes))
+      : problem_(problem), descriptors_(functions_) {
+    ThisRecording() = {};
+    EXPECT_TRUE(descriptors_.Create(problem).ok());
+    auto made = MicroBatchedConvolution::Create(functions_, problem, configuration, undivided);
+    EXPECT_TRUE(made.ok()) << made.message();
+    runnable_ = std::move(*made);
+    call.operation = problem.operation;
+    call.descriptors = descriptors_.get();
+    call.x = Pointer(0x10000000);
+    call.w = Pointer(0x20000000);
+    call.y = Pointer(0x30000000);
+    call.algorithm = 7;
+    call.workspace = Pointer(0x40000000);
+    call.workspace_bytes = kPlannedBytes;
+    SetScales(1, 0);
+  }
+
+  void SetScales(double alpha, double beta) {
+    scales_[0] = alpha;
+    scales_[1] = beta;
+    narrow_scales_[0] = static_cast<float>(alpha);
+    narrow_scales_[1] = static_cast<float>(beta);
+    const bool wide = problem_.type == DataType::kDouble;
+    call.alpha = wide ? static_cast<const void*>(&scales_[0]) : &narrow_scales_[0];
+    call.beta = wide ? static_cast<const void*>(&scales_[1]) : &narrow_scales_[1];
+  }
+  void SetBias(float alpha2, void* z, void* bias = Pointer(0x60000000)) {
+    alpha2_ = alpha2;
+    bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr};
+    call.bias = &bias_;
+  }
+  // What a graph plan fuses behind the convolution reads this at `pointer`.
+  void SetFused(const cudnn::FusedOperand& operand, void* pointer) {
+    fused_operand_ = operand;
+    fused_.operands = {&fused_operand_, 1};
+    fused_.pointers[0] = pointer;
+    call.fused = &fused_;
+  }
+
+  cudnnStatus_t Run() { return runnable_->Run(call, outcome); }
+  const MicroBatchedConvolution& runnable() const { return *runnable_; }
+  static const std::vector<RecordedCall>& calls() { return ThisRecording().calls; }
+
+  ConvolutionCall call;
+  Outcome outcome = Outcome::kNotAttempted;
+
+ private:
+  const cudnn::Functions functions_ = test::RecordingFunctions();
+  const ConvolutionProblem problem_;
+  cudnn::OwnedDescriptors descriptors_;
+  std::unique_ptr<MicroBatchedConvolution> runnable_;
+  double scales_[2];
+  float narrow_scales_[2];
+  float alpha2_ = 0;
+  cudnn::BiasActivation bias_;
+  cudnn::FusedOperand fused_operand_;
+  cudnn::FusedPointers fused_;
+};
+
+constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
+                               DataType::kDouble};
+
+// Every piece is where its images are, in the order of the plan, with its own workspace size.
+void ExpectThreePieces(const ConvolutionProblem& problem) {
+  SCOPED_TRACE(Describe(problem));
+  const bool sums = SumsPartials(problem);
+  const size_t beside = sums ? PartialSumBytes(problem) : 0;
+  Harness harness(problem, ThreePieces(beside));
+  harness.call.workspace_bytes += beside;
+  harness.SetScales(0.5, 2);
+  ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(harness.outcome, Outcome::kPlanned);
+  ASSERT_THAT(Harness::calls(), SizeIs(3));
+  const int images[] = {4, 4, 2}, algorithms[] = {1, 1, 2};
+  const size_t workspaces[] = {kPlannedBytes, kPlannedBytes, 100};
+  int begin = 0;
+  for (int i = 0; i < 3; ++i) {
+    const RecordedCall& piece = Harness::calls()[i];
+    const size_t element = ElementBytes(problem.type);
+    EXPECT_EQ(piece.operation, problem.operation);
+    EXPECT_EQ(piece.images, images[i]);
+    EXPECT_EQ(piece.algorithm, algorithms[i]);
+    EXPECT_EQ(Address(piece.x), Address(harness.call.x) + begin * problem.x_strides[0] * element);
+    EXPECT_EQ(Address(piece.y), Address(harness.call.y) + begin * problem.y_strides[0] * element);
+    EXPECT_EQ(Address(piece.w), sums ? Address(harness.call.workspace) + AccumulatorBytes(problem)
+                                     : Address(harness.call.w));
+    EXPECT_EQ(Address(piece.workspace), Address(harness.call.workspace) + beside);
+    EXPECT_EQ(piece.workspace_bytes, workspaces[i]);
+    EXPECT_EQ(piece.alpha, sums ? 1 : 0.5);
+    if (sums) {
+      EXPECT_EQ(piece.beta, 0);
+    }
+    begin += images[i];
+  }
+}
+
+TEST(MicroBatchedConvolution, PiecesLieWhereTheirImagesAre) {
+  for (const Operation operation : kOperations) {
+    for (const DataType type : kTypes) ExpectThreePieces(Problem(operation, type));
+  }
+}
+
+TEST(MicroBatchedConvolution, PiecesFollowTheCallersStrides) {
+  for (const Operation operation : kOperations) {
+    ConvolutionProblem problem = Problem(operation);
+    problem.x_strides[0] += 11;
+    problem.y_strides[0] *= 3;
+    ExpectThreePieces(problem);
+  }
+}
+
+TEST(MicroBatchedConvolution, PiecesOfVolumesAndChannelsLast) {
+  for (const Operation operation : kOperations) {
+    ConvolutionProblem problem = Problem(operation);
+    problem.layout = Layout::kNhwc;
+    SetPackedStrides(problem);
+    ExpectThreePieces(problem);
+    problem = Problem(operation);
+    problem.spatial_rank = 3;
+    problem.x[0] = 4;
+    problem.w[0] = 2;
+    SetPackedStrides(problem);
+    ExpectThreePieces(problem);
+  }
+}
+
+TEST(MicroBatchedConvolution, BackwardFilter_BetaAppliesOnce) {
+  for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
+    Harness harness(Problem(Operation::kBackwardFilter, type));
+    harness.SetScales(1, 0.25);
+    ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+    ASSERT_THAT(Harness::calls(), SizeIs(3));
+    EXPECT_EQ(Harness::calls()[0].beta, 0.25);
+    EXPECT_EQ(Harness::calls()[1].beta, 1);
+    EXPECT_EQ(Harness::calls()[2].beta, 1);
+  }
+}
+
+// A gradient of a 16-bit filter in three pieces.
+class Summed : public Harness {
+ public:
+  explicit Summed(const ConvolutionProblem& problem = Problem(Operation::kBackwardFilter,
+                                                              DataType::kHalf),
+                  const MicroConfiguration& undivided = Micro(kUndividedAlgorithm, 10,
+                                                              kUndividedBytes))
+      : Harness(problem, ThreePieces(PartialSumBytes(problem)), undivided) {
+    call.workspace_bytes = PartialSumBytes(problem) + kPlannedBytes;
+  }
+  static const std::vector<test::RecordedSum>& sums() { return ThisRecording().sums; }
+};
+
+// Each piece's partial is added in fp32 behind it; alpha and beta hold for the sum alone.
+TEST(MicroBatchedConvolution, PartialsOfSixteenBitsAreSummedApart) {
+  for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
+    const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, type);
+    const cudnnDataType_t narrow = type == DataType::kHalf ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+    Summed harness(problem);
+    harness.SetScales(0.5, 2);
+    ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(harness.outcome, Outcome::kPlanned);
+    ASSERT_THAT(Summed::sums(), SizeIs(4));
+    void* const sum = harness.call.workspace;
+    for (int i = 0; i < 3; ++i) {
+      const test::RecordedSum& added = Summed::sums()[i];
+      EXPECT_EQ(added.after, i + 1);
+      EXPECT_EQ(added.input, Harness::calls()[i].w);
+      EXPECT_EQ(added.output, sum);
+      EXPECT_EQ(added.from, narrow);
+      EXPECT_EQ(added.to, CUDNN_DATA_FLOAT);
+      EXPECT_EQ(added.elements, 5 * 3 * 3 * 3);
+      EXPECT_EQ(added.alpha, 1);
+      EXPECT_EQ(added.beta, i == 0 ? 0 : 1);
+    }
+    const test::RecordedSum& stored = Summed::sums()[3];
+    EXPECT_EQ(stored.after, 3);
+    EXPECT_EQ(stored.input, sum);
+    EXPECT_EQ(stored.output, harness.call.w);
+    EXPECT_EQ(stored.from, CUDNN_DATA_FLOAT);
+    EXPECT_EQ(stored.to, narrow);
+    EXPECT_EQ(stored.alpha, 0.5);
+    EXPECT_EQ(stored.beta, 2);
+  }
+}
+
+TEST(MicroBatchedConvolution, OnePieceIsNoPartial) {
+  Harness harness(Problem(Operation::kBackwardFilter, DataType::kHalf), {{{Micro(1, 10, 300), 1}}});
+  harness.SetScales(0.5, 2);
+  ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(ThisRecording().sums, SizeIs(0));
+  ASSERT_THAT(Harness::calls(), SizeIs(1));
+  EXPECT_EQ(Harness::calls()[0].w, harness.call.w);
+  EXPECT_EQ(Harness::calls()[0].workspace_bytes, 300u);
+  EXPECT_EQ(Harness::calls()[0].beta, 2);
+}
+
+TEST(MicroBatchedConvolution, BetaAppliesToEveryPieceOfABatchedOutput) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    Harness harness(Problem(operation));
+    harness.SetScales(1, 0.25);
+    ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+    for (const RecordedCall& piece : Harness::calls()) EXPECT_EQ(piece.beta, 0.25);
+  }
+}
+
+TEST(MicroBatchedConvolution, ZMovesWithY) {
+  const ConvolutionProblem problem = Problem(Operation::kForward);
+  Harness harness(problem);
+  harness.SetBias(1, Pointer(0x50000000));
+  ASSERT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+  ASSERT_THAT(Harness::calls(), SizeIs(3));
+  for (const RecordedCall& piece : Harness::calls()) {
+    EXPECT_EQ(Address(piece.z) - 0x50000000, Address(piece.y) - Address(harness.call.y));
+  }
+}
+
+TEST(MicroBatchedConvolution, TooLittleWorkspaceIsNotAttempted) {
+  for (const auto& [workspace, bytes] :
+       {std::pair<void*, size_t>{Pointer(0x40000000), kPlannedBytes - 1},
+        std::pair<void*, size_t>{nullptr, kPlannedBytes}}) {
+    Harness harness(Problem(Operation::kForward));
+    harness.call.workspace = workspace;
+    harness.call.workspace_bytes = bytes;
+    EXPECT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
+    EXPECT_THAT(Harness::calls(), SizeIs(0));
+  }
+}
+
+TEST(MicroBatchedConvolution, APlanWithoutWorkspaceNeedsNoPointer) {
+  Harness harness(Problem(Operation::kForward), {{{Micro(0, 5, 0), 2}}}, Micro(0, 10, 0));
+  harness.call.workspace = nullptr;
+  harness.call.workspace_bytes = 0;
+  EXPECT_EQ(harness.Run(), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(harness.outcome, Outcome::kPlanned);
+}
+
+// The pieces up to the failed one, then the whole with the undivided algorithm.
+void ExpectUndividedAfter(int failed, const Harness& harness, cudnnStatus_t status) {
+  EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(harness.outcome, Outcome::kUndivided);
+  ASSERT_THAT(Harness::calls(), SizeIs(failed + 2));
+  const RecordedCall& whole = Harness::calls().back();
+  EXPECT_EQ(whole.images, 10);
+  EXPECT_EQ(whole.algorithm, kUndividedAlgorithm);
+  EXPECT_EQ(whole.x, harness.call.x);
+  EXPECT_EQ(whole.w, harness.call.w);
+  EXPECT_EQ(whole.y, harness.call.y);
+  EXPECT_EQ(whole.workspace, harness.call.workspace);
+  EXPECT_EQ(whole.workspace_bytes, kUndividedBytes);
+}
+
+void ExpectFailedAt(int failed, const Harness& harness, cudnnStatus_t status) {
+  EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_EQ(harness.outcome, Outcome::kFailed);
+  EXPECT_THAT(Harness::calls(), SizeIs(failed + 1));
+}
+
+TEST(MicroBatchedConvolution, AnyFailedPieceOfAnOverwrittenOutputIsRerunUndivided) {
+  for (const Operation operation : kOperations) {
+    for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
+      for (int k = 0; k < 3; ++k) {
+        SCOPED_TRACE(std::string(OperationName(operation)) + " piece " + std::to_string(k));
+        Harness harness(Problem(operation, type));
+        ThisRecording().fail_at = k;
+        const cudnnStatus_t status = harness.Run();
+        ExpectUndividedAfter(k, harness, status);
+        EXPECT_EQ(Harness::calls().back().beta, 0);
+      }
+    }
+  }
+}
+
+TEST(MicroBatchedConvolution, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
+  for (const Operation operation : kOperations) {
+    for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
+      for (int k = 0; k < 3; ++k) {
+        SCOPED_TRACE(std::string(OperationName(operation)) + " piece " + std::to_string(k));
+        Harness harness(Problem(operation, type));
+        harness.SetScales(1, 0.5);
+        ThisRecording().fail_at = k;
+        const cudnnStatus_t status = harness.Run();
+        if (k == 0) {
+          ExpectUndividedAfter(k, harness, status);
+          EXPECT_EQ(Harness::calls().back().beta, 0.5);
+        } else {
+          ExpectFailedAt(k, harness, status);
+        }
+      }
+    }
+  }
+}
+
+// Until all partials are summed the output is as it was: beta and overlaps forbid nothing.
+TEST(MicroBatchedConvolution, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
+  for (const bool sum_fails : {false, true}) {
+    for (int k = 0; k < (sum_fails ? 4 : 3); ++k) {
+      SCOPED_TRACE(std::string(sum_fails ? "sum " : "piece ") + std::to_string(k));
+      Summed harness;
+      harness.SetScales(1, 0.5);
+      harness.call.w = Pointer(Address(harness.call.x) + 4);
+      (sum_fails ? ThisRecording().fail_sum_at : ThisRecording().fail_at) = k;
+      const cudnnStatus_t status = harness.Run();
+      ExpectUndividedAfter(std::min(k, 2), harness, status);
+      EXPECT_EQ(Harness::calls().back().beta, 0.5);
+      for (size_t i = 0; i < Summed::sums().size(); ++i) {
+        EXPECT_EQ(Summed::sums()[i].output == harness.call.w, i == 3);
+      }
+    }
+  }
+}
+
+TEST(MicroBatchedConvolution,
+     WithoutAnUndividedAlgorithmAFailedSumIsItsErrorBesideAnOutputAsItWas) {
+  for (int k = 0; k < 4; ++k) {
+    Summed harness(Problem(Operation::kBackwardFilter, DataType::kHalf), MicroConfiguration{});
+    ThisRecording().fail_sum_at = k;
+    EXPECT_NE(harness.Run(), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
+  }
+}
+
+TEST(MicroBatchedConvolution, AMisalignedWorkspaceHoldsNoPartials) {
+  Summed harness;
+  harness.call.workspace = Pointer(Address(harness.call.workspace) + 8);
+  const cudnnStatus_t status = harness.Run();
+  ExpectUndividedAfter(-1, harness, status);
+}
+
+TEST(MicroBatchedConvolution, AWorkspaceWithoutRoomForTheSumIsRefused) {
+  const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kBfloat16);
+  EXPECT_THAT(
+      MicroBatchedConvolution::Create(test::RecordingFunctions(), problem, ThreePieces(), {})
+          .message(),
+      HasSubstr("does not hold the sum"));
+}
+
+TEST(MicroBatchedConvolution, AnInputInTheOutputForbidsARerun) {
+  for (const Operation operation : kOperations) {
+    for (const bool first_input : {true, false}) {
+      Harness harness(Problem(operation));
+      ConvolutionCall& call = harness.call;
+      void*& output = operation == Operation::kForward        ? call.y
+                      : operation == Operation::kBackwardData ? call.x
+                                                              : call.w;
+      void*& x_like = operation == Operation::kForward ? call.x : call.y;
+      void*& w_like = operation == Operation::kBackwardFilter ? call.x : call.w;
+      output = Pointer(Address(first_input ? x_like : w_like) + 4);
+      ThisRecording().fail_at = 1;
+      const cudnnStatus_t status = harness.Run();
+      ExpectFailedAt(1, harness, status);
+    }
+  }
+}
+
+TEST(MicroBatchedConvolution, NeighboursInMemoryDoNotForbidARerun) {
+  const ConvolutionProblem problem = Problem(Operation::kForward);
+  Harness harness(problem);
+  harness.call.y = Pointer(Address(harness.call.x) + cudnn::ImageBytes(problem));
+  ThisRecording().fail_at = 1;
+  const cudnnStatus_t status = harness.Run();
+  ExpectUndividedAfter(1, harness, status);
+}
+
+TEST(MicroBatchedConvolution, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
+  for (const float alpha2 : {0.f, 1.f}) {
+    Harness harness(Problem(Operation::kForward));
+    harness.SetBias(alpha2, harness.call.y);
+    ThisRecording().fail_at = 1;
+    const cudnnStatus_t status = harness.Run();
+    if (alpha2 == 0) {
+      ExpectUndividedAfter(1, harness, status);
+      EXPECT_EQ(Harness::calls().back().z, harness.call.y);
+    } else {
+      ExpectFailedAt(1, harness, status);
+    }
+  }
+}
+
+// What is fused may be wider than the tensors, have strides, and be read at every image's own
+// place.
+TEST(MicroBatchedConvolution, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    const ConvolutionProblem problem = Problem(operation, DataType::kHalf);
+    const size_t before = 4096;
+    const auto n = static_cast<size_t>(problem.n);
+    const size_t image = (before - 64) / (n - 1);
+    const cudnn::FusedOperand operands[] = {{1, DataType::kHalf, 0, before},
+                                            {1, DataType::kHalf, 0, before + 1},
+                                            {1, DataType::kFloat, image, before - (n - 1) * image},
+                                            {1, DataType::kFloat, image + 16, image}};
+    for (const cudnn::FusedOperand& operand : operands) {
+      SCOPED_TRACE(operand.Bytes(problem.n));
+      Harness harness(problem);
+      void* const output = operation == Operation::kForward ? harness.call.y : harness.call.x;
+      harness.SetFused(operand, Pointer(Address(output) - before));
+      ThisRecording().fail_at = 1;
+      const cudnnStatus_t status = harness.Run();
+      if (operand.Bytes(problem.n) > before) {
+        ExpectFailedAt(1, harness, status);
+      } else {
+        ExpectUndividedAfter(1, harness, status);
+      }
+    }
+  }
+}
+
+TEST(MicroBatchedConvolution, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
+  for (int k = 0; k < 3; ++k) {
+    Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});
+    EXPECT_FALSE(harness.plan().has_undivided());
+    ThisRecording().fail_at = k;
+    const cudnnStatus_t status = harness.Run();
+    if (k > 0) {
+      ExpectFailedAt(k, harness, status);
+    } else {
+      EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
+    }
+  }
+}
+
+TEST(MicroBatchedConvolution, AnErrorOfTheUndividedAlgorithmReachesTheCaller) {
+  Harness harness(Problem(Operation::kForward));
+  ThisRecording().fail_at = 0;
+  ThisRecording().error = CUDNN_STATUS_NOT_SUPPORTED;
+  ConvolutionCall call = harness.call;
+  EXPECT_EQ(harness.plan().RunUndivided(call, harness.outcome), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(harness.outcome, Outcome::kUndivided);
+}
+
+TEST(MicroBatchedConvolution, UndividedStaysInsideWhatTheCallerPassed) {
+  Harness harness(Problem(Operation::kForward));
+  harness.call.workspace_bytes = kUndividedBytes - 1;
+  EXPECT_EQ(harness.plan().RunUndivided(harness.call, harness.outcome), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
+  EXPECT_THAT(Harness::calls(), SizeIs(0));
+}
+
+TEST(MicroBatchedConvolution, WhatDoesNotFitTheProblemIsRefused) {
+  const cudnn::Functions functions = test::RecordingFunctions();
+  const ConvolutionProblem problem = Problem(Operation::kForward);
+  const Configuration short_plan{{{Micro(1, 4, 0), 2}}};
+  EXPECT_THAT(MicroBatchedConvolution::Create(functions, problem, short_plan, {}).message(),
+              HasSubstr("8 images"));
+  Configuration strange = ThreePieces();
+  strange.runs[1].micro.engine = "graph:3";
+  EXPECT_THAT(MicroBatchedConvolution::Create(functions, problem, strange, {}).message(),
+              HasSubstr("graph:3"));
+}
+
+TEST(MicroBatchedConvolution, ADescriptorThatCannotBeMadeIsAnError) {
+  cudnn::Functions functions = test::RecordingFunctions();
+  functions.cudnnSetTensorNdDescriptor = [](cudnnTensorDescriptor_t, cudnnDataType_t, int,
+                                            const int*,
+                                            const int*) { return CUDNN_STATUS_NOT_SUPPORTED; };
+  const auto runnable =
+      MicroBatchedConvolution::Create(functions, Problem(Operation::kForward), ThreePieces(), {});
+  EXPECT_THAT(plan.message(), HasSubstr("describing a tensor"));
+}
+
+}  // namespace
+}  // namespace ucudnn::execution

@@ -1,0 +1,141 @@
+// What a workspace plan says of a kernel, against engines that answer as they are told to.
+#include "interposer/pinned/confirm_configuration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "convolution/partial_sums.h"
+#include "tests/support/problem.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using cudnn::EngineChoice;
+using testing::HasSubstr;
+
+const EngineId kEngine = EngineId::Legacy{1, std::nullopt};
+constexpr size_t kBytes = 100;  // that the engine needs for each image
+
+class FakeEngines : public cudnn::Engines {
+ public:
+  class Prepared : public cudnn::PreparedProblem {
+   public:
+    explicit Prepared(int images) : images_(images) {}
+    Result<std::vector<EngineChoice>> Engines() override {
+      const EngineId other = EngineId::Legacy{0, std::nullopt};
+      return std::vector<EngineChoice>{
+          {other, NumericClass::kDirect, true, 0},
+          {kEngine, NumericClass::kWinograd, true, kBytes * static_cast<size_t>(images_)}};
+    }
+    Status Run(const EngineChoice&, const cudnn::Buffers&) override {
+      return Status::Error("it is only asked");
+    }
+
+   private:
+    const int images_;
+  };
+
+  Result<std::unique_ptr<cudnn::PreparedProblem>> Prepare(
+      const ConvolutionProblem& problem) override {
+    if (silent) return Status::Error("out of memory");
+    return std::unique_ptr<cudnn::PreparedProblem>(new Prepared(problem.n));
+  }
+  Result<std::unique_ptr<cudnn::Piece>> MakePiece(const ConvolutionProblem&,
+                                                  const MicroConfiguration&) override {
+    return Status::Error("it is only asked");
+  }
+  Result<std::unique_ptr<cudnn::PartialSum>> MakeSum(const ConvolutionProblem&) override {
+    return Status::Error("it is only asked");
+  }
+
+  bool silent = false;
+};
+
+// 8 images of 3 elements: with an alignment of 8 bytes pieces begin at every other one.
+ConvolutionProblem Problem(Operation operation = Operation::kForward,
+                           DataType type = DataType::kFloat) {
+  return test::ProblemWith({.operation = operation,
+                            .c = 1,
+                            .k = 1,
+                            .x = {1, 1, 3},
+                            .w = {1, 1, 1},
+                            .pad = {0, 0, 0},
+                            .type = type,
+                            .alignment = 8});
+}
+
+Run Pieces(int micro_batch, int count, size_t bytes, EngineId engine = kEngine) {
+  return {{std::move(engine), micro_batch, 1.5, bytes, false}, count};
+}
+
+ConfirmedConfiguration Confirm(const std::vector<Run>& runs, FakeEngines& engines,
+                               const ConvolutionProblem& problem = Problem()) {
+  return ConfirmConfiguration(problem, {runs}, std::vector<cudnn::Engines*>(runs.size(), &engines));
+}
+
+TEST(ConfirmConfiguration, TakesFromTheLibraryWhatItSaysOfEveryPiece) {
+  FakeEngines engines;
+  const ConfirmedConfiguration confirmed = Confirm({Pieces(2, 2, 900), Pieces(4, 1, 400)}, engines);
+  ASSERT_TRUE(confirmed.status.ok()) << confirmed.status.message();
+  ASSERT_EQ(confirmed.plan.runs.size(), 2u);
+  EXPECT_EQ(confirmed.plan.runs[0].micro, (MicroConfiguration{kEngine, 2, 1.5, 200, true}));
+  EXPECT_EQ(confirmed.plan.runs[0].count, 2);
+  EXPECT_EQ(confirmed.plan.runs[1].micro.workspace_bytes, 400u);
+  EXPECT_EQ(confirmed.numeric, std::vector(2, NumericClass::kWinograd));
+}
+
+TEST(ConfirmConfiguration, APieceThatNeedsMoreThanItMayContradictsIt) {
+  FakeEngines engines;
+  const ConfirmedConfiguration confirmed = Confirm({Pieces(2, 2, 200), Pieces(4, 1, 399)}, engines);
+  EXPECT_EQ(confirmed.status.message(),
+            "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images needs 400 bytes of workspace, not 399");
+  EXPECT_FALSE(confirmed.unanswered);
+}
+
+TEST(ConfirmConfiguration, OnlyTheLastPieceMayEndBetweenLegalBoundaries) {
+  const ConvolutionProblem problem = Problem();
+  ASSERT_EQ(LegalStep(problem), 2);
+  FakeEngines engines;
+  EXPECT_TRUE(Confirm({Pieces(2, 2, 900), Pieces(4, 1, 900)}, engines).status.ok());
+  EXPECT_TRUE(Confirm({Pieces(4, 1, 900), Pieces(3, 1, 900)}, engines).status.ok());
+  for (const auto& runs : {std::vector{Pieces(3, 1, 900), Pieces(4, 1, 900)},
+                           std::vector{Pieces(2, 1, 900), Pieces(3, 2, 900)}}) {
+    EXPECT_THAT(Confirm(runs, engines).status.message(),
+                HasSubstr("3 images: pieces here have a multiple of 2"));
+  }
+}
+
+TEST(ConfirmConfiguration, APartialNeedsRoomForTheSum) {
+  const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);
+  const size_t sum = PartialSumBytes(problem);
+  ASSERT_GT(sum, 0u);
+  const int step = LegalStep(problem);
+  FakeEngines engines;
+  const size_t need = sum + kBytes * static_cast<size_t>(step);
+  const int count = problem.n / step;
+  EXPECT_TRUE(Confirm({Pieces(step, count, need)}, engines, problem).status.ok());
+  EXPECT_FALSE(Confirm({Pieces(step, count, need - 1)}, engines, problem).status.ok());
+}
+
+TEST(ConfirmConfiguration, AnEngineThatTheLibraryLacksContradictsIt) {
+  FakeEngines engines;
+  const EngineId unknown = EngineId::Legacy{7, std::nullopt};
+  const ConfirmedConfiguration confirmed = Confirm({Pieces(8, 1, 900, unknown)}, engines);
+  EXPECT_THAT(confirmed.status.message(), HasSubstr("no such engine"));
+  EXPECT_FALSE(confirmed.unanswered);
+}
+
+TEST(ConfirmConfiguration, ALibraryThatDoesNotAnswerContradictsNothing) {
+  FakeEngines engines;
+  engines.silent = true;
+  const ConfirmedConfiguration confirmed = Confirm({Pieces(8, 1, 900)}, engines);
+  EXPECT_EQ(confirmed.status.message(),
+            "IMPLICIT_PRECOMP_GEMM (legacy:1) for 8 images: out of memory");
+  EXPECT_TRUE(confirmed.unanswered);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

@@ -1,0 +1,316 @@
+// Execution plans that follow a workspace plan, on the stand-in's real arithmetic: in its
+// micro-batches they compute, to the bit, what the undivided plan does, in less workspace.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convolution/columns.h"
+#include "convolution/partial_sums.h"
+#include "graph_program.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Ne;
+using ::testing::SizeIs;
+
+struct PlanCase {
+  const char* name;
+  Operation operation;
+  bool fused = false;
+  DataType type = DataType::kFloat;
+};
+
+// What cuDNN says of engines at kPart images.
+struct Pieces {
+  std::string engine;
+  size_t bytes = 0;        // of one piece, with what sums partials
+  size_t whole_bytes = 0;  // of the whole
+};
+
+std::optional<Pieces> PiecesOf(const PlanCase& which, int engine) {
+  const ConvolutionProblem problem = Problem(which.operation, which.type);
+  ConvolutionProblem part = problem;
+  part.n = kPart;
+  Program program{Options()};
+  const test::Graph whole(problem, Fused(which.fused), program.real, {program.handle});
+  const test::Graph piece(part, Fused(which.fused), program.real, {program.handle});
+  const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
+  if (!plan || !of_piece) return std::nullopt;
+  return Pieces{cudnn::ReadTemplate(program.real, plan->get())->convolution.engine.Text(),
+                *cudnn::PlanWorkspace(program.real, of_piece->get()) +
+                    (SumsPartials(problem) ? PartialSumBytes(problem) : 0),
+                *cudnn::PlanWorkspace(program.real, plan->get())};
+}
+
+nlohmann::json WorkspacePlanFile(const PlanCase& which, const std::string& engine, size_t bytes,
+                                 const char* api = "graph") {
+  const ConvolutionProblem of = Problem(which.operation, which.type);
+  nlohmann::json problem;
+  for (const auto& [column, text] : ToColumns(of)) {
+    if (!text.empty()) problem[column] = text;
+  }
+  problem["n"] = of.n;
+  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandInGraphs());
+  EXPECT_TRUE(platform.ok());
+  const nlohmann::json kernel = {{"op", OperationName(of.operation)},
+                                 {"problem", problem},
+                                 {"api", api},
+                                 {"plan",
+                                  {{{"engine", engine},
+                                    {"workspace_bytes", bytes},
+                                    {"piece_ms", 0.25},
+                                    {"micro_batch", kPart},
+                                    {"count", of.n / kPart}}}},
+                                 {"segment", nullptr},
+                                 {"order_after", nlohmann::json::array()}};
+  return {{"format", "ucudnn-workspace-plan"},
+          {"version", 1},
+          {"cudnn", platform->cudnn},
+          {"device", platform->device},
+          {"limit_bytes", nullptr},
+          {"division", "concurrent"},
+          {"kernels", {kernel}}};
+}
+
+nlohmann::json Totalled(nlohmann::json file, size_t total_bytes) {
+  file.erase("limit_bytes");
+  file["total_bytes"] = total_bytes;
+  file["kernels"][0]["segment"] = 0;
+  return file;
+}
+
+Options Following(const nlohmann::json& file) {
+  const std::string path = ::testing::TempDir() + "graph" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << file.dump();
+  Options options;
+  options.policy = BatchSizePolicy::kPowerOfTwo;
+  options.workspace_plan = path;
+  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
+  return options;
+}
+
+// A program with one plan, whose pieces the store says were compared.
+class Follower : public OnePlan {
+ public:
+  Follower(const PlanCase& which, const nlohmann::json& file, bool compared = true,
+           decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+      : OnePlan(Problem(which.operation, which.type), which.fused, Following(file), execute) {
+    if (compared) Compared(kEngine);
+    MakePlans();
+  }
+
+  void Compared(int engine) {
+    PartsMeasured(engine, 1000);  // so slow that only the file divides
+    SumMeasured(engine, 1);
+  }
+
+  void ExpectRight(int calls = 2) {
+    const auto operands = Memory();
+    for (int call = 0; call < calls; ++call) {
+      operands->Fill(call);
+      Run(*operands);
+      EXPECT_EQ(operands->Output(), Undivided(call)) << "call " << call;
+      EXPECT_TRUE(operands->GuardsAreIntact());
+    }
+  }
+  // What the report says of the kernel that was called.
+  nlohmann::json Kernel() {
+    const nlohmann::json report = program_.Report();
+    nlohmann::json called;
+    for (const auto& kernel : report["kernels"]) {
+      if (kernel["calls"] > 0) called = kernel;
+    }
+    return called;
+  }
+  std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
+  void ExpectDivided(const std::string& engine) {
+    const nlohmann::json kernel = Kernel();
+    ASSERT_EQ(kernel["plan"].size(), 1u) << kernel.dump(1);
+    EXPECT_EQ(kernel["plan"][0]["engine"], engine);
+    EXPECT_EQ(kernel["plan"][0]["micro_batch"], kPart);
+    EXPECT_EQ(kernel["plan"][0]["count"], problem_.n / kPart);
+    EXPECT_THAT(kernel["reason"], HasSubstr("as the workspace plan says"));
+    EXPECT_EQ(program_.interposer.process().kernels.measured(), 0);
+    EXPECT_EQ(Fallbacks(), "[]");
+  }
+};
+
+class GraphWorkspacePlan : public ::testing::TestWithParam<PlanCase> {};
+
+TEST_P(GraphWorkspacePlan, IsFollowedInItsWorkspaceAndNothingIsMeasured) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  ASSERT_LE(pieces.bytes, pieces.whole_bytes);
+  Follower follower(GetParam(), WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes));
+  EXPECT_GE(follower.Told(), pieces.bytes);
+  // Some engines take as much for any mini-batch.
+  if (pieces.bytes < pieces.whole_bytes) {
+    EXPECT_LT(follower.Told(), pieces.whole_bytes);
+  }
+  follower.ExpectRight();
+  follower.ExpectDivided(pieces.engine);
+  EXPECT_EQ(follower.Kernel()["workspace_bytes"], follower.Told());
+}
+
+TEST_P(GraphWorkspacePlan, OfTheLegacyApiGivesItsMicroBatches) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  for (const char* api : {"legacy", "graph"}) {
+    const std::string engine = *api == 'l' ? "legacy:1" : "graph:99[k2=1]";
+    Follower follower(GetParam(), WorkspacePlanFile(GetParam(), engine, 1, api));
+    follower.ExpectRight();
+    if (pieces.bytes == pieces.whole_bytes) {
+      EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+      EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("need no less workspace"));
+      continue;
+    }
+    EXPECT_LT(follower.Told(), pieces.whole_bytes);
+    follower.ExpectDivided(pieces.engine);
+    EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("with its own engine"));
+  }
+}
+
+TEST_P(GraphWorkspacePlan, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  Follower follower(GetParam(), Totalled(WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes),
+                                         pieces.bytes));
+  EXPECT_EQ(follower.Told(), 0u);
+  follower.ExpectRight();
+  follower.ExpectDivided(pieces.engine);
+  EXPECT_EQ(follower.Kernel()["owned_workspace_bytes"], pieces.bytes);
+  EXPECT_EQ(follower.Kernel()["calls"], 2);
+  const nlohmann::json total = follower.program().Report()["total_workspace"];
+  EXPECT_EQ(total["total_bytes"], pieces.bytes);
+  EXPECT_EQ(total["total_workspace_bytes"], pieces.bytes);
+  EXPECT_EQ(total["divided"], true);
+  EXPECT_EQ(total["solver"], nullptr) << "the file divided";
+  EXPECT_EQ(follower.TheBudget().bytes(), pieces.bytes);
+}
+
+// What a capture holds may run at any time: beside calls, and beside what was captured earlier.
+TEST_P(GraphWorkspacePlan, OfABudgetGivesACaptureASegmentOfItsOwn) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  Follower follower(GetParam(),
+                    Totalled(WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes), kAmple));
+  CaptureSetting setting(follower);
+  const auto operands = follower.Memory();
+  follower.Run(*operands);
+  setting.ExpectReplaysBesideCalls();
+  EXPECT_EQ(follower.TheBudget().bytes(), 2 * pieces.bytes) << "the file's and the capture's";
+}
+
+TEST_P(GraphWorkspacePlan, ThatTheLibraryContradictsIsNotFollowed) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  Follower follower(GetParam(), WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes - 1));
+  EXPECT_EQ(follower.Told(), pieces.whole_bytes);
+  follower.ExpectRight();
+  EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  EXPECT_THAT(follower.Fallbacks(), HasSubstr("the workspace plan does not hold for it"));
+  EXPECT_THAT(follower.Fallbacks(), HasSubstr("needs " + std::to_string(pieces.bytes)));
+  EXPECT_EQ(follower.program().interposer.process().kernels.measured(), 0);
+}
+
+TEST_P(GraphWorkspacePlan, WhoseLimitIsTooLowForItsOwnEngineIsNotFollowed) {
+  const Pieces pieces = *PiecesOf(GetParam(), kEngine);
+  nlohmann::json file = WorkspacePlanFile(GetParam(), "legacy:1", 1, "legacy");
+  file["limit_bytes"] = pieces.bytes - 1;
+  Follower follower(GetParam(), file);
+  follower.ExpectRight();
+  EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  EXPECT_THAT(follower.Fallbacks(), HasSubstr("the workspace plan does not hold for it"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, GraphWorkspacePlan,
+                         ::testing::Values(PlanCase{"forward", Operation::kForward},
+                                           PlanCase{"fused", Operation::kForward, true},
+                                           PlanCase{"backward_data", Operation::kBackwardData},
+                                           PlanCase{"backward_filter", Operation::kBackwardFilter},
+                                           PlanCase{"backward_filter_fp16",
+                                                    Operation::kBackwardFilter, false,
+                                                    DataType::kHalf}),
+                         [](const auto& given) { return given.param.name; });
+
+constexpr PlanCase kForward = {"forward", Operation::kForward};
+
+// The first plan of a list is whatever engine is best; the others are what the program chose.
+TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
+  const std::vector<std::string> list = [] {
+    Program program{Options()};
+    const test::Graph graph(Problem(Operation::kForward), {}, program.real, {program.handle});
+    std::vector<std::string> engines;
+    for (const auto& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 16)) {
+      engines.push_back(cudnn::ReadTemplate(program.real, plan.get())->convolution.engine.Text());
+    }
+    return engines;
+  }();
+  ASSERT_GE(list.size(), 2u);
+  // Another engine than the first one, that takes workspace.
+  std::optional<Pieces> pieces;
+  int engine = -1;
+  for (const int candidate : {kEngine, 0, 2, 3, 4, 5, 6, 7}) {
+    pieces = PiecesOf(kForward, candidate);
+    engine = candidate;
+    if (pieces && pieces->bytes > 0 && pieces->engine != list[0]) break;
+  }
+  ASSERT_TRUE(pieces && pieces->bytes > 0 && pieces->engine != list[0]);
+  const nlohmann::json file =
+      Totalled(WorkspacePlanFile(kForward, pieces->engine, pieces->bytes), kAmple);
+  Follower follower(kForward, file);
+  follower.Compared(engine);
+  Program& program = follower.program();
+  const auto plans = follower.hooked().HeuristicPlans(CUDNN_HEUR_MODE_A, 16);
+  ASSERT_EQ(plans.size(), list.size());
+  for (size_t at = 0; at < plans.size(); ++at) {
+    Operands operands(Problem(Operation::kForward), {}, 0);
+    EXPECT_EQ(operands.Execute(program.hooked, program.handle, plans[at].get()),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(operands.GuardsAreIntact());
+  }
+  std::vector<std::string> as_said, own;
+  const nlohmann::json report = program.Report();
+  for (const auto& kernel : report["kernels"]) {
+    if (kernel["calls"] == 0) continue;
+    const std::string reason = kernel["reason"], engine_that_ran = kernel["plan"][0]["engine"];
+    (reason.ends_with("as the workspace plan says") ? as_said : own).push_back(engine_that_ran);
+  }
+  EXPECT_THAT(as_said, ElementsAre(pieces->engine)) << report.dump(1);
+  EXPECT_THAT(own, SizeIs(list.size() - 1));
+  EXPECT_THAT(own, Each(Ne(pieces->engine))) << report.dump(1);
+}
+
+TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
+  const Pieces pieces = *PiecesOf(kForward, kEngine);
+  for (const bool total : {false, true}) {
+    nlohmann::json file = WorkspacePlanFile(kForward, pieces.engine, pieces.bytes);
+    if (total) file = Totalled(file, pieces.bytes);
+    Follower follower(kForward, file, false, SkipPieces);
+    follower.ExpectRight();
+    EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  }
+}
+
+// What takes no workspace whole gains nothing from another engine's micro-batches.
+TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
+  int engine = -1;
+  std::optional<Pieces> pieces;
+  while (!pieces || pieces->whole_bytes > 0) {
+    ASSERT_LT(++engine, 8);
+    pieces = PiecesOf(kForward, engine);
+  }
+  Follower follower(kForward, WorkspacePlanFile(kForward, "legacy:1", kAmple, "legacy"));
+  Program& program = follower.program();
+  const auto plan = follower.hooked().Plan(engine);
+  program.Run(program.hooked, Problem(Operation::kForward), plan->get(), {});
+  EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
+  EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("need no less workspace"));
+  EXPECT_EQ(follower.Fallbacks(), "[]");
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer

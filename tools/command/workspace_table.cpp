@@ -1,0 +1,152 @@
+#include "command/workspace_table.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "command/versions.h"
+
+namespace ucudnn::command {
+namespace {
+
+Json ConfigurationJson(const Configuration& configuration) {
+  return {{"time_ms", configuration.TimeMs()},
+          {"workspace_bytes", configuration.WorkspaceBytes()},
+          {"plan", PlanJson(configuration)}};
+}
+
+// The budget of all, or the limit of each (null: none).
+void AddBudget(const Options& options, Json& json) {
+  if (options.total_workspace) {
+    json["total_bytes"] = *options.total_workspace;
+    if (options.workspace_limit) json["limit_bytes"] = *options.workspace_limit;
+  } else {
+    json["limit_bytes"] = options.workspace_limit ? Json(*options.workspace_limit) : Json();
+  }
+  json["division"] = WorkspaceDivisionName(options.division);
+}
+
+Json SegmentJson(const WorkspaceTable& plan, const Options& options, size_t kernel) {
+  if (!options.total_workspace) return {};
+  return plan.segments[kernel];
+}
+
+// Behind the segment, where it has more than one.
+void AddStreams(const WorkspaceTable& plan, const Options& options, size_t kernel, Json& json) {
+  if (options.total_workspace && plan.copies[kernel] > 1) json["streams"] = plan.copies[kernel];
+}
+
+// The fastest engine for the whole mini-batch within the limit; null: none fits.
+Json UndividedJson(const OfflineKernel& kernel, const std::optional<size_t>& limit_bytes) {
+  Json fastest;
+  for (const MicroConfiguration& engine : kernel.undivided) {
+    if (!limit_bytes || engine.workspace_bytes <= *limit_bytes) fastest = EngineJson(engine);
+  }
+  return fastest;
+}
+
+void PrintRow(const char* layer, const char* operation, const Configuration& configuration) {
+  std::printf("%-20.20s %-16s %12.4g  %-12s %s\n", layer, operation, configuration.TimeMs(),
+              FormatByteSize(configuration.WorkspaceBytes()).c_str(),
+              DivisionText(configuration).c_str());
+}
+
+}  // namespace
+
+std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& options) {
+  if (!options.total_workspace) return options.workspace_limit;
+  const size_t limit_bytes = *options.total_workspace / plan.shares;
+  return std::min(limit_bytes, options.workspace_limit.value_or(limit_bytes));
+}
+
+Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
+  const planning::Platform& platform = plan.network.platform;
+  Json json = {
+      {"format", "ucudnn-workspace-table"}, {"version", 1},
+      {"device", platform.device},          {"cudnn", platform.cudnn},
+      {"driver", platform.driver},          {"policy", BatchSizePolicyName(options.policy)}};
+  AddBudget(options, json);
+  json["solver"] = plan.solver.empty() ? Json() : Json(plan.solver);
+  json["optimal"] = plan.optimal;
+  if (!plan.optimal) json["gap_ms"] = plan.gap_ms;
+  json["total_time_ms"] = plan.total_time_ms;
+  json["total_workspace_bytes"] = plan.total_workspace_bytes;
+  const std::optional<size_t> undivided_limit = UndividedLimit(plan, options);
+  json["undivided_limit_bytes"] = undivided_limit ? Json(*undivided_limit) : Json();
+  json["kernels"] = Json::array();
+  for (size_t i = 0; i < plan.chosen.size(); ++i) {
+    const OfflineKernel& kernel = plan.network.kernels[i];
+    Json desirable = Json::array();
+    for (const Configuration& choice : kernel.desirable_set) {
+      desirable.push_back(ConfigurationJson(choice));
+    }
+    Json one = {{"name", kernel.layer.name},
+                {"op", OperationName(kernel.layer.problem.operation)},
+                {"problem", ProblemJson(kernel.layer.problem)},
+                {"api", kernel.api},
+                {"segment", SegmentJson(plan, options, i)}};
+    AddStreams(plan, options, i, one);
+    one["undivided"] = UndividedJson(kernel, undivided_limit);
+    one["chosen"] = desirable[plan.chosen[i]];
+    one["desirable_set"] = desirable;
+    json["kernels"].push_back(std::move(one));
+  }
+  return json;
+}
+
+Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options) {
+  Json json = {{"format", "ucudnn-workspace-plan"},
+               {"version", 1},
+               {"cudnn", plan.network.platform.cudnn},
+               {"device", plan.network.platform.device}};
+  AddBudget(options, json);
+  json["kernels"] = Json::array();
+  for (size_t i = 0; i < plan.chosen.size(); ++i) {
+    const OfflineKernel& kernel = plan.network.kernels[i];
+    Json one = {{"op", OperationName(kernel.layer.problem.operation)},
+                {"problem", ProblemJson(kernel.layer.problem)},
+                {"api", kernel.api},
+                {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
+                {"segment", SegmentJson(plan, options, i)}};
+    AddStreams(plan, options, i, one);
+    one["order_after"] = Json::array();
+    json["kernels"].push_back(std::move(one));
+  }
+  return json;
+}
+
+void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, bool desirable_sets) {
+  const planning::Platform& platform = plan.network.platform;
+  std::cout << platform.device;
+  if (platform.cudnn != 0) {
+    std::cout << ", cuDNN " << CudnnVersion(static_cast<size_t>(platform.cudnn));
+  }
+  std::cout << ", policy " << BatchSizePolicyName(options.policy) << ", workspace limit "
+            << (options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "none");
+  if (options.total_workspace) {
+    std::cout << ", " << FormatByteSize(*options.total_workspace) << " for all, "
+              << WorkspaceDivisionName(options.division);
+    if (plan.streams > 1) std::cout << " on " << plan.streams << " streams";
+    std::cout << ", solver " << plan.solver;
+  }
+  std::cout << "\n" << std::flush;
+  std::printf("%-20s %-16s %12s  %-12s %s\n", "layer", "operation", "ms", "workspace",
+              "micro-batches");
+  for (size_t i = 0; i < plan.chosen.size(); ++i) {
+    const OfflineKernel& kernel = plan.network.kernels[i];
+    PrintRow(kernel.layer.name.c_str(), OperationName(kernel.layer.problem.operation),
+             kernel.desirable_set[plan.chosen[i]]);
+    if (!desirable_sets) continue;
+    for (size_t one = 0; one < kernel.desirable_set.size(); ++one) {
+      PrintRow("", one == plan.chosen[i] ? "> desirable" : "  desirable",
+               kernel.desirable_set[one]);
+    }
+  }
+  std::printf("%-20s %-16s %12.4g  %s\n", "total", "", plan.total_time_ms,
+              FormatByteSize(plan.total_workspace_bytes).c_str());
+  if (!plan.optimal) std::printf("not proven optimal: at most %.4g ms from it\n", plan.gap_ms);
+}
+
+}  // namespace ucudnn::command
