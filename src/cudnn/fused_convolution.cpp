@@ -215,7 +215,7 @@ class Reader {
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* engine, Member(root_, "engine", Kind::kObject));
     UCUDNN_RETURN_IF_ERROR(
         OnlyKnown(*engine, "the engine", {"engineId", "smVersion", "knobChoices", "payload"}));
-    plan_.compiled = engine->Find("payload") != nullptr;
+    convolution_.compiled = engine->Find("payload") != nullptr;
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* id, Member(*engine, "engineId", Kind::kInteger));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* choices,
                             Member(*engine, "knobChoices", Kind::kObject));

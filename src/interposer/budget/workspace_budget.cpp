@@ -76,9 +76,9 @@ void WorkspaceBudget::Leave(const void* owner) {
 
 int WorkspaceBudget::NumberOf(const BudgetKernel& kernel) {
   const bool legacy = kernel.plan == nullptr;
-  const int pinned =
+  const int position =
       workspace_plan_ != nullptr ? workspace_plan_->Find(kernel.problem, legacy) : -1;
-  if (pinned >= 0) return pinned;
+  if (position >= 0) return position;
   const Key key(kernel.problem, kernel.plan);
   if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
   if (kernels_.size() >= kMostKernels) return -1;

@@ -32,7 +32,7 @@ void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) 
 
 Status GraphPlans::BuildNative(cudnnHandle_t handle, PlanState& state) {
   if (state.native.size() == state.decision.configuration.runs.size()) return Status::Ok();
-  assert(state.engines.size() == state.decision.plan.runs.size());
+  assert(state.engines.size() == state.decision.configuration.runs.size());
   const cudnn::FusedConvolution& convolution = state.own->convolution;
   const cudnn::PlanDevice device{handle, nullptr};
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
@@ -228,10 +228,10 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   if (decision.otherwise == planning::Otherwise::kPieces) return false;
   // Which substitute will be chosen may depend on measurements, so all of them must have native
   // support.
-  const bool pinned = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
+  const bool follows_plan = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
   const EngineTemplates others =
-      pinned ? EngineTemplates{steps.Find(decision.undivided.engine)}
-             : EngineTemplates(steps.known().begin() + 1, steps.known().end());
+      follows_plan ? EngineTemplates{steps.Find(decision.undivided.engine)}
+                   : EngineTemplates(steps.known().begin() + 1, steps.known().end());
   return std::all_of(others.begin(), others.end(),
                      [](const EngineTemplate& other) { return BecomesNative(other->notes); });
 }

@@ -108,8 +108,8 @@ class LegacyCalls : public DivisionChoices {
   // a caller names with `algorithm`; without one, it asks which to take.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
-  // The answer to Find and Get: the pinned plan, then what runs undivided within the limit. None
-  // where the file pins nothing.
+  // The answer to Find and Get: the workspace plan's, then what runs undivided within the limit.
+  // None where the file pins nothing.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Enters such a promise into the book for callers of `algorithm`. Returns false when it cannot be
   // kept.

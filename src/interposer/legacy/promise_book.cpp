@@ -45,7 +45,8 @@ bool PromiseBook::Knows(int platform, const ConvolutionProblem& problem) const {
 }
 
 void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
-  assert(promise.plan.WorkspaceBytes() <= std::max(promise.workspace_bytes, promise.owned_bytes));
+  assert(promise.configuration.WorkspaceBytes() <=
+         std::max(promise.workspace_bytes, promise.owned_bytes));
   assert(promise.undivided.workspace_bytes <= promise.workspace_bytes);
   MutexLock lock(mutex_);
   Page& page = Open(key);

@@ -228,7 +228,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   const ConvolutionProblem& problem = kernel->problem;
   const size_t ours = UserLimit(process_, *kernel->session);
   size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
-  if (auto pinned = ConfirmedAnswer(*kernel, limit)) return pinned;
+  if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   const bool may_measure =
       MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
   const tuning::LegacyRows measured = Measured(
@@ -260,7 +260,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
       MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
   const size_t ours = UserLimit(process_, *kernel->session);
   const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
-  if (auto pinned = ConfirmedAnswer(*kernel, limit)) return pinned;
+  if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   if (limit != kNoLimit) {
     const tuning::LegacyRows measured =
         Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)),

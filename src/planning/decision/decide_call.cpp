@@ -93,9 +93,9 @@ class CallDecider {
 std::optional<Promise> CallDecider::InBudget() {
   const size_t limit = facts_.share->usable_bytes();
   if (call_.confirmed) {
-    auto pinned = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit), call_.told);
+    auto promise = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit), call_.told);
     const bool stricter = call_.told && call_.told->reported.deterministic;
-    if (pinned && (pinned->configuration.Deterministic() || !stricter)) return pinned;
+    if (promise && (promise->configuration.Deterministic() || !stricter)) return promise;
   }
   const Rows rows =
       Measured(RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic));
@@ -165,10 +165,10 @@ std::optional<Promise> CallDecider::Unasked() {
   }
   const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
   if (any_engine() && !facts_.share && call_.confirmed) {
-    if (auto pinned = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit))) {
-      decision_.baselines = pinned->baselines;
-      decision_.reason = {Because::kWorkspacePlan, pinned->configuration.Pieces()};
-      return pinned;
+    if (auto promise = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit))) {
+      decision_.baselines = promise->baselines;
+      decision_.reason = {Because::kWorkspacePlan, promise->configuration.Pieces()};
+      return promise;
     }
   }
   PromiseRequest request = RequestFor(problem, limit, facts_.deterministic);

@@ -50,7 +50,7 @@ class Pinned(unittest.TestCase):
         with open(path) as file:
             return path, json.load(file)
 
-    def run_pinned(self, path, workspace_mib, *options, batch=4, **variables):
+    def run_with_plan(self, path, workspace_mib, *options, batch=4, **variables):
         report = f"{self.folder}/report.json"
         # The option's file is read before the program is started, the variable's by the program.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
@@ -68,7 +68,7 @@ class Pinned(unittest.TestCase):
 
     def test_each_kernel_runs_its_own_plan(self):
         path, file = self.plan("--workspace-limit", "2MiB")
-        report, errors = self.run_pinned(path, "64")
+        report, errors = self.run_with_plan(path, "64")
         self.assertEqual("", errors)
         self.check_followed(report, file)
         self.assertEqual({0}, {kernel["owned_workspace_bytes"] for kernel in report["kernels"]})
@@ -77,7 +77,7 @@ class Pinned(unittest.TestCase):
         for division in ("disjoint", "shared"):
             with self.subTest(division=division):
                 path, file = self.plan("--total-workspace", "8MiB", "--division", division)
-                report, errors = self.run_pinned(path, "0")
+                report, errors = self.run_with_plan(path, "0")
                 self.assertEqual("", errors)
                 self.check_followed(report, file)
                 total = report["total_workspace"]
@@ -112,13 +112,13 @@ class Pinned(unittest.TestCase):
                     kernel["problem"]["h"] += 1
                 json.dump(file, out)
             with self.subTest(options=options, other="batch"):
-                report, errors = self.run_pinned(path, "64", "--policy", "powerOfTwo", batch=2)
+                report, errors = self.run_with_plan(path, "64", "--policy", "powerOfTwo", batch=2)
                 self.check_missed(report, errors, ": it has it for 4 images, not for 2")
                 self.assertGreater(report["measured"], 0)
                 for kernel in report["kernels"]:
                     self.assertNotIn("not measured", kernel["reason"])
             with self.subTest(options=options, other="network"):
-                report, errors = self.run_pinned(other, "64", UCUDNN_TUNE="off")
+                report, errors = self.run_with_plan(other, "64", UCUDNN_TUNE="off")
                 self.check_missed(report, errors, "")
                 self.assertEqual(0, report["measured"])
                 for kernel in report["kernels"]:
@@ -140,7 +140,7 @@ class Pinned(unittest.TestCase):
                                         check=True, capture_output=True, text=True)
                 planned = json.loads(result.stdout)
                 with open(path) as file:
-                    report, errors = self.run_pinned(path, "0")
+                    report, errors = self.run_with_plan(path, "0")
                     self.check_followed(report, json.load(file))
                 self.assertEqual("", errors)
                 self.assertEqual(15 + 6, len(planned["kernels"]))
@@ -167,7 +167,7 @@ class Pinned(unittest.TestCase):
         path = f"{self.folder}/mixed.json"
         with open(path, "w") as text:
             json.dump(file, text)
-        report, errors = self.run_pinned(path, "0")
+        report, errors = self.run_with_plan(path, "0")
         self.assertEqual("", errors)
         self.check_followed(report, file)
 
@@ -176,7 +176,7 @@ class Pinned(unittest.TestCase):
         subprocess.run([COMMAND, "bench", "--host", *net, "--policy", "all"], check=True, capture_output=True, env=ENVIRONMENT)
         path = f"{self.folder}/net.json"
         subprocess.run([COMMAND, "workspace", *net, "--total-workspace", "8MiB", "-o", path], check=True, capture_output=True)
-        report, errors = self.run_pinned(path, "0")
+        report, errors = self.run_with_plan(path, "0")
         self.assertEqual("", errors)
         with open(path) as file:
             self.check_followed(report, json.load(file))
@@ -233,13 +233,13 @@ class Pinned(unittest.TestCase):
             with self.subTest(why=why):
                 with open(wrong, "w") as out:
                     out.write(text)
-                _, errors = self.run_pinned(wrong, "64", "--policy", "undivided", *options, UCUDNN_WORKSPACE_PLAN=wrong)
+                _, errors = self.run_with_plan(wrong, "64", "--policy", "undivided", *options, UCUDNN_WORKSPACE_PLAN=wrong)
                 told = [line for line in errors.splitlines() if "workspace plan" in line]
                 self.assertEqual(1, len(told), errors)
                 self.assertIn("the workspace plan is ignored: ", told[0])
                 self.assertIn(why, told[0])
         absent = f"{self.folder}/absent.json"
-        _, errors = self.run_pinned(absent, "64", "--policy", "undivided", UCUDNN_WORKSPACE_PLAN=absent)
+        _, errors = self.run_with_plan(absent, "64", "--policy", "undivided", UCUDNN_WORKSPACE_PLAN=absent)
         self.assertIn("absent.json: ", errors)
 
 

@@ -257,9 +257,9 @@ TEST(Options, BudgetForAllKernelsIsRunAndPlannedWith) {
 }
 
 TEST(Options, PlanIsAPath) {
-  EXPECT_EQ(ParseEnvironment({{"UCUDNN_WORKSPACE_PLAN", "/a b/plan.json"}}).options.plan,
+  EXPECT_EQ(ParseEnvironment({{"UCUDNN_WORKSPACE_PLAN", "/a b/plan.json"}}).options.workspace_plan,
             "/a b/plan.json");
-  EXPECT_EQ(ParseEnvironment({}).options.plan, "");
+  EXPECT_EQ(ParseEnvironment({}).options.workspace_plan, "");
 }
 
 TEST(Options, BudgetOfNothingIsRefused) {

@@ -79,11 +79,11 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
   ASSERT_EQ(plans.size(), 1u);
   const auto read = ReadTemplate(RealCudnn(), plans[0].get());
   ASSERT_TRUE(read.ok()) << read.message();
-  ASSERT_NE(read->plan.engine.graph(), nullptr) << read->plan.engine;
-  const auto& [engine, knobs, fusion] = *read->plan.engine.graph();
+  ASSERT_NE(read->convolution.engine.graph(), nullptr) << read->convolution.engine;
+  const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
   EXPECT_EQ(fusion, GetParam().text);
-  EXPECT_EQ(read->plan.problem, problem);
-  EXPECT_TRUE(read->plan.compiled);
+  EXPECT_EQ(read->convolution.problem, problem);
+  EXPECT_TRUE(read->convolution.compiled);
   // Kernels hold the addresses of whoever compiled them, so equal plans would not be equal.
   EXPECT_THAT(WholeJson(plans[0].get()), HasSubstr("\"cubin\":"));
   EXPECT_EQ(read->json.find("cubin"), std::string::npos);
@@ -99,7 +99,7 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
 
   // cuDNN takes the kernels of one batch for another without a word, and they would write all of
   // their own images: so what is edited has none.
-  const auto edited = EditPlan(read->json, read->plan, {kOtherBatch, 1, 0});
+  const auto edited = EditPlan(read->json, read->convolution, {kOtherBatch, 1, 0});
   ASSERT_TRUE(edited.ok()) << edited.message();
   EXPECT_FALSE(BuildPlan(RealCudnn(), DescribedDevice(), *edited).ok());
 }

@@ -153,8 +153,8 @@ TEST(FusedConvolution, NamesKnobsByNumber) {
   ASSERT_TRUE(plan);
   const auto read = ReadTemplate(RealCudnn(), plan->get());
   ASSERT_TRUE(read.ok()) << read.message();
-  EXPECT_EQ(read->plan.engine, "graph:38[k2=0,k13=2,k14=3,k18=0,k22=0,k23=0]");
-  EXPECT_EQ(ReadTemplate(RealCudnn(), graph.Plan(38)->get())->plan.engine, "graph:38");
+  EXPECT_EQ(read->convolution.engine, "graph:38[k2=0,k13=2,k14=3,k18=0,k22=0,k23=0]");
+  EXPECT_EQ(ReadTemplate(RealCudnn(), graph.Plan(38)->get())->convolution.engine, "graph:38");
 }
 
 TEST(FusedConvolution, EnginesSayWhatTheyAre) {
@@ -345,12 +345,12 @@ TEST(PlanEdit, ExchangesTheEngine) {
   ASSERT_TRUE(original.ok());
   const auto other = WithOtherEngine(RealCudnn(), test::DescribedDevice(), *original, "graph:28");
   ASSERT_TRUE(other.ok()) << other.message();
-  EXPECT_EQ(other->plan.engine, "graph:28");
-  EXPECT_EQ(other->plan.problem, original->plan.problem);
+  EXPECT_EQ(other->convolution.engine, "graph:28");
+  EXPECT_EQ(other->convolution.problem, original->convolution.problem);
   const auto back =
       WithOtherEngine(RealCudnn(), test::DescribedDevice(), *other, original->convolution.engine);
   ASSERT_TRUE(back.ok()) << back.message();
-  EXPECT_EQ(back->plan.engine, original->plan.engine);
+  EXPECT_EQ(back->convolution.engine, original->convolution.engine);
   for (const char* none : {"graph:", "graph:28+relu", "graph:28[k99=1]", "legacy:1"}) {
     EXPECT_FALSE(WithOtherEngine(RealCudnn(), test::DescribedDevice(), *other, none).ok()) << none;
   }

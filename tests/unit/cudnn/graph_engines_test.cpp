@@ -64,9 +64,9 @@ TEST(GraphEngines, PrepareNothingElse) {
   other.pad = {0, 0, 0};
   EXPECT_FALSE(engines.Prepare(other).ok());
   EXPECT_FALSE(engines.MakePiece(other, {"graph:38", 32}).ok());
-  EXPECT_THAT(engines.MakePiece(plan.plan.problem, {"graph:28", 32}).message(),
+  EXPECT_THAT(engines.MakePiece(plan.convolution.problem, {"graph:28", 32}).message(),
               HasSubstr("no plan at hand"));
-  EXPECT_FALSE(engines.MakePiece(plan.plan.problem, {"legacy:1", 32}).ok());
+  EXPECT_FALSE(engines.MakePiece(plan.convolution.problem, {"legacy:1", 32}).ok());
 }
 
 TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
@@ -116,8 +116,8 @@ TEST(GraphEngines, TensorsBeyondTwoToThe31AreBuiltAtAnyBatch) {
                 *PlanWorkspace(RealCudnn(), native->get()));
       const auto read = ReadTemplate(RealCudnn(), rebatched->get());
       ASSERT_TRUE(read.ok()) << read.message();
-      EXPECT_EQ(read->plan.problem.n, images);
-      EXPECT_EQ(read->plan.problem.x_strides, original->plan.problem.x_strides);
+      EXPECT_EQ(read->convolution.problem.n, images);
+      EXPECT_EQ(read->convolution.problem.x_strides, original->convolution.problem.x_strides);
       ++built;
     }
   }

@@ -56,9 +56,9 @@ TEST(ProblemGraph, EnginesSayTheProblemAndAreFoundAgainByName) {
     const std::vector<GraphTemplate> engines = graph.Heuristics(3);
     EXPECT_LE(engines.size(), 3u);
     for (const GraphTemplate& engine : engines) {
-      EXPECT_EQ(engine.plan.problem, problem);
-      EXPECT_EQ(engine.plan.alpha, 1);
-      EXPECT_EQ(engine.plan.beta, 0);
+      EXPECT_EQ(engine.convolution.problem, problem);
+      EXPECT_EQ(engine.convolution.alpha, 1);
+      EXPECT_EQ(engine.convolution.beta, 0);
       const auto again = graph.Named(engine.convolution.engine);
       ASSERT_TRUE(again.ok()) << again.message();
       EXPECT_EQ(again->json, engine.json);

@@ -157,7 +157,7 @@ TEST_F(Rebatching, KnobsThatHeuristicsChose) {
         for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
           const auto read = ReadTemplate(RealCudnn(), plan.get());
           ASSERT_TRUE(read.ok()) << read.message();
-          ASSERT_NE(read->plan.engine.graph(), nullptr) << read->convolution.engine;
+          ASSERT_NE(read->convolution.engine.graph(), nullptr) << read->convolution.engine;
           const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
           EXPECT_TRUE(Compare(graph, pointers, static_cast<int>(engine), knobs, options, problem))
               << read->convolution.engine << " of " << Describe(problem);

@@ -463,7 +463,7 @@ TEST(MicroBatchedConvolution, AFusedOperandThatReachesIntoTheOutputForbidsARerun
 TEST(MicroBatchedConvolution, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
   for (int k = 0; k < 3; ++k) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});
-    EXPECT_FALSE(harness.plan().has_undivided());
+    EXPECT_FALSE(harness.runnable().has_undivided());
     ThisRecording().fail_at = k;
     const cudnnStatus_t status = harness.Run();
     if (k > 0) {
@@ -479,14 +479,14 @@ TEST(MicroBatchedConvolution, AnErrorOfTheUndividedAlgorithmReachesTheCaller) {
   ThisRecording().fail_at = 0;
   ThisRecording().error = CUDNN_STATUS_NOT_SUPPORTED;
   ConvolutionCall call = harness.call;
-  EXPECT_EQ(harness.plan().RunUndivided(call, harness.outcome), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(harness.runnable().RunUndivided(call, harness.outcome), CUDNN_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(harness.outcome, Outcome::kUndivided);
 }
 
 TEST(MicroBatchedConvolution, UndividedStaysInsideWhatTheCallerPassed) {
   Harness harness(Problem(Operation::kForward));
   harness.call.workspace_bytes = kUndividedBytes - 1;
-  EXPECT_EQ(harness.plan().RunUndivided(harness.call, harness.outcome), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(harness.runnable().RunUndivided(harness.call, harness.outcome), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(harness.outcome, Outcome::kNotAttempted);
   EXPECT_THAT(Harness::calls(), SizeIs(0));
 }

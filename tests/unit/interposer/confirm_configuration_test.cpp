@@ -80,10 +80,11 @@ TEST(ConfirmConfiguration, TakesFromTheLibraryWhatItSaysOfEveryPiece) {
   FakeEngines engines;
   const ConfirmedConfiguration confirmed = Confirm({Pieces(2, 2, 900), Pieces(4, 1, 400)}, engines);
   ASSERT_TRUE(confirmed.status.ok()) << confirmed.status.message();
-  ASSERT_EQ(confirmed.plan.runs.size(), 2u);
-  EXPECT_EQ(confirmed.plan.runs[0].micro, (MicroConfiguration{kEngine, 2, 1.5, 200, true}));
-  EXPECT_EQ(confirmed.plan.runs[0].count, 2);
-  EXPECT_EQ(confirmed.plan.runs[1].micro.workspace_bytes, 400u);
+  ASSERT_EQ(confirmed.configuration.runs.size(), 2u);
+  EXPECT_EQ(confirmed.configuration.runs[0].micro,
+            (MicroConfiguration{kEngine, 2, 1.5, 200, true}));
+  EXPECT_EQ(confirmed.configuration.runs[0].count, 2);
+  EXPECT_EQ(confirmed.configuration.runs[1].micro.workspace_bytes, 400u);
   EXPECT_EQ(confirmed.numeric, std::vector(2, NumericClass::kWinograd));
 }
 

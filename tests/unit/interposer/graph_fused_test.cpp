@@ -153,9 +153,9 @@ TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
   ASSERT_TRUE(whole);
   const auto read = cudnn::ReadTemplate(program.real, whole->get());
   ASSERT_TRUE(read.ok()) << read.message();
-  EXPECT_EQ(read->plan.engine.Text(), "graph:" + std::to_string(kEngine) + GetParam().text);
-  EXPECT_EQ(read->plan.problem.x_strides, problem.x_strides);
-  EXPECT_EQ(read->plan.problem.y_strides, problem.y_strides);
+  EXPECT_EQ(read->convolution.engine.Text(), "graph:" + std::to_string(kEngine) + GetParam().text);
+  EXPECT_EQ(read->convolution.problem.x_strides, problem.x_strides);
+  EXPECT_EQ(read->convolution.problem.y_strides, problem.y_strides);
 
   const test::Graph hooked(problem, graph_options, program.hooked, device);
   const auto plan = hooked.Plan(kEngine);
@@ -258,7 +258,7 @@ TEST(GraphFusedNames, DifferWhereGraphsDo) {
     ASSERT_TRUE(plan);
     const auto read = cudnn::ReadTemplate(program.real, plan->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    EXPECT_TRUE(names.insert(read->plan.engine.Text()).second) << read->plan.engine;
+    EXPECT_TRUE(names.insert(read->convolution.engine.Text()).second) << read->convolution.engine;
   }
   EXPECT_EQ(names.size(), graphs.size());
 }
@@ -318,7 +318,7 @@ TEST(GraphFusedAlignment, NoPieceBeginsWhereATensorIsNotAligned) {
     }
     const auto whole = plain.Plan(kEngine);
     ASSERT_TRUE(whole);
-    EXPECT_EQ(LegalStep(cudnn::ReadTemplate(program.real, whole->get())->plan.problem), 2);
+    EXPECT_EQ(LegalStep(cudnn::ReadTemplate(program.real, whole->get())->convolution.problem), 2);
     const Values expected = program.Run(program.real, problem, whole->get(), fused);
     const test::Graph hooked(problem, fused, program.hooked, device);
     const auto plan = hooked.Plan(kEngine);

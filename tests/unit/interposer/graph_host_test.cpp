@@ -113,9 +113,9 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
     if (part_need + sum_bytes > need) continue;  // takes no more memory than the whole
     ASSERT_TRUE(program.store
-                    .Write(read->plan.problem, *platform,
-                           {{{read->plan.engine, problem.n, 100, need, true}, 5, false},
-                            {{read->plan.engine, kPart, 1, part_need, true}, 5, false},
+                    .Write(read->convolution.problem, *platform,
+                           {{{read->convolution.engine, problem.n, 100, need, true}, 5, false},
+                            {{read->convolution.engine, kPart, 1, part_need, true}, 5, false},
                             {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, false}},
                            {})
                     .ok());
@@ -128,7 +128,7 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     EXPECT_THAT(report["fallbacks"].dump(), "[]");
     const auto& runs = report["kernels"][0]["plan"];
     ASSERT_EQ(runs.size(), 1u) << report.dump(1);
-    EXPECT_EQ(runs[0]["engine"], read->plan.engine.Text());
+    EXPECT_EQ(runs[0]["engine"], read->convolution.engine.Text());
     EXPECT_EQ(runs[0]["micro_batch"], kPart);
     EXPECT_EQ(runs[0]["count"], problem.n / kPart);
     ++plans;
@@ -230,9 +230,9 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
     // Said to be compared before: the check is the last line of defence.
     ASSERT_TRUE(program.store
-                    .Write(read->plan.problem, *platform,
-                           {{{read->plan.engine, problem.n, 100, need, true}, 5, true},
-                            {{read->plan.engine, kPart, 1, part_need, true}, 5, true},
+                    .Write(read->convolution.problem, *platform,
+                           {{{read->convolution.engine, problem.n, 100, need, true}, 5, true},
+                            {{read->convolution.engine, kPart, 1, part_need, true}, 5, true},
                             {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, true}},
                            {})
                     .ok());

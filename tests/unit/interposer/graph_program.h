@@ -242,7 +242,7 @@ class Program {
     const ConvolutionProblem& problem = read->convolution.problem;
     EXPECT_TRUE(store
                     .Write(problem, *platform,
-                           {{{read->plan.engine, problem.n, time_ms,
+                           {{{read->convolution.engine, problem.n, time_ms,
                               *cudnn::PlanWorkspace(real, plan->get()), read->deterministic},
                              5,
                              true}},
@@ -355,7 +355,7 @@ class OnePlan {
     ASSERT_TRUE(read.ok() && platform.ok());
     EXPECT_TRUE(
         program_.store
-            .Write(read->plan.problem, *platform,
+            .Write(read->convolution.problem, *platform,
                    {{{kPartialSum, kPartialSumBatch, time_ms, PartialSumBytes(problem_), true},
                      5,
                      true}},

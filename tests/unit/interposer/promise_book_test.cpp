@@ -32,8 +32,8 @@ TEST(PromiseBook, OneToldToBeDeterministicLeavesOthersOut) {
   book.Add({}, random);
   book.Add({}, deterministic);
   book.Add({}, PromiseOf(100, 2));
-  EXPECT_EQ(book.Find({}, 99)->plan, random.plan);
-  EXPECT_EQ(book.Find({}, 100)->plan, deterministic.plan);
+  EXPECT_EQ(book.Find({}, 99)->configuration, random.configuration);
+  EXPECT_EQ(book.Find({}, 100)->configuration, deterministic.configuration);
 }
 
 TEST(PromiseBook, TheSamePlanToldMoreStrictlyIsANewPromise) {
@@ -54,7 +54,7 @@ TEST(PromiseBook, FindsWhatTheReportedAlgorithmCanKeepAlone) {
   EXPECT_FALSE(book.FindAlone({}, 1000));
   book.Add({}, promise);
   EXPECT_FALSE(book.FindAlone({}, 99));
-  EXPECT_EQ(book.FindAlone({}, 100)->plan, promise.alone);
+  EXPECT_EQ(book.FindAlone({}, 100)->configuration, promise.alone);
   EXPECT_TRUE(book.FindAlone({}, 100)->undivided.engine.empty());
   EXPECT_EQ(book.FindAlone({}, 100)->owned_bytes, 0u);
   PromiseBook of_budget;

@@ -124,7 +124,7 @@ TEST(Report, WhatIsUnknownIsNull) {
   Report report;
   KernelRecord record = DividedRecord();
   record.baselines = {};
-  record.plan.runs[1].micro.time_ms = kUnknownTime;
+  record.configuration.runs[1].micro.time_ms = kUnknownTime;
   bool fresh = false;
   report.Record(record, nullptr, fresh);
   const json kernel = json::parse(report.Json("on", 0))["kernels"][0];

@@ -490,9 +490,9 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
 }
 
 TEST(DecisionTable, KnowsTheTimeOfWhatRunsAsAskedWhereItWasMeasured) {
-  EXPECT_EQ(Decided("plain need=8 | 1@8:4/8 |").plan.TimeMs(), 4);
-  EXPECT_EQ(Decided("plan need=8 | 1@8:4/8 |").plan.TimeMs(), 4);
-  EXPECT_EQ(Decided("plain need=8 | |").plan.TimeMs(), kUnknownTime);
+  EXPECT_EQ(Decided("plain need=8 | 1@8:4/8 |").configuration.TimeMs(), 4);
+  EXPECT_EQ(Decided("plan need=8 | 1@8:4/8 |").configuration.TimeMs(), 4);
+  EXPECT_EQ(Decided("plain need=8 | |").configuration.TimeMs(), kUnknownTime);
 }
 
 TEST(DecisionTable, TellsWhyItWaitsOrGivesUp) {

@@ -191,7 +191,7 @@ TEST(MoreRoom, PromisesAreTheFastestOfAllDivisionsThatMayBePromised) {
     EXPECT_EQ(TimeOf(pieces), all.fastest_divided_ms());
     if (pieces) {
       ExpectLegalDivision(pieces->configuration, request.n, request.step, pieces->workspace_bytes);
-      EXPECT_GT(pieces->plan.Pieces(), 1);
+      EXPECT_GT(pieces->configuration.Pieces(), 1);
       EXPECT_LE(pieces->workspace_bytes, request.limit_bytes);
       EXPECT_LE(pieces->undivided.workspace_bytes, pieces->workspace_bytes);
       const std::optional<Promise> again =

@@ -205,14 +205,15 @@ NamedOffer Named(NumericClass numeric = NumericClass::kDirect) {
 
 TEST(OfferFor, IsTheFastestThatIsAsExactAndDeterministicAsWhatWasNamed) {
   const std::string rows = "0@8:9/0 1@8:4/16 4f@8:3/0 6w@8:2/0";
-  EXPECT_EQ(OfferFor(Named(), Rows(rows))->plan.Largest().engine, "legacy:0");
-  EXPECT_EQ(OfferFor(Named(NumericClass::kFft), Rows(rows))->plan.Largest().engine, "legacy:4");
+  EXPECT_EQ(OfferFor(Named(), Rows(rows))->configuration.Largest().engine, "legacy:0");
+  EXPECT_EQ(OfferFor(Named(NumericClass::kFft), Rows(rows))->configuration.Largest().engine,
+            "legacy:4");
   const std::string mixed = "0@8:9/0d 2@8:3/0 1@8:4/16";
-  EXPECT_EQ(OfferFor(Named(), Rows(mixed))->plan.Largest().engine, "legacy:2");
-  EXPECT_EQ(OfferFor(Named(), Rows(mixed + "d"))->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(OfferFor(Named(), Rows(mixed))->configuration.Largest().engine, "legacy:2");
+  EXPECT_EQ(OfferFor(Named(), Rows(mixed + "d"))->configuration.Largest().engine, "legacy:0");
   NamedOffer user = Named();
   user.named.deterministic = true;
-  EXPECT_EQ(OfferFor(user, Rows(mixed))->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(OfferFor(user, Rows(mixed))->configuration.Largest().engine, "legacy:0");
 }
 
 TEST(OfferFor, IsNoneWhereNothingKeepsIt) {
@@ -227,7 +228,7 @@ TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
   EXPECT_FALSE(OfferFor(offer, Rows("0@8:9/0 1@8:4/16")));
   const auto promise = OfferFor(offer, Rows("0@8:9/0 1@8:4/16 1@4:5/4"));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(promise->configuration.Largest().engine, "legacy:0");
   EXPECT_EQ(promise->alone.Largest().engine, "legacy:1");
   EXPECT_EQ(promise->workspace_bytes, 4u);
   const NamedOffer tight = {{forward, "legacy:1", NumericClass::kDirect, 2}, 16};
@@ -259,7 +260,7 @@ TEST(OfferFor, KnowsNoTimesOfWhatIsOnlyRanked) {
   EXPECT_EQ(promise->reported.time_ms, kUnknownTime);
   EXPECT_EQ(promise->baselines.own_api.time_ms, kUnknownTime);
   EXPECT_EQ(promise->baselines.any_api.time_ms, kUnknownTime);
-  EXPECT_EQ(promise->plan.runs[0].micro.time_ms, kUnknownTime);
+  EXPECT_EQ(promise->configuration.runs[0].micro.time_ms, kUnknownTime);
 }
 
 // Of a program that names algorithm 1, which needs 16 bytes, under a budget.
@@ -277,7 +278,7 @@ TEST(PiecesOfABudget, AreTheFastestInAFourthElseTheLeast) {
     SCOPED_TRACE(budget);
     const std::optional<Promise> promise = ask(budget);
     ASSERT_TRUE(promise);
-    EXPECT_EQ(promise->plan.Pieces(), pieces);
+    EXPECT_EQ(promise->configuration.Pieces(), pieces);
     EXPECT_EQ(promise->owned_bytes, bytes);
     EXPECT_EQ(AssuredBytes(*promise), bytes);
     EXPECT_EQ(promise->workspace_bytes, 0u);
@@ -291,7 +292,7 @@ TEST(PiecesOfABudget, AreTheFastestInAFourthElseTheLeast) {
 TEST(PiecesOfABudget, ServeAnIdentityActivationBesideWhatNeedsNone) {
   const auto promise = OfferFor(OfBudget(32, kForwardProblem), Rows("0@8:9/0 1@8:4/16 1@4:3/8"));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(promise->configuration.Largest().engine, "legacy:0");
   EXPECT_EQ(promise->workspace_bytes, 0u);
   EXPECT_EQ(promise->owned_bytes, 0u);
   EXPECT_EQ(promise->alone.Pieces(), 2);
@@ -328,12 +329,12 @@ TEST(PromiseOfWorkspacePlan, KeepsThePlanWithWhatTakesItsPlace) {
   const auto promise = OfFile("1@4:3/4x2~1@8:0/8,0@8:1/0", NamedIn(4));
   ASSERT_TRUE(promise);
   EXPECT_EQ(Text(*promise), "legacy:1@4x2 else legacy:0, told as legacy:1 6/4");
-  EXPECT_TRUE(promise->pinned);
+  EXPECT_TRUE(promise->of_workspace_plan);
   EXPECT_EQ(promise->limit_bytes, 4u);
   EXPECT_EQ(promise->undivided.time_ms, kUnknownTime) << "the file has none";
   EXPECT_EQ(promise->baselines.own_api.time_ms, kUnknownTime);
   EXPECT_EQ(promise->baselines.any_api.time_ms, kUnknownTime);
-  EXPECT_EQ(promise->plan.runs[0].micro.time_ms, 3);
+  EXPECT_EQ(promise->configuration.runs[0].micro.time_ms, 3);
 }
 
 TEST(PromiseOfWorkspacePlan, HasTheFilesTimeOfAnUndividedPlan) {

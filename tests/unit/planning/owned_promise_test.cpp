@@ -34,11 +34,11 @@ TEST(OwnedPromise, NeedsNothingOfTheCaller) {
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->workspace_bytes, 0u);
   EXPECT_EQ(promise->owned_bytes, 200u);
-  EXPECT_EQ(promise->plan.Pieces(), 4);
+  EXPECT_EQ(promise->configuration.Pieces(), 4);
   EXPECT_EQ(promise->undivided.engine, "legacy:0");
   EXPECT_EQ(MakeOwnedPromise(measured, Within(800))->owned_bytes, 800u);
   EXPECT_EQ(MakeOwnedPromise(measured, Within(100))->owned_bytes, 0u);
-  EXPECT_EQ(MakeOwnedPromise(measured, Within(100))->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(MakeOwnedPromise(measured, Within(100))->configuration.Largest().engine, "legacy:0");
 }
 
 TEST(OwnedPromise, IsNoneWhereNothingKeepsItWithoutWorkspace) {

@@ -35,7 +35,7 @@ std::vector<Candidate> SlowAndFast() {
 TEST(Promise, DividesWhatDoesNotFitUndivided) {
   const auto promise = MakePromise(SlowAndFast(), Request(8, 150));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->configuration.Pieces(), 2);
   EXPECT_EQ(promise->workspace_bytes, 100u);
   EXPECT_EQ(promise->reported.engine, "legacy:1");
   EXPECT_EQ(promise->reported.micro_batch, 8);
@@ -48,7 +48,7 @@ TEST(Promise, DividesWhatDoesNotFitUndivided) {
 TEST(Promise, StaysUndividedWhereTheFastestFits) {
   const auto promise = MakePromise(SlowAndFast(), Request(8, 200));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 1);
+  EXPECT_EQ(promise->configuration.Pieces(), 1);
   EXPECT_EQ(promise->reported.engine, "legacy:1");
   EXPECT_EQ(promise->workspace_bytes, 200u);
 }
@@ -64,7 +64,7 @@ TEST(Promise, AGainBelowTheHysteresisDoesNotDivide) {
     const std::vector<Candidate> measured = {Row(0, 8, 100, 0), Row(0, 4, half_ms, 0)};
     const auto promise = MakePromise(measured, Request(8, 0));
     ASSERT_TRUE(promise);
-    EXPECT_EQ(promise->plan.Pieces(), pieces) << half_ms;
+    EXPECT_EQ(promise->configuration.Pieces(), pieces) << half_ms;
   }
 }
 
@@ -73,7 +73,7 @@ TEST(Promise, GrowsByWhatAnUndividedFallbackNeeds) {
   const std::vector<Candidate> measured = {Row(0, 8, 100, 80), Row(1, 4, 10, 50)};
   const auto promise = MakePromise(measured, Request(8, 90));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->configuration.Pieces(), 2);
   EXPECT_EQ(promise->workspace_bytes, 80u);
 }
 
@@ -102,7 +102,7 @@ TEST(Promise, APlanNeverMixesTransforms) {
                                            Row(6, 2, 1, 0, kWinograd), Row(4, 5, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(5, 0));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 1);
+  EXPECT_EQ(promise->configuration.Pieces(), 1);
 }
 
 TEST(Promise, TheLargestPieceIsTheLeastExact) {
@@ -111,7 +111,7 @@ TEST(Promise, TheLargestPieceIsTheLeastExact) {
                                            Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(6, 0));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan, (Configuration{{{Row(4, 2, 1, 0, kFft).micro, 3}}}));
+  EXPECT_EQ(promise->configuration, (Configuration{{{Row(4, 2, 1, 0, kFft).micro, 3}}}));
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
@@ -121,18 +121,18 @@ TEST(Promise, AFasterPieceOfTheSameSizeFollowsTheOneThatIsReported) {
                                            Row(0, 4, 2, 0)};
   const auto promise = MakePromise(measured, Request(8, 0));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan,
+  EXPECT_EQ(promise->configuration,
             (Configuration{{{Row(4, 4, 3, 0, kFft).micro, 1}, {Row(0, 4, 2, 0).micro, 1}}}));
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
 TEST(Promise, InPiecesNeedsNoGain) {
   const std::vector<Candidate> measured = {Row(0, 8, 10, 80), Row(0, 4, 6, 40), Row(1, 4, 7, 20)};
-  EXPECT_EQ(MakePromise(measured, Request(8, 80))->plan.Pieces(), 1);
+  EXPECT_EQ(MakePromise(measured, Request(8, 80))->configuration.Pieces(), 1);
   const auto promise = DividedPromise(measured, Request(8, 80));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 2);
-  EXPECT_EQ(promise->plan.TimeMs(), 12);
+  EXPECT_EQ(promise->configuration.Pieces(), 2);
+  EXPECT_EQ(promise->configuration.TimeMs(), 12);
   EXPECT_EQ(promise->workspace_bytes, 80u);  // of what takes its place
   EXPECT_EQ(promise->baselines.own_api.time_ms, 10);
   EXPECT_FALSE(DividedPromise(measured, Request(8, 79))) << "nothing takes its place";
@@ -157,7 +157,7 @@ TEST(Promise, AFasterRemainderDoesNotCostAPlanItsDeterminism) {
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->reported.engine, "legacy:1");
   EXPECT_TRUE(promise->reported.deterministic);
-  EXPECT_EQ(promise->plan.TimeMs(), 5.5);
+  EXPECT_EQ(promise->configuration.TimeMs(), 5.5);
 }
 
 TEST(Promise, IsOnlyAsDeterministicAsWhatMayTakeItsPlace) {
@@ -165,7 +165,7 @@ TEST(Promise, IsOnlyAsDeterministicAsWhatMayTakeItsPlace) {
                                            Row(1, 4, 2, 100), Row(1, 8, 3, 200)};
   const auto promise = MakePromise(measured, Request(8, 150));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 2);
+  EXPECT_EQ(promise->configuration.Pieces(), 2);
   EXPECT_FALSE(promise->reported.deterministic);
   PromiseRequest deterministic = Request(8, 150);
   deterministic.deterministic = true;
@@ -175,7 +175,7 @@ TEST(Promise, IsOnlyAsDeterministicAsWhatMayTakeItsPlace) {
 TEST(Promise, PiecesOfOneEngineNeedNothingElse) {
   const auto pieces = PiecesOf("legacy:1", SlowAndFast(), Request(8, 150));
   ASSERT_TRUE(pieces);
-  EXPECT_EQ(pieces->plan.Pieces(), 2);
+  EXPECT_EQ(pieces->configuration.Pieces(), 2);
   EXPECT_EQ(pieces->workspace_bytes, 100u);
   EXPECT_TRUE(pieces->undivided.engine.empty());
   EXPECT_FALSE(PiecesOf("legacy:1", SlowAndFast(), Request(8, 99)));
@@ -191,8 +191,8 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
   ExpectLegalDivision(promise.configuration, request.n, request.step, promise.workspace_bytes);
   EXPECT_LE(promise.workspace_bytes, request.limit_bytes);
   EXPECT_EQ(promise.reported.workspace_bytes, promise.workspace_bytes);
-  EXPECT_EQ(promise.reported.engine, promise.plan.Largest().engine);
-  EXPECT_EQ(promise.reported.time_ms, promise.plan.TimeMs());
+  EXPECT_EQ(promise.reported.engine, promise.configuration.Largest().engine);
+  EXPECT_EQ(promise.reported.time_ms, promise.configuration.TimeMs());
   EXPECT_EQ(promise.undivided.micro_batch, request.n);
   EXPECT_LE(promise.undivided.workspace_bytes, promise.workspace_bytes);
   EXPECT_EQ(promise.baselines.own_api.micro_batch, request.n);
@@ -220,7 +220,7 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
     EXPECT_LT(promise.configuration.TimeMs(),
               (1 - kHysteresis) * promise.baselines.own_api.time_ms);
   } else {
-    EXPECT_EQ(promise.plan.TimeMs(), promise.baselines.own_api.time_ms);
+    EXPECT_EQ(promise.configuration.TimeMs(), promise.baselines.own_api.time_ms);
   }
 }
 
@@ -274,7 +274,7 @@ TEST(Promise, OfAForeignEngineReportsTheNativeOneThatMayTakeItsPlace) {
   const auto promise = MakePromise(
       std::vector{Row(0, 8, 8, 50), Row(2, 8, 9, 10), Foreign(8, 4, 30)}, Request(8, 100));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan, (Configuration{{{{"graph:38", 8, 4, 30, true}, 1}}}));
+  EXPECT_EQ(promise->configuration, (Configuration{{{{"graph:38", 8, 4, 30, true}, 1}}}));
   EXPECT_EQ(promise->undivided.engine, "legacy:2");  // inside what the plan needs
   EXPECT_EQ(promise->reported.engine, "legacy:2");
   EXPECT_EQ(promise->reported.time_ms, 4);
@@ -287,7 +287,7 @@ TEST(Promise, OfAForeignEngineHoldsWhatTheNativeOneNeeds) {
   const auto promise =
       MakePromise(std::vector{Row(0, 8, 8, 50), Foreign(8, 4, 30)}, Request(8, 100));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(promise->configuration.Largest().engine, "graph:38");
   EXPECT_EQ(promise->workspace_bytes, 50u);
 }
 
@@ -295,7 +295,7 @@ TEST(Promise, AForeignEngineNeedsAGainAndANativeOneBehindIt) {
   const auto slight =
       MakePromise(std::vector{Row(0, 8, 8, 50), Foreign(8, 7.9, 0)}, Request(8, 100));
   ASSERT_TRUE(slight);
-  EXPECT_EQ(slight->plan.Largest().engine, "legacy:0");
+  EXPECT_EQ(slight->configuration.Largest().engine, "legacy:0");
   EXPECT_FALSE(MakePromise(std::vector{Row(0, 8, 8, 101), Foreign(8, 4, 0)}, Request(8, 100)));
 }
 
@@ -306,17 +306,17 @@ TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
                                          Foreign(8, 3, 0, kWinograd)};
   const auto native = MakePromise(direct, Request(8, 100));
   ASSERT_TRUE(native);
-  EXPECT_EQ(native->plan, (Configuration{{{{"legacy:1", 4, 2, 0, true}, 2}}}));
+  EXPECT_EQ(native->configuration, (Configuration{{{{"legacy:1", 4, 2, 0, true}, 2}}}));
   std::vector<Candidate> winograd = direct;
   winograd.push_back(Row(6, 8, 9, 10, kWinograd));
   const auto foreign = MakePromise(winograd, Request(8, 100));
   ASSERT_TRUE(foreign);
-  EXPECT_EQ(foreign->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(foreign->configuration.Largest().engine, "graph:38");
   EXPECT_EQ(foreign->reported.engine, "legacy:6");
   const auto random =
       MakePromise(std::vector{Row(0, 8, 8, 0), Foreign(8, 3, 0, kDirect, false)}, Request(8, 100));
   ASSERT_TRUE(random);
-  EXPECT_EQ(random->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(random->configuration.Largest().engine, "graph:38");
   EXPECT_FALSE(random->reported.deterministic);
 }
 
@@ -328,7 +328,7 @@ TEST(Promise, AForeignEngineThatNothingReplacesLeavesTheNextOneItsPlace) {
   for (const size_t limit : {10, 20}) {
     const auto promise = MakePromise(measured, Request(8, limit));
     ASSERT_TRUE(promise);
-    EXPECT_EQ(promise->plan.Largest().engine, "graph:5") << limit;
+    EXPECT_EQ(promise->configuration.Largest().engine, "graph:5") << limit;
   }
 }
 
@@ -336,8 +336,8 @@ TEST(Promise, ForeignPiecesShareAPlanWithNativeOnes) {
   const auto promise = MakePromise(
       std::vector{Row(0, 8, 9, 0), Row(0, 2, 1, 0), Foreign(6, 2, 100)}, Request(8, 100));
   ASSERT_TRUE(promise);
-  EXPECT_EQ(promise->plan.Pieces(), 2);
-  EXPECT_EQ(promise->plan.Largest().engine, "graph:38");
+  EXPECT_EQ(promise->configuration.Pieces(), 2);
+  EXPECT_EQ(promise->configuration.Largest().engine, "graph:38");
   EXPECT_EQ(promise->reported.engine, "legacy:0");
   EXPECT_EQ(promise->workspace_bytes, 100u);
 }

@@ -43,8 +43,8 @@ TEST(WorkspacePlan, ReadsWhatWorkspaceWrites) {
   EXPECT_EQ(plan->total_bytes, 1000u);
   EXPECT_EQ(plan->division, WorkspaceDivision::kShared);
   ASSERT_EQ(plan->kernels.size(), 3u);
-  EXPECT_EQ(plan->kernels[0].plan.Images(), 8);
-  EXPECT_EQ(plan->kernels[0].plan.runs[1].micro.engine, "legacy:0");
+  EXPECT_EQ(plan->kernels[0].configuration.Images(), 8);
+  EXPECT_EQ(plan->kernels[0].configuration.runs[1].micro.engine, "legacy:0");
   EXPECT_EQ(plan->kernels[0].segment, plan->kernels[2].segment);
   ASSERT_EQ(plan->segments.size(), 2u);
   EXPECT_EQ(plan->segments[plan->kernels[0].segment].bytes, 100u);

@@ -250,8 +250,8 @@ class WorldReader {
   // "PLAN~WHOLE": what runs and, where that is not it, what takes its place.
   Promise ReadPromise(Reader& value) {
     Promise promise;
-    promise.plan = value.Plan();
-    promise.undivided = value.Skip("~") ? value.Row().micro : promise.plan.runs[0].micro;
+    promise.configuration = value.Plan();
+    promise.undivided = value.Skip("~") ? value.Row().micro : promise.configuration.runs[0].micro;
     promise.baselines = {promise.undivided, promise.undivided};
     promise.reference = promise.undivided;
     return promise;
@@ -264,23 +264,24 @@ class WorldReader {
       room_ = value.Bytes();
     } else if (name == "alone") {
       Promise promise = ReadPromise(value);
-      if (promise.plan.Pieces() == 1 || promise.undivided == promise.plan.runs[0].micro) {
+      if (promise.configuration.Pieces() == 1 ||
+          promise.undivided == promise.configuration.runs[0].micro) {
         promise.reference = {};
       }
       promise.undivided = {};
       promise.baselines = {};
       call_->told_alone = std::move(promise);
     } else if (name == "file") {
-      ConfirmedLegacyKernel pinned;
-      pinned.plan = value.Plan(&pinned.candidates);
-      pinned.limit_bytes = kNoLimit;
-      for (const Candidate& piece : pinned.candidates) {
-        if (piece.micro == pinned.plan.Largest()) pinned.lead = piece.numeric;
+      ConfirmedLegacyKernel confirmed;
+      confirmed.configuration = value.Plan(&confirmed.candidates);
+      confirmed.limit_bytes = kNoLimit;
+      for (const Candidate& piece : confirmed.candidates) {
+        if (piece.micro == confirmed.configuration.Largest()) confirmed.largest = piece.numeric;
       }
       for (const char* sign = "~"; value.Skip(sign); sign = ",") {
-        pinned.candidates.push_back(value.Row());
+        confirmed.candidates.push_back(value.Row());
       }
-      call_->pinned = std::move(pinned);
+      call_->confirmed = std::move(confirmed);
     } else {
       Nonsense(name, "says nothing of a call");
     }
@@ -307,12 +308,12 @@ class WorldReader {
         plan_->unconfirmed_why = value.Rest();
         return;
       }
-      ConfirmedGraphKernel pinned;
-      pinned.reason.because = value.Skip("own:")     ? Because::kWorkspacePlanOwnEngine
-                              : value.Skip("whole:") ? Because::kWorkspacePlanNoGain
-                                                     : Because::kWorkspacePlan;
-      pinned.plan = value.Plan();
-      plan_->pinned = std::move(pinned);
+      ConfirmedGraphKernel confirmed;
+      confirmed.reason.because = value.Skip("own:")     ? Because::kWorkspacePlanOwnEngine
+                                 : value.Skip("whole:") ? Because::kWorkspacePlanNoGain
+                                                        : Because::kWorkspacePlan;
+      confirmed.configuration = value.Plan();
+      plan_->confirmed = std::move(confirmed);
     } else {
       Nonsense(name, "says nothing of a plan");
     }
@@ -334,18 +335,18 @@ class WorldReader {
     const size_t limit = std::min(facts.user_limit, call_->passed_bytes);
     const auto complete = [&](Promise& promise) {
       const size_t least =
-          std::max(promise.plan.WorkspaceBytes(), promise.undivided.workspace_bytes);
+          std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
       promise.workspace_bytes = std::max(least, room_);
       if (brings_ && promise.undivided.engine.empty()) {
         promise.owned_bytes = std::exchange(promise.workspace_bytes, 0);
       }
-      const EngineId& largest = promise.plan.Largest().engine;
+      const EngineId& largest = promise.configuration.Largest().engine;
       promise.reported = {largest.of_graph_api() ? promise.undivided.engine : largest,
-                          facts.problem.n, promise.plan.TimeMs(), promise.workspace_bytes,
-                          promise.plan.Deterministic() && promise.reference.deterministic};
+                          facts.problem.n, promise.configuration.TimeMs(), promise.workspace_bytes,
+                          promise.configuration.Deterministic() && promise.reference.deterministic};
       promise.limit_bytes = limit;
       promise.provisional = provisional_;
-      promise.pinned = from_file_;
+      promise.of_workspace_plan = from_file_;
       promise.ran_here = pieces_alone_;
     };
     if (call_->told && pieces_alone_) {
@@ -363,10 +364,10 @@ class WorldReader {
     Facts& facts = world_.facts;
     plan_->need_bytes = need_;
     plan_->deterministic = !random_;
-    if (plan_->pinned) {
-      plan_->pinned->limit_bytes = facts.share
-                                       ? std::min(facts.share->bytes, facts.share->limit_bytes)
-                                       : std::min(facts.user_limit, need_);
+    if (plan_->confirmed) {
+      plan_->confirmed->limit_bytes = facts.share
+                                          ? std::min(facts.share->bytes, facts.share->limit_bytes)
+                                          : std::min(facts.user_limit, need_);
     }
     if (plan_->told_here) {
       facts.earlier = {divided_, lost_, true, plan_->told->workspace_bytes};
