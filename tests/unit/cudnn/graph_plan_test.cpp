@@ -284,7 +284,7 @@ TEST(GraphPlan, TensorsBeyondTwoToThe31AreRead) {
 
 TEST(PlanWords, NameOperationsAndExtents) {
   GraphOptions options;
-  options.residual = options.relu = true;
+  options.bias = options.relu = true;
   ConvolutionProblem problem = Problem();
   problem.type = DataType::kHalf;
   problem.layout = Layout::kNhwc;
