@@ -93,8 +93,8 @@ void PrintTable(const Measured& measured, const Options& options) {
             << EngineSetName(options.engines) << ", " << measured.measured
             << " measurements made now\n";
   std::cout
-      << "undivided: by the fastest legacy algorithm, best: by the fastest engine of any API; "
-         "what a better engine and what division gain\n"
+      << "undivided: by the fastest legacy algorithm; best: undivided by the fastest engine of any "
+         "API; engine, division: what each gains\n"
       << std::flush;
   std::printf("%-20s %-16s %12s %10s %10s %8s %8s  %-10s %-20s %s\n", "layer", "operation",
               "undivided ms", "best ms", "divided ms", "engine", "division", "workspace",
