@@ -15,10 +15,16 @@ namespace {
 constexpr double kChartWidth = 960;
 constexpr double kBarHeight = 18;
 constexpr double kBarPitch = 24;
-constexpr double kCharacter = 6.6;  // width of most characters of 12 px text
+// Widths of most characters of 12 px text, and of capitals.
+constexpr double kCharacter = 6.6;
+constexpr double kCapital = 8.4;
 constexpr size_t kLongestLabel = 44;
 
-double TextWidth(const std::string& text) { return kCharacter * static_cast<double>(text.size()); }
+double TextWidth(const std::string& text) {
+  double width = 0;
+  for (const char c : text) width += (c >= 'A' && c <= 'Z') || c == '_' ? kCapital : kCharacter;
+  return width;
+}
 
 // Bytes of a character that is cut in two are shown as one unknown character.
 std::string Cut(const std::string& text) {

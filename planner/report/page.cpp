@@ -17,17 +17,17 @@ constexpr const char* kStyle = R"css(
     --k0: #2b5f80; --k1: #8a5a12; --k2: #3d6b22; --k3: #5d4480; --k4: #8c3434;
     --k5: #6e6415; --k6: #1f6b60; --k7: #6b4a2a; --k8: #555d66; --k9: #7a3565; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem; max-width: 75rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; padding: 1.5rem; max-width: 90rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, "Liberation Sans", Arial, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
 p { margin: .4rem 0; max-width: 60rem; } .faint, figcaption { color: var(--faint); }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--faint); padding-bottom: .3rem; }
-th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+th, td { padding: .2rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 thead th { border-bottom: 2px solid var(--line); vertical-align: bottom; }
-tbody th { font-weight: 600; } .number { text-align: right; white-space: nowrap; }
+tbody th { font-weight: 600; min-width: 10rem; } .sortable td:last-child { min-width: 11rem; } .number { text-align: right; } td.number { white-space: nowrap; }
 tbody tr:nth-child(even) { background: var(--band); }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--ink); outline-offset: 2px; }
@@ -49,9 +49,10 @@ svg .box { stroke: var(--ink); stroke-width: .7; } svg .again { stroke-dasharray
 .k0 { fill: var(--k0); } .k1 { fill: var(--k1); } .k2 { fill: var(--k2); } .k3 { fill: var(--k3); }
 .k4 { fill: var(--k4); } .k5 { fill: var(--k5); } .k6 { fill: var(--k6); } .k7 { fill: var(--k7); }
 .k8 { fill: var(--k8); } .k9 { fill: var(--k9); }
+@media screen and (max-width: 45rem) { dl { grid-template-columns: auto; } dd { margin-bottom: .3rem; } .bars svg { min-width: 36rem; } }
 @media print { @page { margin: 14mm; } body { padding: 0; max-width: none; font-size: 10pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  .scroll { overflow: visible; } svg.natural { max-width: 100%; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; }
+  .scroll { overflow: visible; } svg.natural { max-width: 100%; } table { font-size: 7.5pt; } th, td { padding: .1rem .3rem; } tbody th { min-width: 0; }
   tr, .bars, .points { break-inside: avoid; } h2, h3 { break-after: avoid; } thead { display: table-header-group; break-inside: avoid; } }
 )css";
 

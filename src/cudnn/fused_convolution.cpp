@@ -109,6 +109,7 @@ class Reader {
       UCUDNN_RETURN_IF_ERROR(
           ReadFused(nodes->items, known->operation == Operation::kBackwardData ? x : y));
     }
+    if (x == w || w == y || x == y) return Unfamiliar("a tensor is read and written");
     for (const int io : {x, w, y}) {
       if (tensors_[io].is_virtual) return Unfamiliar("an operand is virtual");
       if (tensors_[io].type != tensors_[x].type) return Unfamiliar("operands of several types");

@@ -92,8 +92,8 @@ void PrintTable(const Measured& measured, const Options& options) {
             << EngineSetName(options.engines) << ", " << measured.measured
             << " measurements made now\n";
   std::cout
-      << "undivided: the fastest engine of the legacy API, best: of any API. Gains: of the best "
-         "engine over\nundivided, and of divided over the best.\n"
+      << "undivided: by the fastest legacy algorithm; best: undivided by the fastest engine of any "
+         "API; engine, division: what each gains\n"
       << std::flush;
   std::printf("%-20s %-16s %12s %10s %10s %8s %8s  %-10s %-20s %s\n", "layer", "operation",
               "undivided ms", "best ms", "divided ms", "engine", "division", "workspace",

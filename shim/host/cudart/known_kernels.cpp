@@ -153,6 +153,9 @@ const std::vector<Pattern>& Patterns() {
 }  // namespace
 
 KnownKernel FindKnownKernel(const std::string& name) {
+  // A regular expression takes stack for each character of what it is matched with.
+  constexpr size_t kLongestName = 1000;
+  if (name.size() > kLongestName) return {};
   for (const Pattern& pattern : Patterns()) {
     std::smatch types;
     if (!std::regex_match(name, types, pattern.name)) continue;

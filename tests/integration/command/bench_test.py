@@ -342,8 +342,15 @@ class Bench(CommandTest):
         result = self.run_command("bench", "--layers", self.layers, "--host", "--db", "none", "--ops", "forward")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertIn("stand-in", result.stdout.splitlines()[0])
-        self.assertEqual(["small", "strided"], [line.split()[0] for line in result.stdout.splitlines()[2:]])
+        self.assertEqual(["small", "strided"], [line.split()[0] for line in result.stdout.splitlines()[3:]])
         self.assertNotIn("\r", result.stderr)
+
+    def test_table_tells_the_gains_of_a_better_engine_and_of_division_apart(self):
+        self.divided_by_hand()
+        result = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, "--ops", "forward",
+                                  "--policy", "powerOfTwo", "--engines", "legacy")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertRegex(result.stdout, r"\nsmall +forward +9 +9 +2 +1\.00x +4\.50x +(0 B|2 MiB) +4 \+ 1 +IMPLICIT_\w+ \(legacy:[01]\)")
 
     def test_bad_layer_file_is_named_with_line_and_column(self):
         bad = self.write("bad.csv", LAYERS + "worse,8,4,9,9,8,three,3,1,1\n")

@@ -56,7 +56,7 @@ class Cache(CommandTest):
         self.cache("import", self.file, "--db", self.store)
         text = self.cache("show", "--db", self.store)
         self.assertIn("Some GPU, cuDNN 9.19.0, driver 13.0\n", text)
-        self.assertIn("    fastest at 256: legacy:1, 0.1 ms, 1 MiB workspace\n", text)
+        self.assertIn("    fastest at 256: IMPLICIT_PRECOMP_GEMM (legacy:1), 0.1 ms, 1 MiB workspace\n", text)
         self.assertIn("3 measurements of 2 engines at 2 micro-batches up to 256, 3 verified\n", text)
 
     def test_show_says_n_where_the_rows_do_not_tell_their_mini_batch(self):

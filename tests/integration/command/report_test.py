@@ -25,7 +25,7 @@ def kernel(op, plan, undivided, best=None, **changes):
     """A report's; the best undivided engine is that of the program's own API where `best` is not given."""
     return {"op": op, "problem": problem(), "api": "legacy", "calls": 3, "asked": "legacy:0", "limit_bytes": 8 * MIB,
             "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "owned_workspace_bytes": 0, "plan": plan,
-            "undivided": undivided, "best_undivided": best or undivided, "reason": "divided into 4 micro-batches"} | changes
+            "undivided": undivided, "best_undivided": copy.copy(best or undivided), "reason": "divided into 4 micro-batches"} | changes
 
 
 def slow(ms, workspace=0, engine="legacy:0"):

@@ -7,6 +7,7 @@
 
 #include "cudnn/graph_engines.h"
 #include "cudnn/plan_edit.h"
+#include "cudnn/plan_words.h"
 #include "tests/support/deviceless_cudnn.h"
 #include "tests/support/problem.h"
 #include "tests/support/random_problem.h"
@@ -272,6 +273,40 @@ TEST(FusedConvolution, TensorsBeyondTwoToThe31AreRead) {
   const auto convolution = ReadFusedConvolution(JsonOf(problem));
   ASSERT_TRUE(plan.ok()) << convolution.message();
   EXPECT_EQ(plan->problem, problem);
+}
+
+TEST(PlanWords, NameOperationsAndExtents) {
+  GraphOptions options;
+  options.bias = options.relu = true;
+  ConvolutionProblem problem = Problem();
+  problem.type = DataType::kHalf;
+  problem.layout = Layout::kNhwc;
+  SetPackedStrides(problem);
+  const std::string json = JsonOf(problem, options);
+  EXPECT_EQ(PlanWords(json), "convolution_forward 64x32x28x28 by 64x32x3x3 half + add + relu_fwd");
+  EXPECT_EQ(PlanWords(JsonOf(Problem(Operation::kBackwardFilter))),
+            "convolution_backward_filter 64x32x28x28 by 64x32x3x3 float");
+  // Statistics behind a convolution have no mode, and their tensors no words.
+  const std::string statistics = With(
+      json, "{\"operation\":\"CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR\",\"pointwiseMode\"",
+      "{\"operation\":\"CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR\",\"genStatsMode\"");
+  EXPECT_EQ(PlanWords(statistics),
+            "convolution_forward 64x32x28x28 by 64x32x3x3 half + gen_stats + relu_fwd");
+  EXPECT_THAT(Refusal(statistics), HasSubstr("GEN_STATS"));
+}
+
+// Whatever is in it: a message is all that depends on it.
+TEST(PlanWords, AreOfAnyText) {
+  const std::string json = JsonOf(Problem());
+  for (size_t length = 0; length < json.size(); length += 11) {
+    EXPECT_EQ(PlanWords(json.substr(0, length)), "a plan of the graph API") << length;
+  }
+  for (const char* text : {"", "null", "[]", "{}", "{\"operationGraph\":1}",
+                           "{\"operationGraph\":{\"tensors\":[],\"nodes\":[]}}",
+                           "{\"operationGraph\":{\"tensors\":[1],\"nodes\":[1]}}",
+                           "{\"operationGraph\":{\"tensors\":[],\"nodes\":[{\"operation\":7}]}}"}) {
+    EXPECT_EQ(PlanWords(text), "a plan of the graph API") << text;
+  }
 }
 
 TEST(PlanEdit, ChangesTheBatchAndNothingElse) {

@@ -140,7 +140,8 @@ TEST(Report, AnotherAlgorithmAskedForIsAnotherRecord) {
   KernelRecord other = DividedRecord();
   other.asked = "legacy:3";
   bool fresh = false;
-  EXPECT_NE(Divided(report), report.Record(other, nullptr, fresh));
+  CountedKernel* const first = Divided(report);
+  EXPECT_NE(report.Record(other, nullptr, fresh), first);
   const json kernels = json::parse(report.Json("on", 0))["kernels"];
   ASSERT_EQ(kernels.size(), 2u);
   EXPECT_EQ(kernels[1]["asked"], "legacy:3");

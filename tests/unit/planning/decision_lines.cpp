@@ -109,6 +109,12 @@ std::string RunsOf(const World& world, const Decision& decision) {
   return whole == plan ? plan : plan + " else " + whole;
 }
 
+// The engine of "IMPLICIT_PRECOMP_GEMM (legacy:1)" or of a text that has no name.
+EngineId NamedEngine(const std::string& name) {
+  const size_t open = name.find(" (");
+  return open == std::string::npos ? name : name.substr(open + 2, name.size() - open - 3);
+}
+
 std::string NameOf(const World& world, const Reason& reason) {
   std::string text = Name(reason.because);
   if (reason.pieces > 1) text += " " + std::to_string(reason.pieces);
@@ -116,7 +122,7 @@ std::string NameOf(const World& world, const Reason& reason) {
   if (reason.limit_bytes > 0) text += " <=" + std::to_string(reason.limit_bytes);
   const bool of_engine =
       reason.because == Because::kInPlaceOf || reason.because == Because::kSubstituted;
-  if (of_engine) text += " " + NameOf(world, EngineId(reason.detail));
+  if (of_engine) text += " " + NameOf(world, NamedEngine(reason.detail));
   return text;
 }
 

@@ -469,12 +469,12 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 | |", "", ""},
       {"plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", "legacy:0", "legacy:0"},
       // The graph API's engine runs, waits for a division to beat it, is slower, does not fit.
-      {"plain need=8 | 1@8:6/8 0@8:9/0 g5@8:4/8 |", "legacy:1", "graph:5"},
-      {"plain need=8 | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
-      {"plain need=8 | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
-      {"plain need=8 | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
+      {"plain need=8 with-graph | 1@8:6/8 0@8:9/0 g5@8:4/8 |", "legacy:1", "graph:5"},
+      {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
+      {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
+      {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
       // No undivided engine of the legacy API could take the place of one so much coarser.
-      {"plain need=8 | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
+      {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 |", "", ""},
