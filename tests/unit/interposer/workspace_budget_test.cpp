@@ -188,7 +188,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
           shared_by_declaration += one.lane.second < 0;
         }
       }
-      EXPECT_LE(network->bytes(), budget);
+      EXPECT_LE(budget->bytes(), budget);
     };
     // While it is learned, all calls of one iteration at once.
     std::vector<Taken> lent;
@@ -259,17 +259,17 @@ TEST_F(WorkspaceBudgetTest, ALaneWhoseHandleIsGoneHasNoPartOfTheDivision) {
       for (const Call& call : both) budget->Run(Kernel(call.kernel), Owner(call.handle, 1));
       Destroy(1);
       Learn({both[0], both[1]}, bytes);
-      EXPECT_EQ(network->summary().kernels, 2u);
+      EXPECT_EQ(budget->summary().kernels, 2u);
     } else {
       const WorkspaceBudget::Segment lent = Take(both[0], 500);
       Learn(both, bytes);
-      EXPECT_EQ(network->summary().shares_bytes, 3000u);
+      EXPECT_EQ(budget->summary().shares_bytes, 3000u);
       Destroy(1);
       budget->GiveBack(lent.memory, streams[0]);
       ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     }
     EXPECT_NE(Take(both[0], 1000).memory.data, nullptr);
-    EXPECT_LE(network->bytes(), 2000u) << "and what it leaves is ready for a capture";
+    EXPECT_LE(budget->bytes(), 2000u) << "and what it leaves is ready for a capture";
   }
 }
 
@@ -287,7 +287,7 @@ TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {
     ASSERT_NE(small.memory.data, nullptr) << time;
     EXPECT_EQ(small.memory.data, large.memory.data);
     ASSERT_NE(Take({0, 0, 1}, 1000).memory.data, nullptr);
-    EXPECT_LE(network->bytes(), 3000u);
+    EXPECT_LE(budget->bytes(), 3000u);
   }
 }
 
@@ -313,7 +313,7 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
     void* const later = Take({0, 0, kernel}, 1500).memory.data;
     ASSERT_NE(later, nullptr) << kernel;
     EXPECT_FALSE(planned.contains(later));
-    EXPECT_LE(network->bytes(), 5000u);
+    EXPECT_LE(budget->bytes(), 5000u);
   }
 }
 
@@ -328,21 +328,21 @@ TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
     void* const first = Take({0, 0, 0}, 1000).memory.data;
     ASSERT_NE(first, nullptr);
     EXPECT_EQ(Take({0, 0, 1}, 1000).memory.data, first) << "kernels of one stream take turns";
-    EXPECT_EQ(network->summary().capture_bytes, left);
+    EXPECT_EQ(budget->summary().capture_bytes, left);
     EXPECT_EQ(Take({0, 0, 9}, 1).memory.data, nullptr) << "what the file lacks has what is left";
     void* const second = Take({0, 1, 1}, 1000).memory.data;
     ASSERT_NE(second, nullptr);
     EXPECT_NE(second, first);
     EXPECT_EQ(Take({0, 2, 0}, 1000).memory.data, nullptr) << "a third stream";
     EXPECT_NE(Take({0, 2, 2}, 300).memory.data, nullptr) << "another segment";
-    EXPECT_EQ(network->bytes(), 2300 + left);
+    EXPECT_EQ(budget->bytes(), 2300 + left);
     // What nobody has any more is kept again.
     Destroy(0);
-    EXPECT_EQ(network->bytes(), 0u);
+    EXPECT_EQ(budget->bytes(), 0u);
     EXPECT_EQ(Take({1, 0, 9}, 1).memory.data != nullptr, left > 0);
     for (const int stream : {1, 2}) EXPECT_NE(Take({1, stream, 0}, 1000).memory.data, nullptr);
     EXPECT_NE(Take({1, 0, 2}, 300).memory.data, nullptr);
-    EXPECT_EQ(network->bytes(), 2300 + left);
+    EXPECT_EQ(budget->bytes(), 2300 + left);
   }
 }
 
@@ -356,7 +356,7 @@ TEST_F(WorkspaceBudgetTest, CopiesAreKeptWhileAKernelOfTheirSegmentHolds) {
   budget->Drop(Kernel(1).problem);
   EXPECT_NE(Take({0, 1, 1}, 1000).memory.data, nullptr) << "the second copy is nobody's";
   EXPECT_NE(Take({0, 1, 2}, 300).memory.data, nullptr);
-  EXPECT_EQ(network->bytes(), 2300u);
+  EXPECT_EQ(budget->bytes(), 2300u);
 }
 
 TEST_F(WorkspaceBudgetTest, TheCapturesSegmentIsReadyAgainForHandlesThatComeAfterTheLast) {
@@ -366,16 +366,16 @@ TEST_F(WorkspaceBudgetTest, TheCapturesSegmentIsReadyAgainForHandlesThatComeAfte
     budget->Open(&handles[0]);
     if (!captured) Learn({{0, 0, 0}, {0, 0, 1}}, {1000, 1000});
     ASSERT_NE(Take({0, 0, 0}, 1000).memory.data, nullptr);
-    EXPECT_EQ(network->bytes(), 2000u);
+    EXPECT_EQ(budget->bytes(), 2000u);
     if (captured) {
-      EXPECT_NE(network->TakeForCapture(1, Owner(0, 0), {1000}).data, nullptr);
+      EXPECT_NE(budget->TakeForCapture(1, Owner(0, 0), {1000}).data, nullptr);
     }
     Destroy(0);
-    EXPECT_EQ(network->bytes(), captured ? 1000u : 0u);
+    EXPECT_EQ(budget->bytes(), captured ? 1000u : 0u);
   }
   budget->Open(&handles[0]);
   ASSERT_NE(Take({0, 0, 0}, 1000).memory.data, nullptr);
-  EXPECT_NE(network->TakeForCapture(2, Owner(0, 0), {1000}).data, nullptr);
+  EXPECT_NE(budget->TakeForCapture(2, Owner(0, 0), {1000}).data, nullptr);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ inline void ExpectLegalDivision(const Configuration& configuration, int n, int s
     }
   }
   EXPECT_EQ(begin, n);
-  EXPECT_EQ(plan.Images(), n);
+  EXPECT_EQ(configuration.Images(), n);
 }
 
 }  // namespace ucudnn::planning

@@ -63,9 +63,9 @@ TEST(MicroBatchSizes, AreRisingAndComposeEveryBatch) {
           measured.push_back({"legacy:0", size, 1.0 * size * size, 0, true});
         }
         const auto configuration = OptimizeWorkspaceReuse(measured, n, step, 0);
-        ASSERT_TRUE(plan);
+        ASSERT_TRUE(configuration);
         if (policy == BatchSizePolicy::kUndivided) continue;
-        EXPECT_EQ(plan->Pieces(), (n + step - 1) / step);
+        EXPECT_EQ(configuration->Pieces(), (n + step - 1) / step);
       }
     }
   }

@@ -145,7 +145,7 @@ TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
         for (const Candidate& row : table.rows) rows.push_back(row.micro);
         const auto configuration =
             OptimizeWorkspaceReuse(rows, table.problem.n, LegalStep(table.problem), limit);
-        ASSERT_TRUE(plan);
+        ASSERT_TRUE(configuration);
         reuse_ms += configuration->TimeMs();
       }
       KnapsackSolver solver;

@@ -57,12 +57,12 @@ void ExpectOptimal(const std::vector<MicroConfiguration>& measured, int n, int s
                    size_t limit_bytes, const Cost& optimum) {
   const std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(measured, n, step, limit_bytes);
-  ASSERT_EQ(plan.has_value(), optimum != kImpossible);
+  ASSERT_EQ(configuration.has_value(), optimum != kImpossible);
   if (!configuration) return;
   ExpectLegalDivision(*configuration, n, step, limit_bytes);
   for (const Run& run : configuration->runs) EXPECT_THAT(measured, Contains(run.micro));
-  EXPECT_EQ(plan->TimeMs(), optimum.first);
-  EXPECT_EQ(plan->Pieces(), optimum.second);
+  EXPECT_EQ(configuration->TimeMs(), optimum.first);
+  EXPECT_EQ(configuration->Pieces(), optimum.second);
 }
 
 size_t RandomLimit(std::mt19937& random) {
@@ -119,8 +119,8 @@ TEST(WorkspaceReuse, EqualTimesTakeFewerPieces) {
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(3, 3), Micro(4, 4)};
   const std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(linear, 6, 1, kUnlimited);
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->runs, (std::vector<ucudnn::Run>{{Micro(3, 3), 2}}));
+  ASSERT_TRUE(configuration);
+  EXPECT_EQ(configuration->runs, (std::vector<ucudnn::Run>{{Micro(3, 3), 2}}));
 }
 
 TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
@@ -129,16 +129,16 @@ TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
                                                   Micro(8, 8)};
   const std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(linear, 9, 2, kUnlimited);
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->Pieces(), 2);
+  ASSERT_TRUE(configuration);
+  EXPECT_EQ(configuration->Pieces(), 2);
 }
 
 TEST(WorkspaceReuse, LargestPiecesComeFirstAndTheUnalignedOneLast) {
   const std::vector<MicroConfiguration> measured = {Micro(1, 1), Micro(4, 2), Micro(8, 3)};
   const std::optional<Configuration> configuration =
       OptimizeWorkspaceReuse(measured, 21, 4, kUnlimited);
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->runs,
+  ASSERT_TRUE(configuration);
+  EXPECT_EQ(configuration->runs,
             (std::vector<ucudnn::Run>{{Micro(8, 3), 2}, {Micro(4, 2), 1}, {Micro(1, 1), 1}}));
 }
 
@@ -194,13 +194,13 @@ TEST(WorkspaceReuse, ByLargestEqualsEnumerationOfAllCompositions) {
     const std::optional<Configuration> configuration =
         OptimizeWorkspaceReuseByLargest(pieces, n, step, kNoTime);
     const Cost optimum = BruteForceByLargest(pieces, 0, n, step, {});
-    ASSERT_EQ(plan.has_value(), optimum != kImpossible);
+    ASSERT_EQ(configuration.has_value(), optimum != kImpossible);
     if (!configuration) continue;
     ExpectLegalDivision(*configuration, n, step, kUnlimited);
     for (const ucudnn::Run& run : configuration->runs) EXPECT_THAT(measured, Contains(run.micro));
-    EXPECT_TRUE(MayLead(pieces, plan->Largest()));
-    EXPECT_EQ(plan->TimeMs(), optimum.first);
-    EXPECT_EQ(plan->Pieces(), optimum.second);
+    EXPECT_TRUE(MayLead(pieces, configuration->Largest()));
+    EXPECT_EQ(configuration->TimeMs(), optimum.first);
+    EXPECT_EQ(configuration->Pieces(), optimum.second);
     divided += configuration->Pieces() > 1;
     slower +=
         configuration->TimeMs() > OptimizeWorkspaceReuse(measured, n, step, kUnlimited)->TimeMs();

@@ -131,7 +131,7 @@ TEST_F(MathTypesTest, AStoreWithoutADescriptorsOwnEnginesIsNotComplete) {
                          {{{"legacy:0[math=0]", 8, 5, 0, true}, 5, false}}, {1, 2, 4, 8})
                   .ok());
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const Answer unread = kernels.Get(device_, Asking(problem, false));
+  const MeasuredRows unread = kernels.Get(device_, Asking(problem, false));
   EXPECT_FALSE(unread.settled);
   const Result<Rows> rows = Get(kernels, problem);
   ASSERT_TRUE(rows.ok()) << rows.message();

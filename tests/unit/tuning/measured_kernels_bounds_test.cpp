@@ -55,8 +55,8 @@ class MeasuredKernelsBoundsTest : public MeasuredKernelsTest {
     SetPackedStrides(problem);
     return problem;
   }
-  Answer Ask(MeasuredKernels& kernels, const ConvolutionProblem& problem,
-             bool may_measure = true) const {
+  MeasuredRows Ask(MeasuredKernels& kernels, const ConvolutionProblem& problem,
+                   bool may_measure = true) const {
     return kernels.Get(device_, Asking(problem, may_measure));
   }
   const cudnn::Functions slow_ = SlowStandIn();
@@ -64,7 +64,7 @@ class MeasuredKernelsBoundsTest : public MeasuredKernelsTest {
 
 TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFirst) {
   MeasuredKernels kernels(&store_, Seconds(kTooLittle, 1000), kNoFolder);
-  const Answer answer = Ask(kernels, Problem());
+  const MeasuredRows answer = Ask(kernels, Problem());
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_FALSE(answer.settled);
   EXPECT_TRUE(answer.late);
@@ -154,7 +154,7 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
   MeasuredKernels kernels(&store_, Seconds(kTooLittle, 1000), kNoFolder);
   Question question = Asking(problem, true, BatchSizePolicy::kAuto);
   question.must_fit = question.request.limit_bytes = needy / 2;
-  const Answer answer = kernels.Get(device_, question);
+  const MeasuredRows answer = kernels.Get(device_, question);
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   ASSERT_EQ(answer.rows.size(), 1u);
   EXPECT_EQ(answer.rows[0].engine, "legacy:1");
@@ -165,14 +165,14 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
   // Without a limit of the user's nothing can be promised of that.
   question.must_fit.reset();
   question.may_measure = false;
-  const Answer unlimited = kernels.Get(device_, question);
+  const MeasuredRows unlimited = kernels.Get(device_, question);
   EXPECT_TRUE(unlimited.rows.empty());
   EXPECT_TRUE(unlimited.late);
 }
 
 TEST_F(MeasuredKernelsBoundsTest, WhatMayStillBeMeasuredIsNotLate) {
   MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
-  const Answer answer = Ask(kernels, Problem(), false);
+  const MeasuredRows answer = Ask(kernels, Problem(), false);
   EXPECT_FALSE(answer.settled);
   EXPECT_FALSE(answer.late);
   MeasuredKernels over(&store_, Seconds(1000, 0), kNoFolder);
@@ -185,12 +185,12 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasLateIsReadWhenAnotherProcessMeasuredIt)
   const long measured = hurried.measured();
   device_.functions = &functions_;
   MeasuredKernels patient(&store_, std::nullopt, kNoFolder);
-  const Answer all = Ask(patient, Problem());
+  const MeasuredRows all = Ask(patient, Problem());
   EXPECT_TRUE(all.settled);
   EXPECT_GT(patient.measured(), 0);
   // What is there already is not measured again.
   EXPECT_EQ(patient.measured() + measured, static_cast<long>(all.rows.size()));
-  const Answer read = Ask(hurried, Problem());
+  const MeasuredRows read = Ask(hurried, Problem());
   EXPECT_TRUE(read.settled);
   EXPECT_TRUE(read.whole_tried);
   EXPECT_EQ(read.rows, all.rows);
@@ -220,7 +220,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   ASSERT_TRUE(Ask(kernels, Problem()).status.ok());
   const long measured = kernels.measured();
   for (int i = 0; i < 3; ++i) {
-    const Answer other = Ask(kernels, Other());
+    const MeasuredRows other = Ask(kernels, Other());
     EXPECT_TRUE(other.rows.empty());
     EXPECT_FALSE(other.settled);
     EXPECT_EQ(other.status.message(), "the time for measuring is used up");
@@ -231,7 +231,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
       store_
           .Write(Other(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}, {1, 2, 4, 8})
           .ok());
-  const Answer read = Ask(kernels, Other());
+  const MeasuredRows read = Ask(kernels, Other());
   EXPECT_TRUE(read.settled);
   EXPECT_EQ(read.rows.size(), 1u);
   EXPECT_EQ(kernels.measured(), measured);
@@ -243,7 +243,7 @@ TEST_F(MeasuredKernelsBoundsTest, WaitingForAnotherProcessEndsWithTheBudget) {
   const auto lock = DeviceLock::Acquire(kNoFolder, *name, Clock::time_point::max());
   ASSERT_TRUE(lock);
   MeasuredKernels kernels(&store_, Seconds(0.05, 1000), kNoFolder);
-  const Answer answer = Ask(kernels, Problem());
+  const MeasuredRows answer = Ask(kernels, Problem());
   EXPECT_EQ(answer.status.message(), "others measure on the device");
   EXPECT_FALSE(answer.settled);
   EXPECT_EQ(kernels.measured(), 0);
@@ -274,7 +274,7 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   Tuning bounds;  // of memory only
   bounds.kernel_seconds = bounds.process_seconds = 3600;
   MeasuredKernels kernels(&store_, bounds, kNoFolder);
-  const Answer answer = Ask(kernels, problem);
+  const MeasuredRows answer = Ask(kernels, problem);
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
@@ -289,7 +289,7 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutMemoryForItsTensorsNothingIsMeasured) {
   Tuning bounds;
   bounds.memory_bytes = 1000;
   MeasuredKernels kernels(&store_, bounds, kNoFolder);
-  const Answer answer = Ask(kernels, Problem());
+  const MeasuredRows answer = Ask(kernels, Problem());
   EXPECT_TRUE(answer.rows.empty());
   EXPECT_NE(answer.status.message().find("1000 B"), std::string::npos) << answer.status.message();
   EXPECT_EQ(kernels.measured(), 0);
@@ -302,7 +302,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
   // The second mini-batch finds most micro-batches of the first.
   for (const int n : {16, 24, 16, 24}) {
     const Question question = Asking(Problem(n), true, BatchSizePolicy::kAuto);
-    const Answer answer = kernels.Get(device_, question);
+    const MeasuredRows answer = kernels.Get(device_, question);
     ASSERT_TRUE(answer.status.ok()) << answer.status.message();
     EXPECT_TRUE(answer.settled);
     EXPECT_GE(SizesOf(answer.rows).size(), 2u);
@@ -312,7 +312,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
     EXPECT_EQ(kernels.measured(), rows);
   }
   MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
-  const Answer read = warm.Get(device_, Asking(Problem(24), false, BatchSizePolicy::kAuto));
+  const MeasuredRows read = warm.Get(device_, Asking(Problem(24), false, BatchSizePolicy::kAuto));
   EXPECT_TRUE(read.settled);
   EXPECT_EQ(read.rows,
             kernels.Get(device_, Asking(Problem(24), false, BatchSizePolicy::kAuto)).rows);
@@ -332,7 +332,7 @@ void SpoilPieces(const cudnn::ConvolutionCall& call) {
 TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   device_.functions = &functions_;
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const Answer before = Ask(kernels, Problem());
+  const MeasuredRows before = Ask(kernels, Problem());
   ASSERT_TRUE(before.status.ok());
   const auto row = [&](int size) {
     return *std::find_if(before.rows.begin(), before.rows.end(), [&](const auto& candidate) {
@@ -343,14 +343,14 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   // The undivided engine runs first, the plan's first piece next.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kKnown).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kKnown).kind,
             Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
             Trust::Kind::kWrong);
   device_.functions = &functions_;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
             Trust::Kind::kWrong);
-  const Answer after = Ask(kernels, Problem());
+  const MeasuredRows after = Ask(kernels, Problem());
   EXPECT_TRUE(after.settled);
   EXPECT_EQ(after.rows.size() + 1, before.rows.size());
   EXPECT_EQ(std::count(after.rows.begin(), after.rows.end(), row(4)), 0);
@@ -359,7 +359,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
 TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
   device_.functions = &functions_;
   MeasuredKernels measured(&store_, std::nullopt, kNoFolder);
-  const Answer answer = Ask(measured, Problem());
+  const MeasuredRows answer = Ask(measured, Problem());
   MeasuredKernels kernels(&store_, Seconds(1000, 0), kNoFolder);
   const auto row = [&](int size) {
     return *std::find_if(answer.rows.begin(), answer.rows.end(), [&](const auto& candidate) {
@@ -367,9 +367,9 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
     });
   };
   const Configuration configuration = {{{row(4), 2}}};
-  EXPECT_EQ(kernels.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
             Trust::Kind::kUnknown);
-  EXPECT_EQ(measured.Verify(device_, Problem(), plan, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(measured.Verify(device_, Problem(), configuration, row(8), Proof::kOnce).kind,
             Trust::Kind::kTrusted);
 }
 

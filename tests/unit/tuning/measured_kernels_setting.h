@@ -68,7 +68,7 @@ class MeasuredKernelsTest : public ::testing::Test {
 
   Result<Rows> Get(MeasuredKernels& kernels, const ConvolutionProblem& problem = Problem(),
                    bool may_measure = true) const {
-    Answer answer = kernels.Get(device_, Asking(problem, may_measure));
+    MeasuredRows answer = kernels.Get(device_, Asking(problem, may_measure));
     if (!answer.status.ok()) return answer.status;
     return std::move(answer.rows);
   }

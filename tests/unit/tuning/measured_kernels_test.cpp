@@ -63,7 +63,7 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
     if (images == 2) return cudnn::LegacyNeeds::kNeverServes;
     return images == 8 ? 12345678 : 0;
   };
-  const Answer answer = warm.Get(device_, question);
+  const MeasuredRows answer = warm.Get(device_, question);
   for (const MicroConfiguration& row : *measured) {
     const auto known =
         std::find_if(answer.rows.begin(), answer.rows.end(), [&](const MicroConfiguration& other) {
@@ -369,13 +369,14 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
   const Configuration configuration = {{{row(4), 2}}};
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), Proof::kKnown).kind,
+  EXPECT_EQ(kernels.Verify(device_, problem, configuration, row(8), Proof::kKnown).kind,
             Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, problem, plan, row(8), Proof::kOnce).kind,
+  EXPECT_EQ(kernels.Verify(device_, problem, configuration, row(8), Proof::kOnce).kind,
             Trust::Kind::kTrusted);
   // The next process finds it compared.
   MeasuredKernels next(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(next.Verify(device_, problem, plan, row(8), Proof::kKnown).kind, Trust::Kind::kTrusted);
+  EXPECT_EQ(next.Verify(device_, problem, configuration, row(8), Proof::kKnown).kind,
+            Trust::Kind::kTrusted);
 }
 
 // Serves at most four images.
@@ -408,7 +409,7 @@ TEST_F(MeasuredKernelsTest, WhereNoEngineServesTheWholeItsSumIsStillKnown) {
   ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   Question question = Asking(problem, true, BatchSizePolicy::kUndivided);
   question.scope = few;
-  const Answer whole = kernels.Get(device_, question);
+  const MeasuredRows whole = kernels.Get(device_, question);
   EXPECT_TRUE(whole.rows.empty());
   EXPECT_EQ(whole.status.message(), "too many images");
   problem.n = 4;
