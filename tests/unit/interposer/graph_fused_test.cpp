@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr int kImages = 7;
 
-struct Case {
+struct FusedCase {
   const char* name;
   Operation operation;
   GraphOptions options;
@@ -26,9 +26,9 @@ struct Case {
   Layout layout = Layout::kNchw;
   int rank = 2;
 };
-void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
+void PrintTo(const FusedCase& given, std::ostream* out) { *out << given.name; }
 
-ConvolutionProblem ProblemOf(const Case& given) {
+ConvolutionProblem ProblemOf(const FusedCase& given) {
   ConvolutionProblem problem = Problem(given.operation, given.type);
   problem.n = kImages;
   problem.layout = given.layout;
@@ -131,7 +131,7 @@ Values Reference(const ConvolutionProblem& problem, const GraphOptions& options,
   return result;
 }
 
-class GraphFused : public ::testing::TestWithParam<Case> {};
+class GraphFused : public ::testing::TestWithParam<FusedCase> {};
 
 // Pieces of three images and what is left, because a store says that they are fast.
 TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
@@ -196,35 +196,35 @@ GraphOptions Steps(std::vector<FusedStep> steps) {
 INSTANTIATE_TEST_SUITE_P(
     Graphs, GraphFused,
     ::testing::Values(
-        Case{"scale", Operation::kForward, Scaled(), "+scale"},
-        Case{"scale_nhwc_fp16", Operation::kForward, Scaled(), "+scale", DataType::kHalf,
-             Layout::kNhwc},
-        Case{"scale_bias_relu", Operation::kForward, ScaledBiasRelu(), "+scale+bias+relu"},
-        Case{"scale_bias_relu_nhwc", Operation::kForward, ScaledBiasRelu(), "+scale+bias+relu",
-             DataType::kFloat, Layout::kNhwc},
-        Case{"scale_bias_relu_3d", Operation::kForward, ScaledBiasRelu(), "+scale+bias+relu",
-             DataType::kFloat, Layout::kNchw, 3},
-        Case{"scale_fp32_of_fp16", Operation::kForward,
-             Steps({{CUDNN_POINTWISE_MUL, Reads::kChannel, DataType::kFloat}}), "+scale:fp32",
-             DataType::kHalf},
-        Case{"drelu", Operation::kBackwardData, ReluGradient(), "+drelu"},
-        Case{"drelu_nhwc_fp16", Operation::kBackwardData, ReluGradient(), "+drelu", DataType::kHalf,
-             Layout::kNhwc},
-        Case{"drelu_3d", Operation::kBackwardData, ReluGradient(), "+drelu", DataType::kFloat,
-             Layout::kNhwc, 3},
-        Case{"drelu_scale", Operation::kBackwardData,
-             Steps({{CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}},
-                    {CUDNN_POINTWISE_MUL, Reads::kChannel, {}}}),
-             "+drelu+scale"},
-        Case{"scalar_and_row", Operation::kForward,
-             Steps({{CUDNN_POINTWISE_MUL, Reads::kScalar, {}},
-                    {CUDNN_POINTWISE_ADD, Reads::kRow, {}}}),
-             "+mul(this,shared[1x1x1x1,1x1x1x1])+add(this,shared[1x1x1x12,12x12x12x1])"},
-        Case{"subtracted_from_two_tensors", Operation::kForward,
-             Steps({{CUDNN_POINTWISE_SUB, Reads::kWhole, {}, 16, true},
-                    {CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}},
-                    {CUDNN_POINTWISE_ADD, Reads::kWhole, {}}}),
-             "+sub(whole,this)+relu+residual"}),
+        FusedCase{"scale", Operation::kForward, Scaled(), "+scale"},
+        FusedCase{"scale_nhwc_fp16", Operation::kForward, Scaled(), "+scale", DataType::kHalf,
+                  Layout::kNhwc},
+        FusedCase{"scale_bias_relu", Operation::kForward, ScaledBiasRelu(), "+scale+bias+relu"},
+        FusedCase{"scale_bias_relu_nhwc", Operation::kForward, ScaledBiasRelu(), "+scale+bias+relu",
+                  DataType::kFloat, Layout::kNhwc},
+        FusedCase{"scale_bias_relu_3d", Operation::kForward, ScaledBiasRelu(), "+scale+bias+relu",
+                  DataType::kFloat, Layout::kNchw, 3},
+        FusedCase{"scale_fp32_of_fp16", Operation::kForward,
+                  Steps({{CUDNN_POINTWISE_MUL, Reads::kChannel, DataType::kFloat}}), "+scale:fp32",
+                  DataType::kHalf},
+        FusedCase{"drelu", Operation::kBackwardData, ReluGradient(), "+drelu"},
+        FusedCase{"drelu_nhwc_fp16", Operation::kBackwardData, ReluGradient(), "+drelu",
+                  DataType::kHalf, Layout::kNhwc},
+        FusedCase{"drelu_3d", Operation::kBackwardData, ReluGradient(), "+drelu", DataType::kFloat,
+                  Layout::kNhwc, 3},
+        FusedCase{"drelu_scale", Operation::kBackwardData,
+                  Steps({{CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}},
+                         {CUDNN_POINTWISE_MUL, Reads::kChannel, {}}}),
+                  "+drelu+scale"},
+        FusedCase{"scalar_and_row", Operation::kForward,
+                  Steps({{CUDNN_POINTWISE_MUL, Reads::kScalar, {}},
+                         {CUDNN_POINTWISE_ADD, Reads::kRow, {}}}),
+                  "+mul(this,shared[1x1x1x1,1x1x1x1])+add(this,shared[1x1x1x12,12x12x12x1])"},
+        FusedCase{"subtracted_from_two_tensors", Operation::kForward,
+                  Steps({{CUDNN_POINTWISE_SUB, Reads::kWhole, {}, 16, true},
+                         {CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}},
+                         {CUDNN_POINTWISE_ADD, Reads::kWhole, {}}}),
+                  "+sub(whole,this)+relu+residual"}),
     [](const auto& given) { return given.param.name; });
 
 // Rows and promises are kept under an engine's text.

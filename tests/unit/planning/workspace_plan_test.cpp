@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string Piece(int size, int count, size_t bytes, const char* engine = "legacy:1") {
+std::string PieceJson(int size, int count, size_t bytes, const char* engine = "legacy:1") {
   return std::string(R"({"engine":")") + engine + R"(","workspace_bytes":)" +
          std::to_string(bytes) + R"(,"piece_ms":0.5,"micro_batch":)" + std::to_string(size) +
          R"(,"count":)" + std::to_string(count) + "}";
@@ -31,12 +31,12 @@ std::string File(const std::string& budget, const std::string& kernels,
          R"(,"division":")" + division + R"(","kernels":[)" + kernels + "]}";
 }
 
-const std::string kPieces = Piece(3, 2, 100) + "," + Piece(2, 1, 40, "legacy:0");
+const std::string kPieces = PieceJson(3, 2, 100) + "," + PieceJson(2, 1, 40, "legacy:0");
 
 TEST(WorkspacePlan, ReadsWhatWorkspaceWrites) {
-  const auto plan = ParseWorkspacePlan(
-      File(R"("total_bytes":1000)", Kernel(3, kPieces, "7") + "," + Kernel(4, Piece(8, 1, 0), "2") +
-                                        "," + Kernel(5, Piece(4, 2, 60), "7")));
+  const auto plan = ParseWorkspacePlan(File(
+      R"("total_bytes":1000)", Kernel(3, kPieces, "7") + "," + Kernel(4, PieceJson(8, 1, 0), "2") +
+                                   "," + Kernel(5, PieceJson(4, 2, 60), "7")));
   ASSERT_TRUE(plan.ok()) << plan.message();
   EXPECT_EQ(plan->device, "D");
   EXPECT_EQ(plan->cudnn, 91900);
@@ -64,7 +64,7 @@ TEST(WorkspacePlan, FindsAKernelWhateverItsAlignment) {
 
 TEST(WorkspacePlan, GraphsFollowTheirOwnKernelElseTheLegacyOne) {
   const std::string legacy = Kernel(3, kPieces, "0");
-  std::string graph = Kernel(3, Piece(4, 2, 60, "graph:38[k2=1]"), "1");
+  std::string graph = Kernel(3, PieceJson(4, 2, 60, "graph:38[k2=1]"), "1");
   graph.replace(graph.find("\"legacy\""), 8, "\"graph\"");
   const auto both = ParseWorkspacePlan(File(R"("total_bytes":1000)", legacy + "," + graph));
   ASSERT_TRUE(both.ok()) << both.message();
@@ -82,7 +82,7 @@ TEST(WorkspacePlan, GraphsFollowTheirOwnKernelElseTheLegacyOne) {
 }
 
 TEST(WorkspacePlan, SaysForWhichOtherBatchesItHasAKernel) {
-  std::string of_four = Kernel(3, Piece(4, 1, 60), "null"), other = Kernel(5, kPieces, "null");
+  std::string of_four = Kernel(3, PieceJson(4, 1, 60), "null"), other = Kernel(5, kPieces, "null");
   of_four.replace(of_four.find("\"n\":8"), 5, "\"n\":4");
   const auto plan = ParseWorkspacePlan(
       File(R"("limit_bytes":null)", Kernel(3, kPieces, "null") + "," + other + "," + of_four));
@@ -97,9 +97,10 @@ TEST(WorkspacePlan, SaysForWhichOtherBatchesItHasAKernel) {
 }
 
 TEST(WorkspacePlan, OfLayersOfOneShapeTheFirstCounts) {
-  const auto plan = ParseWorkspacePlan(File(
-      R"("total_bytes":1000)", Kernel(3, kPieces, "0") + "," + Kernel(3, Piece(8, 1, 999), "1") +
-                                   "," + Kernel(4, Piece(8, 1, 10), "2", "0,1")));
+  const auto plan =
+      ParseWorkspacePlan(File(R"("total_bytes":1000)",
+                              Kernel(3, kPieces, "0") + "," + Kernel(3, PieceJson(8, 1, 999), "1") +
+                                  "," + Kernel(4, PieceJson(8, 1, 10), "2", "0,1")));
   ASSERT_TRUE(plan.ok()) << plan.message();
   ASSERT_EQ(plan->kernels.size(), 2u);
   EXPECT_EQ(plan->reserved_bytes, 110u) << "what nobody uses takes nothing";
@@ -142,8 +143,8 @@ std::string OnStreams(std::string kernel, const std::string& streams) {
 
 TEST(WorkspacePlan, ASegmentHasACopyForEachStream) {
   const std::string one = OnStreams(Kernel(3, kPieces, "0"), "2");
-  const std::string most = OnStreams(Kernel(4, Piece(8, 1, 10), "0"), "3");
-  const std::string other = Kernel(5, Piece(8, 1, 200), "1");
+  const std::string most = OnStreams(Kernel(4, PieceJson(8, 1, 10), "0"), "3");
+  const std::string other = Kernel(5, PieceJson(8, 1, 200), "1");
   const auto read = [](const std::string& total, const std::string& kernels) {
     return ParseWorkspacePlan(File(R"("total_bytes":)" + total, kernels));
   };
@@ -159,7 +160,7 @@ TEST(WorkspacePlan, ASegmentHasACopyForEachStream) {
   EXPECT_EQ(ordered->segments[0].copies, 1u);
   EXPECT_EQ(ordered->reserved_bytes, 100u);
   // So many that their bytes cannot be counted.
-  const std::string much = OnStreams(Kernel(3, Piece(8, 1, size_t{1} << 62), "0"), "4096");
+  const std::string much = OnStreams(Kernel(3, PieceJson(8, 1, size_t{1} << 62), "0"), "4096");
   EXPECT_THAT(read(std::to_string(size_t{1} << 62), much).message(),
               HasSubstr("more than the total_bytes"));
   for (const char* wrong : {"0", "-1", "4097", "1.5", "[0,1]", "\"2\""}) {
@@ -183,13 +184,14 @@ TEST(WorkspacePlan, WhatIsWrongIsNamedByItsPlace) {
       {File(limit, Kernel(3, kPieces, "0")), "kernels[0].segment"},
       {File(limit, Kernel(0, kPieces, "null")), "kernels[0].problem makes no convolution"},
       {File(limit, Kernel(3, "", "null")), "kernels[0].plan"},
-      {File(limit, Kernel(3, Piece(3, 2, 1), "null")), "fewer images than the 8"},
-      {File(limit, Kernel(3, Piece(3, 3, 1), "null")), "more images than the 8"},
-      {File(limit, Kernel(3, Piece(8, 2000000000, 1), "null")), "plan[0].count"},
-      {File(limit, Kernel(3, Piece(0, 1, 1), "null")), "plan[0].micro_batch"},
-      {File(limit, Kernel(3, Piece(8, 1, size_t{1} << 63), "null")), "workspace_bytes"},
+      {File(limit, Kernel(3, PieceJson(3, 2, 1), "null")), "fewer images than the 8"},
+      {File(limit, Kernel(3, PieceJson(3, 3, 1), "null")), "more images than the 8"},
+      {File(limit, Kernel(3, PieceJson(8, 2000000000, 1), "null")), "plan[0].count"},
+      {File(limit, Kernel(3, PieceJson(0, 1, 1), "null")), "plan[0].micro_batch"},
+      {File(limit, Kernel(3, PieceJson(8, 1, size_t{1} << 63), "null")), "workspace_bytes"},
       {File(limit, Kernel(3, kPieces, "null", "1")), "order_after[0]"},
-      {File(total, Kernel(3, Piece(8, 1, 600), "0") + "," + Kernel(4, Piece(8, 1, 600), "1")),
+      {File(total,
+            Kernel(3, PieceJson(8, 1, 600), "0") + "," + Kernel(4, PieceJson(8, 1, 600), "1")),
        "more than the total_bytes"},
   };
   for (const auto& [text, place] : files) {
