@@ -27,6 +27,14 @@ int64_t JsonPlace::Integer(int64_t least, int64_t most) const {
   return value_->integer;
 }
 
+void JsonPlace::Version(int64_t expected, const char* again) const {
+  const bool whole = !absent() && value_->is(JsonValue::Kind::kInteger);
+  if (whole && value_->integer == expected) return;
+  const bool older = whole && value_->integer > 0 && value_->integer < expected;
+  Refuse(std::to_string(expected) +
+         (older ? std::string(": an older ucudnn wrote it; ") + again : ""));
+}
+
 std::optional<size_t> JsonPlace::Limit() const {
   if (absent()) return std::nullopt;
   if (value_->is_number() && value_->real > static_cast<double>(kMostJsonBytes)) {

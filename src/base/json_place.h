@@ -30,11 +30,13 @@ class JsonPlace {
   std::string TextIfThere() const { return absent() ? std::string() : Text(); }
 
   int64_t Integer(int64_t least, int64_t most) const;
-  std::optional<int64_t> WholeIfThere(int64_t most) const {
+  std::optional<int64_t> IntegerIfThere(int64_t most) const {
     return absent() ? std::nullopt : std::optional(Integer(0, most));
   }
   size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
   size_t BytesIfThere() const { return absent() ? 0 : Bytes(); }
+  // The version of a format; `again` says how an older file is made anew.
+  void Version(int64_t expected, const char* again) const;
   // None where it is null, absent, or more bytes than any memory has: then there is no limit.
   std::optional<size_t> Limit() const;
   // Milliseconds; none where it is null or absent.

@@ -1,9 +1,12 @@
-// The version of ucudnn, as the report and `ucudnn --version` state it, and of the report's format.
+// The version of ucudnn, as the report and `ucudnn --version` state it, and those of its JSON
+// formats.
 #pragma once
 
 namespace ucudnn {
 
 inline constexpr const char* kVersion = "0.1.0";
-inline constexpr int kReportVersion = 2;  // of the format `ucudnn-report`
+inline constexpr int kReportVersion = 2;          // of `ucudnn-report`
+inline constexpr int kWorkspaceTableVersion = 2;  // of `ucudnn-workspace-table`
+inline constexpr int kWorkspacePlanVersion = 2;   // of `ucudnn-workspace-plan`
 
 }  // namespace ucudnn

@@ -9,6 +9,7 @@
 #include "base/csv.h"
 #include "base/json_place.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "convolution/json_kernel.h"
 
 namespace ucudnn::planning {
@@ -60,9 +61,9 @@ WorkspacePlanKernel ReadKernel(const JsonPlace& place, const WorkspacePlan& file
   } else if (!segment.absent()) {
     segment.Refuse("null, because there are no total_bytes");
   }
-  const JsonPlace streams = place.Member("streams");
-  if (!streams.absent()) {
-    kernel.streams = static_cast<size_t>(streams.Integer(1, kMostPlanLanes));
+  const JsonPlace lanes = place.Member("lanes");
+  if (!lanes.absent()) {
+    kernel.lanes = static_cast<size_t>(lanes.Integer(1, kMostPlanLanes));
   }
   const JsonPlace after = place.Member("order_after");
   if (after.value() != nullptr && after.value()->items.size() > kMostPlanKernels) {
@@ -130,7 +131,7 @@ Status FindSegments(WorkspacePlan& plan) {
     for (const int i : kernels) {
       WorkspacePlanKernel& kernel = plan.kernels[i];
       segment.bytes = std::max(segment.bytes, kernel.configuration.WorkspaceBytes());
-      segment.copies = std::max(segment.copies, kernel.streams);
+      segment.copies = std::max(segment.copies, kernel.lanes);
       kernel.segment = static_cast<int>(plan.segments.size());
     }
     segment.ordered = std::all_of(kernels.begin(), kernels.end(), [&](int one) {
@@ -178,7 +179,7 @@ Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json) {
   root.Object();
   const JsonPlace format = root.Member("format");
   if (format.Text() != "ucudnn-workspace-plan") format.Refuse("\"ucudnn-workspace-plan\"");
-  root.Member("version").Integer(1, 1);
+  root.Member("version").Version(kWorkspacePlanVersion, "plan again with `ucudnn workspace -o`");
   WorkspacePlan plan;
   plan.device = root.Member("device").Text();
   constexpr int64_t kMostVersion = std::numeric_limits<int32_t>::max();

@@ -26,20 +26,20 @@ struct WorkspacePlanKernel {
   Configuration configuration;  // of n images
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  size_t streams = 1;  // on which kernels of its segment run, as far as this entry knows
+  size_t lanes = 1;  // on which kernels of its segment run, as far as this entry knows
   // Positions in WorkspacePlan::kernels, rising, possibly its own: the program promises that a call
   // of this kernel begins on the device only after the latest call of each of those has ended,
-  // whatever their streams.
+  // whatever their lanes.
   std::vector<int> order_after;
 };
 
 // A part of ucudnn's own workspace that several kernels share.
 struct WorkspacePlanSegment {
   size_t bytes = 0;  // what its largest kernel needs
-  // Each of its kernels comes after each of them, itself included, so all streams may use the same
+  // Each of its kernels comes after each of them, itself included, so all lanes may use the same
   // bytes.
   bool ordered = false;
-  // One for each stream of the kernel that has most; of an ordered segment, one.
+  // One for each lane of the kernel that has most; of an ordered segment, one.
   size_t copies = 1;
 };
 

@@ -81,7 +81,7 @@ Result<std::vector<Layer>> FromTrace(const LayerSource& source,
     if (added) {
       layers.push_back(std::move(layer));
     } else {
-      layers[first->second].streams |= layer.streams;
+      layers[first->second].lanes |= layer.lanes;
     }
   }
   if (layers.empty()) {

@@ -54,7 +54,8 @@ uint64_t ReadLanes(const JsonPlace& place) {
 ReportedKernel ReadRunKernel(const JsonPlace& place) {
   ReportedKernel kernel = ReadKernel(place);
   kernel.calls = place.Member("calls").Integer(0, kMostJsonBytes);
-  kernel.undivided_calls = place.Member("undivided_calls").WholeIfThere(kMostJsonBytes).value_or(0);
+  kernel.undivided_calls =
+      place.Member("undivided_calls").IntegerIfThere(kMostJsonBytes).value_or(0);
   kernel.lanes = ReadLanes(place.Member("lanes"));
   kernel.asked = place.Member("asked").TextIfThere();
   kernel.limit_bytes = place.Member("limit_bytes").Limit();
@@ -70,9 +71,9 @@ ReportedKernel ReadRunKernel(const JsonPlace& place) {
 ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report) {
   ReportedKernel kernel = ReadKernel(place);
   kernel.limit_bytes = report.limit_bytes;
-  kernel.segment = place.Member("segment").WholeIfThere(kMostJsonBytes);
-  const JsonPlace streams = place.Member("streams");
-  if (!streams.absent()) kernel.copies = streams.Integer(1, kMostLanes);
+  kernel.segment = place.Member("segment").IntegerIfThere(kMostJsonBytes);
+  const JsonPlace lanes = place.Member("lanes");
+  if (!lanes.absent()) kernel.copies = lanes.Integer(1, kMostLanes);
   kernel.best_undivided = ReadUndivided(place.Member("undivided"), "time_ms", kernel);
   const JsonPlace chosen = place.Member("chosen");
   chosen.Object();
@@ -92,16 +93,6 @@ ReportedKernel ReadOfflineKernel(const JsonPlace& place, const RunReport& report
   return kernel;
 }
 
-// `again` says how the file is made anew.
-void ReadVersion(const JsonPlace& place, int64_t expected, const char* again) {
-  const bool whole = !place.absent() && place.value()->is(JsonValue::Kind::kInteger);
-  const int64_t version = whole ? place.value()->integer : 0;
-  if (version == expected) return;
-  const bool older = version > 0 && version < expected;
-  place.Refuse(std::to_string(expected) +
-               (older ? std::string(": an older ucudnn wrote it; ") + again : ""));
-}
-
 void ReadHead(const JsonPlace& root, RunReport& report) {
   const std::string format = root.Member("format").Text();
   report.offline = format == "ucudnn-workspace-table";
@@ -109,17 +100,18 @@ void ReadHead(const JsonPlace& root, RunReport& report) {
     root.Member("format").Refuse("\"ucudnn-report\" or \"ucudnn-workspace-table\"");
   }
   if (report.offline) {
-    ReadVersion(root.Member("version"), 1, "plan again with `ucudnn workspace --json`");
+    root.Member("version").Version(kWorkspaceTableVersion,
+                                   "plan again with `ucudnn workspace --json`");
   } else {
-    ReadVersion(root.Member("version"), kReportVersion, "run the program again with --report");
+    root.Member("version").Version(kReportVersion, "run the program again with --report");
   }
   report.ucudnn = root.Member("ucudnn").TextIfThere();
   report.cudnn = static_cast<int>(
-      root.Member("cudnn").WholeIfThere(std::numeric_limits<int32_t>::max()).value_or(0));
+      root.Member("cudnn").IntegerIfThere(std::numeric_limits<int32_t>::max()).value_or(0));
   report.device = root.Member("device").Text();
   report.mode = root.Member("mode").TextIfThere();
   report.policy = root.Member("policy").TextIfThere();
-  report.measured = root.Member("measured").WholeIfThere(kMostJsonBytes);
+  report.measured = root.Member("measured").IntegerIfThere(kMostJsonBytes);
   report.limit_bytes = root.Member("limit_bytes").Limit();
   report.undivided_limit_bytes = root.Member("undivided_limit_bytes").Limit();
   // A run's report has an object of its own for its budget.

@@ -91,7 +91,7 @@ struct DistinctKernels {
   std::vector<planning::DesirableConfigurations> sets;
   std::vector<const Layer*> firsts;  // of its layers
   std::vector<size_t> layers;        // how many there are
-  std::vector<uint64_t> streams;     // of any of them
+  std::vector<uint64_t> lanes;       // of any of them
 };
 
 DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size_t>& numbers) {
@@ -102,10 +102,10 @@ DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size
       kernels.sets.push_back(kernel.desirable_set);
       kernels.firsts.push_back(&kernel.layer);
       kernels.layers.push_back(0);
-      kernels.streams.push_back(0);
+      kernels.lanes.push_back(0);
     }
     ++kernels.layers[numbers[i]];
-    kernels.streams[numbers[i]] |= kernel.layer.streams;
+    kernels.lanes[numbers[i]] |= kernel.layer.lanes;
   }
   return kernels;
 }
@@ -118,8 +118,8 @@ struct Division {
 };
 
 // All kernels run one after the other.
-Result<Division> DivideOneStream(const DistinctKernels& kernels, const Options& options,
-                                 planning::DivisionSolver& solver, WorkspaceTable& plan) {
+Result<Division> DivideOneLane(const DistinctKernels& kernels, const Options& options,
+                               planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
   if (const auto shortage = planning::FindShortage(kernels.sets, budget, options.division)) {
     return ShortOf(*shortage, budget, kernels.firsts);
@@ -139,19 +139,19 @@ Result<Division> DivideOneStream(const DistinctKernels& kernels, const Options& 
   return division;
 }
 
-// As a run divides that sees the kernels on these streams (a bit each; none: the first that any is
+// As a run divides that sees the kernels on these lanes (a bit each; none: the first that any is
 // on).
-Result<Division> DivideStreams(const DistinctKernels& kernels, uint64_t all, const Options& options,
-                               planning::DivisionSolver& solver, WorkspaceTable& plan) {
+Result<Division> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
+                             planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
   std::vector<planning::NetworkKernel> network;
   size_t slots = 0;
   for (size_t kernel = 0; kernel < kernels.sets.size(); ++kernel) {
     planning::NetworkKernel one{
         kernels.sets[kernel], static_cast<double>(kernels.layers[kernel]), {}};
-    const uint64_t streams = kernels.streams[kernel] != 0 ? kernels.streams[kernel] : all & -all;
-    for (int stream = 0; stream < 64; ++stream) {
-      if ((streams >> stream & 1) != 0) one.lanes.push_back(stream);
+    const uint64_t lanes = kernels.lanes[kernel] != 0 ? kernels.lanes[kernel] : all & -all;
+    for (int lane = 0; lane < 64; ++lane) {
+      if ((lanes >> lane & 1) != 0) one.lanes.push_back(lane);
     }
     slots += one.lanes.size();
     network.push_back(std::move(one));
@@ -163,7 +163,7 @@ Result<Division> DivideStreams(const DistinctKernels& kernels, uint64_t all, con
                           planning::DivideNetwork(network, budget, options.division, solver));
   plan.optimal = divided.optimal;
   plan.gap_ms = divided.gap_ms;
-  plan.shares = options.division == WorkspaceDivision::kDisjoint ? slots : plan.streams;
+  plan.shares = options.division == WorkspaceDivision::kDisjoint ? slots : plan.lanes;
   Division division;
   division.chosen.resize(network.size());
   division.segments.resize(network.size());
@@ -191,13 +191,13 @@ Result<Division> DivideStreams(const DistinctKernels& kernels, uint64_t all, con
 Result<Division> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
                         WorkspaceTable& plan) {
   uint64_t all = 0;
-  for (const uint64_t streams : kernels.streams) all |= streams;
-  plan.streams = std::max<size_t>(static_cast<size_t>(std::popcount(all)), 1);
+  for (const uint64_t lanes : kernels.lanes) all |= lanes;
+  plan.lanes = std::max<size_t>(static_cast<size_t>(std::popcount(all)), 1);
   planning::PreferredSolver solver(
       options.solver == Solver::kGlpk ? FindInstallation().glpk_solver : std::string(), "glpk",
       planning::PreferredSolver::kOffline);
-  Result<Division> divided = plan.streams > 1 ? DivideStreams(kernels, all, options, solver, plan)
-                                              : DivideOneStream(kernels, options, solver, plan);
+  Result<Division> divided = plan.lanes > 1 ? DivideLanes(kernels, all, options, solver, plan)
+                                            : DivideOneLane(kernels, options, solver, plan);
   if (!solver.why().empty()) {
     Tell(app, "the exact solver takes the place of glpk: " + solver.why());
   }
@@ -224,7 +224,7 @@ std::vector<size_t> NumberKernels(OfflineKernels& network) {
     numbers.push_back(numbers[entry->second]);
     std::string name = std::move(kernel.layer.name);
     OfflineKernel& first = network.kernels[entry->second];
-    first.layer.streams |= kernel.layer.streams;
+    first.layer.lanes |= kernel.layer.lanes;
     kernel = first;
     kernel.layer.name = std::move(name);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/byte_size.h"
+#include "base/version.h"
 #include "command/versions.h"
 
 namespace ucudnn::command {
@@ -34,8 +35,8 @@ Json SegmentJson(const WorkspaceTable& plan, const Options& options, size_t kern
 }
 
 // Behind the segment, where it has more than one.
-void AddStreams(const WorkspaceTable& plan, const Options& options, size_t kernel, Json& json) {
-  if (options.total_workspace && plan.copies[kernel] > 1) json["streams"] = plan.copies[kernel];
+void AddLanes(const WorkspaceTable& plan, const Options& options, size_t kernel, Json& json) {
+  if (options.total_workspace && plan.copies[kernel] > 1) json["lanes"] = plan.copies[kernel];
 }
 
 // The fastest engine for the whole mini-batch within the limit; null: none fits.
@@ -64,7 +65,7 @@ std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& 
 Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
   const planning::Platform& platform = plan.network.platform;
   Json json = {
-      {"format", "ucudnn-workspace-table"}, {"version", 1},
+      {"format", "ucudnn-workspace-table"}, {"version", kWorkspaceTableVersion},
       {"device", platform.device},          {"cudnn", platform.cudnn},
       {"driver", platform.driver},          {"policy", BatchSizePolicyName(options.policy)}};
   AddBudget(options, json);
@@ -87,7 +88,7 @@ Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
                 {"problem", ProblemJson(kernel.layer.problem)},
                 {"api", kernel.api},
                 {"segment", SegmentJson(plan, options, i)}};
-    AddStreams(plan, options, i, one);
+    AddLanes(plan, options, i, one);
     one["undivided"] = UndividedJson(kernel, undivided_limit);
     one["chosen"] = desirable[plan.chosen[i]];
     one["desirable_set"] = desirable;
@@ -98,7 +99,7 @@ Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
 
 Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options) {
   Json json = {{"format", "ucudnn-workspace-plan"},
-               {"version", 1},
+               {"version", kWorkspacePlanVersion},
                {"cudnn", plan.network.platform.cudnn},
                {"device", plan.network.platform.device}};
   AddBudget(options, json);
@@ -110,7 +111,7 @@ Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options) {
                 {"api", kernel.api},
                 {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
                 {"segment", SegmentJson(plan, options, i)}};
-    AddStreams(plan, options, i, one);
+    AddLanes(plan, options, i, one);
     one["order_after"] = Json::array();
     json["kernels"].push_back(std::move(one));
   }
@@ -128,7 +129,7 @@ void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, boo
   if (options.total_workspace) {
     std::cout << ", " << FormatByteSize(*options.total_workspace) << " for all, "
               << WorkspaceDivisionName(options.division);
-    if (plan.streams > 1) std::cout << " on " << plan.streams << " streams";
+    if (plan.lanes > 1) std::cout << " on " << plan.lanes << " lanes";
     std::cout << ", solver " << plan.solver;
   }
   std::cout << "\n" << std::flush;

@@ -18,10 +18,10 @@ struct WorkspaceTable {
   std::vector<size_t> chosen;   // of each kernel, the position in its desirable set
   std::vector<size_t> numbers;  // of each kernel; layers of one shape are one kernel to a run
   // Of each kernel where there is one budget: kernels with the same segment share it, in as many
-  // copies as there are streams that they were seen on.
+  // copies as there are lanes that they were seen on.
   std::vector<size_t> segments;
   std::vector<size_t> copies;
-  size_t streams = 1;  // that any kernel was seen on
+  size_t lanes = 1;    // that any kernel was seen on
   size_t shares = 1;   // of the budget, were each of one size: UndividedLimit
   std::string solver;  // empty: nothing was to be solved
   bool optimal = true;
@@ -39,7 +39,7 @@ std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& 
 Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options);
 
 // `ucudnn-workspace-plan`: what a run is pinned to. Kernels with the same segment number share
-// workspace; null is the caller's own, and each of the segment's streams has a copy. order_after is
+// workspace; null is the caller's own, and each of the segment's lanes has a copy. order_after is
 // empty: all are ordered by their stream.
 Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options);
 

@@ -101,7 +101,7 @@ def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
 # Within one budget: divided, divided in the same segment, and whole in a faster engine than fits an equal share.
 WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
 OFFLINE = {
-    "format": "ucudnn-workspace-table", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
+    "format": "ucudnn-workspace-table", "version": 2, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
     "total_bytes": 12 * MIB, "division": "disjoint", "solver": "exact", "optimal": True, "total_time_ms": 168,
     "total_workspace_bytes": 11 * MIB, "undivided_limit_bytes": 6 * MIB,
     "kernels": [
@@ -222,7 +222,7 @@ class Report(CommandTest):
     def test_an_offline_plan_shows_its_division(self):
         chosen = {"time_ms": 74, "workspace_bytes": 4 * MIB, "plan": [run("legacy:1", 16, 4, 4 * MIB, 18.5)]}
         whole = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
-        document = {"format": "ucudnn-workspace-table", "version": 1, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
+        document = {"format": "ucudnn-workspace-table", "version": 2, "device": "Toy GPU", "cudnn": 91900, "driver": 13000,
                     "policy": "all", "total_bytes": 9 * MIB, "division": "disjoint", "solver": "exact", "optimal": True,
                     "total_time_ms": 148, "total_workspace_bytes": 8 * MIB,
                     "kernels": [{"name": f"conv{i}", "op": "forward", "problem": problem(), "api": "legacy", "chosen": chosen,

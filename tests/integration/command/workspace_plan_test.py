@@ -209,7 +209,7 @@ class Pinned(unittest.TestCase):
                         planned = json.load(file)
                     segments = {}
                     for kernel in planned["kernels"]:
-                        self.assertEqual(2, kernel["streams"])
+                        self.assertEqual(2, kernel["lanes"])
                         need = max(part["workspace_bytes"] for part in kernel["plan"])
                         segments[kernel["segment"]] = max(need, segments.get(kernel["segment"], 0))
                     output, report = run("--workspace-plan", path, "--db", "none")

@@ -38,17 +38,17 @@ def front(measured, n=4):
     return sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
 
 
-def least_time(streams, budget, disjoint):
-    """Of a and b, each on its set of streams, by enumeration: a segment for each kernel on each stream; or one for each
-    stream, of one size where the kernels have a stream in common."""
+def least_time(lanes, budget, disjoint):
+    """Of a and b, each on its set of lanes, by enumeration: a segment for each kernel on each lane; or one for each
+    lane, of one size where the kernels have a lane in common."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
     best = min(within("a", a) + within("b", b) for a in sizes["a"] for b in sizes["b"]
-               if a * len(streams["a"]) + b * len(streams["b"]) <= budget)
-    if disjoint or not streams["a"] & streams["b"]:
+               if a * len(lanes["a"]) + b * len(lanes["b"]) <= budget)
+    if disjoint or not lanes["a"] & lanes["b"]:
         return best
-    count = len(streams["a"] | streams["b"])
+    count = len(lanes["a"] | lanes["b"])
     return min([best] + [within("a", size) + within("b", size) for size in sizes["a"] + sizes["b"]
                          if size * count <= budget])
 
@@ -82,7 +82,7 @@ class Workspace(CommandTest):
     def test_desirable_sets_are_what_no_composition_beats(self):
         self.measure(csv(ROWS))
         report = self.plan()
-        self.assertEqual(("ucudnn-workspace-table", 1, "Toy", 91900), tuple(report[k] for k in ("format", "version", "device", "cudnn")))
+        self.assertEqual(("ucudnn-workspace-table", 2, "Toy", 91900), tuple(report[k] for k in ("format", "version", "device", "cudnn")))
         for kernel in report["kernels"]:
             points = [(one["workspace_bytes"], one["time_ms"]) for one in kernel["desirable_set"]]
             self.assertEqual(front(ROWS[kernel["name"]]), points)
@@ -141,35 +141,35 @@ class Workspace(CommandTest):
 
     def test_a_trace_is_divided_for_the_streams_that_it_names(self):
         self.measure(csv(ROWS))
-        for streams in ({"a": [0, 1], "b": [0, 1]}, {"a": [0], "b": [1]}, {"a": [0, 1], "b": [1]}, {"a": [2], "b": [0, 1, 63]},
+        for lanes in ({"a": [0, 1], "b": [0, 1]}, {"a": [0], "b": [1]}, {"a": [0, 1], "b": [1]}, {"a": [2], "b": [0, 1, 63]},
                         {"a": [0, 1], "b": [1, 2]}):
-            sets = {layer: set(numbers) for layer, numbers in streams.items()}
+            sets = {layer: set(numbers) for layer, numbers in lanes.items()}
             for division in ("disjoint", "shared", "concurrent"):
                 for budget in (1, 3, 4, 6, 8, 9, 12, 18, 24, 40):
-                    with self.subTest(streams=streams, division=division, budget=budget):
-                        report, file = self.plan_trace(self.trace(streams), "--total-workspace", f"{budget}MiB",
+                    with self.subTest(lanes=lanes, division=division, budget=budget):
+                        report, file = self.plan_trace(self.trace(lanes), "--total-workspace", f"{budget}MiB",
                                                        "--division", division)
                         self.assertEqual(least_time(sets, budget * MIB, division == "disjoint"), report["total_time_ms"])
-                        # As a run reserves it: a copy for each of a segment's streams.
+                        # As a run reserves it: a copy for each of a segment's lanes.
                         segments = {}
                         for kernel, planned in zip(file["kernels"], report["kernels"]):
                             self.assertEqual(kernel["segment"], planned["segment"])
-                            self.assertEqual(kernel.get("streams"), planned.get("streams"))
-                            size, copies = segments.get(kernel["segment"], (0, kernel.get("streams", 1)))
-                            self.assertEqual(copies, kernel.get("streams", 1))
+                            self.assertEqual(kernel.get("lanes"), planned.get("lanes"))
+                            size, copies = segments.get(kernel["segment"], (0, kernel.get("lanes", 1)))
+                            self.assertEqual(copies, kernel.get("lanes", 1))
                             segments[kernel["segment"]] = max(size, planned["chosen"]["workspace_bytes"]), copies
                         self.assertEqual(sum(size * copies for size, copies in segments.values()), report["total_workspace_bytes"])
                         self.assertLessEqual(report["total_workspace_bytes"], budget * MIB)
                         for layer, kernel in zip(sets, file["kernels"]):
-                            self.assertGreaterEqual(kernel.get("streams", 1), len(sets[layer]))
+                            self.assertGreaterEqual(kernel.get("lanes", 1), len(sets[layer]))
 
     def test_one_stream_is_planned_as_if_none_were_named(self):
         self.measure(csv(ROWS))
         for words in (("--total-workspace", "6MiB"), ("--total-workspace", "9MiB", "--division", "disjoint"),
                       ("--workspace-limit", "5MiB")):
             plain = self.plan_trace(self.trace({}), *words)
-            for streams in ({"a": [0], "b": [0]}, {"a": [7], "b": []}, {"a": [], "b": []}):
-                self.assertEqual(plain, self.plan_trace(self.trace(streams), *words))
+            for lanes in ({"a": [0], "b": [0]}, {"a": [7], "b": []}, {"a": [], "b": []}):
+                self.assertEqual(plain, self.plan_trace(self.trace(lanes), *words))
 
     def test_a_report_of_version_1_is_refused(self):
         """Its kernels named streams where they name lanes now: read on, all of them would become one."""
@@ -186,17 +186,17 @@ class Workspace(CommandTest):
             kernels = self.trace({"a": [0], "b": [0]}) + self.trace({"a": [1], "b": [1]}, batch=other)
             report, _ = self.plan_trace(kernels, "--total-workspace", "9MiB", "--batch", "4")
             self.assertEqual(both[0]["total_workspace_bytes"], report["total_workspace_bytes"])
-            self.assertEqual([2, 2], [kernel["streams"] for kernel in report["kernels"]])
+            self.assertEqual([2, 2], [kernel["lanes"] for kernel in report["kernels"]])
 
-    def test_on_several_streams_what_a_kernel_cannot_do_without_comes_first(self):
+    def test_on_several_lanes_what_a_kernel_cannot_do_without_comes_first(self):
         self.measure(csv({"a": ROWS["a"][2:], "b": ROWS["b"]}))
-        for streams, budget, times in (({"a": [0], "b": [1]}, 5, [20, 40]), ({"a": [0, 1], "b": [1]}, 4, [20, 90])):
-            report, _ = self.plan_trace(self.trace(streams), "--total-workspace", f"{budget}MiB")
+        for lanes, budget, times in (({"a": [0], "b": [1]}, 5, [20, 40]), ({"a": [0, 1], "b": [1]}, 4, [20, 90])):
+            report, _ = self.plan_trace(self.trace(lanes), "--total-workspace", f"{budget}MiB")
             self.assertEqual(times, [kernel["chosen"]["time_ms"] for kernel in report["kernels"]])
             path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 2, "device": "Toy",
-                                                        "kernels": self.trace(streams)}))
+                                                        "kernels": self.trace(lanes)}))
             self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "1MiB"],
-                                "--total-workspace '1 MiB': ", f"{(len(streams['a']) * 2 - 1) * MIB} bytes are missing",
+                                "--total-workspace '1 MiB': ", f"{(len(lanes['a']) * 2 - 1) * MIB} bytes are missing",
                                 "kernel 1 forward\n")
 
     def test_variables_mean_what_the_options_mean(self):
@@ -259,7 +259,7 @@ class Workspace(CommandTest):
             report = self.plan("--total-workspace", "9MiB", "--division", division, "-o", "plan.json")
             with open(f"{self.folder}/plan.json", encoding="utf-8") as file:
                 plan = json.load(file)
-            self.assertEqual(("ucudnn-workspace-plan", 1, 91900, "Toy", 9 * MIB, division),
+            self.assertEqual(("ucudnn-workspace-plan", 2, 91900, "Toy", 9 * MIB, division),
                              tuple(plan[k] for k in ("format", "version", "cudnn", "device", "total_bytes", "division")))
             self.assertEqual([kernel["chosen"]["plan"] for kernel in report["kernels"]], [k["plan"] for k in plan["kernels"]])
             self.assertEqual(segments, [kernel["segment"] for kernel in plan["kernels"]])

@@ -72,7 +72,7 @@ nlohmann::json WorkspacePlanFile(const PlanCase& which, const std::string& engin
                                  {"segment", nullptr},
                                  {"order_after", nlohmann::json::array()}};
   return {{"format", "ucudnn-workspace-plan"},
-          {"version", 1},
+          {"version", 2},
           {"cudnn", platform->cudnn},
           {"device", platform->device},
           {"limit_bytes", nullptr},

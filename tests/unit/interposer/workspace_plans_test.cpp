@@ -43,7 +43,7 @@ nlohmann::json PlanFile(Operation operation, size_t bytes) {
   const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandIn());
   EXPECT_TRUE(platform.ok());
   return {{"format", "ucudnn-workspace-plan"},
-          {"version", 1},
+          {"version", 2},
           {"cudnn", platform->cudnn},
           {"device", platform->device},
           {"limit_bytes", nullptr},

@@ -27,7 +27,7 @@ std::string Kernel(int channels, const std::string& pieces, const std::string& s
 
 std::string File(const std::string& budget, const std::string& kernels,
                  const std::string& division = "shared") {
-  return R"({"format":"ucudnn-workspace-plan","version":1,"cudnn":91900,"device":"D",)" + budget +
+  return R"({"format":"ucudnn-workspace-plan","version":2,"cudnn":91900,"device":"D",)" + budget +
          R"(,"division":")" + division + R"(","kernels":[)" + kernels + "]}";
 }
 
@@ -137,13 +137,13 @@ TEST(WorkspacePlan, LayersOfOneShapeAreOrderedOnlyWhereEachAndEachOfTheOthersAre
   EXPECT_FALSE(ordered("0,1,2", "0,1", "0,1,2"));
 }
 
-std::string OnStreams(std::string kernel, const std::string& streams) {
-  return kernel.insert(1, R"("streams":)" + streams + ",");
+std::string OnLanes(std::string kernel, const std::string& lanes) {
+  return kernel.insert(1, R"("lanes":)" + lanes + ",");
 }
 
 TEST(WorkspacePlan, ASegmentHasACopyForEachStream) {
-  const std::string one = OnStreams(Kernel(3, kPieces, "0"), "2");
-  const std::string most = OnStreams(Kernel(4, PieceJson(8, 1, 10), "0"), "3");
+  const std::string one = OnLanes(Kernel(3, kPieces, "0"), "2");
+  const std::string most = OnLanes(Kernel(4, PieceJson(8, 1, 10), "0"), "3");
   const std::string other = Kernel(5, PieceJson(8, 1, 200), "1");
   const auto read = [](const std::string& total, const std::string& kernels) {
     return ParseWorkspacePlan(File(R"("total_bytes":)" + total, kernels));
@@ -155,17 +155,17 @@ TEST(WorkspacePlan, ASegmentHasACopyForEachStream) {
   EXPECT_EQ(plan->reserved_bytes, 500u);
   EXPECT_THAT(read("499", one + "," + most + "," + other).message(),
               HasSubstr("more than the total_bytes"));
-  const auto ordered = read("100", OnStreams(Kernel(3, kPieces, "0", "0"), "4096"));
-  ASSERT_TRUE(ordered.ok()) << "all streams use the same bytes: " << ordered.message();
+  const auto ordered = read("100", OnLanes(Kernel(3, kPieces, "0", "0"), "4096"));
+  ASSERT_TRUE(ordered.ok()) << "all lanes use the same bytes: " << ordered.message();
   EXPECT_EQ(ordered->segments[0].copies, 1u);
   EXPECT_EQ(ordered->reserved_bytes, 100u);
   // So many that their bytes cannot be counted.
-  const std::string much = OnStreams(Kernel(3, PieceJson(8, 1, size_t{1} << 62), "0"), "4096");
+  const std::string much = OnLanes(Kernel(3, PieceJson(8, 1, size_t{1} << 62), "0"), "4096");
   EXPECT_THAT(read(std::to_string(size_t{1} << 62), much).message(),
               HasSubstr("more than the total_bytes"));
   for (const char* wrong : {"0", "-1", "4097", "1.5", "[0,1]", "\"2\""}) {
-    EXPECT_THAT(read("500", OnStreams(Kernel(3, kPieces, "0"), wrong)).message(),
-                HasSubstr("kernels[0].streams"))
+    EXPECT_THAT(read("500", OnLanes(Kernel(3, kPieces, "0"), wrong)).message(),
+                HasSubstr("kernels[0].lanes"))
         << wrong;
   }
 }
