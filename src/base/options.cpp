@@ -221,7 +221,7 @@ constexpr Variable kVariables[] = {
      ApplyBenchmarkDevices},
     {"UCUDNN_DATABASE", nullptr, "db", false, "none or paths separated by colons",
      "measurement stores: the first is written, the rest are read", ApplyStores},
-    {"UCUDNN_WORKSPACE_PLAN", nullptr, "plan", false,
+    {"UCUDNN_WORKSPACE_PLAN", nullptr, "workspace-plan", false,
      "the path of a file that `ucudnn workspace -o` wrote",
      "what each kernel runs, without measuring", ApplyWorkspacePlan},
     {"UCUDNN_DETERMINISTIC", nullptr, "deterministic", true, "0, 1", "only deterministic engines",

@@ -54,7 +54,7 @@ std::string NameOfPiece(Operation operation, const MicroConfiguration& micro) {
 ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
                                             const Configuration& configuration,
                                             std::span<cudnn::Engines* const> engines) {
-  assert(plan.runs.size() == engines.size());
+  assert(configuration.runs.size() == engines.size());
   ConfirmedConfiguration confirmed;
   const int step = LegalStep(problem);
   for (size_t at = 0; at < configuration.runs.size() && confirmed.status.ok(); ++at) {

@@ -216,11 +216,11 @@ class Bench(CommandTest):
         self.divided_by_hand()
         host = os.path.join(os.path.dirname(os.path.dirname(command.COMMAND)), "lib/ucudnn/host")
         # Linked to a name without symbol versions, under which the stand-in with another soname is then found.
-        real = self.build("", f"{self.folder}/libreal.so", "-shared", "-Wl,-soname,libreal.so")
+        real = self.build("", f"{self.folder}/librealdnn.so", "-shared", "-Wl,-soname,librealdnn.so")
         wrong = self.build(WRONG_CUDNN, f"{self.folder}/wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
         with open(f"{host}/libcudnn.so.9", "rb") as file:
-            renamed = file.read().replace(b"libcudnn.so.9\0", b"libreal.so\0")
+            renamed = file.read().replace(b"libcudnn.so.9\0", b"librealdnn.so\0")
         with open(real, "wb") as file:
             file.write(renamed)
         result = self.run_command("bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",

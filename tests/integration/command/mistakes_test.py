@@ -11,7 +11,7 @@ import unittest
 
 from command import CommandTest
 
-REPORT = """{"format": "ucudnn-report", "version": 1, "device": "Some GPU", "cudnn": 91900, "mode": "on", "measured": 0,
+REPORT = """{"format": "ucudnn-report", "version": 2, "device": "Some GPU", "cudnn": 91900, "mode": "on", "measured": 0,
  "limit_bytes": null, "kernels": [], "fallbacks": []}"""
 LAYER = {"name": "conv1", "n": "8", "c": "3", "h": "16", "w": "16", "k": "8", "r": "3", "s": "3"}
 ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_ms": "1.5", "workspace_bytes": "0",

@@ -105,9 +105,10 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
   const size_t need = Shared(GetParam(), Budget(kAmple)).need();
   for (const WorkspaceDivision division :
        {WorkspaceDivision::kDisjoint, WorkspaceDivision::kConcurrent}) {
-    for (const size_t budget : {need, 2 * need, kAmple}) {
-      SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") + std::to_string(budget));
-      Shared shared(GetParam(), Budget(budget, division));
+    for (const size_t budget_bytes : {need, 2 * need, kAmple}) {
+      SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") +
+                   std::to_string(budget_bytes));
+      Shared shared(GetParam(), Budget(budget_bytes, division));
       const Values expected[] = {shared.Undivided(1), shared.Undivided(2)};
       WorkspaceBudget& budget = shared.TheBudget();
       std::vector<std::thread> threads;
@@ -125,7 +126,7 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
           for (int call = 0; call < kCalls; ++call) {
             shared.Run(*operands, handle);
             shared.Run(*operands, handle);
-            EXPECT_LE(budget.bytes(), budget);
+            EXPECT_LE(budget.bytes(), budget_bytes);
             EXPECT_EQ(operands->Output(), expected[thread]) << "call " << call;
           }
           EXPECT_EQ(interposer.sessions().Destroy(handle), CUDNN_STATUS_SUCCESS);
@@ -133,7 +134,7 @@ TEST_P(GraphBudget, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
         });
       }
       for (std::thread& thread : threads) thread.join();
-      EXPECT_LE(budget.bytes(), budget);
+      EXPECT_LE(budget.bytes(), budget_bytes);
     }
   }
 }

@@ -60,7 +60,7 @@ struct Shared : GraphSetting {
     EXPECT_EQ(calls[0].images, kImages);
     EXPECT_EQ(calls[0].workspace, Pointer(0x40000000));
   }
-  interposer::Network& TheBudget() {
+  interposer::WorkspaceBudget& TheBudget() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     return *interposer.process().budgets.Of(context);

@@ -164,7 +164,7 @@ TEST_F(Shadows, APlanKnowsItsGraphAndItsHandle) {
     const DescriptorShadow plan = PlanOf(graph, rank);
     EXPECT_EQ(plan.kind, GraphKind::kConvolution);
     EXPECT_EQ(plan.handle, reinterpret_cast<cudnnHandle_t>(0x99));
-    EXPECT_EQ(plan.first, rank == 0);
+    EXPECT_EQ(plan.is_heuristics_first, rank == 0);
   }
 }
 

@@ -107,9 +107,10 @@ TEST(TotalWorkspaceOfLanes, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
   const size_t need = Shared(Operation::kForward).need;
   for (const WorkspaceDivision division :
        {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
-    for (const size_t budget : {need, 2 * need, kAmple}) {
-      SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") + std::to_string(budget));
-      Options options = Budget(budget);
+    for (const size_t budget_bytes : {need, 2 * need, kAmple}) {
+      SCOPED_TRACE(WorkspaceDivisionName(division) + std::string(" ") +
+                   std::to_string(budget_bytes));
+      Options options = Budget(budget_bytes);
       options.division = division;
       Program program(Operation::kForward, options, test::StandIn());
       program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
@@ -125,13 +126,13 @@ TEST(TotalWorkspaceOfLanes, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
           Lane lane(program);
           for (int round = 0; round < 6; ++round) {
             for (int call = 0; call < 3; ++call) lane.Run();
-            EXPECT_LE(budget.bytes(), budget);
+            EXPECT_LE(budget.bytes(), budget_bytes);
             EXPECT_EQ(lane.Output(), expected);
           }
         });
       }
       for (std::thread& thread : threads) thread.join();
-      EXPECT_LE(budget.bytes(), budget);
+      EXPECT_LE(budget.bytes(), budget_bytes);
     }
   }
 }

@@ -48,10 +48,10 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     budget.reset();
     for (const CUstream stream : streams) EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
-  void Make(size_t budget, WorkspaceDivision division) {
+  void Make(size_t budget_bytes, WorkspaceDivision division) {
     budget.reset();
     order.clear();
-    budget = std::make_unique<WorkspaceBudget>(driver, context, budget, division);
+    budget = std::make_unique<WorkspaceBudget>(driver, context, budget_bytes, division);
   }
   void Destroy(int handle) { budget->Closed(budget->Close(&handles[handle])); }
   // As a session does: handles whose order was declared are one owner.
@@ -94,7 +94,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     ASSERT_TRUE(status.ok()) << status.message();
   }
   // Kernels 0 and 1 share one segment of 1000 bytes in `copies`; kernel 2 has another of 300.
-  void Follow(size_t budget, size_t copies) {
+  void Follow(size_t budget_bytes, size_t copies) {
     budget.reset();
     plan = {};
     for (int number = 0; number < 3; ++number) {
@@ -103,10 +103,10 @@ class WorkspaceBudgetTest : public test::DeviceTest {
       plan.legacy_positions[Kernel(number).problem] = number;
     }
     plan.segments = {{1000, false, copies}, {300}};
-    plan.total_bytes = budget;
+    plan.total_bytes = budget_bytes;
     plan.reserved_bytes = 1000 * copies + 300;
     budget = std::make_unique<WorkspaceBudget>(
-        driver, context, budget, WorkspaceDivision::kConcurrent, std::string(), &plan);
+        driver, context, budget_bytes, WorkspaceDivision::kConcurrent, std::string(), &plan);
   }
   // Of the kernel that needs `bytes`, as its plan would.
   WorkspaceBudget::Segment Take(const Call& call, size_t bytes) {
@@ -151,8 +151,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     };
     const auto division = static_cast<WorkspaceDivision>(any(0, 2));
     SCOPED_TRACE("seed " + std::to_string(seed) + " " + WorkspaceDivisionName(division));
-    const size_t budget = size_t(any(1, 40)) * 1000;
-    Make(budget, division);
+    const size_t budget_bytes = size_t(any(1, 40)) * 1000;
+    Make(budget_bytes, division);
     for (const char& handle : handles) budget->Open(&handle);
     // Which handles are ordered, found anew by brute force.
     int group[kHandles];
@@ -188,7 +188,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
           shared_by_declaration += one.lane.second < 0;
         }
       }
-      EXPECT_LE(budget->bytes(), budget);
+      EXPECT_LE(budget->bytes(), budget_bytes);
     };
     // While it is learned, all calls of one iteration at once.
     std::vector<Taken> lent;

@@ -104,7 +104,7 @@ TEST(Machine, AbsurdValuesAreNamed) {
 }
 
 TEST(Machine, JsonFaultsAreNamed) {
-  EXPECT_EQ(ParseMachine("{").message(), "no JSON at byte 2");
+  EXPECT_EQ(ParseMachine("{").message(), "no JSON at byte 2; expected a machine (ucudnn-machine)");
   EXPECT_EQ(ParseMachine("[]").message(), "machine is no object");
   EXPECT_EQ(ParseMachine(Edited("ucudnn-machine", "ucudnn-workspace-plan")).message(),
             "machine has format 'ucudnn-workspace-plan'; expected ucudnn-machine");
