@@ -371,7 +371,7 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
     whole.micro_batch = problem.n;
     Verifier verifier(device, problem, budget, scope);
     return verifier.Verify({"the undivided call", {{{whole, 1}}}},
-                           {"the configuration", configuration});
+                           {"the plan", configuration});
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};
   }

@@ -329,10 +329,18 @@ TEST_F(ReportFile, ADiskThatIsFullAtAnyByteKeepsTheOldOne) {
 }
 
 TEST_F(ReportFile, AnUnwritablePathIsNamed) {
-  const std::string path = folder_ + "/missing/report.json";
+  std::ofstream(folder_ + "/file") << "no folder";
+  const std::string path = folder_ + "/file/report.json";
   const Status status = report_.Write(path, "on", 0);
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+}
+
+TEST_F(ReportFile, MakesTheFoldersThatAreMissing) {
+  const std::string path = folder_ + "/missing/deeper/report.json";
+  const Status status = report_.Write(path, "on", 0);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Text(path), report_.Json("on", 0));
 }
 
 TEST_F(ReportFile, AFolderInItsPlaceIsNamedAndNothingIsLeftBehind) {

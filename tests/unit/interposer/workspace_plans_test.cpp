@@ -346,7 +346,7 @@ TEST(PlanFile, OfAnotherPlatformOrUnreadableIsAsIfItWereNotThere) {
   };
   ignored([](nlohmann::json& file) { file["device"] = "another"; });
   ignored([](nlohmann::json& file) { file["cudnn"] = 90000; });
-  ignored([](nlohmann::json& file) { file["version"] = 2; });
+  ignored([](nlohmann::json& file) { file["version"] = 1; });
   ignored([](nlohmann::json& file) { file["kernels"][0]["problem"]["n"] = 2 * kImages; });
   ignored([](nlohmann::json& file) { file["kernels"] = 5; });
   ignored([&](nlohmann::json& file) {

@@ -176,6 +176,8 @@ TEST(WorkspacePlan, WhatIsWrongIsNamedByItsPlace) {
       {"", "no JSON"},
       {"[]", "expected an object"},
       {R"({"format":"ucudnn-report","version":1})", "format"},
+      {R"({"format":"ucudnn-workspace-plan","version":1})",
+       "version is 1; expected 2: an older ucudnn wrote it; plan again with `ucudnn workspace -o`"},
       {File(total, Kernel(3, kPieces, "0")).substr(0, 300), "no JSON"},
       {File(R"("total_bytes":0)", Kernel(3, kPieces, "0")), "total_bytes"},
       {File(R"("total_bytes":-1)", Kernel(3, kPieces, "0")), "total_bytes"},
