@@ -104,6 +104,11 @@ class Measurer {
 
   // Adds the measurements at problem.n to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
+    // Some engines compile kernels when they are prepared, which takes seconds.
+    if (Clock::now() >= limits_.deadline) {
+      all.late_sizes.push_back(problem.n);
+      return Status::Ok();
+    }
     UCUDNN_ASSIGN_OR_RETURN(std::shared_ptr<cudnn::PreparedProblem> prepared,
                             engines_->Prepare(problem));
     UCUDNN_ASSIGN_OR_RETURN(std::vector<cudnn::EngineChoice> choices, prepared->Engines());
@@ -156,6 +161,7 @@ class Measurer {
   // As MeasureLimits::fit_bytes says, at `sizes` that there is memory for.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
+    if (Clock::now() >= limits_.deadline) return;
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
     std::set<EngineId> serve_whole;
     double best_ms = std::numeric_limits<double>::infinity();
@@ -174,6 +180,7 @@ class Measurer {
     std::vector<Unit> pieces;
     for (const int size : sizes) {
       if (size == problem.n) continue;
+      if (Clock::now() >= limits_.deadline) return;
       for (Unit& unit : Fitting(problem, size, fit_bytes)) {
         if (!serve_whole.contains(unit.choice.engine)) pieces.push_back(std::move(unit));
       }

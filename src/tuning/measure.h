@@ -39,7 +39,8 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 // of the host.
 Result<std::string> DeviceName(const Device& device);
 
-// Bounds of one measurement. It exceeds them by at most one run of one engine.
+// Bounds of one measurement. It exceeds them by at most one run of one engine, or by preparing the
+// engines of one size.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together

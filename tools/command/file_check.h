@@ -24,8 +24,8 @@ Status CheckContents(const std::string& path);
 // The same of a path that someone may have mistyped: all that is wrong with it, in one line.
 Status CheckIsStore(const std::string& path);
 
-// Whether the files that --report, --plan and --db name can serve a run: reports and measurements
-// are written, a plan is read.
+// Whether the files that --report, --workspace-plan and --db name can serve a run: reports and
+// measurements are written, a plan is read.
 Status CheckFilesOfRun(const VariableOptions& variables);
 
 // Stores behind the first are only read: one line for each that is not there.

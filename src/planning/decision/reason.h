@@ -32,7 +32,7 @@ enum class Because {
   kInPlaceOf,    // a faster engine that fits, in place of `detail`
   kSubstituted,  // an engine that fits, in place of `detail`
   kGraphEngine,
-  kOwnWorkspace,       // undivided, in the library's own workspace
+  kOwnWorkspace,       // undivided, in ucudnn's own workspace
   kAsTold,             // undivided, as ucudnn answered when it was asked
   kAskedAfterFailure,  // as the caller asked, because a piece failed
   kAskedNotCompared,   // as the caller asked, because the plan was not compared yet

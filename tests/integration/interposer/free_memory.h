@@ -9,7 +9,7 @@ namespace ucudnn::test {
 size_t FreeMemory();
 
 // Nothing is left of what was taken since `before` were free. Under one budget for all kernels the
-// library's own workspace may be, as long as there is a handle.
+// own workspace of ucudnn may be, as long as there is a handle.
 void ExpectNothingStays(size_t before);
 
 // The same once every handle is gone that was made after it: then not even ucudnn's workspace

@@ -1,4 +1,4 @@
-// The library's own workspace, on the stand-in's driver.
+// ucudnn's own workspace, on the stand-in's driver.
 #include "execution/arena.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A program whose kernel divides when the library brings the workspace, under one budget.
+// A program whose kernel divides when ucudnn brings the workspace, under one budget.
 #pragma once
 
 #include <gmock/gmock.h>

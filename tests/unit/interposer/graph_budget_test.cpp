@@ -1,5 +1,5 @@
 // Execution plans under one workspace budget, on the stand-in's real arithmetic: pieces in the
-// library's memory compute, to the bit, what the undivided plan does.
+// memory of ucudnn compute, to the bit, what the undivided plan does.
 #include <gmock/gmock.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
 // Execution plans under one workspace budget: each is a kernel of its own, answers 0, and its
-// pieces run in the library's memory, never in the application's.
+// pieces run in ucudnn's memory, never in the application's.
 #include "graph_owned_setting.h"
 #include "shim/host/hostgpu.h"
 

@@ -1,5 +1,5 @@
 // One workspace budget for all kernels, on the stand-in's real arithmetic: pieces run in the
-// library's own, the caller brings none.
+// memory of ucudnn, the caller brings none.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -46,7 +46,7 @@
 //
 // RUNS is `asked`, the program's own call, `refused`, `stands`, what runs until now, or a plan and
 // what runs in its place; `or fails` says that nothing does.
-// BYTES are promised of the caller's workspace; those behind a + are the library's own.
+// BYTES are promised of the caller's workspace; those behind a + are ucudnn's own.
 // WHY is the reason, with its number of pieces or its limit. Behind it is what is not always so:
 // the promise that a plan gives, keeps or replaces; `next` or `later`, the call at which it is
 // decided anew; and behind a ! each entry of the report's fallbacks.
@@ -258,7 +258,7 @@ plain need=8 file=1@4:3/4x2~1@8:0/8,0@8:1/0 | | wrong=1@4 -> asked; 8; PlanFileW
 plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 from-file | | -> 1@4x2 else 0@8; 4; PlanFile 2
 plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 from-file | 2@4:1/4 | wrong=1@4 -> 0@8; 4; PlanFileWrong; !DivisionWrong
 
-# Under one budget the library brings the workspace, and what needs none takes a plan's place.
+# Under one budget ucudnn brings the workspace, and what needs none takes a plan's place.
 plain need=8 passes=0 share=4/8 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 0+4; Divided 2
 plain need=8 passes=0 share=8/8 | 1@8:4/8 0@8:9/0 | -> 1@8 else 0@8; 0+8; OwnWorkspace
 plain need=8 passes=0 share=0/8 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 0@8; 0; AsTold

@@ -215,6 +215,34 @@ TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
   }
 }
 
+// Preparing an engine may mean compiling its kernels.
+TEST_F(MeasuredKernelsBoundsTest, NothingIsPreparedWithoutTime) {
+  static const cudnn::Functions* real = nullptr;
+  static int asked = 0;
+  real = device_.functions;
+  cudnn::Functions counting = *real;
+  counting.cudnnGetConvolutionForwardWorkspaceSize = [](auto... arguments) {
+    ++asked;
+    return real->cudnnGetConvolutionForwardWorkspaceSize(arguments...);
+  };
+  device_.functions = &counting;
+  const auto nothing_known = [](const EngineId&, int) { return false; };
+  for (const bool in_time : {true, false}) {
+    for (const std::optional<size_t> fit_bytes :
+         {std::optional<size_t>(), std::optional(size_t{1} << 20)}) {
+      MeasureLimits limits;
+      limits.deadline = in_time ? Clock::time_point::max() : Clock::now();
+      limits.fit_bytes = fit_bytes;
+      asked = 0;
+      const auto all =
+          MeasureEngines(device_, {Problem(), {1, 2}, LegacyScope(), nothing_known}, limits);
+      ASSERT_TRUE(all.ok()) << all.message();
+      EXPECT_EQ(asked > 0, in_time);
+      EXPECT_EQ(all->measurements.empty(), !in_time);
+    }
+  }
+}
+
 TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   MeasuredKernels kernels(&store_, Seconds(1000, kTooLittle), kNoFolder);
   ASSERT_TRUE(Ask(kernels, Problem()).status.ok());
