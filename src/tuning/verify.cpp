@@ -370,8 +370,7 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
     MicroConfiguration whole = undivided;
     whole.micro_batch = problem.n;
     Verifier verifier(device, problem, budget, scope);
-    return verifier.Verify({"the undivided call", {{{whole, 1}}}},
-                           {"the plan", configuration});
+    return verifier.Verify({"the undivided call", {{{whole, 1}}}}, {"the plan", configuration});
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};
   }
