@@ -116,7 +116,7 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   shape.x = Spatial(dim_count, x->dims);
   shape.w = Spatial(dim_count, w->dims);
   shape.y = Spatial(dim_count, y->dims);
-  shape.pad = PerSpatial(dim_count, convolution->pad, 0);
+  shape.pad = shape.upper_pad = PerSpatial(dim_count, convolution->pad, 0);
   shape.stride = PerSpatial(dim_count, convolution->stride, 1);
   shape.dilation = PerSpatial(dim_count, convolution->dilation, 1);
   shape.x_strides = Strides(*x);

@@ -18,8 +18,9 @@ struct ConvolutionShape {
   Operation operation;
   DataType type;  // of x, w and y
   int64_t n, c, k, groups;
-  std::array<int64_t, 3> x, w, y;  // spatial extents of image, filter, output
-  std::array<int64_t, 3> pad, stride, dilation;
+  std::array<int64_t, 3> x, w, y;         // spatial extents of image, filter, output
+  std::array<int64_t, 3> pad, upper_pad;  // before the first pixel, behind the last one
+  std::array<int64_t, 3> stride, dilation;
   std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
   bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w
   bool flip;         // CUDNN_CONVOLUTION (filter mirrored) instead of CUDNN_CROSS_CORRELATION

@@ -29,7 +29,8 @@ Key KeyOf(const ConvolutionShape& s, OnednnVariant variant) {
   const auto append = [&](const auto& values) {
     key.insert(key.end(), values.begin(), values.end());
   };
-  for (const auto* axes : {&s.x, &s.w, &s.y, &s.pad, &s.stride, &s.dilation}) append(*axes);
+  for (const auto* axes : {&s.x, &s.w, &s.y, &s.pad, &s.upper_pad, &s.stride, &s.dilation})
+    append(*axes);
   append(s.x_strides);
   append(s.y_strides);
   return key;

@@ -107,9 +107,9 @@ struct Description {
 Description DescribePrimitive(const ConvolutionShape& shape, bool has_depth,
                               dnnl::algorithm algorithm, const memory::desc& x,
                               const memory::desc& w, const memory::desc& y, bool create) {
-  ConvolutionGeometry geometry{SpatialAxes(shape.stride, has_depth),
-                               SpatialAxes(shape.dilation, has_depth),
-                               SpatialAxes(shape.pad, has_depth)};
+  ConvolutionGeometry geometry{
+      SpatialAxes(shape.stride, has_depth), SpatialAxes(shape.dilation, has_depth),
+      SpatialAxes(shape.pad, has_depth), SpatialAxes(shape.upper_pad, has_depth)};
   for (auto& value : geometry.dilation) --value;
   const dnnl::primitive_attr attr = UserScratchpad();
   dnnl::engine& engine = CpuEngine();
@@ -214,7 +214,8 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
 
 bool OnednnPlan::CreateConvolution(const ConvolutionShape& shape, OnednnVariant variant,
                                    FewChannels few_channels, bool forced_layouts) try {
-  const bool has_depth = shape.x[0] != 1 || shape.w[0] != 1 || shape.y[0] != 1 || shape.pad[0] != 0;
+  const bool has_depth = shape.x[0] != 1 || shape.w[0] != 1 || shape.y[0] != 1 ||
+                         shape.pad[0] != 0 || shape.upper_pad[0] != 0;
   const auto algorithm = variant == OnednnVariant::kWinograd ? dnnl::algorithm::convolution_winograd
                                                              : dnnl::algorithm::convolution_direct;
   const auto tensor = [&](int i, int64_t n) {

@@ -7,7 +7,7 @@
 namespace hostgpu {
 
 struct ConvolutionGeometry {
-  dnnl::memory::dims stride, dilation, pad;  // dilation as oneDNN counts it: 0 is none
+  dnnl::memory::dims stride, dilation, pad, upper_pad;  // dilation as oneDNN counts it: 0 is none
 };
 
 inline dnnl::convolution_forward::primitive_desc DescribeForward(
@@ -15,9 +15,9 @@ inline dnnl::convolution_forward::primitive_desc DescribeForward(
     const dnnl::memory::desc& w, const dnnl::memory::desc& y, const ConvolutionGeometry& g,
     const dnnl::primitive_attr& attr, const dnnl::engine& engine) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, kind, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad, attr};
+  return {engine, kind, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.upper_pad, attr};
 #else
-  return {{kind, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad}, attr, engine};
+  return {{kind, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.upper_pad}, attr, engine};
 #endif
 }
 
@@ -28,9 +28,9 @@ typename Primitive::primitive_desc DescribeBackward(
     const dnnl::memory::desc& y, const ConvolutionGeometry& g, const dnnl::primitive_attr& attr,
     const dnnl::engine& engine, const dnnl::convolution_forward::primitive_desc& hint) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad, hint, attr};
+  return {engine, algorithm, x, w, y, g.stride, g.dilation, g.pad, g.upper_pad, hint, attr};
 #else
-  return {{algorithm, x, w, y, g.stride, g.dilation, g.pad, g.pad}, attr, engine, hint};
+  return {{algorithm, x, w, y, g.stride, g.dilation, g.pad, g.upper_pad}, attr, engine, hint};
 #endif
 }
 

@@ -67,11 +67,11 @@ WorkspaceBudget* Budgets::Of(CUcontext context) {
   CUdevice device = 0;
   if (process_.driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
   MutexLock lock(mutex_);
-  auto known = networks_.find(device);
-  if (known == networks_.end()) {
+  auto known = budgets_.find(device);
+  if (known == budgets_.end()) {
     std::unique_ptr<WorkspaceBudget> made = Make(context, workspace_plan);
     if (made == nullptr) return nullptr;
-    known = networks_.emplace(device, std::move(made)).first;
+    known = budgets_.emplace(device, std::move(made)).first;
     NoteBudget(*known->second);
   }
   WorkspaceBudget& budget = *known->second;
@@ -82,7 +82,7 @@ WorkspaceBudget* Budgets::Of(CUcontext context) {
 
 std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle) {
   MutexLock lock(mutex_);
-  for (const auto& [device, budget] : networks_) {
+  for (const auto& [device, budget] : budgets_) {
     if (const uint64_t leave = budget->Close(handle); leave > 0) return {budget.get(), leave};
   }
   return {};
@@ -99,7 +99,7 @@ void Budgets::NoteBudget(const WorkspaceBudget& budget) {
 
 void Budgets::NoteAll() {
   MutexLock lock(mutex_);
-  for (const auto& [device, budget] : networks_) NoteBudget(*budget);
+  for (const auto& [device, budget] : budgets_) NoteBudget(*budget);
 }
 
 size_t Budgets::LimitOf(const WorkspaceBudget& budget) const {

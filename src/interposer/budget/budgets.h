@@ -39,18 +39,18 @@ class Budgets {
   // The budget of the device that `context` is on; null where there is none, or where another
   // context of the device has it.
   WorkspaceBudget* Of(CUcontext context);
-  // Call when `handle` was or will be destroyed. Returns its network (null: none) and what
+  // Call when `handle` was or will be destroyed. Returns its budget (null: none) and what
   // WorkspaceBudget::Close returned.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle);
   // The most bytes of ucudnn's workspace that any kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 
-  // Call before a call runs. The network learns from it and is divided once it knows enough; a
+  // Call before a call runs. The budget learns from it and is divided once it knows enough; a
   // division that waits for memory is settled where the memory is free by now. Does nothing inside
   // a capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
-  // What the network has for `kernel` on `session`; `part.kernel` becomes the kernel's number. None
-  // where there is no network, or the driver does not tell the stream's id.
+  // What the budget has for `kernel` on `session`; `part.kernel` becomes the kernel's number. None
+  // where there is no budget, or the driver does not tell the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
   // Divides the budget of the handle's device among the kernels that were run so far. Does nothing
@@ -71,7 +71,7 @@ class Budgets {
   DivisionChoices* legacy_ = nullptr;
   DivisionChoices* graph_ = nullptr;
   Mutex mutex_;
-  std::map<CUdevice, std::unique_ptr<WorkspaceBudget>> networks_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<CUdevice, std::unique_ptr<WorkspaceBudget>> budgets_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::interposer

@@ -86,7 +86,7 @@ class GraphPlans : public DivisionChoices {
                           cudnnBackendDescriptor_t pack, PlanState& state);
   // The workspace that a plan of this configuration would report; none where that is its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
-  // Tells the network whose budget holds for the plan that it is about to run.
+  // Tells the budget that holds for the plan that it is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
   // In native_graphs.cpp, as is all that follows up to PopulatePieces. The engine's notes without

@@ -40,7 +40,7 @@ class Sessions {
 
  private:
   void Open(cudnnHandle_t handle, Session& session);
-  // Call when `handle` was or will be destroyed. Returns its network (null: none) and what
+  // Call when `handle` was or will be destroyed. Returns its budget (null: none) and what
   // WorkspaceBudget::Close returned.
   std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
   int PlatformIndex(const planning::Platform& platform);

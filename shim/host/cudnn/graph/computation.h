@@ -40,7 +40,7 @@ struct Computation {
 // `operations` are in an order in which they can run. NOT_SUPPORTED, or a form of it, where no
 // engine computes them: other operations, several convolutions, operations before one, shapes that
 // do not follow the convolution's, types outside fp32, fp16, bf16 and fp64, filters that are not
-// packed, asymmetric padding.
+// packed.
 cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* computation);
 
 // A convolution operation as the engines describe it. `problem` has the strides of x and y.

@@ -91,8 +91,6 @@ cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem
   HOSTGPU_REFUSE_IF(
       convolution.mode != CUDNN_CONVOLUTION && convolution.mode != CUDNN_CROSS_CORRELATION,
       CUDNN_STATUS_NOT_SUPPORTED);
-  HOSTGPU_REFUSE_IF(convolution.pad_lower.values != convolution.pad_upper.values,
-                    CUDNN_STATUS_NOT_SUPPORTED_PADDING);
   const bool nchw_filter = IsPacked(w, false);
   HOSTGPU_REFUSE_IF(!nchw_filter && !IsPacked(w, true), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
 
@@ -104,6 +102,7 @@ cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem
   shape.w = Spatial(w);
   shape.y = Spatial(y);
   shape.pad = Values(convolution.pad_lower, 0);
+  shape.upper_pad = Values(convolution.pad_upper, 0);
   shape.stride = Values(convolution.stride, 1);
   shape.dilation = Values(convolution.dilation, 1);
   shape.x_strides = FiveStrides(x);

@@ -79,9 +79,10 @@ class GraphBuilder {
                     std::vector{mode});
     convolution.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64,
                     std::vector<int64_t>{c.spatial});
-    for (int name : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS}) {
-      convolution.Set(name, CUDNN_TYPE_INT64, axes(c.pad));
-    }
+    std::array<int, 3> upper_pad = c.pad;
+    for (int i = 0; i < 3; ++i) upper_pad[i] += c.more_pad[i];
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, axes(c.pad));
+    convolution.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes(upper_pad));
     convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes(c.stride));
     convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes(c.dilation));
     EXPECT_EQ(convolution.Finalize(), CUDNN_STATUS_SUCCESS);

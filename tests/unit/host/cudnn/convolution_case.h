@@ -129,6 +129,8 @@ struct ConvolutionCase {
   Layout layout = Layout::kNchw;
   Index x = {2, 4, 1, 6, 5};
   Index w = {4, 4, 1, 3, 2};
+  // Behind the last pixel, beside `pad`: of graphs alone.
+  std::array<int, 3> more_pad = {0, 0, 0};
   std::array<int, 3> pad = {0, 0, 0}, stride = {1, 1, 1}, dilation = {1, 1, 1};
   int groups = 1;
   bool flip = false;
@@ -137,7 +139,8 @@ struct ConvolutionCase {
   Index Output() const {
     Index y = {x[0], w[0], 1, 1, 1};
     for (int i = 0; i < 3; ++i) {
-      y[i + 2] = (x[i + 2] + 2 * pad[i] - (w[i + 2] - 1) * dilation[i] - 1) / stride[i] + 1;
+      y[i + 2] =
+          (x[i + 2] + 2 * pad[i] + more_pad[i] - (w[i + 2] - 1) * dilation[i] - 1) / stride[i] + 1;
     }
     return y;
   }

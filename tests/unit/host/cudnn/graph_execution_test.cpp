@@ -54,6 +54,35 @@ TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
   EXPECT_GT(with_workspace, 24);
 }
 
+TEST(GraphExecution, PaddingOfOneSideAgreesWithNaiveLoops) {
+  std::mt19937 random(43);
+  int ran = 0;
+  for (const Operation operation : kOperations)
+    for (const DataType type : {DataType::kFloat, DataType::kHalf, DataType::kDouble})
+      for (const int before : {0, 1})
+        for (int64_t index = 0; index < 4; ++index) {
+          ConvolutionCase c;
+          c.operation = operation;
+          c.type = type;
+          c.stride = {1, 1, 2};
+          c.pad = {0, before, before};
+          c.more_pad = {0, 1 - 2 * before, 2 - 3 * before};
+          Convolution convolution(c);
+          convolution.FillAll(random);
+          const ConvolutionGraph graph(convolution);
+          Plan plan;
+          if (!plan.Build(graph.graph, index, 0)) continue;
+          ++ran;
+          DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
+          EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+          convolution.ComputeExpected();
+          ASSERT_TRUE(convolution.Result().Matches())
+              << "operation " << static_cast<int>(operation) << " type " << static_cast<int>(type)
+              << " engine " << index << ", " << before << " before";
+        }
+  EXPECT_GE(ran, 30);
+}
+
 TEST(GraphExecution, WorkspaceGrowsWithTheBatchAndShrinksWithTheKnob) {
   const auto bytes = [](int batch, int64_t knob) {
     ConvolutionCase c;

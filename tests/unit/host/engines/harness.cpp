@@ -171,7 +171,7 @@ ConvolutionShape MakeShape(const Problem& p, Operation operation, DataType type,
   s.operation = operation;
   s.type = type;
   s.n = p.n, s.c = p.c, s.k = p.k, s.groups = p.groups;
-  s.x = p.x, s.w = p.w, s.pad = p.pad, s.stride = p.stride, s.dilation = p.dilation;
+  s.x = p.x, s.w = p.w, s.pad = s.upper_pad = p.pad, s.stride = p.stride, s.dilation = p.dilation;
   for (int i = 0; i < 3; ++i) {
     const int64_t reach = (p.w[i] - 1) * p.dilation[i] + 1;
     s.y[i] = (p.x[i] + 2 * p.pad[i] - reach) / p.stride[i] + 1;
