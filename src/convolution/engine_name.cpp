@@ -38,9 +38,9 @@ std::string EngineName(Operation operation, const EngineId& engine) {
   return std::string(algorithms[legacy->algorithm]) + " (" + text + ")";
 }
 
-std::string EngineNames(Operation operation, const Configuration& plan) {
+std::string EngineNames(Operation operation, const Configuration& configuration) {
   std::vector<EngineId> engines;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : configuration.runs) {
     if (std::find(engines.begin(), engines.end(), run.micro.engine) == engines.end()) {
       engines.push_back(run.micro.engine);
     }

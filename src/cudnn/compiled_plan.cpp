@@ -20,19 +20,19 @@ using Kind = JsonValue::Kind;
 
 class Builder {
  public:
-  Builder(const Functions& functions, const PlanDevice& device, const FusedConvolution& plan)
-      : functions_(functions), device_(device), plan_(plan) {}
+  Builder(const Functions& functions, const PlanDevice& device, const FusedConvolution& convolution)
+      : functions_(functions), device_(device), convolution_(convolution) {}
 
   Result<BackendDescriptor> Build(const JsonValue& root) {
-    const EngineId::Graph* const engine = plan_.engine.graph();
+    const EngineId::Graph* const engine = convolution_.engine.graph();
     const JsonValue* const graph = root.Find("operationGraph");
     if (engine == nullptr || graph == nullptr) return Unfamiliar("no graph");
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* tensors, Member(*graph, "tensors", Kind::kArray));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* nodes, Member(*graph, "nodes", Kind::kArray));
     for (const JsonValue& item : tensors->items) UCUDNN_RETURN_IF_ERROR(AddTensor(item));
     for (const JsonValue& node : nodes->items) {
-      const bool is_heuristics_first = &node == nodes->items.data();
-      auto operation = is_heuristics_first ? Convolution(node) : Pointwise(node);
+      const bool is_convolution = &node == nodes->items.data();
+      auto operation = is_convolution ? Convolution(node) : Pointwise(node);
       UCUDNN_RETURN_IF_ERROR(operation.status());
       parts_.push_back(std::move(*operation));
       operations_.push_back(parts_.back().get());
@@ -62,12 +62,13 @@ class Builder {
   }
 
   Result<BackendDescriptor> Convolution(const JsonValue& node) {
-    const bool to_image = plan_.problem.operation == Operation::kBackwardData;
-    const bool to_filter = plan_.problem.operation == Operation::kBackwardFilter;
+    const bool to_image = convolution_.problem.operation == Operation::kBackwardData;
+    const bool to_filter = convolution_.problem.operation == Operation::kBackwardFilter;
     UCUDNN_ASSIGN_OR_RETURN(const auto x, Operand(node, to_image ? "dX" : "X"));
     UCUDNN_ASSIGN_OR_RETURN(const auto w, Operand(node, to_filter ? "dW" : "W"));
     UCUDNN_ASSIGN_OR_RETURN(const auto y, Operand(node, to_image || to_filter ? "dY" : "Y"));
-    return MakeConvolution(functions_, plan_.problem, x, w, y, {plan_.alpha, plan_.beta});
+    return MakeConvolution(functions_, convolution_.problem, x, w, y,
+                           {convolution_.alpha, convolution_.beta});
   }
 
   Result<BackendDescriptor> PointwiseDescriptor(const JsonValue& node, const PointwiseMode& mode) {
@@ -125,7 +126,7 @@ class Builder {
 
   const Functions& functions_;
   const PlanDevice device_;
-  const FusedConvolution& plan_;
+  const FusedConvolution& convolution_;
   std::map<std::string, BackendDescriptor> tensors_;  // by unique identifier
   std::vector<BackendDescriptor> parts_;
   std::vector<cudnnBackendDescriptor_t> operations_;
@@ -135,9 +136,9 @@ class Builder {
 
 Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json) {
-  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution plan, ReadFusedConvolution(json));
+  UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution convolution, ReadFusedConvolution(json));
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json));
-  return Builder(functions, device, plan).Build(root);
+  return Builder(functions, device, convolution).Build(root);
 }
 
 }  // namespace ucudnn::cudnn

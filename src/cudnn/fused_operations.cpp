@@ -32,6 +32,10 @@ std::string Numbers(const std::vector<int64_t>& values) {
 
 bool IsShared(const Tensor& tensor) { return tensor.dims[0] == 1; }
 
+Status UnlikeOutput() {
+  return Status::Error("an operand varies from image to image and is laid out unlike the output");
+}
+
 }  // namespace
 
 Result<int> FusedOperations::Find(const JsonValue& node, const char* role) {
@@ -61,9 +65,7 @@ Result<std::string> FusedOperations::FromMemory(int index) {
     if (same == like_->end()) return Unfamiliar("another operand");
     is_batched = tensor.dims == whole && same->image_bytes > 0;
   }
-  if (!is_batched && !IsShared(tensor)) {
-    return Status::Error("an operand varies from image to image and is laid out unlike the output");
-  }
+  if (!is_batched && !IsShared(tensor)) return UnlikeOutput();
   if (is_batched) batched_ |= uint64_t{1} << index;
   const auto known = std::find(operands_.begin(), operands_.end(), index);
   if (known != operands_.end()) return "@" + std::to_string(known - operands_.begin());
@@ -108,8 +110,8 @@ bool FusedOperations::Describe(const char* word, const Read& first, const Read* 
     text_ += first.words == "this" ? word : word + ("(" + first.words + ")");
     return true;
   }
-  const bool is_heuristics_first = first.words == "this", is_second = second->words == "this";
-  const std::string& other = is_heuristics_first ? second->words : first.words;
+  const bool is_first = first.words == "this", is_second = second->words == "this";
+  const std::string& other = is_first ? second->words : first.words;
   struct Short {
     const char *word, *operand, *name;
     bool in_either_order;
@@ -119,8 +121,8 @@ bool FusedOperations::Describe(const char* word, const Read& first, const Read* 
                               {"mul", "channel", "scale", true},
                               {"drelu", "whole", "drelu", false}};
   for (const Short& one : kShort) {
-    const bool operands = is_second || (one.in_either_order && is_heuristics_first);
-    if (std::strcmp(one.word, word) != 0 || !operands || is_heuristics_first == is_second) continue;
+    const bool operands = is_second || (one.in_either_order && is_first);
+    if (std::strcmp(one.word, word) != 0 || !operands || is_first == is_second) continue;
     if (!other.starts_with(one.operand)) continue;
     text_ += one.name + other.substr(std::strlen(one.operand));
     return true;
@@ -173,10 +175,7 @@ Result<std::vector<FusedOperand>> FusedOperations::Operands() const {
   for (const int index : operands_) {
     const Tensor& tensor = tensors_[index];
     const bool is_batched = (batched_ >> index & 1) != 0;
-    if (is_batched && tensor.strides != output.strides) {
-      return Status::Error(
-          "an operand varies from image to image and is laid out unlike the output");
-    }
+    if (is_batched && tensor.strides != output.strides) return UnlikeOutput();
     const size_t element = ElementBytes(tensor.type);
     int64_t last = 0;
     for (size_t i = 1; i < tensor.dims.size(); ++i) {

@@ -89,10 +89,10 @@ std::string PlanText(const Configuration& configuration, int depth) {
 }
 
 // Of the whole mini-batch; null where the time of a piece is unknown.
-std::string TotalText(const Configuration& plan) {
-  const bool unknown = std::any_of(plan.runs.begin(), plan.runs.end(),
+std::string TotalText(const Configuration& configuration) {
+  const bool unknown = std::any_of(configuration.runs.begin(), configuration.runs.end(),
                                    [](const Run& run) { return run.micro.time_ms < 0; });
-  return unknown ? "null" : Scalar(plan.TimeMs());
+  return unknown ? "null" : Scalar(configuration.TimeMs());
 }
 
 std::string UndividedText(const MicroConfiguration& undivided, int depth) {

@@ -21,10 +21,10 @@ TEST(EngineName, IsTheTextWhereCudnnNamesNone) {
 }
 
 TEST(EngineName, OfAPlanNamesEachEngineOnce) {
-  const Configuration plan{{{{"legacy:6", 4, 1, 0, true}, 2},
-                            {{"graph:5", 2, 1, 0, true}, 1},
-                            {{"legacy:6", 1, 1, 0, true}, 1}}};
-  EXPECT_EQ(EngineNames(Operation::kForward, plan), "WINOGRAD (legacy:6), graph:5");
+  const Configuration configuration{{{{"legacy:6", 4, 1, 0, true}, 2},
+                                     {{"graph:5", 2, 1, 0, true}, 1},
+                                     {{"legacy:6", 1, 1, 0, true}, 1}}};
+  EXPECT_EQ(EngineNames(Operation::kForward, configuration), "WINOGRAD (legacy:6), graph:5");
   EXPECT_EQ(EngineNames(Operation::kForward, {}), "");
 }
 

@@ -73,13 +73,13 @@ class Reader {
   }
   // "ROWxCOUNT+ROW".
   Configuration Plan(std::vector<Candidate>* rows = nullptr) {
-    Configuration plan;
+    Configuration configuration;
     do {
       const Candidate row = Row();
-      plan.runs.push_back({row.micro, Skip("x") ? Int() : 1});
+      configuration.runs.push_back({row.micro, Skip("x") ? Int() : 1});
       if (rows != nullptr) rows->push_back(row);
     } while (Skip("+"));
-    return plan;
+    return configuration;
   }
   // "BYTES/ENGINE", with a * where another engine may serve in place of pieces.
   KeptPromise Kept() {

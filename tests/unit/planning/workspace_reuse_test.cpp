@@ -171,7 +171,7 @@ Cost BruteForceByLargest(const Pieces& pieces, int begin, int n, int step, const
   return best;
 }
 
-bool MayLead(const Pieces& pieces, const MicroConfiguration& micro) {
+bool MayBeLargest(const Pieces& pieces, const MicroConfiguration& micro) {
   return std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
     return piece.may_be_largest && *piece.micro == micro;
   });
@@ -198,7 +198,7 @@ TEST(WorkspaceReuse, ByLargestEqualsEnumerationOfAllCompositions) {
     if (!configuration) continue;
     ExpectLegalDivision(*configuration, n, step, kUnlimited);
     for (const ucudnn::Run& run : configuration->runs) EXPECT_THAT(measured, Contains(run.micro));
-    EXPECT_TRUE(MayLead(pieces, configuration->Largest()));
+    EXPECT_TRUE(MayBeLargest(pieces, configuration->Largest()));
     EXPECT_EQ(configuration->TimeMs(), optimum.first);
     EXPECT_EQ(configuration->Pieces(), optimum.second);
     divided += configuration->Pieces() > 1;
