@@ -241,6 +241,7 @@ TEST_F(MeasuredKernelsBoundsTest, NothingIsPreparedWithoutTime) {
       EXPECT_EQ(all->measurements.empty(), !in_time);
     }
   }
+  device_.functions = real;
 }
 
 TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
