@@ -45,7 +45,7 @@ ConvolutionShape ShapeOf(const Layer& layer, int64_t n, Operation operation,
   s.n = n, s.c = layer.c, s.k = layer.k, s.groups = 1;
   s.x = s.y = {1, layer.size, layer.size};
   s.w = {1, layer.filter, layer.filter};
-  s.pad = {0, layer.filter / 2, layer.filter / 2};
+  s.pad = s.upper_pad = {0, layer.filter / 2, layer.filter / 2};
   s.stride = s.dilation = {1, 1, 1};
   const int64_t image = layer.size * layer.size;
   s.x_strides = {s.c * image, image, image, layer.size, 1};
@@ -67,7 +67,8 @@ class Rival {
       plain.emplace_back(d, type, memory::format_tag::abcd);
       wish.emplace_back(d, type, any ? memory::format_tag::any : memory::format_tag::abcd);
     }
-    const hostgpu::ConvolutionGeometry geometry{{1, 1}, {0, 0}, {s.pad[1], s.pad[2]}};
+    const hostgpu::ConvolutionGeometry geometry{
+        {1, 1}, {0, 0}, {s.pad[1], s.pad[2]}, {s.upper_pad[1], s.upper_pad[2]}};
     const dnnl::primitive_attr attr;
     const auto direct = dnnl::algorithm::convolution_direct;
     const auto forward =
