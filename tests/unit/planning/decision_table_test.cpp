@@ -226,6 +226,7 @@ plain need=8 limit=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 | wro
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | | unsettled -> 0@8; 4; AsTold; later
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 2
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 0@8:9/0 2@8:8.9/4 | -> 0@8; 4; AsTold
+plain need=8 limit=2 passes=4 told=0@8:?/0 room=4 provisional | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 2@8:1/4 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 0@8:9/0 4f@8:1/0 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0d room=4 provisional | 0@8:9/0d 2@8:1/0 | -> 0@8; 4; AsTold
