@@ -67,7 +67,11 @@ struct EntryPoint<part, method, otherwise, cudnnStatus_t(Arguments...)> {
 
 cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
   return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
-                 [&] { return cudnn::Convolve(Real(), call); });
+                 [&] {
+                   interposer::Splitter& splitter = Ucudnn().process().splitter;
+                   if (splitter.active()) return splitter.Fail("out of memory in a split call");
+                   return cudnn::Convolve(Real(), call);
+                 });
 }
 
 // What is answered is promised: nothing where nobody would read it, and the error is the real
@@ -300,7 +304,10 @@ void* Address(Function* function) {
 }  // namespace
 
 std::span<const Hook> Hooks() {
-  if (FixedOptions().mode == Mode::kOff || ProcessInterposer() == nullptr) return {};
+  if (ProcessInterposer() == nullptr) return {};
+  // Where calls should be split, none may reach the real library by itself.
+  const bool split = Ucudnn().process().splitter.active();
+  if (FixedOptions().mode == Mode::kOff && !split) return {};
   static const std::array legacy = {
       UCUDNN_SESSION_HOOK(cudnnCreate, Create),
       UCUDNN_SESSION_HOOK(cudnnDestroy, Destroy),

@@ -37,6 +37,7 @@ void TellAtExit() {
   if (getpid() != owner) return;
   try {
     interposer::Process& process = ProcessInterposer()->process();
+    process.splitter.Leave();
     process.WriteReport();
     process.TellMeasured();
   } catch (...) {

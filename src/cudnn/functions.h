@@ -72,6 +72,9 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
+// What only split convolutions call (spatial/). Deprecated, too: null where a release lacks it.
+#define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F) F(cudnnAddTensor)
+
 // Functions of the graph API that not every release has; null where it does not.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
@@ -86,6 +89,7 @@ struct Functions {
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_CUDNN_SPLIT_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
 
@@ -108,6 +112,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
 #define UCUDNN_TRY(name) functions.name = reinterpret_cast<decltype(&::name)>(symbol(#name));
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_TRY)
+  UCUDNN_CUDNN_SPLIT_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_TRY)
 #undef UCUDNN_TRY
   if (missing != nullptr) return Status::Error(std::string("the real cuDNN lacks ") + missing);

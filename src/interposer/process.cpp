@@ -42,7 +42,8 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
       limit(options, driver),
       reporter(options, kernels, hosts_share_store),
       budgets(*this),
-      sessions(*this) {}
+      sessions(*this),
+      splitter(options, functions, driver) {}
 
 std::string Process::ReportText() {
   budgets.NoteAll();

@@ -15,6 +15,7 @@
 #include "interposer/report/measuring_line.h"
 #include "interposer/report/reporter.h"
 #include "interposer/session/sessions.h"
+#include "interposer/spatial/splitter.h"
 #include "planning/measurement_store.h"
 #include "tuning/legacy_kernel.h"
 #include "tuning/measured_kernels.h"
@@ -46,6 +47,7 @@ struct Process {
   Reporter reporter;
   Budgets budgets;
   Sessions sessions;
+  Splitter splitter;
 
  private:
   Mutex report_mutex_;  // one writer of the file at a time

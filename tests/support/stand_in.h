@@ -10,6 +10,7 @@ inline cudnn::Functions StandIn() {
 #define STAND_IN_MEMBER(name) functions.name = &::name;
   UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(STAND_IN_MEMBER)
+  UCUDNN_CUDNN_SPLIT_FUNCTIONS(STAND_IN_MEMBER)
 #undef STAND_IN_MEMBER
   functions.cudnnBackendInitialize = &::cudnnBackendInitialize;
   return functions;

@@ -21,7 +21,8 @@ size_t UserLimit(Process& process, const Session& session) {
   // Under one budget a kernel has no workspace of the caller's: ucudnn brings it.
   const bool budget = process.options.total_workspace && process.options.mode == Mode::kOn;
   if (budget || session.budget() != nullptr) return 0;
-  return process.limit.Of(session.context());
+  const size_t limit = process.limit.Of(session.context());
+  return limit == kNoLimit ? limit : limit - process.splitter.ShareOf(limit);
 }
 
 planning::Facts FactsOfKernel(Process& process, const Session& session,

@@ -112,6 +112,42 @@ bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
 }
 
 cudnnStatus_t LegacyCalls::Convolve(const cudnn::ConvolutionCall& call) {
+  const bool split = process_.splitter.active() && process_.splitter.enabled();
+  return split ? ConvolveSplit(call) : ConvolveHere(call);
+}
+
+cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
+  class OwnCall : public spatial::LocalCall {
+   public:
+    explicit OwnCall(LegacyCalls& calls) : calls_(calls) {}
+    cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+      return calls_.ConvolveHere(call);
+    }
+
+   private:
+    LegacyCalls& calls_;
+  };
+  Splitter& splitter = process_.splitter;
+  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+  if (!HasAllPointers(call)) return CUDNN_STATUS_BAD_PARAM;
+  Session* const session = process_.sessions.Of(call.handle);
+  if (session == nullptr) return splitter.Refuse("a cuDNN handle of no known device is not split");
+  ConvolutionProblem problem;
+  const char* const unreadable =
+      cudnn::ReadProblem(process_.functions, call.operation, call.descriptors, problem);
+  if (unreadable != nullptr) {
+    return splitter.Refuse(std::string("a convolution is not split: ") + unreadable);
+  }
+  if (call.bias != nullptr && !cudnn::SameTensor(process_.functions, call.bias->z_descriptor,
+                                                 call.descriptors.y)) {
+    return splitter.Refuse("a convolution is not split: z and y differ in shape: " +
+                           Describe(problem));
+  }
+  OwnCall own(*this);
+  return splitter.Run(problem, call, *session, process_.sessions.Capturing(*session), true, own);
+}
+
+cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   const cudnn::Functions& functions = process_.functions;
   Session* const session = HasAllPointers(call) ? process_.sessions.Of(call.handle) : nullptr;
   CallKey key;

@@ -18,6 +18,7 @@ class LegacyCalls : public DivisionChoices {
  public:
   explicit LegacyCalls(Process& process) : process_(process) {}
 
+  // In a process whose calls are split, the call is the rank's part of a larger one.
   cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
   // In queries.cpp, as are FindAlgorithms and GetAlgorithms: what callers are told.
@@ -39,6 +40,9 @@ class LegacyCalls : public DivisionChoices {
                                        cudnnHandle_t handle, bool may_measure) override;
 
  private:
+  // The call alone, as if no other rank were there.
+  cudnnStatus_t ConvolveHere(const cudnn::ConvolutionCall& call);
+  cudnnStatus_t ConvolveSplit(const cudnn::ConvolutionCall& call);
   // The kind of a call; none where the call is left alone.
   std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;

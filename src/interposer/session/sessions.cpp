@@ -80,6 +80,7 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
   // Must come before the real destroy, after which another handle may get the address.
   const auto [budget, leave] = Leave(handle);
+  process_.splitter.Forget(handle);
   if (table_.empty()) process_.kernels.ReleaseHelpers();
   if (budget == nullptr) return process_.functions.cudnnDestroy(handle);
   // cudnnDestroy waits for the current device, as it documents.

@@ -1,0 +1,175 @@
+#include "spatial/agreement.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+
+namespace ucudnn::spatial {
+namespace {
+
+constexpr std::string_view kClaimFormat = "ucudnn claim 1";
+
+// A field of text: its length, a colon, its bytes.
+void Append(std::string& text, std::string_view field) {
+  text += std::to_string(field.size()) + ':';
+  text += field;
+}
+
+bool Take(std::string_view& text, std::string& field) {
+  size_t length = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  if (text.empty() || text.front() != ':' || text.size() - 1 < length) return false;
+  field = text.substr(1, length);
+  text.remove_prefix(1 + length);
+  return true;
+}
+
+template <typename Number>
+bool TakeNumber(std::string_view& text, Number& number) {
+  std::string field;
+  if (!Take(text, field)) return false;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
+  return error == std::errc() && end == field.data() + field.size();
+}
+
+std::string RankName(size_t rank) { return "rank " + std::to_string(rank); }
+
+// "rank 0 has A, rank 2 has B" of the first rank that differs from rank 0; empty where none does.
+std::string Difference(std::span<const Claim> claims, std::string Claim::*member) {
+  for (size_t rank = 1; rank < claims.size(); ++rank) {
+    if (claims[rank].*member == claims[0].*member) continue;
+    return RankName(0) + " has " + claims[0].*member + ", " + RankName(rank) + " has " +
+           claims[rank].*member;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string EncodeClaim(const Claim& claim) {
+  std::string text;
+  Append(text, kClaimFormat);
+  Append(text, claim.options);
+  Append(text, claim.kernel);
+  for (const int32_t extent : claim.extents) Append(text, std::to_string(extent));
+  Append(text, std::to_string(claim.sequence));
+  Append(text, std::to_string(claim.input_hash));
+  Append(text, claim.not_ready);
+  return text;
+}
+
+Result<Claim> DecodeClaim(std::string_view text) {
+  Claim claim;
+  std::string format;
+  bool complete = Take(text, format) && format == kClaimFormat && Take(text, claim.options) &&
+                  Take(text, claim.kernel);
+  for (int32_t& extent : claim.extents) complete = complete && TakeNumber(text, extent);
+  complete = complete && TakeNumber(text, claim.sequence) && TakeNumber(text, claim.input_hash) &&
+             Take(text, claim.not_ready) && text.empty();
+  if (!complete) return Status::Error("its claim cannot be read; is it another release?");
+  return claim;
+}
+
+std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const SpatialGrid& grid) {
+  ConvolutionProblem common = problem;
+  // What the local extents change is not common; strides follow from them, or are a rank's own.
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (grid.Parts()[axis] > 1) common.x[axis] = 0;
+  }
+  std::string text = Describe(common) + " sums in " + DataTypeName(problem.compute);
+  if (problem.mode == ConvolutionMode::kConvolution) text += " flipped";
+  if (is_fused) text += " with bias and activation";
+  return text;
+}
+
+Result<Agreed> Agree(std::span<const Claim> claims) {
+  if (std::string other = Difference(claims, &Claim::options); !other.empty()) {
+    return Status::Error("the ranks' options differ: " + other);
+  }
+  if (std::string other = Difference(claims, &Claim::kernel); !other.empty()) {
+    return Status::Error("the ranks do not call the same convolution: " + other);
+  }
+  for (size_t rank = 0; rank < claims.size(); ++rank) {
+    if (claims[rank].sequence != claims[0].sequence) {
+      return Status::Error("the ranks' calls are not the same ones: for " + RankName(0) +
+                           " it is call " + std::to_string(claims[0].sequence) + ", for " +
+                           RankName(rank) + " call " + std::to_string(claims[rank].sequence));
+    }
+  }
+  Agreed agreed;
+  agreed.equal_inputs = claims.size() > 1;
+  for (size_t rank = 0; rank < claims.size(); ++rank) {
+    agreed.extents.push_back(claims[rank].extents);
+    const uint64_t hash = claims[rank].input_hash;
+    agreed.equal_inputs = agreed.equal_inputs && hash != 0 && hash == claims[0].input_hash;
+    if (!claims[rank].not_ready.empty() && agreed.refusal.empty()) {
+      agreed.refusal = RankName(rank) + " cannot run its part: " + claims[rank].not_ready;
+    }
+  }
+  return agreed;
+}
+
+Result<Agreed> AgreeOn(std::span<const std::string> gathered) {
+  std::vector<Claim> claims;
+  for (size_t rank = 0; rank < gathered.size(); ++rank) {
+    Result<Claim> claim = DecodeClaim(gathered[rank]);
+    if (!claim.ok()) return Status::Error(RankName(rank) + ": " + claim.message());
+    claims.push_back(*std::move(claim));
+  }
+  return Agree(claims);
+}
+
+std::string EncodePrepared(const Sizes& sizes, const Status& own) {
+  std::string text;
+  Append(text, std::to_string(sizes.message_bytes));
+  Append(text, std::to_string(sizes.reduced_bytes));
+  Append(text, own.ok() ? "" : own.message());
+  return text;
+}
+
+Result<Sizes> LargestPrepared(std::span<const std::string> gathered) {
+  Sizes largest;
+  for (size_t rank = 0; rank < gathered.size(); ++rank) {
+    std::string_view text = gathered[rank];
+    Sizes sizes;
+    std::string error;
+    const bool complete = TakeNumber(text, sizes.message_bytes) &&
+                          TakeNumber(text, sizes.reduced_bytes) && Take(text, error) &&
+                          text.empty();
+    if (!complete) return Status::Error(RankName(rank) + ": its answer cannot be read");
+    if (!error.empty()) return Status::Error(RankName(rank) + ": " + error);
+    largest.message_bytes = std::max(largest.message_bytes, sizes.message_bytes);
+    largest.reduced_bytes = std::max(largest.reduced_bytes, sizes.reduced_bytes);
+  }
+  return largest;
+}
+
+Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
+                                                 const SpatialGrid& grid,
+                                                 std::span<const Spatial> extents,
+                                                 std::optional<Ones> declared) {
+  static constexpr std::array<char, kMaxSpatial> kLetters = {'d', 'h', 'w'};
+  std::array<bool, kMaxSpatial> copied = {};
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const bool ones =
+        grid.Parts()[axis] > 1 && std::all_of(extents.begin(), extents.end(),
+                                              [&](const Spatial& rank) { return rank[axis] == 1; });
+    if (!ones) continue;
+    if (declared) {
+      copied[axis] = *declared == Ones::kCopies;
+      continue;
+    }
+    const bool alike = problem.w[axis] == 1 && problem.stride[axis] == 1 &&
+                       problem.operation != Operation::kBackwardFilter;
+    if (alike) continue;
+    return Status::Error(std::string(1, kLetters[axis]) +
+                         ": the extent is 1 on every rank, which may be stripes of one row or "
+                         "copies; UCUDNN_SPATIAL_ONE=split or replicated says which");
+  }
+  return copied;
+}
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,75 @@
+// What the ranks of a group tell each other of a kernel at its first execution, and the verdict
+// that each of them computes from it: the same function of the same texts, so all ranks do alike.
+// Pure functions over plain values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/spatial_grid.h"
+#include "base/status.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::spatial {
+
+// One rank's claim.
+struct Claim {
+  std::string options;  // ucudnn's version, grid, and all options that ranks must share, in words
+  std::string kernel;   // KernelText
+  Spatial extents = {1, 1, 1};  // of the rank's own x, in every operation
+  uint64_t sequence = 0;        // of the call, from 1
+  uint64_t input_hash = 0;      // of the exchanged tensor's bits; 0: not computed
+  // Empty where the rank's own call ran on memory that nobody reads; else why it could not.
+  std::string not_ready;
+};
+
+std::string EncodeClaim(const Claim& claim);
+// An error where a rank of another release, or a stranger, wrote it.
+Result<Claim> DecodeClaim(std::string_view text);
+
+// All of a problem that ranks must have in common: everything but the extents of x along the axes
+// that `grid` cuts, and what follows from them.
+std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const SpatialGrid& grid);
+
+// What the ranks agreed on.
+struct Agreed {
+  std::vector<Spatial> extents;  // of every rank's x, by its number in the group
+  // Empty, or why the kernel is an error on all ranks, which go on with other kernels.
+  std::string refusal;
+  bool equal_inputs = false;  // all ranks hold the same bits: copies, perhaps, instead of stripes
+};
+
+// The verdict on the ranks' claims, by number in the group. An error is that the ranks do not make
+// the same call, so that they cannot go on together: it names a rank and the values that differ.
+Result<Agreed> Agree(std::span<const Claim> claims);
+
+// The same of texts as they were gathered.
+Result<Agreed> AgreeOn(std::span<const std::string> gathered);
+
+// The second thing that ranks tell each other: the sizes that their parts need, or why a rank's
+// part cannot be made.
+struct Sizes {
+  size_t message_bytes = 0;  // the largest message
+  size_t reduced_bytes = 0;  // the largest sum over ranks
+};
+std::string EncodePrepared(const Sizes& sizes, const Status& own);
+// The largest sizes; an error names the first rank that has one, and refuses the kernel everywhere.
+Result<Sizes> LargestPrepared(std::span<const std::string> gathered);
+
+// How tensors of extent 1 on every rank are read along an axis that is cut.
+enum class Ones { kStripes, kCopies };
+
+// Which cut axes are copies on all ranks instead of stripes, by `extents`, each rank's. `declared`
+// is what the user says of extents of 1; none: either way where that makes no difference, else the
+// error says what would.
+Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
+                                                 const SpatialGrid& grid,
+                                                 std::span<const Spatial> extents,
+                                                 std::optional<Ones> declared);
+
+}  // namespace ucudnn::spatial

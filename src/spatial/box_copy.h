@@ -1,0 +1,60 @@
+// Copies the elements of a box between two strided tensors, by the driver's own copies: no kernel
+// of ours is launched. A plan is made once; enqueuing allocates nothing. Immutable and thread-safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/problem.h"
+#include "cuda/driver.h"
+
+namespace ucudnn::spatial {
+
+using BoxExtents = std::array<int64_t, kMaxSpatial + 2>;  // in elements, order n, c, d, h, w
+
+// Strides, in elements, of a packed tensor of these extents.
+Strides PackedStrides(Layout layout, const BoxExtents& extents);
+int64_t Elements(const BoxExtents& extents);
+
+// One axis of a copy, strides in bytes.
+struct CopyAxis {
+  int64_t extent = 1;
+  int64_t from = 0;
+  int64_t to = 0;
+};
+
+class BoxCopy {
+ public:
+  BoxCopy() = default;  // of nothing
+  // Both tensors hold elements of `element_bytes`; no two elements of a side share an address.
+  BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& to, size_t element_bytes);
+
+  // Enqueues on `stream`. `from` and `to` are the addresses of the box's first element. An error
+  // carries the driver's name of it.
+  Status Enqueue(const cuda::Driver& driver, CUdeviceptr from, CUdeviceptr to,
+                 CUstream stream) const;
+  // How many copies one call of Enqueue enqueues.
+  int64_t copies() const { return copies_; }
+
+ private:
+  bool CanStack(const CopyAxis& rows, const CopyAxis& slices) const;
+  Status EnqueueSlab(const cuda::Driver& driver, CUdeviceptr from, CUdeviceptr to,
+                     CUstream stream) const;
+
+  int64_t run_bytes_ = 0;   // that lie side by side in both tensors; 0: nothing is copied
+  CopyAxis rows_, slices_;  // what one copy covers
+  std::vector<CopyAxis> outer_;
+  int64_t copies_ = 0;
+};
+
+// Enqueues on `stream` that every byte of a box's elements becomes 0xFF, which is NaN in every
+// floating-point type, and nothing between them changes. May allocate host memory.
+Status FillWithNan(const cuda::Driver& driver, const BoxExtents& extents, const Strides& strides,
+                   size_t element_bytes, CUdeviceptr first, CUstream stream);
+
+}  // namespace ucudnn::spatial

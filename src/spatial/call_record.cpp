@@ -1,0 +1,128 @@
+#include "spatial/call_record.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ucudnn::spatial {
+namespace {
+
+std::string ExtentsText(const Spatial& extents) {
+  return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
+         std::to_string(extents[2]);
+}
+
+std::string CallOf(int rank, uint64_t sequence) {
+  return "call " + std::to_string(sequence) + " of rank " + std::to_string(rank);
+}
+
+const char* KindWords(const CallRecord& record) {
+  if (record.captured != 0) return "is inside a CUDA graph capture";
+  switch (record.kind) {
+    case CallKind::kExchanged:
+      return "is split";
+    case CallKind::kAgreed:
+      return "is its kernel's first";
+    case CallKind::kRefused:
+      return "was refused";
+    case CallKind::kReplicated:
+      return "is replicated";
+  }
+  return "";
+}
+
+}  // namespace
+
+CallRecords::CallRecords(int rank, int ranks)
+    : rank_(rank), own_(kMostAhead), peers_(static_cast<size_t>(ranks)) {
+  for (Peer& peer : peers_) peer.early.resize(2 * kMostAhead);
+}
+
+uint32_t CallRecords::Known(std::span<const Spatial> extents) {
+  const auto same = [&](const std::vector<Spatial>& known) {
+    return std::equal(known.begin(), known.end(), extents.begin(), extents.end());
+  };
+  const auto found = std::find_if(known_.begin(), known_.end(), same);
+  const auto index = static_cast<uint32_t>(found - known_.begin());
+  if (found == known_.end()) known_.emplace_back(extents.begin(), extents.end());
+  return index;
+}
+
+std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
+  const Own& own = own_[theirs.sequence % kMostAhead];
+  const CallRecord& mine = own.record;
+  const std::string both =
+      CallOf(rank_, mine.sequence) + " and of rank " + std::to_string(rank) + " differ: ";
+  if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
+    return both + "they are not the same convolution";
+  }
+  const Spatial& agreed = known_[own.extents][static_cast<size_t>(rank)];
+  if (theirs.extents != agreed) {
+    return both + "rank " + std::to_string(rank) + " has " + ExtentsText(theirs.extents) +
+           " elements where " + ExtentsText(agreed) +
+           " were agreed on; UCUDNN_SPATIAL_AGREE=each lets extents change";
+  }
+  if (theirs.kind != mine.kind || theirs.captured != mine.captured) {
+    return both + "of rank " + std::to_string(rank_) + " it " + KindWords(mine) + ", of rank " +
+           std::to_string(rank) + " it " + KindWords(theirs);
+  }
+  if (theirs.thread != mine.thread || theirs.handle != mine.handle) {
+    return both + "they come from another thread or cuDNN handle in the order of their first calls";
+  }
+  return std::nullopt;
+}
+
+void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  while (peer.compared < std::min(peer.met, last_)) {
+    const CallRecord& theirs = peer.early[(peer.compared + 1) % peer.early.size()];
+    if (!difference) difference = Compare(rank, theirs);
+    ++peer.compared;
+  }
+}
+
+std::optional<std::string> CallRecords::Add(const CallRecord& record,
+                                            std::span<const Spatial> extents) {
+  MutexLock lock(mutex_);
+  last_ = record.sequence;
+  own_[last_ % kMostAhead] = {record, Known(extents)};
+  std::optional<std::string> difference;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != rank_) Drain(rank, difference);
+  }
+  return difference;
+}
+
+std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
+  const bool is_peer = rank >= 0 && rank != rank_ && rank < static_cast<int>(peers_.size());
+  if (!is_peer || bytes.size() != sizeof(CallRecord)) {
+    return "a record of rank " + std::to_string(rank) + " cannot be read";
+  }
+  CallRecord theirs;
+  std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  MutexLock lock(mutex_);
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (theirs.sequence != peer.met + 1 || peer.met - peer.compared >= peer.early.size() - 1) {
+    return CallOf(rank, theirs.sequence) + " does not follow call " + std::to_string(peer.met);
+  }
+  peer.met = theirs.sequence;
+  peer.early[theirs.sequence % peer.early.size()] = theirs;
+  std::optional<std::string> difference;
+  Drain(rank, difference);
+  return difference;
+}
+
+uint64_t CallRecords::last() const {
+  MutexLock lock(mutex_);
+  return last_;
+}
+
+uint64_t CallRecords::ahead() const {
+  MutexLock lock(mutex_);
+  uint64_t slowest = last_;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != rank_) slowest = std::min(slowest, peers_[static_cast<size_t>(rank)].met);
+  }
+  return last_ - slowest;
+}
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,80 @@
+// The record that each rank posts of every split call, and the comparison of all ranks' records:
+// ranks that no longer make the same calls are found here, late perhaps, but never not at all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "convolution/problem.h"
+
+namespace ucudnn::spatial {
+
+enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated };
+
+// A plain value of 64 bytes, posted as its bytes: ranks are processes of one release on machines of
+// one kind, which the claims have made sure of.
+struct CallRecord {
+  uint64_t sequence = 0;  // from 1
+  uint64_t kernel = 0;    // hash of what all ranks have in common
+  Spatial extents = {1, 1, 1};
+  int32_t operation = 0;
+  int32_t thread = 0;  // numbered by their first split call
+  int32_t handle = 0;
+  CallKind kind = CallKind::kExchanged;
+  uint8_t captured = 0;
+  uint8_t reserved[22] = {};
+
+  bool operator==(const CallRecord&) const = default;
+};
+static_assert(sizeof(CallRecord) == 64);
+
+// Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
+// calls and the transport's thread use it. Add allocates nothing.
+class CallRecords {
+ public:
+  // How far a rank may be ahead of the slowest other one.
+  static constexpr size_t kMostAhead = 8192;
+
+  CallRecords(int rank, int ranks);
+
+  // This rank's next record, with the extents that each rank has in it by what was agreed. Returns
+  // why it differs from a record that has already come; none where it does not.
+  std::optional<std::string> Add(const CallRecord& record, std::span<const Spatial> extents);
+  // Another rank's next record, as its bytes.
+  std::optional<std::string> Met(int rank, std::string_view bytes);
+
+  // This rank's last sequence number.
+  uint64_t last() const;
+  // How many calls this rank is ahead of the slowest other one.
+  uint64_t ahead() const;
+
+ private:
+  // What this rank did in a call, and what each rank must have had.
+  struct Own {
+    CallRecord record;
+    uint32_t extents = 0;  // index into known_
+  };
+  std::optional<std::string> Compare(int rank, const CallRecord& theirs) const
+      UCUDNN_REQUIRES(mutex_);
+  uint32_t Known(std::span<const Spatial> extents) UCUDNN_REQUIRES(mutex_);
+  void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
+
+  const int rank_;
+  mutable Mutex mutex_;
+  uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring
+  std::vector<std::vector<Spatial>> known_ UCUDNN_GUARDED_BY(mutex_);
+  // Of each rank: what came before this rank made the call, a ring; and how many were compared.
+  struct Peer {
+    std::vector<CallRecord> early;
+    uint64_t met = 0, compared = 0;
+  };
+  std::vector<Peer> peers_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,464 @@
+#include "spatial/slice_plan.h"
+
+#include <algorithm>
+
+#include "cuda/resources.h"
+
+namespace ucudnn::spatial {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr float kOne = 1, kZero = 0;
+constexpr double kWideOne = 1, kWideZero = 0;
+
+size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+const void* Scale(DataType type, bool one) {
+  if (type == DataType::kDouble) return one ? &kWideOne : &kWideZero;
+  return one ? &kOne : &kZero;
+}
+
+CUdeviceptr ToDevice(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+BoxExtents ExtentsOf(int64_t n, int64_t channels, const SpatialBox& box) {
+  return {n, channels, box[0].Length(), box[1].Length(), box[2].Length()};
+}
+
+// Bytes from a tensor's first element to a box's.
+int64_t OffsetOf(const SpatialBox& box, const Strides& strides, size_t element_bytes) {
+  int64_t elements = 0;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    elements += box[axis].begin * strides[kAxisD + axis];
+  }
+  return elements * static_cast<int64_t>(element_bytes);
+}
+
+// The taps of a term as they are stored: cuDNN's convolution proper reads filters backwards.
+SpatialBox StoredTaps(const ConvolutionProblem& problem, const HaloTerm& term) {
+  SpatialBox taps;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const Interval& read = term[axis].taps;
+    const int64_t all = problem.w[axis];
+    taps[axis] = problem.mode == ConvolutionMode::kConvolution
+                     ? Interval{all - read.end, all - read.begin}
+                     : read;
+  }
+  return taps;
+}
+
+SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*interval) {
+  return {term[0].*interval, term[1].*interval, term[2].*interval};
+}
+
+bool ExchangesGradient(const ConvolutionProblem& problem) {
+  return problem.operation != Operation::kForward;
+}
+
+const Strides& ExchangedStrides(const ConvolutionProblem& problem) {
+  return ExchangesGradient(problem) ? problem.y_strides : problem.x_strides;
+}
+
+int ExchangedChannels(const ConvolutionProblem& problem) {
+  return ExchangesGradient(problem) ? problem.k : problem.c;
+}
+
+}  // namespace
+
+class SlicePlan::Places {
+ public:
+  explicit Places(size_t begin) : end_(begin) {}
+  size_t Take(size_t bytes) {
+    const size_t place = end_;
+    end_ += Aligned(bytes);
+    return place;
+  }
+  size_t end() const { return end_; }
+
+ private:
+  size_t end_;
+};
+
+Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form) {
+  if (problem.operation == Operation::kBackwardFilter) return Correction::kAdded;
+  const bool wide = problem.type == DataType::kFloat || problem.type == DataType::kDouble;
+  return wide && !form.is_fused ? Correction::kAdded : Correction::kRecomputed;
+}
+
+Result<std::unique_ptr<SlicePlan>> SlicePlan::Make(const PlanContext& context,
+                                                   const GroupStripes& group,
+                                                   const CallForm& form) {
+  const Stripes& stripes = group.stripes;
+  std::unique_ptr<SlicePlan> plan(new SlicePlan(stripes, form));
+  plan->functions_ = &context.functions;
+  plan->driver_ = &context.driver;
+  plan->PlanPackets(group);
+  UCUDNN_RETURN_IF_ERROR(plan->correction_ == Correction::kAdded
+                             ? plan->PlanTerms(context, stripes)
+                             : plan->PlanRegions(context, stripes));
+  return plan;
+}
+
+// A message holds its boxes one behind the other, each packed.
+SlicePlan::Packet SlicePlan::MakePacket(int peer, std::span<const SpatialBox> boxes,
+                                        size_t& end) const {
+  const size_t element = ElementBytes(problem_.type);
+  Packet packet = {peer, {}, end, 0};
+  for (const SpatialBox& box : boxes) {
+    const BoxExtents extents = ExtentsOf(problem_.n, ExchangedChannels(problem_), box);
+    const Strides& strides = ExchangedStrides(problem_);
+    packet.blocks.push_back(
+        {BoxCopy(extents, strides, PackedStrides(problem_.layout, extents), element),
+         OffsetOf(box, strides, element), end + packet.bytes});
+    packet.bytes += static_cast<size_t>(Elements(extents)) * element;
+  }
+  end += Aligned(packet.bytes);
+  return packet;
+}
+
+void SlicePlan::PlanPackets(const GroupStripes& group) {
+  const auto rank_of = [&](int cell) { return group.ranks[static_cast<size_t>(cell)]; };
+  for (const HaloMessage& message : group.stripes.Received()) {
+    std::vector<SpatialBox> boxes;
+    for (const HaloBlock& block : message.blocks) boxes.push_back(block.box);
+    receives_.push_back(MakePacket(rank_of(message.peer), boxes, received_end_));
+  }
+  shared_end_ = received_end_;
+  for (const HaloSend& send : group.stripes.Sent()) {
+    sends_.push_back(MakePacket(rank_of(send.peer), send.boxes, shared_end_));
+  }
+  sent_.resize(sends_.size());
+  received_.resize(receives_.size());
+}
+
+Status SlicePlan::PlanTerms(const PlanContext& context, const Stripes& stripes) {
+  const std::vector<HaloMessage> messages = stripes.Received();
+  for (size_t m = 0; m < messages.size(); ++m) {
+    for (size_t b = 0; b < messages[m].blocks.size(); ++b) {
+      const HaloBlock& block = messages[m].blocks[b];
+      for (const HaloTerm& term : block.terms) {
+        UCUDNN_RETURN_IF_ERROR(PlanTerm(context, receives_[m].blocks[b], block, term));
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+// Some taps of the filter, packed.
+void SlicePlan::FetchTaps(const HaloTerm& term, Places& places, Step& step) const {
+  const BoxExtents whole = {problem_.k, problem_.c / problem_.groups, problem_.w[0], problem_.w[1],
+                            problem_.w[2]};
+  const SpatialBox taps = StoredTaps(problem_, term);
+  const BoxExtents extents = ExtentsOf(whole[0], whole[1], taps);
+  if (extents == whole) return;
+  const size_t element = ElementBytes(problem_.type);
+  const Strides strides = PackedStrides(problem_.layout, whole);
+  const Strides packed = PackedStrides(problem_.layout, extents);
+  const size_t place = places.Take(static_cast<size_t>(Elements(extents)) * element);
+  const int64_t at = OffsetOf(taps, strides, element);
+  if (problem_.operation == Operation::kBackwardFilter) {
+    step.result = place;
+    step.result_at = at;
+    step.fetch_result = BoxCopy(extents, strides, packed, element);
+    step.store_result = BoxCopy(extents, packed, strides, element);
+  } else {
+    step.filter = place;
+    step.fetches.push_back(
+        {Source::kFilter, BoxCopy(extents, strides, packed, element), at, place});
+  }
+}
+
+Status SlicePlan::MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
+                                  Places& places, Step& step) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      step.convolution,
+      SmallConvolution::Make(context.functions, context.handle, problem, context.demand));
+  step.workspace = places.Take(step.convolution->workspace_bytes());
+  shared_end_ = std::max(shared_end_, places.end());
+  steps_.push_back(std::move(step));
+  return Status::Ok();
+}
+
+Status SlicePlan::PlanTerm(const PlanContext& context, const Block& received,
+                           const HaloBlock& block, const HaloTerm& term) {
+  const bool forward = problem_.operation == Operation::kForward;
+  const size_t element = ElementBytes(problem_.type);
+  ConvolutionProblem small = problem_;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    small.x[axis] = static_cast<int32_t>(term[axis].elements.Length());
+    small.w[axis] = static_cast<int32_t>(term[axis].taps.Length());
+    small.pad[axis] = static_cast<int32_t>(term[axis].pad);
+  }
+  SetPackedStrides(small);
+  Step step;
+  step.is_added = true;
+  Places places(received_end_);
+
+  // The received rows, where they lie or, where the term reads some of them alone, packed apart.
+  const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
+  const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
+  const BoxExtents part = ExtentsOf(whole[0], whole[1], read);
+  if (part == whole && received.place % kAlignment == 0) {
+    step.exchanged = received.place;
+  } else {
+    const Strides from = PackedStrides(problem_.layout, whole);
+    step.exchanged = places.Take(static_cast<size_t>(Elements(part)) * element);
+    step.fetches.push_back(
+        {Source::kReceived, BoxCopy(part, from, PackedStrides(problem_.layout, part), element),
+         static_cast<int64_t>(received.place) + OffsetOf(read, from, element), step.exchanged});
+  }
+  FetchTaps(term, places, step);
+  const SpatialBox own = BoxOf(term, forward ? &AxisTerm::windows : &AxisTerm::elements);
+  const Strides& strides = forward ? problem_.y_strides : problem_.x_strides;
+  const BoxExtents extents = ExtentsOf(problem_.n, forward ? problem_.k : problem_.c, own);
+  const Strides packed = PackedStrides(problem_.layout, extents);
+  const size_t place = places.Take(static_cast<size_t>(Elements(extents)) * element);
+  const int64_t at = OffsetOf(own, strides, element);
+  if (problem_.operation == Operation::kBackwardFilter) {
+    step.image = place;
+    step.fetches.push_back({Source::kImage, BoxCopy(extents, strides, packed, element), at, place});
+  } else {
+    step.result = place;
+    step.result_at = at;
+    step.fetch_result = BoxCopy(extents, strides, packed, element);
+    step.store_result = BoxCopy(extents, packed, strides, element);
+  }
+  return MakeConvolution(context, small, places, step);
+}
+
+Status SlicePlan::PlanRegions(const PlanContext& context, const Stripes& stripes) {
+  const std::vector<HaloMessage> messages = stripes.Received();
+  const std::vector<RecomputedBox> regions = RecomputedBoxes(stripes, messages);
+  for (const RecomputedBox& region : regions) {
+    UCUDNN_RETURN_IF_ERROR(PlanRegion(context, messages, region));
+  }
+  return Status::Ok();
+}
+
+SlicePlan::Fetch SlicePlan::FetchAssembled(std::span<const HaloMessage> messages,
+                                           const AssembledCopy& copy, const BoxExtents& assembled,
+                                           size_t place) const {
+  const size_t element = ElementBytes(problem_.type);
+  const BoxExtents extents = ExtentsOf(assembled[0], assembled[1], copy.from);
+  const Strides to = PackedStrides(problem_.layout, assembled);
+  SpatialBox target;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) target[axis] = {copy.to[axis], copy.to[axis]};
+  Fetch fetch;
+  fetch.to = place + static_cast<size_t>(OffsetOf(target, to, element));
+  if (copy.message == AssembledCopy::kOwn) {
+    const Strides& from = ExchangedStrides(problem_);
+    fetch.source = Source::kExchanged;
+    fetch.copy = BoxCopy(extents, from, to, element);
+    fetch.from = OffsetOf(copy.from, from, element);
+    return fetch;
+  }
+  const auto message = static_cast<size_t>(copy.message);
+  const auto block = static_cast<size_t>(copy.block);
+  const SpatialBox& box = messages[message].blocks[block].box;
+  const Strides from = PackedStrides(problem_.layout, ExtentsOf(assembled[0], assembled[1], box));
+  fetch.source = Source::kReceived;
+  fetch.copy = BoxCopy(extents, from, to, element);
+  fetch.from = static_cast<int64_t>(receives_[message].blocks[block].place) +
+               OffsetOf(copy.from, from, element);
+  return fetch;
+}
+
+Status SlicePlan::PlanRegion(const PlanContext& context, std::span<const HaloMessage> messages,
+                             const RecomputedBox& region) {
+  const bool forward = problem_.operation == Operation::kForward;
+  const size_t element = ElementBytes(problem_.type);
+  ConvolutionProblem small = problem_;
+  BoxExtents assembled = {problem_.n, ExchangedChannels(problem_)};
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    assembled[2 + axis] = region.assembled[axis];
+    small.x[axis] =
+        static_cast<int32_t>(forward ? region.assembled[axis] : region.result[axis].Length());
+    small.pad[axis] = static_cast<int32_t>(region.pad[axis]);
+  }
+  SetPackedStrides(small);
+  Step step;
+  Places places(received_end_);
+  step.exchanged = step.zero_place =
+      places.Take(static_cast<size_t>(Elements(assembled)) * element);
+  step.zero_bytes = static_cast<size_t>(Elements(assembled)) * element;
+  int64_t filled = 0;
+  for (const AssembledCopy& copy : region.copies) {
+    step.fetches.push_back(FetchAssembled(messages, copy, assembled, step.exchanged));
+    filled += Elements(copy.from);
+  }
+  if (filled == Elements(SpatialBox{Interval{0, assembled[2]}, Interval{0, assembled[3]},
+                                    Interval{0, assembled[4]}})) {
+    step.zero_bytes = 0;
+  }
+  const Strides& strides = forward ? problem_.y_strides : problem_.x_strides;
+  const BoxExtents extents =
+      ExtentsOf(problem_.n, forward ? problem_.k : problem_.c, region.result);
+  const Strides packed = PackedStrides(problem_.layout, extents);
+  const auto bytes = static_cast<size_t>(Elements(extents)) * element;
+  step.result_at = OffsetOf(region.result, strides, element);
+  step.fetch_result = BoxCopy(extents, strides, packed, element);
+  step.store_result = BoxCopy(extents, packed, strides, element);
+  step.is_kept = form_.reads_result;
+  if (step.is_kept) {
+    step.result = step.residual = kept_bytes_;
+    kept_bytes_ += Aligned(bytes);
+  } else {
+    step.result = places.Take(bytes);
+  }
+  if (form_.is_fused && !step.is_kept) {
+    step.residual = places.Take(bytes);
+    step.fetches.push_back({Source::kResidual, step.fetch_result, step.result_at, step.residual});
+  }
+  return MakeConvolution(context, small, places, step);
+}
+
+size_t SlicePlan::received_bytes() const {
+  size_t bytes = 0;
+  for (const Packet& packet : receives_) bytes += packet.bytes;
+  return bytes;
+}
+
+size_t SlicePlan::sent_bytes() const {
+  size_t bytes = 0;
+  for (const Packet& packet : sends_) bytes += packet.bytes;
+  return bytes;
+}
+
+std::span<const transport::Message> SlicePlan::Sends(CUdeviceptr buffer) {
+  for (size_t i = 0; i < sends_.size(); ++i) {
+    sent_[i] = {sends_[i].peer, buffer + sends_[i].place, sends_[i].bytes};
+  }
+  return sent_;
+}
+
+std::span<const transport::Message> SlicePlan::Receives(CUdeviceptr buffer) {
+  for (size_t i = 0; i < receives_.size(); ++i) {
+    received_[i] = {receives_[i].peer, buffer + receives_[i].place, receives_[i].bytes};
+  }
+  return received_;
+}
+
+void* SlicePlan::Address(const SliceCall& slice, Source source) const {
+  switch (source) {
+    case Source::kReceived:
+      return ToPointer(slice.buffer);
+    case Source::kExchanged:
+      return ExchangesGradient(problem_) ? slice.call.y : slice.call.x;
+    case Source::kImage:
+      return slice.call.x;
+    case Source::kFilter:
+      return slice.call.w;
+    case Source::kResidual:
+      return const_cast<void*>(slice.call.bias->z);
+  }
+  return nullptr;
+}
+
+Status SlicePlan::Pack(const SliceCall& slice, CUstream stream) const {
+  const CUdeviceptr exchanged = ToDevice(Address(slice, Source::kExchanged));
+  for (const Packet& packet : sends_) {
+    for (const Block& block : packet.blocks) {
+      UCUDNN_RETURN_IF_ERROR(block.pack.Enqueue(*driver_,
+                                                exchanged + static_cast<size_t>(block.from),
+                                                slice.buffer + block.place, stream));
+    }
+  }
+  if (received_end_ == 0) return Status::Ok();
+  return cuda::DriverStatus(*driver_,
+                            driver_->cuMemsetD8Async(slice.buffer, 0xFF, received_end_, stream),
+                            "clearing what is received");
+}
+
+CUdeviceptr SlicePlan::ResultOf(const Step& step, const SliceCall& slice) {
+  return (step.is_kept ? slice.kept : slice.buffer) + *step.result;
+}
+
+Status SlicePlan::Keep(const SliceCall& slice) const {
+  const CUdeviceptr result = ToDevice(slice.call.*cudnn::OutputOf(problem_.operation));
+  for (const Step& step : steps_) {
+    if (!step.is_kept) continue;
+    UCUDNN_RETURN_IF_ERROR(step.fetch_result.Enqueue(*driver_,
+                                                     result + static_cast<size_t>(step.result_at),
+                                                     ResultOf(step, slice), slice.stream));
+  }
+  return Status::Ok();
+}
+
+Status SlicePlan::Correct(const SliceCall& slice) const {
+  for (const Step& step : steps_) UCUDNN_RETURN_IF_ERROR(RunStep(step, slice));
+  return Status::Ok();
+}
+
+Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
+  const cuda::Driver& driver = *driver_;
+  const CUdeviceptr buffer = slice.buffer;
+  if (step.zero_bytes > 0) {
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+        driver, driver.cuMemsetD8Async(buffer + step.zero_place, 0, step.zero_bytes, slice.stream),
+        "clearing an assembled tensor"));
+  }
+  for (const Fetch& fetch : step.fetches) {
+    UCUDNN_RETURN_IF_ERROR(fetch.copy.Enqueue(
+        driver, ToDevice(Address(slice, fetch.source)) + static_cast<size_t>(fetch.from),
+        buffer + fetch.to, slice.stream));
+  }
+  cudnn::ConvolutionCall call = slice.call;
+  const auto at = [&](size_t place) { return ToPointer(buffer + place); };
+  if (ExchangesGradient(problem_)) {
+    call.y = at(step.exchanged);
+    if (problem_.operation == Operation::kBackwardFilter) call.x = at(step.image);
+  } else {
+    call.x = at(step.exchanged);
+  }
+  if (step.filter) call.w = at(*step.filter);
+  call.workspace = at(step.workspace);
+  if (slice.sum != nullptr) return RunSummed(step, slice, call);
+  if (step.is_added) call.beta = Scale(problem_.type, true);
+  void* const output = slice.call.*cudnn::OutputOf(problem_.operation);
+  const CUdeviceptr result = ToDevice(output) + static_cast<size_t>(step.result_at);
+  if (step.result) {
+    call.*cudnn::OutputOf(problem_.operation) = ToPointer(ResultOf(step, slice));
+    if (step.is_added) {
+      UCUDNN_RETURN_IF_ERROR(
+          step.fetch_result.Enqueue(driver, result, ResultOf(step, slice), slice.stream));
+    }
+  }
+  cudnn::BiasActivation bias;
+  if (call.bias != nullptr) {
+    bias = *call.bias;
+    bias.z = ToPointer((step.is_kept ? slice.kept : buffer) + step.residual);
+    call.bias = &bias;
+  }
+  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
+                                            "computing what a halo contributes"));
+  if (!step.result) return Status::Ok();
+  return step.store_result.Enqueue(driver, ResultOf(step, slice), result, slice.stream);
+}
+
+// A 16-bit gradient: what the term contributes becomes a partial, with 0 where it says nothing.
+Status SlicePlan::RunSummed(const Step& step, const SliceCall& slice,
+                            cudnn::ConvolutionCall& call) const {
+  const cuda::Driver& driver = *driver_;
+  void* const partial = slice.sum->Partial(slice.sums);
+  call.alpha = Scale(problem_.type, true);
+  call.beta = Scale(problem_.type, false);
+  call.w = partial;
+  if (step.result) {
+    call.w = ToPointer(slice.buffer + *step.result);
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+        driver,
+        driver.cuMemsetD8Async(ToDevice(partial), 0, cudnn::FilterBytes(problem_), slice.stream),
+        "clearing a partial gradient"));
+  }
+  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
+                                            "computing what a halo contributes"));
+  if (step.result) {
+    UCUDNN_RETURN_IF_ERROR(step.store_result.Enqueue(
+        driver, slice.buffer + *step.result,
+        ToDevice(partial) + static_cast<size_t>(step.result_at), slice.stream));
+  }
+  return cudnn::CudnnStatus(*functions_, slice.sum->Add(call.handle, slice.sums, false),
+                            "summing partial gradients");
+}
+
+}  // namespace ucudnn::spatial

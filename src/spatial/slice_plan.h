@@ -1,0 +1,163 @@
+// What one rank does for a slice of images of one split kernel, beside its own call: which rows it
+// packs, sends and receives, and how the received ones become part of the result. Made once at the
+// agreement; running it allocates nothing. Not thread-safe: a rank makes one call at a time.
+//
+// All memory is one buffer of the rank's, laid out here:
+//   received rows | rows to send, and later the operands of small convolutions
+// Results that are kept for later lie apart, those of all slices at once.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/recomputation.h"
+#include "cuda/driver.h"
+#include "cudnn/convolution_call.h"
+#include "cudnn/partial_sum.h"
+#include "spatial/box_copy.h"
+#include "spatial/group_stripes.h"
+#include "spatial/small_convolution.h"
+#include "transport/channel.h"
+
+namespace ucudnn::spatial {
+
+// How the halo becomes part of the result.
+enum class Correction {
+  kAdded,       // what it contributes is added to what the caller's own call computed
+  kRecomputed,  // results that it touches are computed anew, with it, and overwritten
+};
+
+// Linear calls of 32 and 64 bit are corrected by adding; filter gradients always are, because their
+// sums are kept in 32 bit at least.
+Correction CorrectionOf(const ConvolutionProblem& problem, bool is_fused);
+
+// What a call does beside its convolution, as far as the correction depends on it.
+struct CallForm {
+  bool is_fused = false;      // cudnnConvolutionBiasActivationForward
+  bool is_identity = false;   // its activation does nothing
+  bool reads_result = false;  // beta is not 0, or z is y
+  bool operator==(const CallForm&) const = default;
+};
+
+// Linear calls of 32 and 64 bit are corrected by adding; filter gradients always are, because their
+// sums are kept in 32 bit at least.
+Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form);
+
+// What is of all plans of a rank.
+struct PlanContext {
+  const cudnn::Functions& functions;
+  const cuda::Driver& driver;
+  cudnnHandle_t handle;  // to ask for engines; its stream is not used
+  EngineDemand demand;
+};
+
+// A call whose pointers are at the slice's first image, and the rank's buffer.
+struct SliceCall {
+  const cudnn::ConvolutionCall& call;
+  CUdeviceptr buffer = 0;
+  CUdeviceptr kept = 0;       // where this slice's results are kept
+  CUstream stream = nullptr;  // the caller's
+  // What gradients of 16-bit filters are summed by, in its workspace `sums`; null else.
+  const cudnn::PartialSum* sum = nullptr;
+  void* sums = nullptr;
+};
+
+class SlicePlan {
+ public:
+  // `group.stripes.local` has the slice's images.
+  static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
+                                                 const GroupStripes& group, const CallForm& form);
+
+  const ConvolutionProblem& problem() const { return problem_; }
+  Correction correction() const { return correction_; }
+  size_t buffer_bytes() const { return shared_end_; }
+  size_t kept_bytes() const { return kept_bytes_; }  // of a memory apart, for each slice
+  bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
+  // Bytes that this rank receives and sends in one exchange.
+  size_t received_bytes() const;
+  size_t sent_bytes() const;
+
+  // What is exchanged, with places in the buffer at `buffer`. Valid until the next call.
+  std::span<const transport::Message> Sends(CUdeviceptr buffer);
+  std::span<const transport::Message> Receives(CUdeviceptr buffer);
+
+  // Enqueues on `stream`: packs what is sent, and fills what is received with NaN.
+  Status Pack(const SliceCall& slice, CUstream stream) const;
+  // Keeps results that the correction reads and the caller's own call overwrites. Call before that.
+  Status Keep(const SliceCall& slice) const;
+  // Corrects the result on the caller's stream, behind the exchange and the caller's own call.
+  // Gradients of filters are added to `call.w`, in 16 bit to the sum.
+  Status Correct(const SliceCall& slice) const;
+
+ private:
+  // One box of a message.
+  struct Block {
+    BoxCopy pack;      // of what is sent
+    int64_t from = 0;  // bytes into the exchanged tensor
+    size_t place = 0;
+  };
+  struct Packet {
+    int peer = 0;
+    std::vector<Block> blocks;
+    size_t place = 0, bytes = 0;
+  };
+  enum class Source { kReceived, kExchanged, kImage, kFilter, kResidual };
+  // Elements of an operand that are packed at `to` of the buffer before a small convolution.
+  struct Fetch {
+    Source source = Source::kReceived;
+    BoxCopy copy;
+    int64_t from = 0;  // bytes into the source
+    size_t to = 0;
+  };
+  struct Step {
+    std::unique_ptr<SmallConvolution> convolution;
+    size_t zero_place = 0, zero_bytes = 0;  // set to 0 before the fetches
+    std::vector<Fetch> fetches;
+    size_t exchanged = 0, image = 0, residual = 0, workspace = 0;  // places of its operands
+    std::optional<size_t> filter;                                  // none: the caller's filter
+    // The result's box: in the buffer, or in what is kept. Without a place it is the whole filter
+    // gradient, where that lies.
+    std::optional<size_t> result;
+    BoxCopy fetch_result, store_result;
+    int64_t result_at = 0;  // bytes into the result
+    bool is_kept = false;   // Keep fetches it
+    bool is_added = false;  // to what is there
+  };
+  class Places;  // of the buffer, given one after the other
+
+  SlicePlan(const Stripes& stripes, const CallForm& form)
+      : problem_(stripes.local), form_(form), correction_(CorrectionOf(stripes.local, form)) {}
+  void PlanPackets(const GroupStripes& group);
+  Packet MakePacket(int peer, std::span<const SpatialBox> boxes, size_t& end) const;
+  Status PlanTerms(const PlanContext& context, const Stripes& stripes);
+  Status PlanTerm(const PlanContext& context, const Block& received, const HaloBlock& block,
+                  const HaloTerm& term);
+  Status PlanRegions(const PlanContext& context, const Stripes& stripes);
+  Status PlanRegion(const PlanContext& context, std::span<const HaloMessage> messages,
+                    const RecomputedBox& region);
+  Fetch FetchAssembled(std::span<const HaloMessage> messages, const AssembledCopy& copy,
+                       const BoxExtents& assembled, size_t place) const;
+  Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
+                         Places& places, Step& step);
+  void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
+  void* Address(const SliceCall& slice, Source source) const;
+  static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
+  Status RunStep(const Step& step, const SliceCall& slice) const;
+  Status RunSummed(const Step& step, const SliceCall& slice, cudnn::ConvolutionCall& call) const;
+
+  const ConvolutionProblem problem_;
+  const CallForm form_;
+  const Correction correction_;
+  const cudnn::Functions* functions_ = nullptr;
+  const cuda::Driver* driver_ = nullptr;
+  std::vector<Packet> sends_, receives_;
+  std::vector<transport::Message> sent_, received_;
+  std::vector<Step> steps_;
+  size_t received_end_ = 0, shared_end_ = 0, kept_bytes_ = 0;
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,138 @@
+// The split convolutions of one rank: every process, or every thread of a test, holds a stripe of
+// each image and calls cuDNN for its own; here ranks agree on each kernel, exchange the rows that
+// the others need, and make the rank's result part of the whole one (Spatially Parallel
+// Convolutions, section 2). A call that cannot be done exactly is an error on all ranks: the rank's
+// own call alone is never the answer.
+//
+// A rank makes one split call at a time, on any thread, handle and stream. Its exchanges are on one
+// stream of ours in the order of the calls; each waits for what the caller's stream had, and the
+// caller's stream for it. All of these dependencies point backwards, so no streams wait for each
+// other.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/spatial_grid.h"
+#include "cuda/resources.h"
+#include "spatial/agreement.h"
+#include "spatial/call_record.h"
+#include "spatial/split_kernel.h"
+#include "transport/channel.h"
+#include "transport/ranks.h"
+
+namespace ucudnn::spatial {
+
+struct SplitSettings {
+  SpatialGrid grid;
+  std::string shared_options;  // ucudnn's version and the options that ranks must share, in words
+  bool agrees_each_time = false;
+  // Whether filter gradients are summed over ranks; none: the API decides.
+  std::optional<bool> sums_gradients;
+  std::optional<Ones>
+      ones;  // what maps of extent 1 on every rank are; none: refused where it matters
+  size_t most_buffer_bytes = 0;
+  bool deterministic = false;
+  bool waits_for_records = false;  // each call waits until all ranks have posted theirs
+  std::chrono::milliseconds timeout{600000};
+};
+
+// One call as it comes in, on the stream of its handle.
+struct SplitCall {
+  const ConvolutionProblem& problem;  // the rank's own
+  const cudnn::ConvolutionCall& call;
+  CUcontext context = nullptr;  // of the stream; null: the current one
+  CUstream stream = nullptr;
+  bool is_captured = false;
+  bool is_legacy = true;
+};
+
+class SplitCalls {
+ public:
+  // Opens the rank's channel with the context of its first call current.
+  using OpenChannel =
+      std::function<Result<std::unique_ptr<transport::Channel>>(const transport::ChannelSetup&)>;
+
+  // The caller owns the tables and keeps them alive.
+  SplitCalls(SplitSettings settings, const cudnn::Functions& functions, const cuda::Driver& driver,
+             std::unique_ptr<transport::Ranks> ranks, OpenChannel open);
+  ~SplitCalls();
+  SplitCalls(const SplitCalls&) = delete;
+  SplitCalls& operator=(const SplitCalls&) = delete;
+
+  cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
+  // The handle was destroyed: another one at its address is another one.
+  void Forget(cudnnHandle_t handle);
+  // All ranks' calls fail from now on, because of `why` on this one.
+  void Fail(const std::string& why);
+  // The rank makes no more calls. Returns a line where the ranks of the group did not make equally
+  // many; waits for them for a bounded time.
+  std::optional<std::string> Leave();
+
+ private:
+  // Device resources, with the context of the call current.
+  Status Prepare(CUcontext context) UCUDNN_REQUIRES(mutex_);
+  // The channel; gathers, and ends alike on all ranks.
+  Status Open() UCUDNN_REQUIRES(mutex_);
+  // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
+  Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
+  Claim ClaimOf(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
+  // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
+  SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
+      UCUDNN_REQUIRES(mutex_);
+  std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, const Agreed& agreed)
+      UCUDNN_REQUIRES(mutex_);
+  // The rank's own part of a kernel; an error makes all ranks refuse it.
+  Result<std::unique_ptr<SplitKernel>> MakePart(const SplitCall& call, const Agreed& agreed)
+      UCUDNN_REQUIRES(mutex_);
+  void Post(const SplitCall& call, const SplitKernel* kernel, CallKind kind)
+      UCUDNN_REQUIRES(mutex_);
+  // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
+  void AwaitRecords(uint64_t most_ahead);
+  int NumberOf(std::thread::id thread) UCUDNN_REQUIRES(mutex_);
+  int NumberOf(cudnnHandle_t handle);
+
+  // On the transport's thread.
+  void HearPost(int rank, std::string_view record);
+  void HearFailure(std::string_view line);
+  std::string RankName() const;
+  // From now on all ranks' calls fail, with this line.
+  void Break(const std::string& line);
+  // What a call returns then: an error, and NaN as its result.
+  cudnnStatus_t Broken(const SplitCall& call) const;
+
+  const SplitSettings settings_;
+  const cudnn::Functions& functions_;
+  const cuda::Driver& driver_;
+  const std::unique_ptr<transport::Ranks> ranks_;
+  const std::unique_ptr<transport::Gatherer> gatherer_;
+  const OpenChannel open_;
+  CallRecords records_;
+  std::atomic<uint64_t> gathering_ = 0;  // the call whose claims this rank waits for; 0: none
+  std::atomic<Spatial> gathered_extents_ = Spatial{};             // of that call
+  std::atomic<transport::Channel*> published_channel_ = nullptr;  // for Abort
+  std::atomic<bool> broken_ = false;
+
+  Mutex mutex_;
+  uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
+  std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<KernelKey, std::unique_ptr<SplitKernel>, KernelKeyHash> kernels_
+      UCUDNN_GUARDED_BY(mutex_);
+  std::map<std::thread::id, int> threads_ UCUDNN_GUARDED_BY(mutex_);
+  Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
+  std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
+  int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,307 @@
+#include "spatial/split_kernel.h"
+
+#include <algorithm>
+
+namespace ucudnn::spatial {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr float kZero = 0, kOne = 1;
+constexpr double kWideZero = 0;
+
+const void* ZeroOf(DataType type) {
+  return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
+}
+
+size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+// The call at image `image`. Filters have no images.
+cudnn::ConvolutionCall AtImage(cudnn::ConvolutionCall call, const ConvolutionProblem& problem,
+                               cudnn::BiasActivation& bias, int64_t image) {
+  const auto element = static_cast<int64_t>(ElementBytes(problem.type));
+  const int64_t y_bytes = image * problem.y_strides[0] * element;
+  call.x = static_cast<char*>(call.x) + image * problem.x_strides[0] * element;
+  call.y = static_cast<char*>(call.y) + y_bytes;
+  if (call.bias != nullptr) {
+    bias = *call.bias;
+    bias.z = static_cast<const char*>(bias.z) + y_bytes;
+    call.bias = &bias;
+  }
+  return call;
+}
+
+}  // namespace
+
+size_t KernelKeyHash::operator()(const KernelKey& key) const {
+  return key.problem.Hash() * 8 + (key.form.is_fused ? 1 : 0) + (key.form.is_identity ? 2 : 0) +
+         (key.form.reads_result ? 4 : 0);
+}
+
+ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,
+                                     const cudnn::Functions& function_table)
+    : driver(driver_table),
+      functions(function_table),
+      stream(driver),
+      pool(driver),
+      buffer(pool, driver),
+      entered(driver),
+      exchanged(driver),
+      read(driver),
+      add(functions) {}
+
+ExchangeResources::~ExchangeResources() {
+  if (handle != nullptr) functions.cudnnDestroy(handle);
+}
+
+Status ExchangeResources::Create(CUcontext current) {
+  context = current;
+  UCUDNN_RETURN_IF_ERROR(stream.Create());
+  UCUDNN_RETURN_IF_ERROR(pool.Create(stream.get()));
+  for (cuda::Event* event : {&entered, &exchanged, &read}) {
+    UCUDNN_RETURN_IF_ERROR(event->CreateUntimed());
+  }
+  UCUDNN_RETURN_IF_ERROR(
+      cudnn::CudnnStatus(functions, functions.cudnnCreate(&handle), "creating a handle"));
+  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(
+      functions, functions.cudnnSetStream(handle, reinterpret_cast<cudaStream_t>(stream.get())),
+      "setting a handle's stream"));
+  return add.Create();
+}
+
+Status ExchangeResources::Grow(size_t bytes) {
+  if (bytes <= buffer.size()) return Status::Ok();
+  // The stream of exchanges is behind the last reader of the buffer.
+  UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
+  UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
+  return stream.Synchronize();
+}
+
+std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, std::string why) {
+  std::unique_ptr<SplitKernel> kernel(new SplitKernel);
+  kernel->extents_ = std::move(extents);
+  kernel->refusal_ = std::move(why);
+  return kernel;
+}
+
+Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& context,
+                                                       const GroupStripes& group,
+                                                       const CallForm& form, bool sums_gradients,
+                                                       size_t most_bytes) {
+  std::unique_ptr<SplitKernel> kernel(new SplitKernel);
+  kernel->functions_ = &context.functions;
+  kernel->driver_ = &context.driver;
+  kernel->problem_ = group.stripes.local;
+  kernel->form_ = form;
+  kernel->sums_ = kernel->is_gradient() && sums_gradients && group.cuts;
+  kernel->counts_ = group.counts;
+  UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group, most_bytes));
+  size_t bytes = kernel->full_->buffer_bytes();
+  if (kernel->rest_ != nullptr) bytes = std::max(bytes, kernel->rest_->buffer_bytes());
+  kernel->kept_place_ = Aligned(bytes);
+  const auto slices = static_cast<size_t>((kernel->problem_.n - 1) / kernel->slice_ + 1);
+  kernel->gradient_place_ = kernel->kept_place_ + slices * kernel->full_->kept_bytes();
+  kernel->buffer_bytes_ = kernel->gradient_place_;
+  if (!kernel->is_gradient()) return kernel;
+  if (SumsPartials(kernel->problem_)) {
+    UCUDNN_ASSIGN_OR_RETURN(kernel->sum_,
+                            cudnn::PartialSum::Create(context.functions, kernel->problem_));
+    kernel->gradient_bytes_ = PartialSumBytes(kernel->problem_);
+  } else if (form.reads_result) {
+    kernel->gradient_bytes_ = cudnn::FilterBytes(kernel->problem_);
+  }
+  kernel->buffer_bytes_ += kernel->gradient_bytes_;
+  return kernel;
+}
+
+// All images at once, or as many as `most_bytes` hold. What one slice needs grows with its images.
+Status SplitKernel::MakePlans(const PlanContext& context, const GroupStripes& group,
+                              size_t most_bytes) {
+  const auto plan_of = [&](int images) {
+    GroupStripes slice = group;
+    slice.stripes.local.n = images;
+    return SlicePlan::Make(context, slice, form_);
+  };
+  slice_ = problem_.n;
+  UCUDNN_ASSIGN_OR_RETURN(full_, plan_of(slice_));
+  while (full_->buffer_bytes() > most_bytes && slice_ > 1) {
+    const size_t image_bytes = full_->buffer_bytes() / static_cast<size_t>(slice_) + 1;
+    const auto fitting = static_cast<int>(most_bytes / image_bytes);
+    slice_ = std::clamp(fitting, 1, slice_ - 1);
+    UCUDNN_ASSIGN_OR_RETURN(full_, plan_of(slice_));
+  }
+  if (full_->buffer_bytes() > most_bytes) {
+    return Status::Error("what is exchanged of one image takes " +
+                         std::to_string(full_->buffer_bytes()) + " bytes, and the limit leaves " +
+                         std::to_string(most_bytes));
+  }
+  const int left = problem_.n % slice_;
+  if (left == 0) return Status::Ok();
+  UCUDNN_ASSIGN_OR_RETURN(rest_, plan_of(left));
+  return Status::Ok();
+}
+
+size_t SplitKernel::largest_message_bytes() const {
+  size_t largest = 0;
+  if (full_ == nullptr) return largest;
+  for (const transport::Message& message : full_->Receives(0)) {
+    largest = std::max(largest, message.bytes);
+  }
+  for (const transport::Message& message : full_->Sends(0)) {
+    largest = std::max(largest, message.bytes);
+  }
+  return largest;
+}
+
+size_t SplitKernel::reduced_bytes() const {
+  if (!sums_) return 0;
+  return sum_ != nullptr ? AccumulatorBytes(problem_) : cudnn::FilterBytes(problem_);
+}
+
+int64_t SplitKernel::exchanged_bytes() const {
+  if (full_ == nullptr) return 0;
+  const auto of = [](const SlicePlan& plan) {
+    return static_cast<int64_t>(plan.received_bytes() + plan.sent_bytes());
+  };
+  return of(*full_) * (problem_.n / slice_) + (rest_ != nullptr ? of(*rest_) : 0);
+}
+
+cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,
+                                            CUdeviceptr buffer) const {
+  cudnn::ConvolutionCall own = call;
+  if (!is_gradient() || gradient_bytes_ == 0) return own;
+  own.beta = ZeroOf(problem_.type);
+  if (sum_ != nullptr) {
+    own.alpha = &kOne;
+    own.w = sum_->Partial(ToPointer(buffer + gradient_place_));
+  } else {
+    own.w = ToPointer(buffer + gradient_place_);
+  }
+  return own;
+}
+
+SliceCall SplitKernel::SliceAt(int64_t image, const KernelCall& call,
+                               const cudnn::ConvolutionCall& sliced, CUdeviceptr buffer) const {
+  const auto kept = static_cast<size_t>(image / slice_) * full_->kept_bytes();
+  return {sliced,      buffer,     buffer + kept_place_ + kept,
+          call.stream, sum_.get(), ToPointer(buffer + gradient_place_)};
+}
+
+Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
+                               const cudnn::ConvolutionCall& own, ExchangeResources& device,
+                               transport::Channel& channel) {
+  SlicePlan& plan = PlanAt(image);
+  if (!plan.exchanges()) return Status::Ok();
+  const CUstream stream = device.stream.get();
+  const CUdeviceptr buffer = device.buffer.address();
+  cudnn::BiasActivation bias;
+  const cudnn::ConvolutionCall sliced = AtImage(own, problem_, bias, image);
+  // Behind what computed the rows, and behind the slice before, which reads the buffer.
+  UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
+  UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
+  UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced, buffer), stream));
+  UCUDNN_RETURN_IF_ERROR(channel.Exchange(plan.Sends(buffer), plan.Receives(buffer), stream));
+  return device.exchanged.Record(stream);
+}
+
+Status SplitKernel::KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
+                            CUdeviceptr buffer) {
+  for (int64_t image = 0; image < problem_.n; image += slice_) {
+    cudnn::BiasActivation bias;
+    const cudnn::ConvolutionCall sliced = AtImage(own, problem_, bias, image);
+    UCUDNN_RETURN_IF_ERROR(PlanAt(image).Keep(SliceAt(image, call, sliced, buffer)));
+  }
+  return Status::Ok();
+}
+
+KernelOutcome SplitKernel::RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
+                                  ExchangeResources& device) {
+  KernelOutcome outcome;
+  const CUdeviceptr buffer = device.buffer.address();
+  const bool writes_buffer = full_->kept_bytes() > 0 || gradient_bytes_ > 0;
+  if (writes_buffer) outcome.exact = device.read.HoldBack(call.stream);
+  if (outcome.exact.ok() && full_->kept_bytes() > 0) outcome.exact = KeepAll(call, own, buffer);
+  // What cannot be kept cannot be corrected, but the caller gets its own call's status.
+  outcome.status = call.local.Run(own);
+  if (outcome.status != CUDNN_STATUS_SUCCESS || !outcome.exact.ok() || sum_ == nullptr) {
+    return outcome;
+  }
+  outcome.exact = cudnn::CudnnStatus(
+      *functions_, sum_->Add(call.call.handle, ToPointer(buffer + gradient_place_), true),
+      "summing a gradient");
+  return outcome;
+}
+
+Status SplitKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
+                               ExchangeResources& device, transport::Channel& channel) {
+  const CUdeviceptr buffer = device.buffer.address();
+  for (int64_t image = 0; image < problem_.n; image += slice_) {
+    SlicePlan& plan = PlanAt(image);
+    if (!plan.exchanges()) continue;
+    if (image > 0) UCUDNN_RETURN_IF_ERROR(ExchangeAt(image, call, own, device, channel));
+    UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
+    cudnn::BiasActivation bias;
+    const cudnn::ConvolutionCall sliced = AtImage(own, problem_, bias, image);
+    UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced, buffer)));
+  }
+  return Status::Ok();
+}
+
+KernelOutcome SplitKernel::Run(const KernelCall& call, ExchangeResources& device,
+                               transport::Channel& channel) {
+  const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
+  // The first slice's rows are under way before the rank's own call. Where that fails, the others
+  // get their rows all the same.
+  const Status sent = ExchangeAt(0, call, own, device, channel);
+  KernelOutcome outcome = RunOwn(call, own, device);
+  if (!sent.ok()) outcome.exact = sent;
+  if (outcome.status != CUDNN_STATUS_SUCCESS && outcome.exact.ok()) {
+    for (int64_t image = slice_; image < problem_.n && outcome.exact.ok(); image += slice_) {
+      outcome.exact = ExchangeAt(image, call, own, device, channel);
+    }
+  }
+  if (outcome.status != CUDNN_STATUS_SUCCESS || !outcome.exact.ok()) return outcome;
+  outcome.exact = device.read.HoldBack(call.stream);
+  if (outcome.exact.ok()) outcome.exact = CorrectAll(call, own, device, channel);
+  if (outcome.exact.ok() && is_gradient()) outcome.exact = FinishGradient(call, device, channel);
+  if (!outcome.exact.ok()) return outcome;
+  // The next call, on whichever stream, may overwrite the buffer only behind this one.
+  outcome.exact = device.read.Record(call.stream);
+  if (outcome.exact.ok()) outcome.exact = device.read.HoldBack(device.stream.get());
+  return outcome;
+}
+
+Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& device,
+                                   transport::Channel& channel) {
+  const CUdeviceptr sums = device.buffer.address() + gradient_place_;
+  const bool wide = problem_.type == DataType::kDouble;
+  const size_t count = cudnn::FilterBytes(problem_) / ElementBytes(problem_.type);
+  const CUdeviceptr gradient =
+      gradient_bytes_ > 0 ? sums : reinterpret_cast<CUdeviceptr>(call.call.w);
+  if (sums_) {
+    if (!counts_) {
+      UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+          *driver_, driver_->cuMemsetD8Async(gradient, 0, reduced_bytes(), call.stream),
+          "clearing a copy of a gradient"));
+    }
+    UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
+    UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(device.stream.get()));
+    UCUDNN_RETURN_IF_ERROR(channel.AllReduce(
+        gradient, count, wide ? transport::Element::kFloat64 : transport::Element::kFloat32,
+        device.stream.get()));
+    UCUDNN_RETURN_IF_ERROR(device.exchanged.Record(device.stream.get()));
+    UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
+  }
+  if (sum_ != nullptr) {
+    return cudnn::CudnnStatus(*functions_,
+                              sum_->Store(call.call.handle, ToPointer(sums), call.call.alpha,
+                                          call.call.beta, call.call.w),
+                              "storing a gradient");
+  }
+  if (gradient_bytes_ == 0) return Status::Ok();
+  return device.add.Run(call.call.handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, gradient,
+                        count, call.call.beta, reinterpret_cast<CUdeviceptr>(call.call.w));
+}
+
+}  // namespace ucudnn::spatial

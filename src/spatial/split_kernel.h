@@ -1,0 +1,141 @@
+// One split kernel of one rank, as all ranks agreed on it: why it is refused, or everything that
+// its calls need. Made at the agreement; running it allocates nothing. Not thread-safe: a rank
+// makes one call at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/partial_sums.h"
+#include "cuda/resources.h"
+#include "cudnn/partial_sum.h"
+#include "spatial/slice_plan.h"
+#include "spatial/tensor_add.h"
+#include "transport/channel.h"
+
+namespace ucudnn::spatial {
+
+// What tells kernels apart: the rank's own problem and what the call does beside it.
+struct KernelKey {
+  ConvolutionProblem problem;
+  CallForm form;
+
+  bool operator==(const KernelKey&) const = default;
+};
+struct KernelKeyHash {
+  size_t operator()(const KernelKey& key) const;
+};
+
+// What all kernels of a rank share on its device. Its context is current wherever it is used.
+struct ExchangeResources {
+  ExchangeResources(const cuda::Driver& driver, const cudnn::Functions& functions);
+  ~ExchangeResources();
+  ExchangeResources(const ExchangeResources&) = delete;
+  ExchangeResources& operator=(const ExchangeResources&) = delete;
+  Status Create(CUcontext context);
+  // Makes the buffer at least that large; waits for what uses it.
+  Status Grow(size_t bytes);
+
+  const cuda::Driver& driver;
+  const cudnn::Functions& functions;
+  CUcontext context = nullptr;
+  cuda::Stream stream;  // of exchanges and reductions, in the order of the rank's calls
+  cuda::MemoryPool pool;
+  cuda::DeviceBuffer buffer;
+  // Behind what the caller's stream had when a call came in; behind an exchange; behind the last
+  // reader of the buffer.
+  cuda::Event entered, exchanged, read;
+  cudnnHandle_t handle = nullptr;  // of ours, on the stream of exchanges
+  TensorAdd add;
+};
+
+// The rank's own call, as the program would have made it: planned in micro-batches like any other.
+class LocalCall {
+ public:
+  virtual ~LocalCall() = default;
+  virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
+};
+
+// One call, on the stream of its handle.
+struct KernelCall {
+  const cudnn::ConvolutionCall& call;
+  CUstream stream = nullptr;
+  LocalCall& local;
+};
+
+// What became of a call.
+struct KernelOutcome {
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of the rank's own call, or of the correction
+  // Why the ranks' results are no longer those of the whole convolution; ok where they are.
+  Status exact;
+};
+
+class SplitKernel {
+ public:
+  // A kernel that is an error on all ranks.
+  static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
+  // `extents` are those of each rank's x; `most_bytes` bounds the buffer of one exchange. An error
+  // is the rank's own: the ranks then agree to refuse the kernel.
+  static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
+                                                   const GroupStripes& group, const CallForm& form,
+                                                   bool sums_gradients, size_t most_bytes);
+
+  const std::string& refusal() const { return refusal_; }  // empty: it runs
+  const std::vector<Spatial>& extents() const { return extents_; }
+  void set_extents(std::vector<Spatial> extents) { extents_ = std::move(extents); }
+  uint64_t common_hash() const { return common_hash_; }
+  void set_common_hash(uint64_t hash) { common_hash_ = hash; }
+  size_t buffer_bytes() const { return buffer_bytes_; }
+  size_t largest_message_bytes() const;
+  size_t reduced_bytes() const;
+  // Images of one exchange.
+  int slice_images() const { return slice_; }
+  int64_t exchanged_bytes() const;  // that this rank receives and sends in one call
+
+  KernelOutcome Run(const KernelCall& call, ExchangeResources& device, transport::Channel& channel);
+
+ private:
+  SplitKernel() = default;
+  Status MakePlans(const PlanContext& context, const GroupStripes& group, size_t most_bytes);
+  bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
+  // The rank's own call where gradients are summed: into memory of ours where the caller's is read.
+  cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
+  // The slice that begins at image `image`. `sliced` and `bias` hold its pointers.
+  SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
+                    CUdeviceptr buffer) const;
+  SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
+  // Sends and receives a slice's rows, on the stream of exchanges.
+  Status Exchange(SlicePlan& plan, const SliceCall& slice, ExchangeResources& device,
+                  transport::Channel& channel);
+  Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own, CUdeviceptr buffer);
+  // The rank's own call, and what its gradient needs behind it.
+  KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
+                       ExchangeResources& device);
+  // Exchanges and corrects all slices; the first one's exchange is under way.
+  Status CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
+                    ExchangeResources& device, transport::Channel& channel);
+  Status ExchangeAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& own,
+                    ExchangeResources& device, transport::Channel& channel);
+  // Sums the rank's gradients over all ranks, and makes the caller's result of the sum.
+  Status FinishGradient(const KernelCall& call, ExchangeResources& device,
+                        transport::Channel& channel);
+
+  const cudnn::Functions* functions_ = nullptr;
+  const cuda::Driver* driver_ = nullptr;
+  ConvolutionProblem problem_;
+  CallForm form_;
+  std::string refusal_;
+  std::vector<Spatial> extents_;
+  uint64_t common_hash_ = 0;
+  int slice_ = 0;
+  std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over
+  bool sums_ = false;                       // gradients are summed over ranks
+  bool counts_ = true;                      // this rank's among them
+  std::unique_ptr<cudnn::PartialSum> sum_;  // of 16-bit gradients
+  // Of the buffer: behind what slices use, what they keep, then the gradient.
+  size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0, buffer_bytes_ = 0;
+};
+
+}  // namespace ucudnn::spatial

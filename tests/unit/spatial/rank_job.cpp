@@ -1,0 +1,183 @@
+#include "tests/unit/spatial/rank_job.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "base/version.h"
+#include "tests/support/device.h"
+#include "tests/support/stand_in.h"
+#include "transport/opening.h"
+#include "transport/ranks.h"
+
+namespace ucudnn::test {
+namespace {
+
+const cudnn::Functions& Library() {
+  static const cudnn::Functions functions = StandIn();
+  return functions;
+}
+
+// The rank's own call, which nothing plans.
+class PlainCall : public spatial::LocalCall {
+ public:
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    return cudnn::Convolve(Library(), call);
+  }
+};
+
+std::unique_ptr<transport::Ranks> JoinAs(int rank, const SpatialGrid& grid,
+                                         const JobOptions& options, const std::string& file) {
+  transport::Meeting meeting;
+  meeting.membership = {rank, grid.Ranks(), grid.GroupOf(rank), grid.GroupRankOf(rank),
+                        grid.GroupSize()};
+  auto place = transport::MeetingPlace::Parse("file:" + file);
+  EXPECT_TRUE(place.ok()) << place.message();
+  meeting.place = *place;
+  meeting.version = "test";
+  meeting.times.timeout = options.timeout;
+  auto ranks = transport::Ranks::Join(meeting);
+  EXPECT_TRUE(ranks.ok()) << ranks.message();
+  return ranks.ok() ? std::move(*ranks) : nullptr;
+}
+
+}  // namespace
+
+cudnnStatus_t RankState::Run(const ConvolutionProblem& problem,
+                             const cudnn::ConvolutionCall& call) {
+  PlainCall plain;
+  return calls->Run({problem, call, context, stream, false, true}, plain);
+}
+
+StripeResult RankState::RunStripe(const WholeCase& whole, const Stripe& stripe) {
+  return test::RunStripe(whole, stripe, handle, [&](const cudnn::ConvolutionCall& call) {
+    return Run(stripe.problem, call);
+  });
+}
+
+// A thread that does what it is given.
+struct RankJob::Worker {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::function<void()> work;
+  bool ends = false;
+  std::thread thread;
+
+  Worker() : thread([this] { Loop(); }) {}
+  ~Worker() {
+    {
+      std::lock_guard lock(mutex);
+      ends = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+  void Loop() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return ends || work; });
+      if (!work) return;
+      lock.unlock();
+      work();
+      lock.lock();
+      work = nullptr;
+      changed.notify_all();
+    }
+  }
+  void Begin(std::function<void()> given) {
+    {
+      std::lock_guard lock(mutex);
+      work = std::move(given);
+    }
+    changed.notify_all();
+  }
+  void Await() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !work; });
+  }
+};
+
+RankJob::RankJob(const JobOptions& options) : options_(options) {
+  grid_ = *SpatialGrid::Parse(options.grid);
+  static std::atomic<int> jobs = 0;
+  const std::string file = testing::TempDir() + "ucudnn-ranks-" + std::to_string(getpid()) + "-" +
+                           std::to_string(++jobs);
+  for (int rank = 0; rank < size(); ++rank) {
+    ranks_.push_back(std::make_unique<RankState>());
+    ranks_.back()->rank = rank;
+    workers_.push_back(std::make_unique<Worker>());
+  }
+  OnAll([&](RankState& rank) {
+    rank.context = MakeContextCurrent();
+    ASSERT_EQ(cuStreamCreate(&rank.stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(cudnnCreate(&rank.handle), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnSetStream(rank.handle, reinterpret_cast<cudaStream_t>(rank.stream)),
+              CUDNN_STATUS_SUCCESS);
+    auto ranks = JoinAs(rank.rank, grid_, options_, file);
+    ASSERT_NE(ranks, nullptr);
+    spatial::SplitSettings settings;
+    settings.grid = grid_;
+    settings.shared_options = "test";
+    settings.agrees_each_time = options_.agrees_each_time;
+    settings.ones = options_.ones;
+    settings.sums_gradients = options_.sums_gradients;
+    settings.most_buffer_bytes = options_.most_buffer_bytes;
+    settings.timeout = options_.timeout;
+    const auto open =
+        [](const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
+      auto opened = transport::OpenChannel(setup, transport::Transport::kAuto, "");
+      if (!opened.ok()) return opened.status();
+      return std::move(opened->channel);
+    };
+    rank.calls = std::make_unique<spatial::SplitCalls>(settings, Library(), *cuda::GetDriver(),
+                                                       std::move(ranks), open);
+  });
+}
+
+RankJob::~RankJob() {
+  OnAll([](RankState& rank) {
+    if (rank.calls != nullptr) rank.calls->Leave();
+    EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
+    rank.calls.reset();
+    EXPECT_EQ(cudnnDestroy(rank.handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(rank.stream), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+  });
+}
+
+void RankJob::OnAll(const std::function<void(RankState&)>& work) {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    workers_[rank]->Begin([&, rank] { work(*ranks_[rank]); });
+  }
+  for (const auto& worker : workers_) worker->Await();
+}
+
+std::optional<std::vector<Stripe>> CutInto(const WholeCase& whole, const SpatialGrid& grid,
+                                           const AxisExtents& extents) {
+  const std::array<char, 3> letters = {'d', 'h', 'w'};
+  std::array<AxisCut, 3> cuts;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    auto cut = CutAxis(letters[axis], WindowOf(whole.problem, axis), extents[axis]);
+    if (!cut.ok()) return std::nullopt;
+    cuts[axis] = *cut;
+  }
+  std::vector<Stripe> stripes;
+  for (int rank = 0; rank < grid.Ranks(); ++rank) {
+    const GridCell cell = grid.CellOf(rank);
+    const std::array<int, 3> part = {cell.d, cell.h, cell.w};
+    Stripe stripe = {whole.problem, {}, {}};
+    for (size_t axis = 0; axis < 3; ++axis) {
+      stripe.elements[axis] = cuts[axis].elements[static_cast<size_t>(part[axis])];
+      stripe.windows[axis] = cuts[axis].windows[static_cast<size_t>(part[axis])];
+      stripe.problem.x[axis] = static_cast<int32_t>(stripe.elements[axis].Length());
+    }
+    SetPackedStrides(stripe.problem);
+    stripes.push_back(stripe);
+  }
+  return stripes;
+}
+
+}  // namespace ucudnn::test

@@ -1,0 +1,68 @@
+// Ranks as threads of the test: each has a cuDNN handle on a stream of its own, and its split
+// calls.
+#pragma once
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "spatial/split_calls.h"
+#include "tests/unit/spatial/whole_case.h"
+
+namespace ucudnn::test {
+
+struct JobOptions {
+  std::string grid = "h2";
+  bool agrees_each_time = false;
+  std::optional<spatial::Ones> ones;
+  std::optional<bool> sums_gradients;
+  size_t most_buffer_bytes = size_t{64} << 20;
+  std::chrono::milliseconds timeout{20000};
+};
+
+// One rank, on its own thread.
+struct RankState {
+  int rank = 0;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  cudnnHandle_t handle = nullptr;
+  std::unique_ptr<spatial::SplitCalls> calls;
+
+  // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
+  cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
+  // The rank's stripe of the case, run so.
+  StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
+};
+
+class RankJob {
+ public:
+  explicit RankJob(const JobOptions& options = {});
+  ~RankJob();
+  RankJob(const RankJob&) = delete;
+  RankJob& operator=(const RankJob&) = delete;
+
+  const SpatialGrid& grid() const { return grid_; }
+  int size() const { return grid_.Ranks(); }
+  // Runs on all ranks at once, each on its own thread, which is the same in every call.
+  void OnAll(const std::function<void(RankState&)>& work);
+  RankState& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+
+ private:
+  struct Worker;
+  const JobOptions options_;
+  SpatialGrid grid_;
+  std::vector<std::unique_ptr<RankState>> ranks_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+// The stripes of a case, by rank, from the extents of each part of each axis. None where the case
+// cannot be split so.
+std::optional<std::vector<Stripe>> CutInto(const WholeCase& whole, const SpatialGrid& grid,
+                                           const AxisExtents& extents);
+
+}  // namespace ucudnn::test

@@ -1,0 +1,141 @@
+// Split convolutions against the undivided call, on whole numbers: equal to the last bit.
+#include "spatial/split_calls.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/spatial/rank_job.h"
+
+namespace ucudnn::test {
+namespace {
+
+// Runs the case on all ranks; fails where a rank's result is not its part of the undivided one.
+void ExpectExact(RankJob& job, const WholeCase& whole, const std::vector<Stripe>& stripes) {
+  SCOPED_TRACE(Describe(whole.problem) + " alpha " + std::to_string(whole.alpha) + " beta " +
+               std::to_string(whole.beta) + " grid " + job.grid().Text() +
+               (whole.fused.is_used ? " fused" : ""));
+  const HostTensor expected = Undivided(whole);
+  std::vector<StripeResult> results(stripes.size());
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    results[at] = rank.RunStripe(whole, stripes[at]);
+  });
+  for (size_t rank = 0; rank < stripes.size(); ++rank) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    ASSERT_EQ(results[rank].status, CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(results[rank].is_intact);
+    switch (whole.problem.operation) {
+      case Operation::kForward:
+        EXPECT_EQ(results[rank].output, expected.Box(stripes[rank].windows));
+        break;
+      case Operation::kBackwardData:
+        EXPECT_EQ(results[rank].output, expected.Box(stripes[rank].elements));
+        break;
+      case Operation::kBackwardFilter:
+        EXPECT_EQ(results[rank].output, expected);
+        break;
+    }
+  }
+}
+
+// Extents of the parts of each axis: `units` times the stride each, some more at random.
+AxisExtents RandomExtents(const SpatialGrid& grid, const ConvolutionProblem& problem,
+                          std::mt19937& random) {
+  AxisExtents extents;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const int parts = grid.Parts()[axis];
+    for (int part = 0; part < parts; ++part) {
+      const int units = std::uniform_int_distribution<int>(1, 4)(random);
+      const int whole = parts > 1 ? units * problem.stride[axis] : problem.x[axis];
+      extents[axis].push_back(whole);
+    }
+  }
+  return extents;
+}
+
+void SetWhole(ConvolutionProblem& problem, const AxisExtents& extents) {
+  for (size_t axis = 0; axis < 3; ++axis) {
+    int64_t sum = 0;
+    for (const int64_t extent : extents[axis]) sum += extent;
+    problem.x[axis] = static_cast<int32_t>(sum);
+  }
+  SetPackedStrides(problem);
+}
+
+ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid,
+                                    std::mt19937& random) {
+  const auto pick = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  ConvolutionProblem p;
+  p.operation = operation;
+  p.spatial_rank = grid.d > 1 || pick(0, 4) == 0 ? 3 : 2;
+  p.n = pick(1, 3);
+  p.groups = pick(0, 3) == 0 ? 2 : 1;
+  p.c = p.groups * pick(1, 2);
+  p.k = p.groups * pick(1, 3);
+  for (size_t axis = 3 - static_cast<size_t>(p.spatial_rank); axis < 3; ++axis) {
+    p.w[axis] = pick(1, 5);
+    p.dilation[axis] = pick(1, 2);
+    p.stride[axis] = pick(1, 3);
+    const int window = (p.w[axis] - 1) * p.dilation[axis] + 1;
+    // Transparent where the grid cuts: window - stride <= 2 pad <= window - 1.
+    p.pad[axis] = std::max(0, (window - 1) / 2);
+    p.x[axis] = window + pick(0, 4);
+  }
+  p.type = static_cast<DataType>(pick(0, 3));
+  p.compute = p.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+  p.layout = pick(0, 2) == 0 ? Layout::kNhwc : Layout::kNchw;
+  p.mode = pick(0, 3) == 0 ? ConvolutionMode::kConvolution : ConvolutionMode::kCrossCorrelation;
+  return p;
+}
+
+class SplitCallsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(SplitCallsTest, EveryResultIsThatOfTheUndividedCall) {
+  RankJob job({.grid = GetParam()});
+  const unsigned seed = 20261123;
+  std::mt19937 random(seed);
+  int ran = 0;
+  for (int i = 0; ran < 40 && i < 1000 && !HasFailure(); ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
+    ConvolutionProblem problem =
+        RandomSplittable(static_cast<Operation>(i % 3), job.grid(), random);
+    const AxisExtents extents = RandomExtents(job.grid(), problem, random);
+    SetWhole(problem, extents);
+    WholeCase whole = WholeCase::Random(problem, random);
+    whole.alpha = i % 4 == 1 ? 2 : 1;
+    whole.beta = std::array{0.0, 1.0, 0.5}[static_cast<size_t>(i / 3 % 3)];
+    const auto stripes = CutInto(whole, job.grid(), extents);
+    if (!stripes) continue;
+    ++ran;
+    ExpectExact(job, whole, *stripes);
+  }
+  EXPECT_EQ(ran, 40);
+}
+INSTANTIATE_TEST_SUITE_P(Grids, SplitCallsTest,
+                         testing::Values("h2", "h3", "w2", "h2w2", "d2h2", "h5"),
+                         [](const auto& grid) { return grid.param; });
+
+TEST(SplitCalls, SameConvolutionOfThreeByThree) {
+  RankJob job({.grid = "h2"});
+  std::mt19937 random(1);
+  for (const Operation operation :
+       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    ConvolutionProblem problem;
+    problem.operation = operation;
+    problem.n = 2, problem.c = 3, problem.k = 4;
+    problem.w = {1, 3, 3};
+    problem.pad = {0, 1, 1};
+    const AxisExtents extents = {{{1}, {4, 4}, {8}}};
+    problem.x = {1, 0, 0};
+    SetWhole(problem, extents);
+    const WholeCase whole = WholeCase::Random(problem, random);
+    const auto stripes = CutInto(whole, job.grid(), extents);
+    ASSERT_TRUE(stripes.has_value());
+    ExpectExact(job, whole, *stripes);
+    ExpectExact(job, whole, *stripes);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test

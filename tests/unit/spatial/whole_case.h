@@ -1,0 +1,105 @@
+// A convolution on the stand-in, once undivided and once cut into the ranks' stripes, on the same
+// whole numbers. Host data is double; it is stored in the convolution's type, which holds small
+// whole numbers exactly.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "convolution/partition.h"
+#include "cudnn/convolution_call.h"
+
+namespace ucudnn::test {
+
+using Extents5 = std::array<int64_t, 5>;
+using Box3 = std::array<Interval, 3>;
+
+// A tensor on the host: n, c, d, h, w (k, c, d, h, w of a filter), packed in that order.
+struct HostTensor {
+  Extents5 extents = {};
+  std::vector<double> values;
+
+  HostTensor() = default;
+  explicit HostTensor(const Extents5& extents);
+  double& At(const Extents5& at);
+  double At(const Extents5& at) const { return const_cast<HostTensor&>(*this).At(at); }
+  HostTensor Box(const Box3& box) const;
+  bool operator==(const HostTensor&) const = default;
+};
+
+// Whole numbers from -most to most.
+HostTensor RandomTensor(const Extents5& extents, int most, std::mt19937& random);
+
+// A tensor in device memory, in any strides, between margins. What lies between its elements and in
+// the margins holds a pattern.
+class DeviceTensor {
+ public:
+  DeviceTensor(const HostTensor& host, const Strides& strides, DataType type);
+  ~DeviceTensor();
+  DeviceTensor(const DeviceTensor&) = delete;
+  DeviceTensor& operator=(const DeviceTensor&) = delete;
+
+  void* data() const;
+  HostTensor Read() const;
+  // Nothing but elements was written.
+  bool IsIntact() const;
+
+ private:
+  std::vector<unsigned char> Bytes() const;
+  // Calls visit(position, byte offset) for every element.
+  void ForEach(const std::function<void(const Extents5&, size_t)>& visit) const;
+
+  const Extents5 extents_;
+  const Strides strides_;
+  const DataType type_;
+  size_t bytes_ = 0;
+  CUdeviceptr address_ = 0;
+};
+
+// What cudnnConvolutionBiasActivationForward takes beside; z has the shape of y.
+struct Fused {
+  bool is_used = false;
+  bool has_activation = true;
+  bool z_is_y = false;
+  double alpha2 = 1;
+  HostTensor z, bias;
+};
+
+struct WholeCase {
+  ConvolutionProblem problem;  // of the whole; its strides are packed
+  double alpha = 1, beta = 0;
+  HostTensor x, w, y;  // what the operation writes holds what beta reads
+  Fused fused;
+
+  static WholeCase Random(const ConvolutionProblem& problem, std::mt19937& random);
+  HostTensor& Output();
+  const HostTensor& Output() const { return const_cast<WholeCase*>(this)->Output(); }
+};
+
+// The stripe of a rank: its part of the image and of the output.
+struct Stripe {
+  ConvolutionProblem problem;  // the rank's own, with its strides
+  Box3 elements, windows;
+};
+Stripe WholeStripe(const WholeCase& whole);
+
+// What a run of a stripe left behind.
+struct StripeResult {
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  HostTensor output;
+  bool is_intact = true;  // nothing but the output was written
+};
+
+// Makes the call of `stripe` on `handle`, has `run` make it, waits for the handle's stream, and
+// reads the result. The context is current.
+StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe, cudnnHandle_t handle,
+                       const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run);
+
+// The undivided convolution's result.
+HostTensor Undivided(const WholeCase& whole);
+
+}  // namespace ucudnn::test
