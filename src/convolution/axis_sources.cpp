@@ -32,16 +32,24 @@ Interval Reaching(const SlidingWindow& window, const Interval& elements) {
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
 }
 
+// From the first tap with which the last of `windows` is not before `elements` to the last with
+// which the first is not behind them.
+Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
+                      const Interval& elements) {
+  const int64_t first = windows.begin * window.stride - window.pad;
+  const int64_t last = (windows.end - 1) * window.stride - window.pad;
+  return Intersection(Interval{CeilDivide(elements.begin - last, window.dilation),
+                               FloorDivide(elements.end - 1 - first, window.dilation) + 1},
+                      Interval{0, window.taps});
+}
+
 // Whether a window of `windows` reads `element`.
 bool IsRead(const SlidingWindow& window, const Interval& windows, int64_t element) {
-  const int64_t behind = element + window.pad;
-  const int64_t first =
-      std::max<int64_t>(0, CeilDivide(behind - (windows.end - 1) * window.stride, window.dilation));
-  const int64_t last = std::min(
-      window.taps - 1, FloorDivide(behind - windows.begin * window.stride, window.dilation));
+  const Interval taps = ReachingTaps(window, windows, {element, element + 1});
   // Which taps meet a window repeats after at most `stride` taps.
-  for (int64_t tap = first; tap <= last && tap - first < window.stride; ++tap) {
-    if ((behind - tap * window.dilation) % window.stride == 0) return true;
+  const int64_t end = std::min(taps.end, taps.begin + window.stride);
+  for (int64_t tap = taps.begin; tap < end; ++tap) {
+    if ((element + window.pad - tap * window.dilation) % window.stride == 0) return true;
   }
   return false;
 }
@@ -148,7 +156,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   const Interval reaching = Intersection(Reaching(window, elements), windows);
   if (elements.Length() == 0 || reaching.Length() == 0) return rectangles;
   std::vector<std::pair<Interval, Interval>> by_taps, by_windows;
-  for (int64_t tap = 0; tap < window.taps; ++tap) {
+  const Interval taps = ReachingTaps(window, reaching, elements);
+  for (int64_t tap = taps.begin; tap < taps.end; ++tap) {
     append(by_taps, tap, Intersection(WindowsAt(window, tap, elements), windows));
   }
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
