@@ -1,7 +1,6 @@
 #include "convolution/recomputation.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace ucudnn {
 namespace {
@@ -55,15 +54,15 @@ AxisRegion WindowsFrom(const SlidingWindow& window, const Interval& result) {
 // The elements `result` from the windows over them. A backward_data of m elements padded by p' on
 // both sides has floor((m + 2 p' - extent) / stride) + 1 windows, of which window `first` of the
 // part is number 0 if p' = pad + result.begin - first stride. It begins early enough for those to
-// end where the windows over the last element do, or behind them; p' is then not negative.
+// end where the windows over the last element do, or behind them. p' is not negative: what a halo
+// touches, and what lies between, begins under a window that is not behind it.
 AxisRegion ElementsFrom(const SlidingWindow& window, const Interval& result) {
   const int64_t behind = window.pad + result.begin;
   const Interval over = {CeilDivide(behind - window.Extent() + 1, window.stride),
                          FloorDivide(result.end - 1 + window.pad, window.stride) + 1};
   const int64_t both_ends =
       FloorDivide(result.Length() + 2 * behind - window.Extent(), window.stride) + 1;
-  const int64_t first =
-      std::min({over.begin, both_ends - over.end, FloorDivide(behind, window.stride)});
+  const int64_t first = std::min(over.begin, both_ends - over.end);
   return {result, {first, both_ends - first}, over, behind - first * window.stride};
 }
 
@@ -118,16 +117,12 @@ void CopySources(const AxisRegions& regions, int message, const ChosenSources& s
   }
 }
 
-// Adds the box `result` unless nothing contributes to it: rows that windows step over are as the
-// local call leaves them.
-void AppendBox(const Stripes& stripes, std::span<const HaloMessage> received,
-               const SpatialRows& rows, const SpatialBox& result,
-               std::vector<RecomputedBox>& boxes) {
+RecomputedBox BoxOf(const Stripes& stripes, std::span<const HaloMessage> received,
+                    const SpatialRows& rows, const SpatialBox& result) {
   AxisRegions regions;
   RecomputedBox box;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     regions[axis] = RegionOf(rows[axis], result[axis]);
-    if (regions[axis].filled.Length() == 0) return;
     box.result[axis] = regions[axis].result;
     box.assembled[axis] = regions[axis].assembled.Length();
     box.pad[axis] = regions[axis].pad;
@@ -140,7 +135,7 @@ void AppendBox(const Stripes& stripes, std::span<const HaloMessage> received,
       }
     }
   }
-  boxes.push_back(std::move(box));
+  return box;
 }
 
 }  // namespace
@@ -157,7 +152,8 @@ std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
     choices[axis] = rows[axis].touched;
     for (const Interval& d : choices[0]) {
       for (const Interval& h : choices[1]) {
-        for (const Interval& w : choices[2]) AppendBox(stripes, received, rows, {d, h, w}, boxes);
+        for (const Interval& w : choices[2])
+          boxes.push_back(BoxOf(stripes, received, rows, {d, h, w}));
       }
     }
     choices[axis] = rows[axis].untouched;

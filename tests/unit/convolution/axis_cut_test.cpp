@@ -196,6 +196,12 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
   }
 }
 
+TEST(PairRectangles, AreOfWindowsWhereThoseAreFewer) {
+  // Two windows of six taps that move by three: element 3 is tap 3 of the first, 0 of the second.
+  EXPECT_EQ(PairRectangles({6, 1, 3, 0}, {0, 2}, {3, 7}),
+            (std::vector<AxisTerm>{{{0, 1}, {3, 6}, {3, 6}, 0}, {{1, 2}, {0, 4}, {3, 7}, 0}}));
+}
+
 struct CutPart {
   test::RandomAxis axis;
   AxisCut cut;

@@ -190,19 +190,31 @@ TEST(Recomputation, IsOfTheRowsThatAHaloTouchesAndOfEachOnce) {
   EXPECT_GT(untouched_rows, kRecomputationRounds);
 }
 
-TEST(Recomputation, PadsGradientsByLittleMoreThanTheWindow) {
-  ForEachRecomputedCut(
-      [](const CutConvolution& cut, const std::vector<Stripes>& cells, std::mt19937_64&) {
-        for (const Stripes& stripes : cells) {
-          for (const RecomputedBox& box : RecomputedBoxes(stripes, stripes.Received())) {
-            for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-              const SlidingWindow window = WindowOf(cut.whole, axis);
-              ASSERT_LE(box.pad[axis],
-                        std::max<int64_t>(window.pad, window.Extent() - 2 + window.stride));
-            }
+TEST(Recomputation, OfGradientsCopiesTheWindowsOverThemAndPadsLittleMore) {
+  ForEachRecomputedCut([](const CutConvolution& cut, const std::vector<Stripes>& cells,
+                          std::mt19937_64& random) {
+    const Stripes& stripes = cells[random() % cells.size()];
+    if (ComputesWindows(cut)) return;
+    for (const RecomputedBox& box : RecomputedBoxes(stripes, stripes.Received())) {
+      for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+        const SlidingWindow window = WindowOf(cut.whole, axis);
+        if (stripes.RowsAlong(axis) == HaloRows{}) {
+          ASSERT_EQ(box.pad[axis], window.pad);
+          continue;
+        }
+        ASSERT_LE(box.pad[axis], window.Extent() - 2 + window.stride);
+        const auto& [begin, end] = box.result[axis];
+        const int64_t first = (window.pad + begin - box.pad[axis]) / window.stride;
+        for (const AssembledCopy& copy : box.copies) {
+          for (int64_t row = 0; row < copy.from[axis].Length(); ++row) {
+            const int64_t reads_from = (first + copy.to[axis] + row) * window.stride - window.pad;
+            ASSERT_LT(reads_from, end);
+            ASSERT_GT(reads_from + window.Extent(), begin);
           }
         }
-      });
+      }
+    }
+  });
 }
 
 std::vector<RecomputedBox> InnerBoxes(Operation operation, const SpatialGrid& grid, int cell,
