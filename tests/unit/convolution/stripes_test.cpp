@@ -19,7 +19,6 @@ namespace {
 using test::CutConvolution;
 using test::Image;
 using test::Place;
-using test::View;
 using ::testing::HasSubstr;
 
 constexpr unsigned kStripesSeed = 230;
