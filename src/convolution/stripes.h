@@ -1,0 +1,106 @@
+// One convolution cut over the cells of one group of ranks: what each rank owns, what it receives
+// of which peer, what it sends, and what the received rows contribute to its result. Pure geometry:
+// plain values and pure functions, thread-compatible, the same on every rank that has the same
+// arguments. Axes are d, h, w; the d of a 2-D convolution is 1 and not cut.
+//
+// Forward, ranks exchange x and compute y; backward_data and backward_filter, they exchange dy and
+// compute dx and their part of dw. The caller's own local call gives what the own tensors
+// contribute. What a message contributes are convolutions without padding between slices of the
+// message and of the other tensors, added to it: no row of zeros, nothing to unpack.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/spatial_grid.h"
+#include "base/status.h"
+#include "convolution/axis_cut.h"
+#include "convolution/axis_sources.h"
+#include "convolution/problem.h"
+
+namespace ucudnn {
+
+using SpatialBox = std::array<Interval, kMaxSpatial>;               // d, h, w
+using HaloTerm = std::array<AxisTerm, kMaxSpatial>;                 // their product
+using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts of each axis
+
+int64_t Elements(const SpatialBox& box);  // per image and channel; 0 where any interval is empty
+
+// A box of the exchanged tensor that lies in a message as a tensor of its own, and the products
+// that are all it contributes. In a term, positions of the exchanged tensor are counted in the box,
+// those of the other two tensors in the own ones: windows, taps, and elements of forward are those
+// of y, w and the box; of backward_data those of the box, w and dx; of backward_filter those of the
+// box, dw and x. Terms are disjoint; their pads are 0 where the box is a halo, the caller's else.
+struct HaloBlock {
+  SpatialBox box;  // of the peer's own tensor
+  std::vector<HaloTerm> terms;
+
+  bool operator==(const HaloBlock&) const = default;
+};
+
+// What one peer sends this rank, block after block. There is more than one only where the taps skip
+// rows that nobody reads, as those of a dilated filter that also strides do.
+struct HaloMessage {
+  int peer = 0;  // its number in the group
+  std::vector<HaloBlock> blocks;
+
+  bool operator==(const HaloMessage&) const = default;
+  int64_t ElementsPerImage() const;  // and channel
+};
+
+// What this rank sends one peer: boxes of its own tensor, in the order of the peer's blocks.
+struct HaloSend {
+  int peer = 0;
+  std::vector<SpatialBox> boxes;
+
+  bool operator==(const HaloSend&) const = default;
+  int64_t ElementsPerImage() const;  // and channel
+};
+
+// Rows along one axis that a rank receives of parts before and behind its own.
+struct HaloRows {
+  int64_t before = 0;
+  int64_t after = 0;
+
+  bool operator==(const HaloRows&) const = default;
+};
+
+// The extents along each axis, from the own extents of all ranks of one group by their numbers. An
+// error names two ranks of one row of cells that differ along it.
+Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> ranks);
+
+struct Stripes {
+  ConvolutionProblem local;  // of this rank: the call as the program makes it
+  SpatialGrid grid;
+  int cell = 0;  // this rank's number in its group
+  std::array<int, kMaxSpatial> part = {0, 0, 0};
+  std::array<AxisCut, kMaxSpatial> cuts;
+
+  // An error where the caller's local calls do not compute the whole convolution (CutAxis), which
+  // is then refused on all ranks, where `extents` are not those of the grid or of `local`, or where
+  // a 2-D convolution should be cut along d. REQUIRES: 0 <= cell < grid.GroupSize().
+  static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
+                              const AxisExtents& extents);
+
+  // Ordered by peer, at most one of each. What a rank receives of another is what that one sends
+  // it, box by box. Each halo row is in one message only, and all of them are read.
+  std::vector<HaloMessage> Received() const;
+  std::vector<HaloSend> Sent() const;
+
+  HaloRows RowsAlong(size_t axis) const;
+  // Whether any rank of the group sends anything: the same on all.
+  bool IsExchanging() const;
+  // Channels of an exchanged image: those of x or dy.
+  int ExchangedChannels() const;
+  // Bytes of one image of a message of so many elements per image.
+  int64_t BytesPerImage(int64_t elements_per_image) const;
+
+  // What SourcesOf says along each axis.
+  std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
+  // The number of the rank that holds the parts `at`.
+  int CellAt(const std::array<int, kMaxSpatial>& at) const;
+};
+
+}  // namespace ucudnn

@@ -1,0 +1,87 @@
+// The geometry of one kernel cut over ranks, as it is computed when ranks first meet it: the cut
+// with its verdict, what is received with all terms, what is sent, and the rows that would be
+// computed again. At most 20 us.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <vector>
+
+#include "convolution/recomputation.h"
+#include "convolution/stripes.h"
+#include "tests/bench/statistics.h"
+
+namespace ucudnn {
+namespace {
+
+struct CutKernel {
+  const char* name;
+  ConvolutionProblem local;
+  SpatialGrid grid;
+  int cell;
+};
+
+// An inner rank, where the grid has one.
+std::vector<CutKernel> Kernels() {
+  ConvolutionProblem local;
+  local.n = 32;
+  local.c = 64;
+  local.k = 64;
+  local.x = {1, 56, 224};
+  local.w = {1, 3, 3};
+  local.pad = {0, 1, 1};
+  ConvolutionProblem stem = local;
+  stem.w = {1, 7, 7};
+  stem.pad = {0, 3, 3};
+  stem.stride = {1, 2, 2};
+  ConvolutionProblem volume = local;
+  volume.spatial_rank = 3;
+  volume.x = {64, 64, 64};
+  volume.w = {3, 3, 3};
+  volume.pad = {1, 1, 1};
+  return {{"3x3 h4", local, {.h = 4}, 1},
+          {"7x7 stride 2 h4", stem, {.h = 4}, 1},
+          {"3x3x3 d2h2w2", volume, {.d = 2, .h = 2, .w = 2}, 3}};
+}
+
+void Geometry(benchmark::State& state) {
+  CutKernel kernel = Kernels()[state.range(0)];
+  kernel.local.operation = static_cast<Operation>(state.range(1));
+  SetPackedStrides(kernel.local);
+  AxisExtents extents;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    extents[axis].assign(kernel.grid.Parts()[axis], kernel.local.x[axis]);
+  }
+  std::vector<double> us;
+  for (auto iteration : state) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto stripes = Stripes::Make(kernel.local, kernel.grid, kernel.cell, extents);
+    if (!stripes.ok()) {
+      state.SkipWithError(stripes.message().c_str());
+      return;
+    }
+    auto received = stripes->Received();
+    auto sent = stripes->Sent();
+    auto boxes = RecomputedBoxes(*stripes, received);
+    benchmark::DoNotOptimize(received);
+    benchmark::DoNotOptimize(sent);
+    benchmark::DoNotOptimize(boxes);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    us.push_back(elapsed.count() * 1e6);
+    state.SetIterationTime(elapsed.count());
+  }
+  state.SetLabel(kernel.name);
+  state.counters["min_us"] = bench::Minimum(us);
+  state.counters["median_us"] = bench::Median(us);
+  state.counters["allowed_us"] = 20;
+}
+BENCHMARK(Geometry)
+    ->ArgsProduct({{0, 1, 2},
+                   {static_cast<int64_t>(Operation::kForward),
+                    static_cast<int64_t>(Operation::kBackwardData)}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace ucudnn
+
+BENCHMARK_MAIN();

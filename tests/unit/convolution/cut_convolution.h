@@ -1,0 +1,107 @@
+// Convolutions cut at random over the ranks of one group, and convolutions computed from their
+// definition, for the tests of cut geometry: nothing here comes from the formulas under test.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/spatial_grid.h"
+#include "convolution/problem.h"
+#include "convolution/stripes.h"
+
+namespace ucudnn::test {
+
+using Place = std::array<int64_t, kMaxSpatial>;  // d, h, w
+
+// One image of one channel. Values are modulo 2^64: sums of products of random numbers are equal
+// where they have the same products, and practically nowhere else.
+struct Image {
+  Place extents = {0, 0, 0};
+  std::vector<uint64_t> values;
+
+  explicit Image(const Place& extents_in);
+  static Image Random(const Place& extents, std::mt19937_64& random);
+  bool operator==(const Image&) const = default;
+};
+
+// A box of an image, read and written in place.
+struct View {
+  uint64_t* origin = nullptr;
+  Place extents = {0, 0, 0};
+  Place strides = {0, 0, 0};
+
+  uint64_t& At(int64_t d, int64_t h, int64_t w) const {
+    return origin[d * strides[0] + h * strides[1] + w * strides[2]];
+  }
+};
+
+// A test failure, and an empty view, where `box` is not inside `image`.
+View Slice(Image& image, const SpatialBox& box);
+View Whole(Image& image);
+Image CopyOf(const View& view);
+// A test failure where the extents differ.
+void Store(const View& from, const View& to);
+
+// Adds the convolution of the three operands to that which `operation` computes, from its
+// definition. A test failure where cuDNN's legacy API would refuse the extents: those of y must be
+// what x, w and the pad of both sides give.
+struct Moves {
+  Place pad = {0, 0, 0};
+  Place stride = {1, 1, 1};
+  Place dilation = {1, 1, 1};
+};
+void Convolve(Operation operation, const View& x, const View& w, const View& y, const Moves& moves);
+
+// How many windows fit into an axis padded on both sides, counted one by one.
+int64_t CountedWindows(const SlidingWindow& window, int64_t extent);
+
+// One axis and its parts.
+struct RandomAxis {
+  SlidingWindow window;
+  std::vector<int64_t> extents;
+
+  std::string Text() const;
+};
+
+// Whether local convolutions of the parts tile that of the whole, looked at window by window.
+bool IsTransparent(const RandomAxis& axis);
+
+// A convolution of one image and channel and its cut, which is transparent along every axis.
+struct CutConvolution {
+  ConvolutionProblem whole;  // its x are the sums of the extents
+  SpatialGrid grid;
+  AxisExtents extents;
+
+  std::string Text() const;
+  Moves AllMoves() const;
+  ConvolutionProblem LocalOf(int cell) const;
+  Place PartOf(int cell) const;
+  // The box that `cell` owns of x, or of y: sums of extents and of counted windows.
+  SpatialBox ElementsOf(int cell) const;
+  SpatialBox WindowsOf(int cell) const;
+  // The Stripes of every cell; a test failure, and none, where one is refused.
+  std::vector<Stripes> Cells() const;
+};
+
+class RandomCuts {
+ public:
+  explicit RandomCuts(unsigned seed) : random_(seed) {}
+
+  // Taps 1 to `most_taps`, dilation 1 to 3, stride 1 to 4, any pad, `parts` stripes of any extents,
+  // many of them smaller than a halo; transparent or not.
+  RandomAxis Axis(int parts, int most_taps);
+  RandomAxis TransparentAxis(int parts, int most_taps);
+  // Mostly cut along h alone into up to 5 parts; else along two or three axes.
+  CutConvolution Next(Operation operation);
+  std::mt19937_64& Random() { return random_; }
+
+ private:
+  int64_t Draw(int64_t least, int64_t most);
+
+  std::mt19937_64 random_;
+};
+
+}  // namespace ucudnn::test
