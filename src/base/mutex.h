@@ -3,6 +3,7 @@
 // apart from the function around it: one that is called under a lock says so by AssertHeld.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -55,6 +56,14 @@ class Condition {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     changed_.wait(lock);
     lock.release();
+  }
+  // False where `deadline` has passed.
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
+      UCUDNN_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const std::cv_status status = changed_.wait_until(lock, deadline);
+    lock.release();
+    return status == std::cv_status::no_timeout;
   }
   void NotifyAll() { changed_.notify_all(); }
 

@@ -22,6 +22,13 @@ Result<SharedLibrary> SharedLibrary::Open(const std::string& name) {
   return SharedLibrary(handle);
 }
 
+Result<SharedLibrary> SharedLibrary::Loaded(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (handle != nullptr) return SharedLibrary(handle);
+  dlerror();  // which the loader leaves empty here, or not
+  return Status::Error(name + " is not loaded");
+}
+
 void* SharedLibrary::Symbol(const char* name) const {
   void* address = dlsym(handle_, name);
   if (address == nullptr) dlerror();

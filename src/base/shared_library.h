@@ -13,6 +13,8 @@ class SharedLibrary {
  public:
   // `name` is a path or a soname. Symbols stay local to the library. The error is the loader's own.
   static Result<SharedLibrary> Open(const std::string& name);
+  // The same for what this process has loaded already, under that path or soname: loads nothing.
+  static Result<SharedLibrary> Loaded(const std::string& name);
 
   // Null when neither the library nor those it needs have the symbol.
   void* Symbol(const char* name) const;

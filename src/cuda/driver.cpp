@@ -25,15 +25,21 @@ const Driver* LoadDriver() {
   const char* missing = nullptr;
   // The oldest ABI with these signatures, so that a CUDA 12 driver also serves.
   constexpr int kAbi = 12000;
-  const auto load = [&](const char* name, void** function) {
-    if (get(name, function, kAbi, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) != CUDA_SUCCESS ||
-        *function == nullptr) {
-      missing = name;
+  const auto find = [&](const char* name, void** function) {
+    if (get(name, function, kAbi, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) != CUDA_SUCCESS) {
+      *function = nullptr;
     }
+    return *function != nullptr;
+  };
+  const auto load = [&](const char* name, void** function) {
+    if (!find(name, function)) missing = name;
   };
 #define UCUDNN_LOAD(name) load(#name, reinterpret_cast<void**>(&driver->name));
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_LOAD)
 #undef UCUDNN_LOAD
+#define UCUDNN_TRY(name) find(#name, reinterpret_cast<void**>(&driver->name));
+  UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_TRY)
+#undef UCUDNN_TRY
   load("cuStreamGetCaptureInfo", reinterpret_cast<void**>(&driver->cuStreamGetCaptureInfo));
   if (missing == nullptr) return driver;
   WarnOnce("driver", std::string("the CUDA driver lacks ") + missing);
@@ -42,6 +48,14 @@ const Driver* LoadDriver() {
 }
 
 }  // namespace
+
+const char* Driver::MissingForExchange() const {
+#define UCUDNN_NAME_IF_NULL(name) \
+  if (this->name == nullptr) return #name;
+  UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_NAME_IF_NULL)
+#undef UCUDNN_NAME_IF_NULL
+  return nullptr;
+}
 
 const Driver* GetDriver() {
   static const Driver* const driver = LoadDriver();

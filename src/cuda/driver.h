@@ -47,16 +47,37 @@
   F(cuStreamWaitEvent)             \
   F(cuThreadExchangeStreamCaptureMode)
 
+// What only ranks need that exchange with others (transport/, spatial/): null where a driver lacks
+// it.
+#define UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(F) \
+  F(cuCtxEnablePeerAccess)                  \
+  F(cuCtxGetStreamPriorityRange)            \
+  F(cuDeviceCanAccessPeer)                  \
+  F(cuLaunchHostFunc)                       \
+  F(cuMemHostGetDevicePointer)              \
+  F(cuMemHostRegister)                      \
+  F(cuMemHostUnregister)                    \
+  F(cuMemcpy3DAsync)                        \
+  F(cuMemcpyPeerAsync)                      \
+  F(cuMemsetD2D8Async)                      \
+  F(cuStreamCreateWithPriority)             \
+  F(cuStreamWaitValue32)                    \
+  F(cuStreamWriteValue32)
+
 namespace ucudnn::cuda {
 
 struct Driver {
 // The header maps some names to versioned ones (cuMemAlloc to cuMemAlloc_v2); members follow it.
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
   // Declared as CUDA 12.0 has it; newer headers have another form.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
+
+  // A function of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS that the driver lacks; null: it has all.
+  const char* MissingForExchange() const;
 };
 
 // The table; null when there is no driver, or it lacks a function (one warning says which).

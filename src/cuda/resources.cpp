@@ -103,6 +103,16 @@ Status Stream::Create() {
                       "creating a stream");
 }
 
+Status Stream::CreateUrgent() {
+  int least = 0, greatest = 0;
+  UCUDNN_RETURN_IF_ERROR(DriverStatus(driver_,
+                                      driver_.cuCtxGetStreamPriorityRange(&least, &greatest),
+                                      "asking for the priorities of streams"));
+  return DriverStatus(
+      driver_, driver_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
+      "creating a stream");
+}
+
 Status Stream::Synchronize() {
   return DriverStatus(driver_, driver_.cuStreamSynchronize(stream_), "waiting for a stream");
 }
@@ -115,6 +125,18 @@ Status Event::Create() {
   return DriverStatus(driver_, driver_.cuEventCreate(&event_, CU_EVENT_DEFAULT),
                       "creating an event");
 }
+
+Status Event::CreateUntimed() {
+  return DriverStatus(driver_, driver_.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING),
+                      "creating an event");
+}
+
+Status Event::HoldBack(CUstream stream) const {
+  return DriverStatus(driver_, driver_.cuStreamWaitEvent(stream, event_, 0),
+                      "making a stream wait for an event");
+}
+
+bool Event::Reached() const { return driver_.cuEventQuery(event_) == CUDA_SUCCESS; }
 
 Status Event::Record(CUstream stream) {
   return DriverStatus(driver_, driver_.cuEventRecord(event_, stream), "recording an event");

@@ -45,6 +45,9 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Status Create();
+  // Work that waits in it goes before that of other streams. REQUIRES: MissingForExchange() is
+  // null.
+  Status CreateUrgent();
   Status Synchronize();
   CUstream get() const { return stream_; }
 
@@ -110,7 +113,15 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   Status Create();
+  // An event that streams wait for, and that measures no time.
+  Status CreateUntimed();
   Status Record(CUstream stream);
+  // What is enqueued on `stream` from now on waits until the event, as it was recorded last, is
+  // reached.
+  Status HoldBack(CUstream stream) const;
+  // Whether it is reached, or was never recorded. False also where the driver cannot say.
+  bool Reached() const;
+  CUevent get() const { return event_; }
   // Milliseconds from `begin` to this event; waits for this event.
   Result<double> MillisecondsSince(const Event& begin);
 

@@ -26,16 +26,42 @@ constexpr size_t kStagedBytes = 64 << 10;
 enum class Wait { kNo, kYes };
 enum class Operand { kAny, kOnDevice };  // what the function's name says about a pointer
 
+// How the rows of one operand lie: bytes from row to row, rows from plane to plane.
+struct Strides {
+  size_t pitch = 0, height = 0;
+};
+
 struct Rows {
   size_t width, height;  // bytes, rows
-  size_t from_pitch = 0, to_pitch = 0;
-  size_t FromBytes() const { return from_pitch * (height - 1) + width; }
-  size_t ToBytes() const { return to_pitch * (height - 1) + width; }
+  Strides from{}, to{};
+  size_t depth = 1;  // planes
+
+  bool Empty() const { return width == 0 || height == 0 || depth == 0; }
+  // From the first byte to behind the last one. Empty when that is more than an address can tell.
+  std::optional<size_t> Extent(const Strides& strides) const {
+    size_t rows = 0, bytes = 0;
+    if (__builtin_mul_overflow(strides.height, depth - 1, &rows) ||
+        __builtin_add_overflow(rows, height - 1, &rows) ||
+        __builtin_mul_overflow(rows, strides.pitch, &bytes) ||
+        __builtin_add_overflow(bytes, width, &bytes)) {
+      return std::nullopt;
+    }
+    return bytes;
+  }
+  // Whether no two rows, and no two planes, lie upon each other.
+  bool Disjoint(const Strides& strides) const {
+    if ((height > 1 || depth > 1) && strides.pitch < width) return false;
+    return depth == 1 || strides.height >= height;
+  }
 };
 
 void CopyRows(char* to, const char* from, const Rows& rows) {
-  for (size_t row = 0; row < rows.height; ++row) {
-    std::memmove(to + row * rows.to_pitch, from + row * rows.from_pitch, rows.width);
+  for (size_t plane = 0; plane < rows.depth; ++plane) {
+    char* write = to + plane * rows.to.height * rows.to.pitch;
+    const char* read = from + plane * rows.from.height * rows.from.pitch;
+    for (size_t row = 0; row < rows.height; ++row) {
+      std::memmove(write + row * rows.to.pitch, read + row * rows.from.pitch, rows.width);
+    }
   }
 }
 
@@ -47,12 +73,13 @@ bool IsCapturing(const Stream& stream) {
 
 CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
               Operand from_operand, const Rows& rows, Wait wait) {
-  if (rows.width == 0 || rows.height == 0) return CUDA_SUCCESS;
-  if (rows.height > 1 && (rows.from_pitch < rows.width || rows.to_pitch < rows.width)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const std::optional<Place> target = Locate(to, rows.ToBytes());
-  const std::optional<Place> source = Locate(from, rows.FromBytes());
+  if (rows.Empty()) return CUDA_SUCCESS;
+  if (!rows.Disjoint(rows.from) || !rows.Disjoint(rows.to)) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<size_t> to_bytes = rows.Extent(rows.to);
+  const std::optional<size_t> from_bytes = rows.Extent(rows.from);
+  if (!to_bytes || !from_bytes) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<Place> target = Locate(to, *to_bytes);
+  const std::optional<Place> source = Locate(from, *from_bytes);
   if (!target || !source || !to || !from) return CUDA_ERROR_INVALID_VALUE;
   const bool target_pageable = target->memory == Memory::kPageable;
   const bool source_pageable = source->memory == Memory::kPageable;
@@ -74,9 +101,8 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
   if (both_on_device) wait = Wait::kNo;
   Work work{CU_GRAPH_NODE_TYPE_MEMCPY, [=] { CopyRows(write, read, rows); }, {to, from}};
   // A copy that is recorded reads its source whenever it is replayed.
-  if (wait == Wait::kNo && source_pageable && rows.FromBytes() <= kStagedBytes &&
-      !IsCapturing(stream)) {
-    auto staged = std::make_shared<std::vector<char>>(read, read + rows.FromBytes());
+  if (wait == Wait::kNo && source_pageable && *from_bytes <= kStagedBytes && !IsCapturing(stream)) {
+    auto staged = std::make_shared<std::vector<char>>(read, read + *from_bytes);
     work.run = [=] { CopyRows(write, staged->data(), rows); };
     return Submit(stream, std::move(work));
   }
@@ -114,34 +140,64 @@ CUresult Fill(CUstream handle, CUdeviceptr to, Value value, size_t width, size_t
   });
 }
 
-// An operand of cuMemcpy2D: where its first byte is. Empty for arrays, which the stand-in has none
-// of.
-std::optional<uintptr_t> Start(CUmemorytype type, const void* host, CUdeviceptr device, size_t x,
-                               size_t y, size_t pitch) {
+// An operand of cuMemcpy2D or cuMemcpy3D: where its first byte is, `offset` bytes behind its
+// pointer. Empty for arrays, which the stand-in has none of.
+std::optional<uintptr_t> Start(CUmemorytype type, const void* host, CUdeviceptr device,
+                               size_t offset) {
   switch (type) {
     case CU_MEMORYTYPE_HOST:
-      return Address(host) + y * pitch + x;
+      return Address(host) + offset;
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-      return device + y * pitch + x;
+      return device + offset;
     default:
       return std::nullopt;
   }
 }
 
+Operand OperandOf(CUmemorytype type) {
+  return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
+}
+
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, Wait wait) {
   return CallOnStream(handle, [&](Context&, Stream& stream) {
     if (!copy) return CUDA_ERROR_INVALID_VALUE;
-    const auto from = Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcXInBytes,
-                            copy->srcY, copy->srcPitch);
-    const auto to = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes,
-                          copy->dstY, copy->dstPitch);
+    const auto from = Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                            copy->srcY * copy->srcPitch + copy->srcXInBytes);
+    const auto to = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                          copy->dstY * copy->dstPitch + copy->dstXInBytes);
     if (!from || !to) return CUDA_ERROR_NOT_SUPPORTED;
-    const auto operand = [](CUmemorytype type) {
-      return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
-    };
-    return Copy(stream, *to, operand(copy->dstMemoryType), *from, operand(copy->srcMemoryType),
-                Rows{copy->WidthInBytes, copy->Height, copy->srcPitch, copy->dstPitch}, wait);
+    const Rows rows{copy->WidthInBytes, copy->Height, {copy->srcPitch, 0}, {copy->dstPitch, 0}};
+    return Copy(stream, *to, OperandOf(copy->dstMemoryType), *from, OperandOf(copy->srcMemoryType),
+                rows, wait);
+  });
+}
+
+// As documented, pitch and height of an operand hold the origin, too; either may be left 0 where no
+// second row, or no second plane, is copied.
+bool HoldsOrigin(const Strides& strides, size_t x_end, size_t y_end) {
+  return (strides.pitch == 0 || strides.pitch >= x_end) &&
+         (strides.height == 0 || strides.height >= y_end);
+}
+
+CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait) {
+  return CallOnStream(handle, [&](Context&, Stream& stream) {
+    if (!copy || copy->reserved0 || copy->reserved1) return CUDA_ERROR_INVALID_VALUE;
+    if (copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+    const Strides from{copy->srcPitch, copy->srcHeight}, to{copy->dstPitch, copy->dstHeight};
+    if (!HoldsOrigin(from, copy->srcXInBytes + copy->WidthInBytes, copy->srcY + copy->Height) ||
+        !HoldsOrigin(to, copy->dstXInBytes + copy->WidthInBytes, copy->dstY + copy->Height)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const auto read =
+        Start(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+              (copy->srcZ * from.height + copy->srcY) * from.pitch + copy->srcXInBytes);
+    const auto write = Start(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                             (copy->dstZ * to.height + copy->dstY) * to.pitch + copy->dstXInBytes);
+    if (!read || !write) return CUDA_ERROR_NOT_SUPPORTED;
+    const Rows rows{copy->WidthInBytes, copy->Height, from, to, copy->Depth};
+    return Copy(stream, *write, OperandOf(copy->dstMemoryType), *read,
+                OperandOf(copy->srcMemoryType), rows, wait);
   });
 }
 
@@ -184,6 +240,10 @@ CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* copy) {
 }
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
   return Copy2D(copy, stream, Wait::kNo);
+}
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D* copy) { return Copy3D(copy, nullptr, Wait::kYes); }
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* copy, CUstream stream) {
+  return Copy3D(copy, stream, Wait::kNo);
 }
 
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {

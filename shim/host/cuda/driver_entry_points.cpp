@@ -37,6 +37,8 @@ constexpr Introduction kIntroductions[] = {
     {"cuStreamBeginCapture_v2", 10010},
     {"cuStreamGetCaptureInfo_v2", 11030},
     {"cuStreamGetCaptureInfo_v3", 12030},
+    {"cuStreamWaitValue32_v2", 11070},
+    {"cuStreamWriteValue32_v2", 11070},
 };
 
 bool Introduced(const std::string& name, int version) {

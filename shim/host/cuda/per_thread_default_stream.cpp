@@ -100,6 +100,17 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t byte
 CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* copy, CUstream s) {
   return cuMemcpy2DAsync(copy, Own(s));
 }
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* copy, CUstream s) {
+  return cuMemcpy3DAsync(copy, Own(s));
+}
+CUresult cuStreamWaitValue32_v2_ptsz(CUstream s, CUdeviceptr address, cuuint32_t value,
+                                     unsigned flags) {
+  return cuStreamWaitValue32(Own(s), address, value, flags);
+}
+CUresult cuStreamWriteValue32_v2_ptsz(CUstream s, CUdeviceptr address, cuuint32_t value,
+                                      unsigned flags) {
+  return cuStreamWriteValue32(Own(s), address, value, flags);
+}
 CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream s) {
   return cuMemsetD8Async(to, value, count, Own(s));
 }
@@ -126,6 +137,10 @@ CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t bytes) {
 }
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return cuMemcpyDtoDAsync(to, from, bytes, CU_STREAM_PER_THREAD);
+}
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* copy) {
+  const CUresult result = cuMemcpy3DAsync(copy, CU_STREAM_PER_THREAD);
+  return result == CUDA_SUCCESS ? cuStreamSynchronize(CU_STREAM_PER_THREAD) : result;
 }
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
   return cuMemsetD8Async(to, value, count, CU_STREAM_PER_THREAD);

@@ -1,4 +1,6 @@
 // Copies and fills: where the bytes go, who waits, what is refused.
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "tests/unit/host/cuda/testing.h"
@@ -119,6 +121,125 @@ TEST_F(Copy, RowsKeepTheirPitches) {
   EXPECT_EQ(between, 0);
   EXPECT_EQ(cudaMemcpy2D(device_, 5, pageable_.data(), 100, 10, 3, cudaMemcpyHostToDevice),
             cudaErrorInvalidPitchValue);
+}
+
+// A box of 5 x 3 x 2 bytes out of rows of `pitch` bytes and planes of `height` rows.
+class BoxCopy : public Copy {
+ protected:
+  static constexpr size_t kWidth = 5, kHeight = 3, kDepth = 2;
+
+  // From `pageable_`, at (2, 1, 1) of 17 x 6, to the device, at (4, 2, 1) of 32 x 8.
+  CUDA_MEMCPY3D ToDevice() {
+    CUDA_MEMCPY3D copy = {};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = pageable_.data();
+    copy.srcXInBytes = 2;
+    copy.srcY = 1;
+    copy.srcZ = 1;
+    copy.srcPitch = 17;
+    copy.srcHeight = 6;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = reinterpret_cast<CUdeviceptr>(device_);
+    copy.dstXInBytes = 4;
+    copy.dstY = 2;
+    copy.dstZ = 1;
+    copy.dstPitch = 32;
+    copy.dstHeight = 8;
+    copy.WidthInBytes = kWidth;
+    copy.Height = kHeight;
+    copy.Depth = kDepth;
+    return copy;
+  }
+
+  // What a device full of 0xee holds after ToDevice().
+  std::vector<unsigned char> Expected() {
+    std::vector<unsigned char> expected(3 * 8 * 32, 0xee);
+    for (size_t z = 0; z < kDepth; ++z) {
+      for (size_t y = 0; y < kHeight; ++y) {
+        for (size_t x = 0; x < kWidth; ++x) {
+          expected[((z + 1) * 8 + y + 2) * 32 + x + 4] =
+              pageable_[((z + 1) * 6 + y + 1) * 17 + x + 2];
+        }
+      }
+    }
+    return expected;
+  }
+
+  std::vector<unsigned char> OnDevice() {
+    std::vector<unsigned char> bytes(3 * 8 * 32);
+    EXPECT_OK(cudaMemcpy(bytes.data(), device_, bytes.size(), cudaMemcpyDeviceToHost));
+    return bytes;
+  }
+
+  CUstream stream() { return reinterpret_cast<CUstream>(stream_); }
+};
+
+TEST_F(BoxCopy, KeepsPitchesHeightsAndOrigins) {
+  const CUDA_MEMCPY3D copy = ToDevice();
+  for (const bool waits : {false, true}) {
+    ASSERT_OK(cudaMemset(device_, 0xee, kBytes));
+    ASSERT_OK(cudaDeviceSynchronize());
+    ASSERT_OK(waits ? cuMemcpy3D(&copy) : cuMemcpy3DAsync(&copy, stream()));
+    ASSERT_OK(cudaStreamSynchronize(stream_));
+    EXPECT_EQ(OnDevice(), Expected());
+  }
+}
+
+TEST_F(BoxCopy, BetweenDeviceBuffersIsOrderedByTheStream) {
+  CUDA_MEMCPY3D copy = ToDevice();
+  ASSERT_OK(cudaMemset(device_, 0xee, kBytes));
+  ASSERT_OK(cudaMemcpy(device_ + kBytes / 2, pageable_.data(), 1024, cudaMemcpyHostToDevice));
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = reinterpret_cast<CUdeviceptr>(device_ + kBytes / 2);
+  Gate gate;
+  gate.Launch(stream_);
+  ASSERT_OK(cuMemcpy3DAsync(&copy, stream()));
+  EXPECT_EQ(OnDevice(), std::vector<unsigned char>(3 * 8 * 32, 0xee));
+  gate.Open();
+  ASSERT_OK(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(OnDevice(), Expected());
+}
+
+TEST_F(BoxCopy, IsRecordedByACapture) {
+  std::copy(pageable_.begin(), pageable_.end(), pinned_);
+  CUDA_MEMCPY3D copy = ToDevice();
+  copy.srcHost = pinned_;
+  ASSERT_OK(cudaMemset(device_, 0xee, kBytes));
+  ASSERT_OK(cudaDeviceSynchronize());
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_OK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  ASSERT_OK(cuMemcpy3DAsync(&copy, stream()));
+  ASSERT_OK(cudaStreamEndCapture(stream_, &graph));
+  EXPECT_EQ(OnDevice(), std::vector<unsigned char>(3 * 8 * 32, 0xee));
+  ASSERT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  ASSERT_OK(cudaGraphLaunch(exec, stream_));
+  ASSERT_OK(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(OnDevice(), Expected());
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(BoxCopy, RefusesOperandsThatDoNotHoldTheBox) {
+  const auto refused = [&](auto change) {
+    CUDA_MEMCPY3D copy = ToDevice();
+    change(copy);
+    return cuMemcpy3DAsync(&copy, stream());
+  };
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.srcPitch = 6; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.dstHeight = 4; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.dstPitch = 0; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.srcLOD = 1; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.Depth = 1 << 20; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) {
+              copy.dstHeight = SIZE_MAX / 2;
+              copy.Depth = 3;
+            }),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.srcMemoryType = CU_MEMORYTYPE_ARRAY; }),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_OK(refused([](CUDA_MEMCPY3D& copy) { copy.Depth = 0; }));
+  EXPECT_EQ(cuMemcpy3DAsync(nullptr, stream()), CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

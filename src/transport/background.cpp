@@ -1,0 +1,63 @@
+#include "transport/background.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace ucudnn::transport {
+namespace {
+
+// How often somebody who waits asks whether it was given up.
+constexpr std::chrono::milliseconds kAsking{20};
+
+struct Finish {
+  Mutex mutex;
+  Condition changed;
+  bool done UCUDNN_GUARDED_BY(mutex) = false;
+};
+
+}  // namespace
+
+bool RunInBackground(std::function<void()> work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = true;
+  try {
+    std::thread(std::move(work)).detach();
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+Ending RunBounded(std::function<void()> work, std::chrono::milliseconds timeout,
+                  const std::function<bool()>& given_up) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto finish = std::make_shared<Finish>();
+  const bool started = RunInBackground([finish, work = std::move(work)] {
+    work();
+    MutexLock lock(finish->mutex);
+    finish->done = true;
+    finish->changed.NotifyAll();
+  });
+  if (!started) return Ending::kNoThread;
+  MutexLock lock(finish->mutex);
+  while (!finish->done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return Ending::kTooLate;
+    if (given_up && given_up()) return Ending::kGivenUp;
+    finish->changed.WaitUntil(finish->mutex, std::min(deadline, now + kAsking));
+  }
+  return Ending::kDone;
+}
+
+}  // namespace ucudnn::transport

@@ -1,0 +1,140 @@
+#include "transport/board.h"
+
+#include <atomic>
+#include <map>
+
+namespace ucudnn::transport {
+namespace {
+
+struct Boards {
+  Mutex mutex;
+  std::map<std::string, std::weak_ptr<Board>> by_key UCUDNN_GUARDED_BY(mutex);
+};
+
+// Leaked: threads may still exchange while the process exits.
+Boards& TheBoards() {
+  static Boards* const boards = new Boards;
+  return *boards;
+}
+
+}  // namespace
+
+std::string Board::NewKey() {
+  static std::atomic<unsigned> made{0};
+  return "board " + std::to_string(++made);
+}
+
+std::shared_ptr<Board> Board::Meet(const std::string& key, int size, const cuda::Driver& driver) {
+  Boards& boards = TheBoards();
+  MutexLock lock(boards.mutex);
+  std::erase_if(boards.by_key, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Board>& known = boards.by_key[key];
+  std::shared_ptr<Board> board = known.lock();
+  if (board == nullptr) {
+    board = std::make_shared<Board>(size, driver);
+    known = board;
+  }
+  return board;
+}
+
+Board::Board(int size, const cuda::Driver& driver)
+    : size_(size), driver_(driver), lanes_(size * size), members_(size) {}
+
+Board::~Board() {
+  for (Member& member : members_) {
+    const cuda::ContextScope scope(driver_, member.context);
+    member.ready.reset();
+    member.taken.clear();
+  }
+}
+
+Status Board::Enter(int rank, CUcontext context) {
+  Member& member = members_[rank];
+  auto ready = std::make_unique<cuda::Event>(driver_);
+  std::vector<std::unique_ptr<cuda::Event>> taken;
+  UCUDNN_RETURN_IF_ERROR(ready->CreateUntimed());
+  for (int sender = 0; sender < size_; ++sender) {
+    taken.push_back(std::make_unique<cuda::Event>(driver_));
+    UCUDNN_RETURN_IF_ERROR(taken.back()->CreateUntimed());
+  }
+  MutexLock lock(mutex_);
+  member.context = context;
+  member.ready = std::move(ready);
+  member.taken = std::move(taken);
+  return Status::Ok();
+}
+
+CUcontext Board::ContextOf(int rank) const {
+  MutexLock lock(mutex_);
+  return members_[rank].context;
+}
+
+void Board::LayOut(int sender, int receiver, const Parcel& parcel) {
+  MutexLock lock(mutex_);
+  Lane& lane = LaneOf(sender, receiver);
+  lane.parcel = parcel;
+  lane.taken = false;
+  lane.laid_out = true;
+  changed_.NotifyAll();
+}
+
+Result<Board::Parcel> Board::Await(int sender, int receiver, Deadline deadline) {
+  MutexLock lock(mutex_);
+  Lane& lane = LaneOf(sender, receiver);
+  UCUDNN_RETURN_IF_ERROR(WaitFor(lane.laid_out, sender, deadline));
+  return lane.parcel;
+}
+
+void Board::SayTaken(int sender, int receiver) {
+  MutexLock lock(mutex_);
+  Lane& lane = LaneOf(sender, receiver);
+  lane.laid_out = false;
+  lane.taken = true;
+  changed_.NotifyAll();
+}
+
+Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
+  MutexLock lock(mutex_);
+  return WaitFor(LaneOf(sender, receiver).taken, receiver, deadline);
+}
+
+Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
+  for (bool in_time = true;;) {
+    // What was said before an abort or a rank's leaving still counts for nobody else's sake: after
+    // an abort nothing new begins.
+    UCUDNN_RETURN_IF_ERROR(StateLocked());
+    if (flag) return Status::Ok();
+    if (members_[other].left) {
+      return Status::Error("rank " + std::to_string(other) + " has left the exchange");
+    }
+    if (!in_time) {
+      return Status::Error("rank " + std::to_string(other) +
+                           " did not come to an exchange in time");
+    }
+    in_time = changed_.WaitUntil(mutex_, deadline);
+  }
+}
+
+void Board::Abort(int rank) {
+  MutexLock lock(mutex_);
+  if (!aborted_by_) aborted_by_ = rank;
+  changed_.NotifyAll();
+}
+
+void Board::Leave(int rank) {
+  MutexLock lock(mutex_);
+  members_[rank].left = true;
+  changed_.NotifyAll();
+}
+
+Status Board::State() const {
+  MutexLock lock(mutex_);
+  return StateLocked();
+}
+
+Status Board::StateLocked() const {
+  if (!aborted_by_) return Status::Ok();
+  return Status::Error("rank " + std::to_string(*aborted_by_) + " aborted the exchange");
+}
+
+}  // namespace ucudnn::transport

@@ -1,0 +1,88 @@
+// The data plane of one rank: exchanges device buffers with the other ranks of its group, and sums
+// over them. Knows nothing of what the buffers hold. Ranks are numbers within the group.
+//
+// Exchange, AllReduce and Reserve are called by one thread at a time, in the same order and with
+// matching arguments on all ranks. The first two only enqueue: a host wait they need (peer.h) is
+// bounded by the timeout given at opening, and Abort ends it. Check and Abort may be called from
+// any thread at any time. Every function makes the channel's context current for itself.
+//
+// A call that fails aborts the channel; all later calls fail. After an abort no stream waits for
+// ever because of this channel, and a buffer that was to be received holds what the peer sent,
+// what it held before, NaN (bytes of 0xff), or a mixture of them, never anything else: who fills it
+// with NaN before an exchange sees whether it took place. Sent buffers may still be read by other
+// ranks then: do not rewrite them before the devices are idle.
+#pragma once
+
+#include <cuda.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+#include "transport/gatherer.h"
+
+namespace ucudnn::transport {
+
+struct Message {
+  int peer = 0;  // another rank
+  CUdeviceptr data = 0;
+  size_t bytes = 0;  // more than none; the same on both sides
+};
+
+enum class Element { kFloat32, kFloat64 };
+
+inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 8; }
+
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  // Enqueues all messages on `stream`; at most one to, and one from, each peer. What is enqueued
+  // behind it may read what was received and rewrite what was sent.
+  virtual Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
+                          CUstream stream) = 0;
+
+  // Enqueues the sum of all ranks' `count` numbers at `data`, in place. Fills `data` with NaN where
+  // it fails, also later.
+  virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
+
+  // Makes ready for messages and reductions of up to so many bytes; smaller than before is no
+  // less. Gathers, allocates, and waits for what was enqueued before. On all ranks with the same
+  // numbers; fails on all ranks alike, and then leaves the channel as it was.
+  virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
+
+  // Device memory that the channel owns.
+  virtual size_t device_bytes() const = 0;
+
+  // An error that came up after a call had returned, on this rank or, where it can be seen,
+  // another.
+  virtual Status Check() = 0;
+
+  // Gives up: nothing of the channel blocks a stream or a thread any longer. More than once is
+  // once.
+  virtual void Abort() = 0;
+};
+
+// Enqueues to[i] += from[i] on `stream`: the only arithmetic, for which there are no kernels here.
+using AddInto = std::function<Status(CUdeviceptr to, CUdeviceptr from, size_t count,
+                                     Element element, CUstream stream)>;
+
+struct ChannelSetup {
+  const cuda::Driver* driver = nullptr;  // with all functions for exchange (MissingForExchange)
+  CUcontext context = nullptr;
+  int rank = 0, size = 1;
+  Gatherer* gatherer = nullptr;               // outlives the channel
+  std::chrono::milliseconds timeout{600000};  // of each wait for other ranks
+  // Whether the job has failed: asked, now and then, by what waits while there is no channel yet
+  // that could be aborted. May be empty.
+  std::function<bool()> given_up;
+  AddInto add;
+};
+
+// Whether an exchange's messages are what Exchange takes: in words with rank, peer and size.
+Status CheckMessages(std::span<const Message> messages, int rank, int size);
+
+}  // namespace ucudnn::transport

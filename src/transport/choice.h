@@ -1,0 +1,43 @@
+// Which transport carries the exchanges of a group: a decision that every rank takes alike from
+// what all of them have told. Pure functions, but for OwnFacts.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/driver.h"
+
+namespace ucudnn::transport {
+
+enum class Transport { kAuto, kNccl, kPeer, kLoopback };
+
+// "auto", "nccl", "peer", "loopback".
+const char* NameOf(Transport transport);
+
+// What a rank tells of itself. Texts that are equal name the same thing.
+struct RankFacts {
+  std::string host;     // a machine, as its processes see each other
+  std::string process;  // within the host
+  std::string device;   // a GPU, whichever host names it
+  Transport wanted = Transport::kAuto;
+
+  std::string Text() const;
+  static Result<RankFacts> Parse(std::string_view text);
+};
+
+// Of this process and the device of the current context.
+Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted);
+
+struct Choice {
+  Transport transport = Transport::kNccl;  // never kAuto
+  bool one_process = false;
+  std::string note;  // what a person should know of it; empty: nothing
+};
+
+// By group rank. A refusal names the ranks and the values that cause it.
+Result<Choice> ChooseTransport(std::span<const RankFacts> ranks);
+
+}  // namespace ucudnn::transport

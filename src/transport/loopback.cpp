@@ -1,0 +1,227 @@
+#include "transport/loopback.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "transport/loopback_state.h"
+
+namespace ucudnn::transport {
+namespace {
+
+// What a rank that closes its channel gives its streams to finish.
+constexpr std::chrono::milliseconds kLeavingTime{2000};
+
+class LoopbackChannel final : public Channel {
+ public:
+  LoopbackChannel(const ChannelSetup& setup, SharedSegment control)
+      : setup_(setup),
+        driver_(*setup.driver),
+        state_(std::make_shared<LoopbackState>(setup, std::move(control))) {}
+
+  // Streams may still be at work on what is shared: then the state outlives the channel.
+  ~LoopbackChannel() override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    if (!state_->AwaitDone(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
+    state_.reset();
+  }
+
+  Status Create() {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    return state_->Create();
+  }
+
+  Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
+                  CUstream stream) override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    UCUDNN_RETURN_IF_ERROR(CheckBeforeExchange(sends, receives));
+    Status status = state_->order.Begin(stream);
+    if (status.ok()) status = Enqueue(sends, receives, stream);
+    return End(std::move(status), stream);
+  }
+
+  Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    Status status = state_->order.Begin(stream);
+    if (status.ok()) status = state_->reduction.Run(*this, data, count, element, stream);
+    return End(std::move(status), stream);
+  }
+
+  Status Reserve(size_t message_bytes, size_t reduction_bytes) override;
+
+  size_t device_bytes() const override { return state_->reduction.device_bytes(); }
+  Status Check() override { return state_->State(); }
+  void Abort() override { LoopbackState::Abort(state_); }
+
+ private:
+  Status CheckBeforeExchange(std::span<const Message> sends, std::span<const Message> receives);
+  Status Enqueue(std::span<const Message> sends, std::span<const Message> receives,
+                 CUstream stream);
+  Status Send(const Message& message, CUstream stream);
+  Status Receive(const Message& message, CUstream stream);
+  Status End(Status status, CUstream stream);
+
+  Status AwaitNumber(const std::atomic<uint32_t>& word, uint32_t number, CUstream stream) const {
+    return cuda::DriverStatus(driver_,
+                              driver_.cuStreamWaitValue32(stream, state_->DeviceOf(word), number,
+                                                          CU_STREAM_WAIT_VALUE_GEQ),
+                              "making a stream wait for another rank");
+  }
+  Status WriteNumber(const std::atomic<uint32_t>& word, uint32_t number, CUstream stream) const {
+    return cuda::DriverStatus(driver_,
+                              driver_.cuStreamWriteValue32(stream, state_->DeviceOf(word), number,
+                                                           CU_STREAM_WRITE_VALUE_DEFAULT),
+                              "making a stream tell another rank");
+  }
+
+  Result<Slots> PrepareRoom(size_t message_bytes, size_t reduction_bytes);
+  Status OpenOthers(Slots& slots);
+
+  const ChannelSetup setup_;
+  const cuda::Driver& driver_;
+  std::shared_ptr<LoopbackState> state_;
+};
+
+Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
+                                            std::span<const Message> receives) {
+  for (const std::span<const Message> messages : {sends, receives}) {
+    Status status = CheckMessages(messages, setup_.rank, setup_.size);
+    for (const Message& message : messages) {
+      if (!status.ok() || message.bytes <= state_->slots.slot_bytes) continue;
+      status = Status::Error("a message of " + std::to_string(message.bytes) +
+                             " bytes, with room for " + std::to_string(state_->slots.slot_bytes));
+    }
+    if (status.ok()) continue;
+    Abort();
+    return status;
+  }
+  return state_->State();
+}
+
+// Whatever came of it, what was enqueued is the stream's, and the next call follows it. An abort
+// while this enqueued may have let pass only what came before.
+Status LoopbackChannel::End(Status status, CUstream stream) {
+  const Status ended = state_->order.End(stream);
+  if (status.ok()) status = ended;
+  const Status state = state_->State();
+  if (status.ok()) status = state;
+  if (!status.ok()) Abort();
+  return status;
+}
+
+// Sends first: they wait for nothing but messages before the last one, so streams cannot wait for
+// each other in a circle.
+Status LoopbackChannel::Enqueue(std::span<const Message> sends, std::span<const Message> receives,
+                                CUstream stream) {
+  for (const Message& message : sends) UCUDNN_RETURN_IF_ERROR(Send(message, stream));
+  for (const Message& message : receives) UCUDNN_RETURN_IF_ERROR(Receive(message, stream));
+  return Status::Ok();
+}
+
+Status LoopbackChannel::Send(const Message& message, CUstream stream) {
+  Lane& lane = state_->lanes.Between(setup_.rank, message.peer);
+  const uint32_t number = ++lane.sends;
+  UCUDNN_RETURN_IF_ERROR(AwaitNumber(lane.taken, number - kSlots, stream));
+  char* const slot = state_->SlotOf(setup_.rank, message.peer, number);
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      driver_, driver_.cuMemcpyDtoHAsync(slot, message.data, message.bytes, stream),
+      "copying a message to shared memory"));
+  UCUDNN_RETURN_IF_ERROR(
+      WriteNumber(lane.bytes[number % kSlots], static_cast<uint32_t>(message.bytes), stream));
+  return WriteNumber(lane.sent, number, stream);
+}
+
+Status LoopbackChannel::Receive(const Message& message, CUstream stream) {
+  Lane& lane = state_->lanes.Between(message.peer, setup_.rank);
+  const uint32_t number = ++lane.receives;
+  UCUDNN_RETURN_IF_ERROR(AwaitNumber(lane.sent, number, stream));
+  UCUDNN_RETURN_IF_ERROR(state_->EnqueueTaking(message, number, stream));
+  UCUDNN_RETURN_IF_ERROR(WriteNumber(lane.taken, number, stream));
+  return cuda::DriverStatus(
+      driver_, driver_.cuMemcpyHtoDAsync(message.data, state_->landing(), message.bytes, stream),
+      "copying a message from shared memory");
+}
+
+// This rank's own part of Reserve.
+Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reduction_bytes) {
+  constexpr size_t kSlotAlignment = 4096;
+  const size_t bytes =
+      std::max(message_bytes, OrderedReduction::LargestMessage(reduction_bytes, setup_.size));
+  if (bytes > SIZE_MAX / kSlots / (setup_.size + 1) - kSlotAlignment) {
+    return Status::Error("there is no room for messages of " + std::to_string(bytes) + " bytes");
+  }
+  UCUDNN_RETURN_IF_ERROR(state_->AwaitDone(setup_.timeout));
+  {
+    const cuda::RelaxedCaptureScope relaxed(driver_);
+    UCUDNN_RETURN_IF_ERROR(state_->reduction.Reserve(reduction_bytes));
+  }
+  if (bytes <= state_->slots.slot_bytes) return Slots(driver_);
+  return state_->MakeSlots((bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+}
+
+// All ranks make slots, or none, with one size: their numbers and all that came before are equal.
+Status LoopbackChannel::OpenOthers(Slots& slots) {
+  const char* const doing = "sharing memory with the other ranks";
+  Result<std::string> key = slots.slot_bytes == 0 ? std::string() : slots.own.Key();
+  UCUDNN_RETURN_IF_ERROR(GatherVerdict(*setup_.gatherer, setup_.size, key.status(), doing));
+  const std::string mine = std::to_string(slots.slot_bytes) + "/" + *key;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          GatherAll(*setup_.gatherer, setup_.size, mine, doing));
+  Status opened = Status::Ok();
+  const std::string size = std::to_string(slots.slot_bytes) + "/";
+  for (int rank = 0; rank < setup_.size && opened.ok(); ++rank) {
+    if (rank == setup_.rank) continue;
+    if (all[rank].compare(0, size.size(), size) != 0) {
+      opened = Status::Error("rank " + std::to_string(rank) + " makes room for other messages (" +
+                             all[rank] + ") than rank " + std::to_string(setup_.rank) + " (" +
+                             mine + ")");
+    } else if (slots.slot_bytes > 0) {
+      Result<SharedSegment> theirs =
+          SharedSegment::Open(all[rank].substr(size.size()), slots.own.bytes());
+      opened = theirs.status();
+      if (theirs.ok()) {
+        theirs->Close();
+        slots.theirs[rank] = std::move(*theirs);
+      }
+    }
+  }
+  return GatherVerdict(*setup_.gatherer, setup_.size, opened, doing);
+}
+
+Status LoopbackChannel::Reserve(size_t message_bytes, size_t reduction_bytes) {
+  const cuda::ContextScope scope(driver_, setup_.context);
+  Result<Slots> made = PrepareRoom(message_bytes, reduction_bytes);
+  UCUDNN_RETURN_IF_ERROR(
+      GatherVerdict(*setup_.gatherer, setup_.size, made.status(), "making room for an exchange"));
+  UCUDNN_RETURN_IF_ERROR(OpenOthers(*made));
+  made->own.Close();
+  if (made->slot_bytes > 0) std::swap(state_->slots, *made);
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> OpenLoopbackChannel(const ChannelSetup& setup) {
+  const char* const doing = "opening the exchange through shared memory";
+  const size_t bytes = Lanes::Bytes(setup.size);
+  const auto verdict = [&](const Status& own) {
+    return GatherVerdict(*setup.gatherer, setup.size, own, doing);
+  };
+  Result<SharedSegment> control = SharedSegment();
+  Result<std::string> key = std::string();
+  if (setup.rank == 0) {
+    control = SharedSegment::Make(bytes);
+    key = control.ok() ? control->Key() : Result<std::string>(control.status());
+  }
+  UCUDNN_RETURN_IF_ERROR(verdict(key.status()));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> keys,
+                          GatherAll(*setup.gatherer, setup.size, *key, doing));
+  if (setup.rank != 0) control = SharedSegment::Open(keys[0], bytes);
+  UCUDNN_RETURN_IF_ERROR(verdict(control.status()));
+  control->Close();
+  auto channel = std::make_unique<LoopbackChannel>(setup, std::move(*control));
+  UCUDNN_RETURN_IF_ERROR(verdict(channel->Create()));
+  return std::unique_ptr<Channel>(std::move(channel));
+}
+
+}  // namespace ucudnn::transport

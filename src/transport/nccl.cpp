@@ -1,0 +1,184 @@
+#include "transport/nccl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "transport/call_order.h"
+#include "transport/nccl_communicators.h"
+#include "transport/ordered_reduction.h"
+
+namespace ucudnn::transport {
+namespace {
+
+// What a rank that closes its channel gives its streams to finish.
+constexpr std::chrono::milliseconds kLeavingTime{2000};
+
+// What a channel owns in its context.
+struct OwnedByNccl {
+  explicit OwnedByNccl(const cuda::Driver& driver)
+      : order(driver), plain(driver), scratch(plain, driver) {}
+  CallOrder order;
+  const cuda::MemoryPool plain;  // never created: allocations that no stream orders
+  cuda::DeviceBuffer scratch;
+};
+
+class NcclChannel final : public Channel {
+ public:
+  NcclChannel(const ChannelSetup& setup, std::shared_ptr<nccl::Communicators> communicators)
+      : setup_(setup),
+        driver_(*setup.driver),
+        communicators_(std::move(communicators)),
+        owned_(std::make_unique<OwnedByNccl>(driver_)) {}
+
+  ~NcclChannel() override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
+    while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!owned_->order.Done()) Abort();
+    nccl::Communicators::Destroy(communicators_);
+    owned_.reset();
+  }
+
+  Status Create() {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    return owned_->order.Create();
+  }
+
+  Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
+                  CUstream stream) override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    Status status = CheckMessages(sends, setup_.rank, setup_.size);
+    if (status.ok()) status = CheckMessages(receives, setup_.rank, setup_.size);
+    if (status.ok()) status = owned_->order.Begin(stream);
+    if (status.ok() && !(sends.empty() && receives.empty())) {
+      status = communicators_->Exchange(sends, receives, stream);
+    }
+    return End(std::move(status), stream);
+  }
+
+  Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    Status status = owned_->order.Begin(stream);
+    const size_t piece = owned_->scratch.size() / SizeOf(element);
+    if (status.ok() && piece == 0 && count > 0) {
+      status = Status::Error("a reduction of " + FormatByteSize(count * SizeOf(element)) +
+                             " for which no room was reserved");
+    }
+    for (size_t done = 0; done < count && status.ok(); done += piece) {
+      status = ReducePiece(data + done * SizeOf(element), std::min(piece, count - done), element,
+                           stream);
+    }
+    // What was reduced so far must not look like the sum.
+    if (!status.ok()) driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
+    return End(std::move(status), stream);
+  }
+
+  Status Reserve(size_t, size_t reduction_bytes) override {
+    Status reserved = Status::Ok();
+    {
+      const cuda::ContextScope scope(driver_, setup_.context);
+      const cuda::RelaxedCaptureScope relaxed(driver_);
+      reserved = owned_->scratch.Reserve(std::min(reduction_bytes, kReductionPieceBytes));
+    }
+    return GatherVerdict(*setup_.gatherer, setup_.size, reserved, "making room for an exchange");
+  }
+
+  size_t device_bytes() const override { return owned_->scratch.size(); }
+  Status Check() override { return communicators_->Check(); }
+  void Abort() override { nccl::Communicators::Abort(communicators_); }
+
+ private:
+  // In place it would leave this rank's own numbers where an abort ends it: they would look like
+  // the sum.
+  Status ReducePiece(CUdeviceptr data, size_t count, Element element, CUstream stream) {
+    const size_t bytes = count * SizeOf(element);
+    const CUdeviceptr scratch = owned_->scratch.address();
+    UCUDNN_RETURN_IF_ERROR(
+        cuda::DriverStatus(driver_, driver_.cuMemcpyDtoDAsync(scratch, data, bytes, stream),
+                           "copying what is to be reduced"));
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver_,
+                                              driver_.cuMemsetD8Async(data, 0xff, bytes, stream),
+                                              "filling a reduction's buffer with NaN"));
+    return communicators_->AllReduce(scratch, data, count, element, stream);
+  }
+
+  Status End(Status status, CUstream stream) {
+    const Status ended = owned_->order.End(stream);
+    if (status.ok()) status = ended;
+    if (!status.ok()) Abort();
+    return status;
+  }
+
+  const ChannelSetup setup_;
+  const cuda::Driver& driver_;
+  const std::shared_ptr<nccl::Communicators> communicators_;
+  std::unique_ptr<OwnedByNccl> owned_;
+};
+
+// What rank 0 tells: NCCL's version, and behind it what communicators begin with. The others tell
+// their version.
+std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
+  std::string text = nccl::VersionText(functions.version) + "\n";
+  if (ids != nullptr) text.append(reinterpret_cast<const char*>(ids), sizeof *ids);
+  return text;
+}
+
+Result<nccl::UniqueIds> ReadOpening(const std::vector<std::string>& texts) {
+  nccl::UniqueIds ids;
+  const size_t version = texts[0].find('\n') + 1;
+  if (version == 0 || texts[0].size() - version != sizeof ids) {
+    return Status::Error("rank 0 tells no identity of its NCCL communicators");
+  }
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0].substr(0, version)) continue;
+    return Status::Error("rank 0 has NCCL " + texts[0].substr(0, version - 1) + " and rank " +
+                         std::to_string(rank) + " has " +
+                         texts[rank].substr(0, texts[rank].find('\n')));
+  }
+  std::memcpy(&ids, texts[0].data() + version, sizeof ids);
+  return ids;
+}
+
+// On rank 0 alone: others get them from there.
+Result<nccl::UniqueIds> MakeIds(const nccl::Functions& functions) {
+  nccl::UniqueIds ids = {};
+  for (nccl::UniqueId* const id : {&ids.exchanges, &ids.reductions}) {
+    UCUDNN_RETURN_IF_ERROR(
+        functions.StatusOf(functions.GetUniqueId(id), "making a communicator's identity", nullptr));
+  }
+  return ids;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> OpenNcclChannel(const ChannelSetup& setup,
+                                                 const std::string& cudnn_file) {
+  const char* const doing = "opening the exchange over NCCL";
+  const auto verdict = [&](const Status& own) {
+    return GatherVerdict(*setup.gatherer, setup.size, own, doing);
+  };
+  const Result<nccl::Functions> functions = nccl::Load(cudnn_file);
+  Result<nccl::UniqueIds> ids = nccl::UniqueIds();
+  if (setup.rank == 0 && functions.ok()) ids = MakeIds(*functions);
+  UCUDNN_RETURN_IF_ERROR(verdict(functions.ok() ? ids.status() : functions.status()));
+  const std::string mine = OpeningText(*functions, setup.rank == 0 ? &*ids : nullptr);
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                          GatherAll(*setup.gatherer, setup.size, mine, doing));
+  UCUDNN_ASSIGN_OR_RETURN(const nccl::UniqueIds agreed, ReadOpening(texts));
+  const Result<std::shared_ptr<nccl::Communicators>> made =
+      nccl::Communicators::Make(setup, *functions, agreed);
+  if (const Status connected = verdict(made.status()); !connected.ok()) {
+    if (made.ok()) nccl::Communicators::Abort(*made);
+    return connected;
+  }
+  auto channel = std::make_unique<NcclChannel>(setup, *made);
+  UCUDNN_RETURN_IF_ERROR(verdict(channel->Create()));
+  return std::unique_ptr<Channel>(std::move(channel));
+}
+
+}  // namespace ucudnn::transport

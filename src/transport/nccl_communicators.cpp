@@ -1,0 +1,206 @@
+#include "transport/nccl_communicators.h"
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/resources.h"
+#include "transport/background.h"
+
+namespace ucudnn::transport::nccl {
+namespace {
+
+// Kernels of that many blocks: a halo needs few, and takes the rest from the convolution beside it.
+constexpr int kMostExchangeCtas = 2;
+constexpr int kMostReductionCtas = 4;
+
+// How long an abort waits for a call of NCCL that another thread is in. Such calls only enqueue;
+// one that takes longer waits for what the abort would end.
+constexpr std::chrono::milliseconds kCallTime{2000};
+constexpr std::chrono::milliseconds kDestroyingTime{2000};
+
+const void* Pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
+
+// What is made in the background, by whoever still wants it.
+struct Making {
+  enum State { kMaking, kMade, kAbandoned };
+  std::atomic<State> state{kMaking};
+  std::shared_ptr<Communicators> communicators;
+  Status status = Status::Ok();
+};
+
+std::string Seconds(std::chrono::milliseconds time) {
+  return std::to_string(time.count() / 1000.0).substr(0, 5) + " s";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& setup,
+                                                           const Functions& functions,
+                                                           const UniqueIds& ids) {
+  const auto making = std::make_shared<Making>();
+  making->communicators = std::make_shared<Communicators>(functions);
+  const auto work = [making, setup, ids] {
+    {
+      const cuda::ContextScope scope(*setup.driver, setup.context);
+      const cuda::RelaxedCaptureScope relaxed(*setup.driver);
+      making->status = making->communicators->Connect(setup, ids);
+    }
+    const bool wanted = making->state.exchange(Making::kMade) != Making::kAbandoned;
+    if (!wanted || !making->status.ok()) making->communicators->AbortNow();
+  };
+  const Ending ending = RunBounded(work, setup.timeout, setup.given_up);
+  if (ending == Ending::kNoThread) return Status::Error("NCCL: the system gives no thread");
+  if (making->state.exchange(Making::kAbandoned) == Making::kMade) {
+    UCUDNN_RETURN_IF_ERROR(making->status);
+    return making->communicators;
+  }
+  Abort(making->communicators);  // lets the thread go that is still at it
+  return Status::Error(ending == Ending::kGivenUp
+                           ? "connecting the ranks with NCCL was given up"
+                           : "NCCL did not connect the ranks within " + Seconds(setup.timeout));
+}
+
+Status Communicators::Connect(const ChannelSetup& setup, const UniqueIds& ids) {
+  UCUDNN_RETURN_IF_ERROR(Init(setup, ids.exchanges, kMostExchangeCtas, &exchanges_));
+  UCUDNN_RETURN_IF_ERROR(Init(setup, ids.reductions, kMostReductionCtas, &reductions_));
+  return WarmUp(setup);
+}
+
+Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int most_ctas,
+                           std::atomic<Communicator*>* communicator) {
+  Config config;
+  config.min_ctas = 1;
+  config.max_ctas = most_ctas;
+  Communicator* made = nullptr;
+  UCUDNN_RETURN_IF_ERROR(
+      functions_.StatusOf(functions_.CommInitRankConfig(&made, setup.size, id, setup.rank, &config),
+                          "making a communicator", nullptr));
+  *communicator = made;
+  if (!ended_) return Status::Ok();
+  AbortBoth();  // nobody waited for it
+  return Status::Error("the exchange was aborted");
+}
+
+// Connections are made when two ranks first send to each other, which takes a while.
+Status Communicators::WarmUp(const ChannelSetup& setup) {
+  constexpr size_t kBytes = 256;
+  cuda::Stream stream(*setup.driver);
+  const cuda::MemoryPool plain(*setup.driver);
+  cuda::DeviceBuffer buffer(plain, *setup.driver);
+  const int size = setup.size;
+  UCUDNN_RETURN_IF_ERROR(stream.Create());
+  UCUDNN_RETURN_IF_ERROR(buffer.Reserve(kBytes * 2 * size));
+  std::vector<Message> sends, receives;
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == setup.rank && size > 1) continue;
+    sends.push_back({peer, buffer.address() + kBytes * 2 * peer, kBytes});
+    receives.push_back({peer, buffer.address() + kBytes * (2 * peer + 1), kBytes});
+  }
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      *setup.driver,
+      setup.driver->cuMemsetD8Async(buffer.address(), 0, buffer.size(), stream.get()),
+      "filling a buffer"));
+  UCUDNN_RETURN_IF_ERROR(Exchange(sends, receives, stream.get()));
+  UCUDNN_RETURN_IF_ERROR(
+      AllReduce(buffer.address(), buffer.address(), 1, Element::kFloat32, stream.get()));
+  UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
+  return Check();
+}
+
+Status Communicators::Exchange(std::span<const Message> sends, std::span<const Message> receives,
+                               CUstream stream) {
+  MutexLock lock(mutex_);
+  if (ended_) return Status::Error("the exchange was aborted");
+  Communicator* const communicator = exchanges_;
+  UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.GroupStart(), "an exchange", communicator));
+  const Status enqueued = EnqueueMessages(sends, receives, communicator, stream);
+  // The group ends in any case; the first error is the cause.
+  const Status ended = functions_.StatusOf(functions_.GroupEnd(), "an exchange", communicator);
+  return enqueued.ok() ? ended : enqueued;
+}
+
+Status Communicators::EnqueueMessages(std::span<const Message> sends,
+                                      std::span<const Message> receives, Communicator* communicator,
+                                      CUstream stream) {
+  for (const Message& message : sends) {
+    UCUDNN_RETURN_IF_ERROR(
+        functions_.StatusOf(functions_.Send(Pointer(message.data), message.bytes, kInt8,
+                                            message.peer, communicator, stream),
+                            "sending a message", communicator));
+  }
+  for (const Message& message : receives) {
+    UCUDNN_RETURN_IF_ERROR(
+        functions_.StatusOf(functions_.Recv(const_cast<void*>(Pointer(message.data)), message.bytes,
+                                            kInt8, message.peer, communicator, stream),
+                            "receiving a message", communicator));
+  }
+  return Status::Ok();
+}
+
+Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, Element element,
+                                CUstream stream) {
+  MutexLock lock(mutex_);
+  if (ended_) return Status::Error("the exchange was aborted");
+  const int type = element == Element::kFloat32 ? kFloat32 : kFloat64;
+  return functions_.StatusOf(functions_.AllReduce(Pointer(from), const_cast<void*>(Pointer(to)),
+                                                  count, type, kSum, reductions_, stream),
+                             "a reduction", reductions_);
+}
+
+Status Communicators::Check() {
+  MutexLock lock(mutex_);
+  if (ended_) return Status::Error("the exchange was aborted");
+  for (Communicator* const communicator : {exchanges_.load(), reductions_.load()}) {
+    int error = kSuccess;
+    UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.CommGetAsyncError(communicator, &error),
+                                               "asking for errors", communicator));
+    if (error == kInProgress) continue;
+    UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(error, "an exchange", communicator));
+  }
+  return Status::Ok();
+}
+
+void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
+  if (communicators->ended_) return;
+  if (!RunInBackground([communicators] { communicators->AbortNow(); })) {
+    communicators->AbortNow();
+  }
+}
+
+// Locks for as long as the mutex is to be had, which no analysis understands.
+void Communicators::AbortNow() UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  if (ended_.exchange(true)) return;
+  const auto deadline = std::chrono::steady_clock::now() + kCallTime;
+  bool locked = mutex_.TryLock();
+  while (!locked && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    locked = mutex_.TryLock();
+  }
+  AbortBoth();
+  if (locked) mutex_.Unlock();
+}
+
+void Communicators::AbortBoth() {
+  for (std::atomic<Communicator*>* const slot : {&exchanges_, &reductions_}) {
+    Communicator* const communicator = slot->exchange(nullptr);
+    if (communicator != nullptr) functions_.CommAbort(communicator);
+  }
+}
+
+// Ranks may have to do this together, and some may be gone.
+void Communicators::Destroy(const std::shared_ptr<Communicators>& communicators) {
+  const auto work = [communicators] {
+    if (communicators->ended_.exchange(true)) return;
+    MutexLock lock(communicators->mutex_);
+    for (std::atomic<Communicator*>* const slot :
+         {&communicators->reductions_, &communicators->exchanges_}) {
+      Communicator* const communicator = slot->exchange(nullptr);
+      if (communicator != nullptr) communicators->functions_.CommDestroy(communicator);
+    }
+  };
+  (void)RunBounded(work, kDestroyingTime, {});
+}
+
+}  // namespace ucudnn::transport::nccl

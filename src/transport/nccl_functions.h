@@ -1,0 +1,74 @@
+// NCCL as transport/nccl.h uses it, found at run time. Declared here as NCCL 2.18 has it, whose
+// structures later releases read, so that nothing needs its header. A cheap value; thread-safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <climits>
+#include <cstddef>
+#include <string>
+
+#include "base/status.h"
+
+namespace ucudnn::transport::nccl {
+
+struct Communicator;
+
+struct UniqueId {
+  char bytes[128];
+};
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kInProgress = 7;
+inline constexpr int kInt8 = 0, kFloat32 = 7, kFloat64 = 8;  // ncclDataType_t
+inline constexpr int kSum = 0;                               // ncclRedOp_t
+
+inline constexpr int kUndefined = INT_MIN;
+inline constexpr int kOldestVersion = 21800;
+
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = kOldestVersion;  // of this structure: what later ones added has its default
+  int blocking = 1;
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+  int after = kUndefined;  // the structure ends with it; where it is longer, this is undefined, too
+};
+
+struct Functions {
+  int (*GetVersion)(int*) = nullptr;
+  const char* (*GetErrorString)(int) = nullptr;
+  const char* (*GetLastError)(Communicator*) = nullptr;
+  int (*GetUniqueId)(UniqueId*) = nullptr;
+  int (*CommInitRankConfig)(Communicator**, int size, UniqueId, int rank, Config*) = nullptr;
+  int (*CommDestroy)(Communicator*) = nullptr;
+  int (*CommAbort)(Communicator*) = nullptr;
+  int (*CommGetAsyncError)(Communicator*, int*) = nullptr;
+  int (*GroupStart)() = nullptr;
+  int (*GroupEnd)() = nullptr;
+  int (*Send)(const void*, size_t, int type, int peer, Communicator*, CUstream) = nullptr;
+  int (*Recv)(void*, size_t, int type, int peer, Communicator*, CUstream) = nullptr;
+  int (*AllReduce)(const void*, void*, size_t, int type, int operation, Communicator*,
+                   CUstream) = nullptr;
+
+  int version = 0;   // as ncclGetVersion tells it
+  std::string file;  // the library's
+
+  // `result` as a Status that names `action` and says why, as far as NCCL tells. `communicator` may
+  // be null.
+  Status StatusOf(int result, const char* action, Communicator* communicator) const;
+};
+
+// "2.18.3" for what ncclGetVersion tells.
+std::string VersionText(int version);
+
+// The process's own NCCL if it has one: else that of the wheels beside `cudnn_file` (empty:
+// unknown), one in that file's folder, or the system's. An error names what was tried, or the
+// version where it is too old.
+Result<Functions> Load(const std::string& cudnn_file);
+
+}  // namespace ucudnn::transport::nccl

@@ -1,0 +1,47 @@
+// Memory that ranks of one user on one machine share. It has no name in any file system, so that
+// nothing is left behind however its processes end, and nobody can shrink it under another's feet.
+// Thread-compatible; movable.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace ucudnn::transport {
+
+class SharedSegment {
+ public:
+  SharedSegment() = default;
+  SharedSegment(SharedSegment&& other) noexcept { *this = std::move(other); }
+  SharedSegment& operator=(SharedSegment&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~SharedSegment();
+
+  // Full of zeros; a multiple of the page's size is made of `bytes`.
+  static Result<SharedSegment> Make(size_t bytes);
+  // What other processes open it by, while Close has not been called here.
+  Result<std::string> Key() const;
+  // Refuses what is not a segment of at least `bytes` that cannot shrink.
+  static Result<SharedSegment> Open(const std::string& key, size_t bytes);
+
+  // The memory stays. Nobody can open the segment any more.
+  void Close();
+
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Status Map();
+
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+  int file_ = -1;
+};
+
+}  // namespace ucudnn::transport
