@@ -122,29 +122,29 @@ Result<Agreed> AgreeOn(std::span<const std::string> gathered) {
   return Agree(claims);
 }
 
-std::string EncodePrepared(const Sizes& sizes, const Status& own) {
+std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own) {
   std::string text;
-  Append(text, std::to_string(sizes.message_bytes));
-  Append(text, std::to_string(sizes.reduced_bytes));
   Append(text, own.ok() ? "" : own.message());
+  for (const uint64_t number : numbers) Append(text, std::to_string(number));
   return text;
 }
 
-Result<Sizes> LargestPrepared(std::span<const std::string> gathered) {
-  Sizes largest;
+Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
+                                                         size_t count) {
+  std::vector<std::vector<uint64_t>> all;
   for (size_t rank = 0; rank < gathered.size(); ++rank) {
     std::string_view text = gathered[rank];
-    Sizes sizes;
     std::string error;
-    const bool complete = TakeNumber(text, sizes.message_bytes) &&
-                          TakeNumber(text, sizes.reduced_bytes) && Take(text, error) &&
-                          text.empty();
-    if (!complete) return Status::Error(RankName(rank) + ": its answer cannot be read");
+    std::vector<uint64_t> numbers(count);
+    bool complete = Take(text, error);
+    for (uint64_t& number : numbers) complete = complete && TakeNumber(text, number);
+    if (!complete || !text.empty()) {
+      return Status::Error(RankName(rank) + ": its answer cannot be read");
+    }
     if (!error.empty()) return Status::Error(RankName(rank) + ": " + error);
-    largest.message_bytes = std::max(largest.message_bytes, sizes.message_bytes);
-    largest.reduced_bytes = std::max(largest.reduced_bytes, sizes.reduced_bytes);
+    all.push_back(std::move(numbers));
   }
-  return largest;
+  return all;
 }
 
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,

@@ -51,15 +51,11 @@ Result<Agreed> Agree(std::span<const Claim> claims);
 // The same of texts as they were gathered.
 Result<Agreed> AgreeOn(std::span<const std::string> gathered);
 
-// The second thing that ranks tell each other: the sizes that their parts need, or why a rank's
-// part cannot be made.
-struct Sizes {
-  size_t message_bytes = 0;  // the largest message
-  size_t reduced_bytes = 0;  // the largest sum over ranks
-};
-std::string EncodePrepared(const Sizes& sizes, const Status& own);
-// The largest sizes; an error names the first rank that has one, and refuses the kernel everywhere.
-Result<Sizes> LargestPrepared(std::span<const std::string> gathered);
+// What ranks tell each other next: numbers of theirs, or why a rank's part cannot be made.
+std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
+// The numbers of each rank, `count` of each. An error names the first rank that has one.
+Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
+                                                         size_t count);
 
 // How tensors of extent 1 on every rank are read along an axis that is cut.
 enum class Ones { kStripes, kCopies };

@@ -3,23 +3,10 @@
 #include <algorithm>
 
 #include "cuda/resources.h"
+#include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 namespace {
-
-constexpr size_t kAlignment = 256;
-constexpr float kOne = 1, kZero = 0;
-constexpr double kWideOne = 1, kWideZero = 0;
-
-size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-const void* Scale(DataType type, bool one) {
-  if (type == DataType::kDouble) return one ? &kWideOne : &kWideZero;
-  return one ? &kOne : &kZero;
-}
-
-CUdeviceptr ToDevice(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 BoxExtents ExtentsOf(int64_t n, int64_t channels, const SpatialBox& box) {
   return {n, channels, box[0].Length(), box[1].Length(), box[2].Length()};
@@ -32,19 +19,6 @@ int64_t OffsetOf(const SpatialBox& box, const Strides& strides, size_t element_b
     elements += box[axis].begin * strides[kAxisD + axis];
   }
   return elements * static_cast<int64_t>(element_bytes);
-}
-
-// The taps of a term as they are stored: cuDNN's convolution proper reads filters backwards.
-SpatialBox StoredTaps(const ConvolutionProblem& problem, const HaloTerm& term) {
-  SpatialBox taps;
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    const Interval& read = term[axis].taps;
-    const int64_t all = problem.w[axis];
-    taps[axis] = problem.mode == ConvolutionMode::kConvolution
-                     ? Interval{all - read.end, all - read.begin}
-                     : read;
-  }
-  return taps;
 }
 
 SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*interval) {
@@ -148,7 +122,7 @@ Status SlicePlan::PlanTerms(const PlanContext& context, const Stripes& stripes) 
 void SlicePlan::FetchTaps(const HaloTerm& term, Places& places, Step& step) const {
   const BoxExtents whole = {problem_.k, problem_.c / problem_.groups, problem_.w[0], problem_.w[1],
                             problem_.w[2]};
-  const SpatialBox taps = StoredTaps(problem_, term);
+  const SpatialBox taps = BoxOf(term, &AxisTerm::taps);
   const BoxExtents extents = ExtentsOf(whole[0], whole[1], taps);
   if (extents == whole) return;
   const size_t element = ElementBytes(problem_.type);
@@ -198,7 +172,7 @@ Status SlicePlan::PlanTerm(const PlanContext& context, const Block& received,
   const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
   const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
   const BoxExtents part = ExtentsOf(whole[0], whole[1], read);
-  if (part == whole && received.place % kAlignment == 0) {
+  if (part == whole && received.place % kPlaceAlignment == 0) {
     step.exchanged = received.place;
   } else {
     const Strides from = PackedStrides(problem_.layout, whole);
@@ -413,7 +387,7 @@ Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
   if (step.filter) call.w = at(*step.filter);
   call.workspace = at(step.workspace);
   if (slice.sum != nullptr) return RunSummed(step, slice, call);
-  if (step.is_added) call.beta = Scale(problem_.type, true);
+  if (step.is_added) call.beta = OneOf(problem_.type);
   void* const output = slice.call.*cudnn::OutputOf(problem_.operation);
   const CUdeviceptr result = ToDevice(output) + static_cast<size_t>(step.result_at);
   if (step.result) {
@@ -440,8 +414,8 @@ Status SlicePlan::RunSummed(const Step& step, const SliceCall& slice,
                             cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;
   void* const partial = slice.sum->Partial(slice.sums);
-  call.alpha = Scale(problem_.type, true);
-  call.beta = Scale(problem_.type, false);
+  call.alpha = OneOf(problem_.type);
+  call.beta = ZeroOf(problem_.type);
   call.w = partial;
   if (step.result) {
     call.w = ToPointer(slice.buffer + *step.result);

@@ -128,8 +128,8 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
   };
   Break("call " + std::to_string(theirs.sequence) + " is new to rank " +
         std::to_string(ranks_->membership().group_rank) + " with extents " +
-        text(gathered_extents_.load()) + ", but not to rank " + std::to_string(rank) +
-        " with extents " + text(theirs.extents) +
+        text({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
+        ", but not to rank " + std::to_string(rank) + " with extents " + text(theirs.extents) +
         "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
 }
 
@@ -339,7 +339,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   agreed_now = true;
   const std::string name = Describe(call.problem);
   const Claim claim = ClaimOf(call, local);
-  gathered_extents_.store(call.problem.x);
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathering_.store(sequence_, std::memory_order_release);
   const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
   gathering_.store(0, std::memory_order_release);
@@ -363,49 +363,72 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   return (kernels_[key] = std::move(made)).get();
 }
 
-Result<std::unique_ptr<SplitKernel>> SplitCalls::MakePart(const SplitCall& call,
-                                                          const Agreed& agreed) {
-  if (call.problem.operation == Operation::kBackwardFilter && !call.is_legacy &&
-      !settings_.sums_gradients) {
+Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {
+  const bool gradient = call.problem.operation == Operation::kBackwardFilter;
+  if (gradient && !call.is_legacy && !settings_.sums_gradients) {
     return Status::Error(
         "a filter gradient of the graph API: UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, "
         "none leaves that to the program");
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto copied,
                           CopiedAxes(call.problem, settings_.grid, agreed.extents, settings_.ones));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const GroupStripes group,
-      GroupStripes::Make(call.problem, settings_.grid, ranks_->membership().group_rank,
-                         agreed.extents, copied));
+  return GroupStripes::Make(call.problem, settings_.grid, ranks_->membership().group_rank,
+                            agreed.extents, copied);
+}
+
+PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
   PlanContext context{functions_, driver_, call.call.handle, {}};
   context.demand.deterministic = settings_.deterministic;
   context.demand.most_workspace_bytes = settings_.most_buffer_bytes / 2;
   context.demand.is_identity = FormOf(functions_, call).is_identity;
-  return SplitKernel::Make(context, group, FormOf(functions_, call),
-                           settings_.sums_gradients.value_or(true), settings_.most_buffer_bytes);
+  return context;
 }
 
+std::optional<Result<std::vector<std::vector<uint64_t>>>> SplitCalls::GatherNumbers(
+    std::span<const uint64_t> mine, const Status& own, const std::string& doing) {
+  const auto gathered = ranks_->Gather(EncodeNumbers(mine, own), doing);
+  if (gathered.ok()) return DecodeNumbers(*gathered, mine.size());
+  Break(gathered.message());
+  return std::nullopt;
+}
+
+// Whatever becomes of a rank's own part, every rank gathers as often as the others.
 std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, const Agreed& agreed) {
-  if (!agreed.refusal.empty()) return SplitKernel::Refused(agreed.extents, agreed.refusal);
+  const auto refused = [&](const std::string& why) {
+    return SplitKernel::Refused(agreed.extents, why);
+  };
+  if (!agreed.refusal.empty()) return refused(agreed.refusal);
+  const Result<GroupStripes> group = StripesOf(call, agreed);
+  if (!group.ok()) return refused(group.message());
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  const std::string name = Describe(call.problem);
-  // From here on every rank gathers as often as the others, whatever becomes of its own part.
-  Status own = Status::Ok();
-  Result<std::unique_ptr<SplitKernel>> made = MakePart(call, agreed);
-  if (!made.ok()) own = made.status();
-  if (own.ok()) own = device_->Grow((*made)->buffer_bytes());
-  Sizes sizes;
-  if (own.ok()) sizes = {(*made)->largest_message_bytes(), (*made)->reduced_bytes()};
-  const auto gathered = ranks_->Gather(EncodePrepared(sizes, own), "preparing " + name);
-  Result<Sizes> largest = gathered.ok() ? LargestPrepared(*gathered) : gathered.status();
-  if (!gathered.ok()) {
-    Break(gathered.message());
-    return nullptr;
+  const std::string doing = "preparing " + Describe(call.problem);
+  const PlanContext context = ContextOf(call);
+  const CallForm form = FormOf(functions_, call);
+
+  const Result<int> fitting =
+      SplitKernel::FittingImages(context, *group, form, settings_.most_buffer_bytes);
+  const std::array<uint64_t, 1> images = {fitting.ok() ? static_cast<uint64_t>(*fitting)
+                                                       : uint64_t{1}};
+  const auto slices = GatherNumbers(images, fitting.status(), doing);
+  if (!slices) return nullptr;
+  if (!slices->ok()) return refused(slices->message());
+  uint64_t slice = images[0];
+  for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
+
+  Result<std::unique_ptr<SplitKernel>> made = SplitKernel::Make(
+      context, *group, form, settings_.sums_gradients.value_or(true), static_cast<int>(slice));
+  Status own = made.ok() ? device_->Grow((*made)->buffer_bytes()) : made.status();
+  std::array<uint64_t, 2> bytes = {0, 0};
+  if (own.ok()) bytes = {(*made)->largest_message_bytes(), (*made)->reduced_bytes()};
+  const auto sizes = GatherNumbers(bytes, own, doing);
+  if (!sizes) return nullptr;
+  if (!sizes->ok()) return refused(sizes->message());
+  for (const auto& rank : sizes->value()) {
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
-  if (!largest.ok()) return SplitKernel::Refused(agreed.extents, largest.message());
   // Both gather, too, and end alike on all ranks.
   Status ready = Open();
-  if (ready.ok()) ready = channel_->Reserve(largest->message_bytes, largest->reduced_bytes);
+  if (ready.ok()) ready = channel_->Reserve(bytes[0], bytes[1]);
   if (!ready.ok()) {
     Break(ready.message());
     return nullptr;

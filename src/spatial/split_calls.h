@@ -92,9 +92,14 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, const Agreed& agreed)
       UCUDNN_REQUIRES(mutex_);
-  // The rank's own part of a kernel; an error makes all ranks refuse it.
-  Result<std::unique_ptr<SplitKernel>> MakePart(const SplitCall& call, const Agreed& agreed)
+  // The numbers of all ranks, to which `own` may add an error: then all ranks have it. None where
+  // the ranks can no longer agree.
+  std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
+      std::span<const uint64_t> mine, const Status& own, const std::string& doing)
       UCUDNN_REQUIRES(mutex_);
+  // The stripes of the call, by what was agreed; an error is the same on all ranks.
+  Result<GroupStripes> StripesOf(const SplitCall& call, const Agreed& agreed) const;
+  PlanContext ContextOf(const SplitCall& call) const;
   void Post(const SplitCall& call, const SplitKernel* kernel, CallKind kind)
       UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
@@ -119,8 +124,8 @@ class SplitCalls {
   const OpenChannel open_;
   CallRecords records_;
   std::atomic<uint64_t> gathering_ = 0;  // the call whose claims this rank waits for; 0: none
-  std::atomic<Spatial> gathered_extents_ = Spatial{};             // of that call
-  std::atomic<transport::Channel*> published_channel_ = nullptr;  // for Abort
+  std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};  // of that call
+  std::atomic<transport::Channel*> published_channel_ = nullptr;         // for Abort
   std::atomic<bool> broken_ = false;
 
   Mutex mutex_;

@@ -2,20 +2,18 @@
 
 #include <algorithm>
 
+#include "base/byte_size.h"
+#include "spatial/scales.h"
+
 namespace ucudnn::spatial {
 namespace {
 
-constexpr size_t kAlignment = 256;
-constexpr float kZero = 0, kOne = 1;
-constexpr double kWideZero = 0;
-
-const void* ZeroOf(DataType type) {
-  return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
+Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const GroupStripes& group,
+                                          const CallForm& form, int images) {
+  GroupStripes slice = group;
+  slice.stripes.local.n = images;
+  return SlicePlan::Make(context, slice, form);
 }
-
-size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 // The call at image `image`. Filters have no images.
 cudnn::ConvolutionCall AtImage(cudnn::ConvolutionCall call, const ConvolutionProblem& problem,
@@ -70,6 +68,22 @@ Status ExchangeResources::Create(CUcontext current) {
   return add.Create();
 }
 
+Result<int> SplitKernel::FittingImages(const PlanContext& context, const GroupStripes& group,
+                                       const CallForm& form, size_t most_bytes) {
+  // What a slice needs grows with its images.
+  for (int images = group.stripes.local.n;;) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto plan, PlanOf(context, group, form, images));
+    if (plan->buffer_bytes() <= most_bytes) return images;
+    if (images == 1) {
+      return Status::Error("what is exchanged of one image takes " +
+                           FormatByteSize(plan->buffer_bytes()) + ", and the limit leaves " +
+                           FormatByteSize(most_bytes));
+    }
+    const size_t image_bytes = plan->buffer_bytes() / static_cast<size_t>(images) + 1;
+    images = std::clamp(static_cast<int>(most_bytes / image_bytes), 1, images - 1);
+  }
+}
+
 Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
   // The stream of exchanges is behind the last reader of the buffer.
@@ -88,7 +102,7 @@ std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, 
 Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& context,
                                                        const GroupStripes& group,
                                                        const CallForm& form, bool sums_gradients,
-                                                       size_t most_bytes) {
+                                                       int slice_images) {
   std::unique_ptr<SplitKernel> kernel(new SplitKernel);
   kernel->functions_ = &context.functions;
   kernel->driver_ = &context.driver;
@@ -96,7 +110,8 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   kernel->form_ = form;
   kernel->sums_ = kernel->is_gradient() && sums_gradients && group.cuts;
   kernel->counts_ = group.counts;
-  UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group, most_bytes));
+  kernel->slice_ = slice_images;
+  UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group));
   size_t bytes = kernel->full_->buffer_bytes();
   if (kernel->rest_ != nullptr) bytes = std::max(bytes, kernel->rest_->buffer_bytes());
   kernel->kept_place_ = Aligned(bytes);
@@ -115,30 +130,11 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   return kernel;
 }
 
-// All images at once, or as many as `most_bytes` hold. What one slice needs grows with its images.
-Status SplitKernel::MakePlans(const PlanContext& context, const GroupStripes& group,
-                              size_t most_bytes) {
-  const auto plan_of = [&](int images) {
-    GroupStripes slice = group;
-    slice.stripes.local.n = images;
-    return SlicePlan::Make(context, slice, form_);
-  };
-  slice_ = problem_.n;
-  UCUDNN_ASSIGN_OR_RETURN(full_, plan_of(slice_));
-  while (full_->buffer_bytes() > most_bytes && slice_ > 1) {
-    const size_t image_bytes = full_->buffer_bytes() / static_cast<size_t>(slice_) + 1;
-    const auto fitting = static_cast<int>(most_bytes / image_bytes);
-    slice_ = std::clamp(fitting, 1, slice_ - 1);
-    UCUDNN_ASSIGN_OR_RETURN(full_, plan_of(slice_));
-  }
-  if (full_->buffer_bytes() > most_bytes) {
-    return Status::Error("what is exchanged of one image takes " +
-                         std::to_string(full_->buffer_bytes()) + " bytes, and the limit leaves " +
-                         std::to_string(most_bytes));
-  }
+Status SplitKernel::MakePlans(const PlanContext& context, const GroupStripes& group) {
+  UCUDNN_ASSIGN_OR_RETURN(full_, PlanOf(context, group, form_, slice_));
   const int left = problem_.n % slice_;
   if (left == 0) return Status::Ok();
-  UCUDNN_ASSIGN_OR_RETURN(rest_, plan_of(left));
+  UCUDNN_ASSIGN_OR_RETURN(rest_, PlanOf(context, group, form_, left));
   return Status::Ok();
 }
 
@@ -173,7 +169,7 @@ cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,
   if (!is_gradient() || gradient_bytes_ == 0) return own;
   own.beta = ZeroOf(problem_.type);
   if (sum_ != nullptr) {
-    own.alpha = &kOne;
+    own.alpha = OneOf(problem_.type);
     own.w = sum_->Partial(ToPointer(buffer + gradient_place_));
   } else {
     own.w = ToPointer(buffer + gradient_place_);

@@ -76,11 +76,14 @@ class SplitKernel {
  public:
   // A kernel that is an error on all ranks.
   static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
-  // `extents` are those of each rank's x; `most_bytes` bounds the buffer of one exchange. An error
-  // is the rank's own: the ranks then agree to refuse the kernel.
+  // How many images one exchange of this rank may have, for its buffer to hold at most
+  // `most_bytes`. The ranks agree on the fewest of all. An error is that not even one image's fits,
+  // or that a part of the kernel cannot be made; the ranks then agree to refuse it.
+  static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
+                                   const CallForm& form, size_t most_bytes);
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
-                                                   bool sums_gradients, size_t most_bytes);
+                                                   bool sums_gradients, int slice_images);
 
   const std::string& refusal() const { return refusal_; }  // empty: it runs
   const std::vector<Spatial>& extents() const { return extents_; }
@@ -98,7 +101,7 @@ class SplitKernel {
 
  private:
   SplitKernel() = default;
-  Status MakePlans(const PlanContext& context, const GroupStripes& group, size_t most_bytes);
+  Status MakePlans(const PlanContext& context, const GroupStripes& group);
   bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
   // The rank's own call where gradients are summed: into memory of ours where the caller's is read.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;

@@ -34,7 +34,7 @@ std::unique_ptr<transport::Ranks> JoinAs(int rank, const SpatialGrid& grid,
   transport::Meeting meeting;
   meeting.membership = {rank, grid.Ranks(), grid.GroupOf(rank), grid.GroupRankOf(rank),
                         grid.GroupSize()};
-  auto place = transport::MeetingPlace::Parse("file:" + file);
+  auto place = transport::ParseMeetingPlace("file:" + file);
   EXPECT_TRUE(place.ok()) << place.message();
   meeting.place = *place;
   meeting.version = "test";

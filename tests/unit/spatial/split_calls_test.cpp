@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cudnn/descriptors.h"
 #include "tests/unit/spatial/rank_job.h"
 
 namespace ucudnn::test {
@@ -89,10 +90,22 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
   return p;
 }
 
+// Whether an exchange of one image surely fits, with room for what small convolutions need.
+bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
+  for (const Stripe& stripe : stripes) {
+    ConvolutionProblem one = stripe.problem;
+    one.n = 1;
+    const size_t tensors =
+        cudnn::ImageBytes(one) + cudnn::OutputBytes(one) + cudnn::FilterBytes(one);
+    if (3 * tensors + 3000 > bytes) return false;
+  }
+  return true;
+}
+
 class SplitCallsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitCallsTest, EveryResultIsThatOfTheUndividedCall) {
-  RankJob job({.grid = GetParam()});
+  RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes});
   const unsigned seed = 20261123;
   std::mt19937 random(seed);
   int ran = 0;
@@ -115,6 +128,58 @@ TEST_P(SplitCallsTest, EveryResultIsThatOfTheUndividedCall) {
 INSTANTIATE_TEST_SUITE_P(Grids, SplitCallsTest,
                          testing::Values("h2", "h3", "w2", "h2w2", "d2h2", "h5"),
                          [](const auto& grid) { return grid.param; });
+
+// What fuses a bias, an activation and a residual behind the convolution recomputes boundary rows:
+// nothing may be added behind a ReLU.
+TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
+  RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes});
+  const unsigned seed = 7;
+  std::mt19937 random(seed);
+  int ran = 0;
+  for (int i = 0; ran < 16 && i < 1000 && !HasFailure(); ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
+    ConvolutionProblem problem = RandomSplittable(Operation::kForward, job.grid(), random);
+    if (problem.type == DataType::kDouble) continue;
+    const AxisExtents extents = RandomExtents(job.grid(), problem, random);
+    SetWhole(problem, extents);
+    WholeCase whole = WholeCase::Random(problem, random);
+    whole.fused.is_used = true;
+    whole.fused.has_activation = i % 3 != 0;
+    whole.fused.z_is_y = i % 2 == 0;
+    whole.fused.alpha2 = std::array{1.0, 2.0, 0.0}[static_cast<size_t>(i / 2 % 3)];
+    const auto stripes = CutInto(whole, job.grid(), extents);
+    if (!stripes) continue;
+    ++ran;
+    ExpectExact(job, whole, *stripes);
+  }
+  EXPECT_EQ(ran, 16);
+}
+
+// Whatever does not fit the buffer is exchanged some images at a time.
+TEST_P(SplitCallsTest, SlicesOfImagesAreExactToo) {
+  std::mt19937 random(11);
+  int sliced = 0;
+  for (const size_t bytes : {size_t{20000}, size_t{6000}}) {
+    RankJob job({.grid = GetParam(), .ones = spatial::Ones::kStripes, .most_buffer_bytes = bytes});
+    for (int i = 0; i < 60 && !HasFailure(); ++i) {
+      ConvolutionProblem problem =
+          RandomSplittable(static_cast<Operation>(i % 3), job.grid(), random);
+      problem.n = 5;
+      const AxisExtents extents = RandomExtents(job.grid(), problem, random);
+      SetWhole(problem, extents);
+      WholeCase whole = WholeCase::Random(problem, random);
+      whole.beta = i % 2;
+      whole.fused.is_used = problem.operation == Operation::kForward && i % 4 == 0 &&
+                            problem.type != DataType::kDouble;
+      whole.fused.z_is_y = i % 8 == 0;
+      const auto stripes = CutInto(whole, job.grid(), extents);
+      if (!stripes || !FitsOneImage(*stripes, bytes)) continue;
+      ++sliced;
+      ExpectExact(job, whole, *stripes);
+    }
+  }
+  EXPECT_GE(sliced, 8);
+}
 
 TEST(SplitCalls, SameConvolutionOfThreeByThree) {
   RankJob job({.grid = "h2"});

@@ -281,7 +281,9 @@ StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe, cudnnHandle
   EXPECT_EQ(cudnn::WorkspaceBytes(functions, p.operation, handle, descriptors.get(), call.algorithm,
                                   &bytes),
             CUDNN_STATUS_SUCCESS);
-  if (bytes > 0) EXPECT_EQ(cuMemAlloc(&workspace, bytes), CUDA_SUCCESS);
+  if (bytes > 0) {
+    EXPECT_EQ(cuMemAlloc(&workspace, bytes), CUDA_SUCCESS);
+  }
   call.workspace = reinterpret_cast<void*>(workspace);
   call.workspace_bytes = bytes;
   StripeResult result;

@@ -1,0 +1,33 @@
+// The scales 0 and 1 as cuDNN reads them, and places in device memory. Plain values.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+#include "convolution/problem.h"
+
+namespace ucudnn::spatial {
+
+// What a rank's buffer holds begins at multiples of this, so that any engine takes it.
+inline constexpr size_t kPlaceAlignment = 256;
+inline size_t Aligned(size_t bytes) {
+  return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+}
+
+inline CUdeviceptr ToDevice(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+inline void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+// Points to a double for double tensors, to a float else.
+inline const void* OneOf(DataType type) {
+  static constexpr float kOne = 1;
+  static constexpr double kWideOne = 1;
+  return type == DataType::kDouble ? static_cast<const void*>(&kWideOne) : &kOne;
+}
+inline const void* ZeroOf(DataType type) {
+  static constexpr float kZero = 0;
+  static constexpr double kWideZero = 0;
+  return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
+}
+
+}  // namespace ucudnn::spatial
