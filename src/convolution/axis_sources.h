@@ -41,8 +41,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
 struct AxisRun {
   Interval range;  // counted in the owner's part
   int64_t at = 0;  // the first of them, counted in the part that needs them
-  std::vector<AxisTerm>
-      terms;  // exchanged positions counted in `range`, the others in the own part
+  // Exchanged positions are counted in `range`, those of the result in the part that needs them.
+  std::vector<AxisTerm> terms;
 };
 
 // What a part reads that `part` owns. Of another part, these are the maximal runs of what is read,

@@ -33,6 +33,15 @@ HaloBlock BlockOf(const AxisRun& d, const AxisRun& h, const AxisRun& w) {
   return block;
 }
 
+// A true convolution's first tap is the filter's last element.
+void FlipTaps(int64_t taps, std::vector<AxisSource>& sources) {
+  for (AxisSource& source : sources) {
+    for (AxisRun& run : source.runs) {
+      for (AxisTerm& term : run.terms) term.taps = {taps - term.taps.end, taps - term.taps.begin};
+    }
+  }
+}
+
 // A peer's part of one axis and the ranges that are sent there.
 struct Destination {
   int part = 0;
@@ -132,6 +141,7 @@ std::array<std::vector<AxisSource>, kMaxSpatial> Stripes::Sources() const {
   std::array<std::vector<AxisSource>, kMaxSpatial> sources;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     sources[axis] = SourcesOf(cuts[axis], part[axis], exchanged);
+    if (local.mode == ConvolutionMode::kConvolution) FlipTaps(local.w[axis], sources[axis]);
   }
   return sources;
 }

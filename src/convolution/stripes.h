@@ -32,7 +32,9 @@ int64_t Elements(const SpatialBox& box);  // per image and channel; 0 where any 
 // that are all it contributes. In a term, positions of the exchanged tensor are counted in the box,
 // those of the other two tensors in the own ones: windows, taps, and elements of forward are those
 // of y, w and the box; of backward_data those of the box, w and dx; of backward_filter those of the
-// box, dw and x. Terms are disjoint; their pads are 0 where the box is a halo, the caller's else.
+// box, dw and x. Taps are counted as the filter lies in memory, so that a slice of it is, in the
+// caller's mode, the filter of the term. Terms are disjoint; their pads are 0 where the box is a
+// halo, the caller's else.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;
@@ -97,7 +99,7 @@ struct Stripes {
   // Bytes of one image of a message of so many elements per image.
   int64_t BytesPerImage(int64_t elements_per_image) const;
 
-  // What SourcesOf says along each axis.
+  // What SourcesOf says along each axis, with taps counted as the filter lies in memory.
   std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
   // The number of the rank that holds the parts `at`.
   int CellAt(const std::array<int, kMaxSpatial>& at) const;

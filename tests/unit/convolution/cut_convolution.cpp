@@ -88,7 +88,10 @@ void Convolve(Operation operation, const View& x, const View& w, const View& y,
         if (at[axis] < 0 || at[axis] >= x.extents[axis]) return;
       }
       uint64_t& of_x = x.At(at[0], at[1], at[2]);
-      uint64_t& of_w = w.At(jd, jh, jw);
+      const Place tap = moves.is_flipped ? Place{w.extents[0] - 1 - jd, w.extents[1] - 1 - jh,
+                                                 w.extents[2] - 1 - jw}
+                                         : Place{jd, jh, jw};
+      uint64_t& of_w = w.At(tap[0], tap[1], tap[2]);
       uint64_t& of_y = y.At(od, oh, ow);
       if (operation == Operation::kForward) of_y += of_x * of_w;
       if (operation == Operation::kBackwardData) of_x += of_y * of_w;
@@ -146,6 +149,7 @@ Moves CutConvolution::AllMoves() const {
     moves.stride[axis] = whole.stride[axis];
     moves.dilation[axis] = whole.dilation[axis];
   }
+  moves.is_flipped = whole.mode == ConvolutionMode::kConvolution;
   return moves;
 }
 
@@ -226,6 +230,8 @@ RandomAxis RandomCuts::TransparentAxis(int parts, int most_taps) {
 CutConvolution RandomCuts::Next(Operation operation) {
   CutConvolution cut;
   cut.whole.operation = operation;
+  cut.whole.mode =
+      Draw(0, 3) == 0 ? ConvolutionMode::kConvolution : ConvolutionMode::kCrossCorrelation;
   const int64_t kind = Draw(0, 99);
   const int cut_axes = kind < 88 ? 1 : kind < 97 ? 2 : 3;
   cut.whole.spatial_rank = cut_axes == 3 || Draw(0, 9) == 0 ? 3 : 2;

@@ -52,6 +52,7 @@ struct Moves {
   Place pad = {0, 0, 0};
   Place stride = {1, 1, 1};
   Place dilation = {1, 1, 1};
+  bool is_flipped = false;  // the filter's last element is the first tap
 };
 void Convolve(Operation operation, const View& x, const View& w, const View& y, const Moves& moves);
 
