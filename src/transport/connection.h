@@ -20,7 +20,7 @@ enum class FrameKind : uint32_t {
   kOtherToken,          // to a stranger: not this job's token
   kStart,               // to all: everybody is here; the members of all groups
   kHeartbeat,
-  kDoing,   // what a rank does now, for others' warnings; a heartbeat, too
+  kDoing,   // what a rank does now, for warnings of its group; a heartbeat, too
   kPost,    // to the group
   kGather,  // to the group: number of the gather, what it is about, a contribution
   kFail,    // to all: the line of the job's failure

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "transport/entrance.h"
 #include "transport/meeting_file.h"
@@ -10,6 +11,8 @@
 
 namespace ucudnn::transport {
 namespace {
+
+constexpr Milliseconds kPause{200};
 
 Status NoAddress(const Meeting& meeting, int error) {
   const std::string hint =
@@ -20,24 +23,37 @@ Status NoAddress(const Meeting& meeting, int error) {
                        std::strerror(error) + hint);
 }
 
+// The addresses of the meeting's host. A name that nobody knows may be known soon.
+Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
+  const Clock::time_point deadline = Clock::now() + meeting.times.unreachable;
+  for (;;) {
+    auto addresses = AddressesOf(meeting.place.host, meeting.place.port);
+    if (addresses.ok()) return addresses;
+    if (Clock::now() > deadline) {
+      return Status::Error("rank 0 cannot listen at " + meeting.place.Text() + ": " +
+                           addresses.message());
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 // Where rank 0 of a tcp:// meeting listens.
 Result<Interfaces> InterfacesFor(const Meeting& meeting) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
-                          AddressesOf(meeting.place.host, meeting.place.port));
-  bool loopback = true, here = false;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, AddressesInTime(meeting));
+  const bool all = !meeting.token.empty() && !IsLoopbackText(meeting.place.host);
+  if (all) return Interfaces::kAll;
+  bool four = false, here = false;
   for (const SocketAddress& address : addresses) {
-    loopback &= address.IsLoopback();
     here |= address.IsLoopback() || address.IsOfThisHost();
+    four |= address.storage.ss_family == AF_INET;
   }
-  // With a token the name may be one that this host does not know itself by: behind a translator
-  // of addresses, for instance.
-  if (!here && meeting.token.empty()) {
+  if (!here) {
     return Status::Error("rank 0 runs on host " + HostName() + ", but the ranks are to meet at " +
                          meeting.place.Text() +
                          ", which is another host, and there is no token: set "
                          "UCUDNN_RENDEZVOUS_TOKEN to the same secret text on all ranks");
   }
-  return loopback || meeting.token.empty() ? Interfaces::kLoopback : Interfaces::kAll;
+  return four ? Interfaces::kLoopback : Interfaces::kLoopback6;
 }
 
 Result<Descriptor> ListenAtAddress(const Meeting& meeting) {

@@ -48,10 +48,11 @@ Answer HearAnswer(std::unique_ptr<Connection> connection, Clock::time_point dead
   }
 }
 
+// `doors`: how many there are to ask at within one handshake's time.
 Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
-           const std::string& token) {
-  const Clock::time_point begin = Clock::now();
-  ConnectedSocket connected = ConnectTo(address, begin + meeting.times.handshake);
+           const std::string& token, size_t doors) {
+  const Milliseconds connecting = meeting.times.handshake / static_cast<int>(doors);
+  ConnectedSocket connected = ConnectTo(address, Clock::now() + connecting);
   if (!connected.socket) {
     const bool nobody = connected.error == ECONNREFUSED;
     return {nobody ? Answer::kNobody : Answer::kUnreachable, std::strerror(connected.error),
@@ -116,12 +117,11 @@ Result<Doors> FindDoors(const Meeting& meeting) {
         "UCUDNN_RENDEZVOUS_TOKEN to the same secret text on all ranks");
   }
   doors.addresses = found.value();
-  const bool loopback = std::any_of(found->begin(), found->end(), [](const SocketAddress& address) {
-    return address.IsLoopback();
+  // Without a token rank 0 listens on the loopback interface alone, whatever the host's name says.
+  const bool four = std::any_of(found->begin(), found->end(), [](const SocketAddress& address) {
+    return address.storage.ss_family == AF_INET;
   });
-  if (here && !loopback) {  // without a token rank 0 listens there alone
-    doors.addresses.insert(doors.addresses.begin(), LoopbackAddress(meeting.place.port));
-  }
+  if (here && four) doors.addresses = {LoopbackAddress(meeting.place.port)};
   return doors;
 }
 
@@ -129,7 +129,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
 Answer AskAtDoors(Doors doors, const Meeting& meeting) {
   Answer best = std::move(doors.none);
   for (size_t i = 0; i < doors.addresses.size(); ++i) {
-    Answer answer = AskOnce(doors.addresses[i], meeting, doors.token);
+    Answer answer =
+        Ask(FrameKind::kHello, doors.addresses[i], meeting, doors.token, doors.addresses.size());
     if (answer.kind == Answer::kAccepted || answer.kind == Answer::kRefused) return answer;
     if (i == 0 || answer.kind < best.kind) best = std::move(answer);
   }
@@ -139,12 +140,13 @@ Answer AskAtDoors(Doors doors, const Meeting& meeting) {
 }  // namespace
 
 Answer AskOnce(const SocketAddress& address, const Meeting& meeting, const std::string& token) {
-  return Ask(FrameKind::kHello, address, meeting, token);
+  return Ask(FrameKind::kHello, address, meeting, token, 1);
 }
 
 bool IsMeetingNow(const MeetingFile& file, const Meeting& meeting) {
-  for (const SocketAddress& address : DoorsOf(file)) {
-    const Answer answer = Ask(FrameKind::kProbe, address, meeting, file.token);
+  const std::vector<SocketAddress> doors = DoorsOf(file);
+  for (const SocketAddress& address : doors) {
+    const Answer answer = Ask(FrameKind::kProbe, address, meeting, file.token, doors.size());
     if (answer.kind == Answer::kAccepted) return true;
   }
   return false;

@@ -42,7 +42,13 @@ void Hub::StopMeeting() {
   }
 }
 
-bool Hub::Takes() const { return !GroupIsBehind(0); }
+bool Hub::Takes() const { return !SomebodyIsBehind() || !GroupIsBehind(0); }
+
+bool Hub::SomebodyIsBehind() const {
+  return std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+    return member.connection != nullptr && member.connection->queued() >= kMostQueuedToMember;
+  });
+}
 
 bool Hub::GroupIsBehind(int from) const {
   const int group = members_[static_cast<size_t>(from)].place.group;
@@ -82,11 +88,12 @@ bool Hub::Finished() const {
 void Hub::Watch(std::vector<pollfd>& wait) {
   // The strangers come last: Serve lets some of them become members.
   int slot = 0;
+  const bool behind = SomebodyIsBehind();
   for (Member& member : members_) {
     member.slot = -1;
     if (member.connection == nullptr || member.connection->broken()) continue;
     short events = member.connection->events();
-    if (GroupIsBehind(member.place.rank)) {
+    if (behind && GroupIsBehind(member.place.rank)) {
       events = static_cast<short>(events & ~POLLIN);
       member.heard = Clock::now();  // not listened to, so not judged
     }
@@ -280,7 +287,9 @@ void Hub::Route(int from, const Frame& frame) {
     default:
       return Fail(RankText(from) + " sent what it should not");
   }
-  const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather;
+  // Rank 0's own doings are for all: they name it where it dies, and the hub with it.
+  const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
+                        (frame.kind == FrameKind::kDoing && from != 0);
   for (const Member& member : members_) {
     const int rank = static_cast<int>(&member - members_.data());
     bool listens = member.place.group == sender.place.group;

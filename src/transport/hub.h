@@ -62,6 +62,7 @@ class Hub final : public Link {
   void Deliver(int to, const Frame& frame);
   // Whether others of the group of `from` are so far behind that nothing more is taken from it.
   bool GroupIsBehind(int from) const;
+  bool SomebodyIsBehind() const;
   void Fail(const std::string& line);
   bool Flushed() const;
   void StopMeeting();

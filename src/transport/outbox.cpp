@@ -11,20 +11,19 @@ constexpr size_t kOutboxBytes = size_t{1} << 18;
 
 Outbox::Outbox() { bytes_.reserve(kOutboxBytes); }
 
-bool Outbox::Put(const Frame& frame, bool urgent) {
-  bool wake = false;
+bool Outbox::Put(const Frame& frame, Haste haste) {
+  bool wake = haste != Haste::kLater;
+  bool put = true;
   {
     const MutexLock lock(mutex_);
     const size_t size = bytes_.size() + kFrameHeader + frame.body.size();
-    if (size > kOutboxBytes && !bytes_.empty() && !urgent) {
-      refused_ = true;
-      return false;
-    }
-    AppendFrame(bytes_, frame);
-    wake = std::exchange(sleeping_, false);
+    put = size <= kOutboxBytes || bytes_.empty() || haste == Haste::kUrgent;
+    if (put) AppendFrame(bytes_, frame);
+    refused_ = refused_ || !put;
+    wake = std::exchange(sleeping_, false) || wake || !put;
   }
   if (wake) wake_.Raise();
-  return true;
+  return put;
 }
 
 void Outbox::Take(std::vector<char>& taken) {

@@ -1,5 +1,6 @@
 // What the threads of a rank want to tell the others, until its service thread takes it. Putting a
-// record in allocates nothing, and calls the system only where the service thread sleeps.
+// record in allocates nothing, and calls the system only where the service thread sleeps: one that
+// looks every now and then anyhow is not woken, since that costs the caller more than all else.
 // Thread-safe; one thread takes.
 #pragma once
 
@@ -16,8 +17,13 @@ class Outbox {
  public:
   Outbox();
 
-  // Appends a frame; false where there is no room for it now. `urgent`: room is made.
-  bool Put(const Frame& frame, bool urgent);
+  enum class Haste {
+    kLater,   // in its turn
+    kNow,     // and the service thread is woken
+    kUrgent,  // and where there is no room, it is made
+  };
+  // Appends a frame; false where there is no room for it now.
+  bool Put(const Frame& frame, Haste haste);
   // Exchanges what there is for `taken`, which is cleared before.
   void Take(std::vector<char>& taken);
   // Whether it is empty; then the next Put raises wake().

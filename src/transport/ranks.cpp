@@ -41,13 +41,18 @@ bool Ranks::Forked() const { return getpid() != process_; }
 bool Ranks::OnServiceThread() const { return service_.load() == std::this_thread::get_id(); }
 
 bool Ranks::Tell(FrameKind kind, std::string_view body) {
-  const bool urgent = kind == FrameKind::kFail || kind == FrameKind::kLeave || OnServiceThread();
+  using Haste = Outbox::Haste;
+  Haste haste = kind == FrameKind::kPost ? Haste::kLater : Haste::kNow;
+  // The service thread would wait for itself.
+  if (kind == FrameKind::kFail || kind == FrameKind::kLeave || OnServiceThread()) {
+    haste = Haste::kUrgent;
+  }
   const Frame frame = {kind, meeting_.membership.rank, body};
-  if (outbox_.Put(frame, urgent)) return true;
+  if (outbox_.Put(frame, haste)) return true;
   const Clock::time_point deadline = Clock::now() + meeting_.times.timeout;
   while (!failed_ && !ended_) {
     outbox_.room().Wait(kTurn);
-    if (outbox_.Put(frame, false)) return true;
+    if (outbox_.Put(frame, haste)) return true;
     if (Clock::now() > deadline) {
       Fail("rank " + std::to_string(meeting_.membership.rank) +
            " could not tell the others anything for " +
@@ -59,7 +64,7 @@ bool Ranks::Tell(FrameKind kind, std::string_view body) {
 
 void Ranks::Post(std::string_view record) {
   if (failed_.load(std::memory_order_relaxed) || meeting_.membership.group_size == 1) return;
-  if (Forked()) return;
+  if (leaving_ || Forked()) return;
   if (record.size() > kLargestBody) {
     return Fail("rank " + std::to_string(meeting_.membership.rank) + " posts a record of " +
                 std::to_string(record.size()) + " bytes, more than 1 MiB");
@@ -79,6 +84,7 @@ Result<std::vector<std::string>> Ranks::Gather(std::string_view mine, std::strin
   }
   const MutexLock turn(gathering_);
   if (failed_) return Status::Error(Verdict());
+  if (leaving_) return HasLeft(doing);
   Packer packer;
   {
     const MutexLock lock(mutex_);
@@ -140,7 +146,13 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
          ", where rank " + std::to_string(meeting_.membership.rank) + " waits");
   }
   if (failed_) return Result<std::vector<std::string>>(Status::Error(Verdict()));
+  if (ended_) return Result<std::vector<std::string>>(HasLeft(doing));
   return std::nullopt;
+}
+
+Status Ranks::HasLeft(std::string_view doing) const {
+  return Status::Error("rank " + std::to_string(meeting_.membership.rank) +
+                       " has left the job and cannot come to " + std::string(doing));
 }
 
 std::string Ranks::Awaited() const {

@@ -51,7 +51,8 @@ class Ranks final : private Sink {
 
   // Sends `record` (at most 1 MiB) to the other ranks of the group, without waiting for them: only
   // where 256 KiB of records lie here that the service thread has not taken. Does nothing once the
-  // job has failed. Records and gathers of a rank reach each other rank in the order of the calls.
+  // job has failed or this rank has left. Records and gathers of a rank reach each other rank in
+  // the order of the calls.
   void Post(std::string_view record);
 
   // What the others' warnings say of this rank, at most 200 bytes. They learn of it with the next
@@ -111,10 +112,12 @@ class Ranks final : private Sink {
   // Who has not come to this rank's gather, and what they do.
   std::string Awaited() const;
   bool AllHaveLeft() const;
+  Status HasLeft(std::string_view doing) const;
 
   // The service thread's, and Join's before there is one.
   void Serve();
   void ServeOnce();
+  Milliseconds IdleTime();
   void ServeNoMore(const std::string& line);
   void SendOutbox();
   void SendHeartbeat();
@@ -151,6 +154,7 @@ class Ranks final : private Sink {
   std::vector<pollfd> wait_;
   std::string beat_;
   Clock::time_point last_beat_;
+  Clock::time_point last_taken_;  // something from the outbox
   std::vector<int> group_ranks_;  // by rank; -1: of another group
 
   std::unique_ptr<std::thread> thread_;

@@ -144,6 +144,17 @@ void Ranks::ServeNoMore(const std::string& line) {
   }
 }
 
+// How long there is nothing to do but what others may say. Where posts have come lately, more will:
+// then this thread looks by itself, so that no post has to wake it.
+Milliseconds Ranks::IdleTime() {
+  constexpr Milliseconds kLately{50}, kLook{1};
+  const Clock::time_point now = Clock::now();
+  const auto beat = std::chrono::ceil<Milliseconds>(last_beat_ + meeting_.times.heartbeat - now);
+  const Milliseconds most = std::max(beat, Milliseconds(0));
+  if (now - last_taken_ < kLately) return std::min(most, kLook);
+  return outbox_.Sleep() || !link_->Takes() ? most : Milliseconds(0);
+}
+
 void Ranks::ServeOnce() {
   SendOutbox();
   SendHeartbeat();
@@ -151,12 +162,7 @@ void Ranks::ServeOnce() {
   wait_.clear();
   wait_.push_back({.fd = outbox_.wake().descriptor(), .events = POLLIN});
   link_->Watch(wait_);
-  const bool idle = outbox_.Sleep();
-  const auto left =
-      std::chrono::ceil<Milliseconds>(last_beat_ + meeting_.times.heartbeat - Clock::now());
-  const Milliseconds most =
-      idle || !link_->Takes() ? std::max(left, Milliseconds(0)) : Milliseconds(0);
-  poll(wait_.data(), wait_.size(), static_cast<int>(most.count()));
+  poll(wait_.data(), wait_.size(), static_cast<int>(IdleTime().count()));
   outbox_.Awake();
   if (wait_.front().revents != 0) outbox_.wake().Reset();
   link_->Serve(std::span(wait_).subspan(1));
@@ -175,6 +181,7 @@ void Ranks::SendOutbox() {
   while (link_->Takes()) {
     if (outgoing_.empty()) outbox_.Take(outgoing_);
     if (outgoing_.empty()) return;
+    last_taken_ = Clock::now();
     std::string_view rest = std::string_view(outgoing_.data(), outgoing_.size()).substr(sent_);
     Frame frame;
     while (link_->Takes() && CutFrame(rest, frame)) {

@@ -128,8 +128,23 @@ SocketAddress LoopbackAddress(uint16_t port) {
   return AddressFrom(&loopback, sizeof loopback);
 }
 
+bool IsLoopbackText(const std::string& host) {
+  in_addr four = {};
+  in6_addr six = {};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return host == "localhost";
+}
+
 ListeningSocket ListenAt(Interfaces interfaces, uint16_t port) {
   if (interfaces == Interfaces::kLoopback) return ListenAt(LoopbackAddress(port));
+  if (interfaces == Interfaces::kLoopback6) {
+    sockaddr_in6 loopback = {};
+    loopback.sin6_family = AF_INET6;
+    loopback.sin6_port = htons(port);
+    loopback.sin6_addr = in6addr_loopback;
+    return ListenAt(AddressFrom(&loopback, sizeof loopback));
+  }
   ListeningSocket both = ListenAt(AnyAddress(AF_INET6, port));
   if (both.socket || both.error == EADDRINUSE || both.error == EACCES) return both;
   return ListenAt(AnyAddress(AF_INET, port));  // a host without IPv6

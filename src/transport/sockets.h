@@ -26,7 +26,11 @@ struct SocketAddress {
 Result<std::vector<SocketAddress>> AddressesOf(const std::string& host, uint16_t port);
 SocketAddress LoopbackAddress(uint16_t port);
 
-enum class Interfaces { kLoopback, kAll };
+// Whether the text is localhost or a numeric loopback address. A host's own name may lead to one
+// on that host, and elsewhere on others.
+bool IsLoopbackText(const std::string& host);
+
+enum class Interfaces { kLoopback, kLoopback6, kAll };
 
 struct ListeningSocket {
   Descriptor socket;

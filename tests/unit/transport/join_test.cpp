@@ -6,9 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "tests/unit/transport/job.h"
 #include "transport/meeting_file.h"
+#include "transport/sockets.h"
 
 namespace ucudnn::transport {
 namespace {
@@ -190,6 +192,47 @@ TEST(Join, WithoutATokenRanksOfThisHostMeetOnTheLoopbackInterface) {
   job.meeting.token.clear();
   const auto all = JoinAll(job);
   EXPECT_EQ(all.size(), 2u);
+}
+
+TEST(Join, AHostMayBeNamedInAnyWay) {
+  // Of this host; its name may lead to 127.0.1.1, where nobody listens.
+  for (const std::string& host : {std::string("localhost"), HostName(), std::string("127.0.1.1")}) {
+    for (const char* const token : {"", "secret"}) {
+      Job job(2);
+      job.meeting.place.host = host;
+      job.meeting.token = token;
+      EXPECT_EQ(JoinAll(job).size(), 2u) << host;
+    }
+  }
+}
+
+TEST(Join, OnTheLoopbackInterfaceOfIPv6) {
+  Job job(2);
+  job.meeting.place.host = "::1";
+  if (!AddressesOf("::1", 1)->front().IsOfThisHost()) GTEST_SKIP() << "a host without IPv6";
+  EXPECT_EQ(JoinAll(job).size(), 2u);
+}
+
+TEST(Join, OfAJobOnThisHostAloneIsNotSeenByOthers) {
+  for (const auto& [token, host, shown] : {std::tuple("", "127.0.0.1", false),
+                                           {"", "", false},
+                                           {"secret", "127.0.0.1", false},
+                                           {"secret", "", true}}) {
+    const std::vector<std::string> addresses = InterfaceAddresses();
+    if (addresses.empty()) GTEST_SKIP() << "a host without a network";
+    Job job(2);
+    job.meeting.token = token;
+    job.meeting.place.host = *host == '\0' ? addresses.front() : host;
+    std::thread first([&] { EXPECT_EQ(JoinAndLeave(job.Of(0)), ""); });
+    const auto reached = [&](const std::string& at) {
+      const auto found = AddressesOf(at, job.meeting.place.port);
+      return static_cast<bool>(ConnectTo(found->front(), Clock::now() + kLong).socket);
+    };
+    EXPECT_TRUE(Becomes([&] { return reached("127.0.0.1"); }));
+    EXPECT_EQ(reached(addresses.front()), shown) << token << " " << host;
+    EXPECT_EQ(JoinAndLeave(job.Of(1)), "");
+    first.join();
+  }
 }
 
 TEST(Join, WithoutATokenAnotherHostIsRefusedWithWhatToSet) {

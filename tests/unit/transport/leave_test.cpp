@@ -92,6 +92,22 @@ TEST(Leave, AGatherThatStillWaitsForTheRankFails) {
   }
 }
 
+TEST(Leave, EndsTheRanksOwnGathersAndPosts) {
+  Job job(2);
+  job.meeting.times.leaving = Milliseconds(200);
+  const auto all = JoinAll(job);
+  ASSERT_EQ(all.size(), 2u);
+  std::thread waiting([&] {
+    EXPECT_THAT(all[1]->Gather("", "the agreement").message(),
+                HasSubstr("rank 1 has left the job and cannot come to the agreement"));
+  });
+  std::this_thread::sleep_for(Milliseconds(100));
+  all[1]->Leave("");
+  waiting.join();
+  for (int i = 0; i < 10000; ++i) all[1]->Post(std::string(1000, 'x'));
+  EXPECT_FALSE(all[1]->Gather("", "the next one").ok());
+}
+
 TEST(Leave, ASecondTimeOnlyTellsTheTexts) {
   const Job job(1);
   const auto all = JoinAll(job);
