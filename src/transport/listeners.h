@@ -1,0 +1,57 @@
+// The callbacks of a rank: who hears of posts, gathers, goodbyes and the failure, in which order.
+// Thread-safe: a callback runs under the lock of this class.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace ucudnn::transport {
+
+struct Callbacks {
+  std::function<void(int group_rank, std::string_view record)> post;
+  std::function<void(int group_rank, uint64_t number)> gather;
+  std::function<void(int rank, std::string_view last)> leave;
+  std::function<void(std::string_view line)> failure;
+};
+
+class Listeners {
+ public:
+  // Sets the callback that `set` names. `opens`: what was kept is told now, in order.
+  void Set(const std::function<void(Callbacks&)>& set, bool opens);
+
+  // Called by the service thread. False where too much is kept for a rank that sets no callbacks.
+  bool Post(int group_rank, std::string_view record);
+  bool Gather(int group_rank, uint64_t number);
+  bool Leave(int rank, std::string_view last);
+  void Failure(std::string_view line);
+
+ private:
+  struct Event {
+    enum Kind { kPost, kGather, kLeave } kind;
+    int rank;
+    uint64_t number;
+    std::string_view text;
+  };
+  struct KeptEvent {
+    Event event;
+    std::string text;
+  };
+  bool Hear(const Event& event);
+  void Tell(const Event& event) UCUDNN_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  Callbacks callbacks_ UCUDNN_GUARDED_BY(mutex_);
+  bool open_ UCUDNN_GUARDED_BY(mutex_) = false;
+  std::vector<KeptEvent> kept_ UCUDNN_GUARDED_BY(mutex_);
+  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  std::optional<std::string> failure_ UCUDNN_GUARDED_BY(mutex_);
+  bool failure_told_ UCUDNN_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ucudnn::transport

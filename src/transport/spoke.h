@@ -1,0 +1,39 @@
+// The connection of a rank other than 0 to rank 0's hub. One thread uses it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/link.h"
+
+namespace ucudnn::transport {
+
+class Spoke final : public Link {
+ public:
+  // `connection` has been accepted by the hub. `sink` is the caller's and outlives this.
+  Spoke(std::unique_ptr<Connection> connection, const Meeting& meeting, Sink& sink);
+
+  bool Takes() const override;
+  void Send(FrameKind kind, std::string_view body) override;
+  void Flush() override { connection_->Flush(); }
+  bool Finished() const override { return connection_->queued() == 0; }
+  void Watch(std::vector<pollfd>& wait) override;
+  void Serve(std::span<const pollfd> ready) override;
+  void Close() override;
+
+ private:
+  void Take(const Frame& frame);
+  void Lose(const std::string& line);
+
+  const std::unique_ptr<Connection> connection_;
+  const int rank_, size_;
+  const Times times_;
+  Sink& sink_;
+  Hearing hearing_;
+  Clock::time_point heard_ = Clock::now();
+  std::string hub_doing_;
+  bool failed_ = false, hub_left_ = false;
+  bool ended_ = false;  // the connection, after the last frame was taken from it
+};
+
+}  // namespace ucudnn::transport

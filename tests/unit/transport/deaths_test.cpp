@@ -1,0 +1,308 @@
+// Ranks that are processes and die, or stop, at each stage. The others learn of it within 15 s.
+// Heartbeats are short here, as all times are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/unit/transport/job.h"
+#include "transport/hello.h"
+#include "transport/sockets.h"
+
+namespace ucudnn::transport {
+namespace {
+
+using namespace test;  // NOLINT
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+std::string RankText(int rank) { return "rank " + std::to_string(rank); }
+
+// The ranks of `job` but `missing`, as threads of this process.
+std::vector<std::unique_ptr<JoinResult>> JoinOthers(const Job& job, int missing) {
+  std::vector<Meeting> meetings;
+  for (int rank = 0; rank < job.size; ++rank) {
+    if (rank != missing) meetings.push_back(job.Of(rank));
+  }
+  return JoinThese(meetings);
+}
+
+// The one failure of all.
+std::string FailureOfAll(const std::vector<std::unique_ptr<JoinResult>>& joined) {
+  for (const auto& one : joined) {
+    EXPECT_TRUE(one->ok()) << one->message();
+    if (!one->ok()) return one->message();
+    EXPECT_EQ(FailureOf(*one->value()), FailureOf(*joined.front()->value()));
+  }
+  return FailureOf(*joined.front()->value());
+}
+
+class Deaths : public ::testing::TestWithParam<int> {
+ protected:
+  int victim() const { return GetParam(); }
+  std::string Died() const { return RankText(victim()) + " died or ended ("; }
+};
+INSTANTIATE_TEST_SUITE_P(OfRank, Deaths, ::testing::Values(0, 1, 2));
+
+TEST_P(Deaths, WhileItWaitsForOthersToJoin) {
+  Job job(4);
+  job.meeting.times.refusing = Milliseconds(500);
+  Child child(RankThat(job.Of(victim()), [](Ranks&, const Child::Tell&) {}));
+  std::vector<Meeting> others;  // rank 3 does not come
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank != victim()) others.push_back(job.Of(rank));
+  }
+  std::thread killer([&] {
+    std::this_thread::sleep_for(Milliseconds(500));
+    child.Kill();
+  });
+  for (const auto& joined : JoinThese(others)) {
+    EXPECT_THAT(joined->message(), HasSubstr(Died()));
+  }
+  killer.join();
+}
+
+TEST_P(Deaths, AfterJoining) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks&, const Child::Tell&) { SleepForLong(); }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  child.Kill();
+  EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
+}
+
+TEST_P(Deaths, WhileTheOthersGather) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell&) {
+    ranks.Doing("evaluating");
+    SleepForLong();
+  }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  std::this_thread::sleep_for(Milliseconds(300));  // some heartbeats
+  std::thread killer([&] {
+    std::this_thread::sleep_for(Milliseconds(100));
+    child.Kill();
+  });
+  OnThreads(2, [&](int i) {
+    const auto gathered = joined[static_cast<size_t>(i)]->value()->Gather("", "the agreement");
+    ASSERT_FALSE(gathered.ok());
+    EXPECT_THAT(gathered.message(), AllOf(HasSubstr(Died()), HasSubstr("evaluating")));
+  });
+  killer.join();
+}
+
+TEST_P(Deaths, InAGatherThatAnotherHasNotComeTo) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    tell("gathers");
+    (void)ranks.Gather("", "the agreement on conv3");
+  }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  EXPECT_EQ(child.Heard(), "gathers");
+  std::this_thread::sleep_for(Milliseconds(200));
+  child.Kill();
+  EXPECT_THAT(FailureOfAll(joined), AllOf(HasSubstr(Died()), HasSubstr("the agreement on conv3")));
+}
+
+TEST_P(Deaths, AfterAGather) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    tell(ranks.Gather("mine", "the agreement").ok() ? "gathered" : "failed");
+    SleepForLong();
+  }));
+  const auto joined = JoinOthers(job, victim());
+  OnThreads(2, [&](int i) {
+    Ranks& ranks = *joined[static_cast<size_t>(i)]->value();
+    const auto gathered = ranks.Gather("", "the agreement");
+    ASSERT_TRUE(gathered.ok()) << gathered.message();
+    EXPECT_EQ(gathered.value()[static_cast<size_t>(victim())], "mine");
+  });
+  EXPECT_EQ(child.Heard(), "joined");
+  EXPECT_EQ(child.Heard(), "gathered");
+  child.Kill();
+  EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
+  EXPECT_FALSE(joined.front()->value()->Gather("", "the next one").ok());
+}
+
+TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    std::atomic<int> heard = 0;
+    for (int i = 0; i < 100; ++i) ranks.Post(std::to_string(i));
+    ranks.OnPost([&](int, std::string_view) { ++heard; });
+    while (heard < 2) std::this_thread::sleep_for(Milliseconds(1));
+    tell("posted");
+    SleepForLong();
+  }));
+  const auto joined = JoinOthers(job, victim());
+  std::atomic<int> heard = 0, wrong = 0;
+  for (const auto& one : joined) {
+    one->value()->OnPost([&, next = 0](int from, std::string_view text) mutable {
+      if (from != victim()) return;
+      wrong += text == std::to_string(next++) ? 0 : 1;
+      ++heard;
+    });
+    one->value()->Post("x");
+  }
+  EXPECT_EQ(child.Heard(), "joined");
+  EXPECT_EQ(child.Heard(), "posted");
+  EXPECT_TRUE(Becomes([&] { return heard == 200; }));
+  child.Kill();
+  EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
+  EXPECT_EQ(wrong, 0);
+  for (const auto& one : joined) one->value()->OnPost(nullptr);
+}
+
+TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    for (int i = 0;; ++i) {
+      ranks.Post(std::string(1000, 'x'));
+      if (i == 1000) tell("posts");
+    }
+  }));
+  const auto joined = JoinOthers(job, victim());
+  std::atomic<int> wrong = 0;
+  for (const auto& one : joined) {
+    one->value()->OnPost([&](int, std::string_view text) { wrong += text.size() == 1000 ? 0 : 1; });
+  }
+  EXPECT_EQ(child.Heard(), "joined");
+  EXPECT_EQ(child.Heard(), "posts");
+  child.Kill();
+  EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
+  EXPECT_EQ(wrong, 0);
+  for (const auto& one : joined) one->value()->OnPost(nullptr);
+}
+
+TEST_P(Deaths, StoppedItIsSilent) {
+  Job job(3);
+  job.meeting.times.silence = Milliseconds(1000);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell&) {
+    ranks.Doing("evaluating");
+    SleepForLong();
+  }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  std::this_thread::sleep_for(Milliseconds(300));
+  child.Signal(SIGSTOP);
+  EXPECT_THAT(FailureOfAll(joined), AllOf(HasSubstr(RankText(victim()) + " was silent for 1000 ms"),
+                                          HasSubstr("evaluating")));
+}
+
+TEST_P(Deaths, StoppedAndContinuedItLearnsThatItWasGivenUp) {
+  Job job(3);
+  job.meeting.times.silence = Milliseconds(1000);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    while (!ranks.Failure()) std::this_thread::sleep_for(Milliseconds(5));
+    std::this_thread::sleep_for(Milliseconds(300));
+    tell(*ranks.Failure());
+  }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  child.Signal(SIGSTOP);
+  const std::string line = FailureOfAll(joined);
+  child.Signal(SIGCONT);
+  EXPECT_EQ(child.Heard(), line);
+}
+
+TEST_P(Deaths, StoppedForLessThanTheSilenceItGoesOn) {
+  const Job job(3);
+  Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
+    tell(ranks.Gather("", "the agreement").ok() ? "gathered" : "failed");
+    ranks.Leave("");
+  }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  child.Signal(SIGSTOP);
+  std::this_thread::sleep_for(Milliseconds(700));
+  child.Signal(SIGCONT);
+  OnThreads(2, [&](int i) {
+    Ranks& ranks = *joined[static_cast<size_t>(i)]->value();
+    EXPECT_TRUE(ranks.Gather("", "the agreement").ok());
+    ranks.Leave("");
+    EXPECT_FALSE(ranks.Failure());
+  });
+  EXPECT_EQ(child.Heard(), "gathered");
+}
+
+TEST_P(Deaths, OfAParentWhoseChildHoldsTheSocketsAreFoundByTheirSilence) {
+  Job job(3);
+  job.meeting.times.silence = Milliseconds(1000);
+  int life[2] = {};
+  ASSERT_EQ(pipe(life), 0);
+  Child child(RankThat(job.Of(victim()), [&](Ranks&, const Child::Tell& tell) {
+    if (fork() == 0) {  // ends when the test does
+      close(life[1]);
+      char byte;
+      _exit(static_cast<int>(read(life[0], &byte, 1)));
+    }
+    tell("forked");
+    SleepForLong();
+  }));
+  const auto joined = JoinOthers(job, victim());
+  EXPECT_EQ(child.Heard(), "joined");
+  EXPECT_EQ(child.Heard(), "forked");
+  child.Kill();
+  EXPECT_THAT(FailureOfAll(joined), HasSubstr(RankText(victim()) + " was silent for 1000 ms"));
+  close(life[0]);
+  close(life[1]);
+}
+
+TEST(DeathsInJoin, OfARankZeroThatListensAndIsStopped) {
+  Job job(2);
+  Child child(RankThat(job.Of(0), [](Ranks&, const Child::Tell&) {}));
+  // It listens once it answers.
+  EXPECT_TRUE(Becomes([&] {
+    return static_cast<bool>(
+        ConnectTo(LoopbackAddress(job.meeting.place.port), Clock::now() + kLong).socket);
+  }));
+  child.Signal(SIGSTOP);
+  EXPECT_THAT(Ranks::Join(job.Of(1)).message(),
+              AllOf(HasSubstr("rank 1 cannot join"), HasSubstr("does not answer")));
+}
+
+TEST(DeathsInJoin, OfOneThatHasConnectedAndNotGreetedDisturbNobody) {
+  const Job job(2);
+  Child child([&](const Child::Tell& tell) {
+    Descriptor socket;
+    while (!socket) {
+      socket = std::move(
+          ConnectTo(LoopbackAddress(job.meeting.place.port), Clock::now() + kLong).socket);
+    }
+    tell("connected");
+    SleepForLong();
+  });
+  std::thread first([&] { EXPECT_EQ(JoinAndLeave(job.Of(0)), ""); });
+  EXPECT_EQ(child.Heard(), "connected");
+  child.Kill();
+  EXPECT_EQ(JoinAndLeave(job.Of(1)), "");
+  first.join();
+}
+
+TEST(DeathsAtTheEnd, AfterItsGoodbyeIsNoFailure) {
+  for (const int victim : {0, 1}) {
+    Job job(3);
+    job.meeting.times.leaving = Milliseconds(300);
+    Child child(RankThat(job.Of(victim), [](Ranks& ranks, const Child::Tell& tell) {
+      ranks.Leave("3 calls");
+      tell("left");
+      SleepForLong();
+    }));
+    const auto joined = JoinOthers(job, victim);
+    EXPECT_EQ(child.Heard(), "joined");
+    EXPECT_EQ(child.Heard(), "left");
+    child.Kill();
+    std::this_thread::sleep_for(Milliseconds(100));
+    OnThreads(2, [&](int i) {
+      Ranks& ranks = *joined[static_cast<size_t>(i)]->value();
+      EXPECT_FALSE(ranks.Failure());
+      EXPECT_EQ(ranks.Leave("4 calls")[static_cast<size_t>(victim)], "3 calls");
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::transport
