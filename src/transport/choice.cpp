@@ -126,6 +126,20 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
   });
   const auto same_device =
       FirstPair(ranks, [](const RankFacts& a, const RankFacts& b) { return a.device == b.device; });
+  // Streams of one context that wait for words would wait for each other's ranks wherever one of
+  // these frees memory.
+  const auto loopback_refused = [&]() -> Status {
+    if (other_host) {
+      return Status::Error(other_host->Ranks() +
+                           " are on different hosts or in different containers, which loopback "
+                           "does not reach");
+    }
+    if (!other_process || !same_context) return Status::Ok();
+    return Status::Error(same_context->Ranks() + " are threads of one process with one GPU, and " +
+                         other_process->Ranks() +
+                         " are different processes: loopback takes all ranks from one process, or "
+                         "one for each of its GPUs");
+  };
   Choice choice;
   choice.one_process = !other_process;
   choice.transport = ranks.empty() ? Transport::kPeer : ranks[0].wanted;
@@ -135,11 +149,9 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
         choice.transport = other_process ? Transport::kNccl : Transport::kPeer;
         return choice;
       }
-      if (other_host) {
-        return Status::Error(same_device->Ranks() +
-                             " share one GPU, which NCCL refuses, and loopback does not reach " +
-                             other_host->Ranks() +
-                             ", which are on different hosts or in different containers");
+      if (const Status refused = loopback_refused(); !refused.ok()) {
+        return Status::Error(same_device->Ranks() + " share one GPU, which NCCL refuses; and " +
+                             refused.message());
       }
       choice.transport = Transport::kLoopback;
       choice.note = same_device->Ranks() +
@@ -160,10 +172,8 @@ Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
                            " share one GPU, and the transport peer tells ranks apart by theirs: "
                            "loopback serves there");
     case Transport::kLoopback:
-      if (!other_host) return choice;
-      return Status::Error(other_host->Ranks() +
-                           " are on different hosts or in different containers, which loopback "
-                           "does not reach");
+      UCUDNN_RETURN_IF_ERROR(loopback_refused());
+      return choice;
   }
   return choice;
 }
