@@ -121,10 +121,26 @@ void Board::Abort(int rank) {
   changed_.NotifyAll();
 }
 
-void Board::Leave(int rank) {
+void Board::SaySettled(int sender, int receiver) {
+  MutexLock lock(mutex_);
+  LaneOf(sender, receiver).taken = false;
+  changed_.NotifyAll();
+}
+
+bool Board::OwesEvents(int rank) const {
+  for (int sender = 0; sender < size_; ++sender) {
+    if (lanes_[sender * size_ + rank].taken) return true;
+  }
+  return false;
+}
+
+void Board::Leave(int rank, Deadline deadline) {
   MutexLock lock(mutex_);
   members_[rank].left = true;
   changed_.NotifyAll();
+  while (OwesEvents(rank) && !aborted_by_) {
+    if (!changed_.WaitUntil(mutex_, deadline)) return;
+  }
 }
 
 Status Board::State() const {

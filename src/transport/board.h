@@ -50,20 +50,22 @@ class Board {
   Result<Parcel> Await(int sender, int receiver, Deadline deadline);
   // ... says that its stream has TakenOf recorded behind the copy...
   void SayTaken(int sender, int receiver);
-  // ... and the sender waits for that.
+  // ... and the sender waits for that, makes its stream wait for TakenOf, and says that it has.
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
+  void SaySettled(int sender, int receiver);
 
   // Ends all waiting, now and later. The first rank's name stays.
   void Abort(int rank);
-  // Ends the waiting for that rank.
-  void Leave(int rank);
+  // Ends the waiting for that rank, whose events are not needed any more when this returns, or it
+  // is too late.
+  void Leave(int rank, Deadline deadline);
   // An error in words after an abort.
   Status State() const;
 
  private:
   struct Lane {
     Parcel parcel;
-    bool laid_out = false, taken = false;
+    bool laid_out = false, taken = false;  // neither: settled
   };
   struct Member {
     CUcontext context = nullptr;
@@ -75,6 +77,7 @@ class Board {
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
+  bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
   // Until `flag`; an error when the board is aborted, `other` has left, or it is too late.
   Status WaitFor(const bool& flag, int other, Deadline deadline) UCUDNN_REQUIRES(mutex_);

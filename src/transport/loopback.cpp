@@ -9,9 +9,6 @@
 namespace ucudnn::transport {
 namespace {
 
-// What a rank that closes its channel gives its streams to finish.
-constexpr std::chrono::milliseconds kLeavingTime{2000};
-
 class LoopbackChannel final : public Channel {
  public:
   LoopbackChannel(const ChannelSetup& setup, SharedSegment control)

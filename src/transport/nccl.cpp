@@ -13,9 +13,6 @@
 namespace ucudnn::transport {
 namespace {
 
-// What a rank that closes its channel gives its streams to finish.
-constexpr std::chrono::milliseconds kLeavingTime{2000};
-
 // What a channel owns in its context.
 struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)

@@ -1,5 +1,6 @@
 #include "transport/peer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -26,7 +27,8 @@ class PeerChannel final : public Channel {
         owned_(std::make_unique<OwnedByPeer>(setup)) {}
 
   ~PeerChannel() override {
-    board_->Leave(setup_.rank);
+    board_->Leave(setup_.rank,
+                  std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime));
     const cuda::ContextScope scope(driver_, setup_.context);
     owned_.reset();
   }
@@ -119,6 +121,7 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   for (const Message& message : sends) {
     UCUDNN_RETURN_IF_ERROR(board_->AwaitTaken(setup_.rank, message.peer, deadline));
     UCUDNN_RETURN_IF_ERROR(board_->TakenOf(message.peer, setup_.rank).HoldBack(stream));
+    board_->SaySettled(setup_.rank, message.peer);
   }
   return owned_->order.End(stream);
 }
