@@ -156,7 +156,7 @@ void LoopbackState::Abort(const std::shared_ptr<LoopbackState>& state) {
 // Streams of ranks that do not know yet may write earlier numbers behind RaiseAll.
 void LoopbackState::KeepReleasing() {
   do {
-    for (milliseconds pause(1); !order.Done(); pause = std::min(2 * pause, milliseconds(50))) {
+    for (milliseconds pause(1); !order.Done(); pause = std::min(2 * pause, milliseconds(10))) {
       lanes.RaiseAll();
       std::this_thread::sleep_for(pause);
     }
