@@ -118,9 +118,9 @@ void LoopbackState::Take(const Taking& taking) {
   if (good) {
     std::memcpy(landing(), SlotOf(taking.peer, setup.rank, taking.number), taking.bytes);
     // Nobody rewrites the slot before this rank's stream says it is taken, unless flags were raised
-    // meanwhile: then this sees the abort that came before.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    good = lanes.aborted() == 0;
+    // meanwhile: then this sees the abort that came before. It writes so that it cannot be read
+    // before the slot is.
+    good = lanes.aborted().fetch_add(0) == 0;
   }
   if (!good) std::memset(landing(), 0xff, taking.bytes);
 }
