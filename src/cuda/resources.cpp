@@ -136,7 +136,7 @@ Status Event::HoldBack(CUstream stream) const {
                       "making a stream wait for an event");
 }
 
-bool Event::Reached() const { return driver_.cuEventQuery(event_) == CUDA_SUCCESS; }
+bool Event::Pending() const { return driver_.cuEventQuery(event_) == CUDA_ERROR_NOT_READY; }
 
 Status Event::Record(CUstream stream) {
   return DriverStatus(driver_, driver_.cuEventRecord(event_, stream), "recording an event");

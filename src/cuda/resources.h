@@ -119,8 +119,9 @@ class Event {
   // What is enqueued on `stream` from now on waits until the event, as it was recorded last, is
   // reached.
   Status HoldBack(CUstream stream) const;
-  // Whether it is reached, or was never recorded. False also where the driver cannot say.
-  bool Reached() const;
+  // Whether a stream is still to reach it. False also where its context is gone or has failed, so
+  // that no stream ever will.
+  bool Pending() const;
   CUevent get() const { return event_; }
   // Milliseconds from `begin` to this event; waits for this event.
   Result<double> MillisecondsSince(const Event& begin);

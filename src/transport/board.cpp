@@ -82,20 +82,25 @@ Result<Board::Parcel> Board::Await(int sender, int receiver, Deadline deadline) 
   MutexLock lock(mutex_);
   Lane& lane = LaneOf(sender, receiver);
   UCUDNN_RETURN_IF_ERROR(WaitFor(lane.laid_out, sender, deadline));
+  lane.copying = true;
   return lane.parcel;
 }
 
-void Board::SayTaken(int sender, int receiver) {
+void Board::SayTaken(int sender, int receiver, bool taken) {
   MutexLock lock(mutex_);
   Lane& lane = LaneOf(sender, receiver);
+  lane.copying = false;
   lane.laid_out = false;
-  lane.taken = true;
+  lane.taken = taken;
   changed_.NotifyAll();
 }
 
 Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
   MutexLock lock(mutex_);
-  return WaitFor(LaneOf(sender, receiver).taken, receiver, deadline);
+  Lane& lane = LaneOf(sender, receiver);
+  UCUDNN_RETURN_IF_ERROR(WaitFor(lane.taken, receiver, deadline));
+  lane.settling = true;
+  return Status::Ok();
 }
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
@@ -121,10 +126,35 @@ void Board::Abort(int rank) {
   changed_.NotifyAll();
 }
 
-void Board::Leave(int rank) {
+void Board::SaySettled(int sender, int receiver) {
   MutexLock lock(mutex_);
-  members_[rank].left = true;
+  Lane& lane = LaneOf(sender, receiver);
+  lane.taken = false;
+  lane.settling = false;
   changed_.NotifyAll();
+}
+
+bool Board::OwesEvents(int rank) const {
+  for (int other = 0; other < size_; ++other) {
+    const Lane& to = lanes_[rank * size_ + other];
+    const Lane& from = lanes_[other * size_ + rank];
+    // After an abort nobody begins anything.
+    if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
+  }
+  return false;
+}
+
+void Board::Leave(int rank, Deadline deadline) {
+  MutexLock lock(mutex_);
+  Member& member = members_[rank];
+  member.left = true;
+  changed_.NotifyAll();
+  while (OwesEvents(rank)) {
+    // Then they end with the board.
+    if (!changed_.WaitUntil(mutex_, deadline)) return;
+  }
+  member.ready.reset();
+  member.taken.clear();
 }
 
 Status Board::State() const {

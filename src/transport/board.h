@@ -48,22 +48,25 @@ class Board {
   void LayOut(int sender, int receiver, const Parcel& parcel);
   // The receiver waits for it...
   Result<Parcel> Await(int sender, int receiver, Deadline deadline);
-  // ... says that its stream has TakenOf recorded behind the copy...
-  void SayTaken(int sender, int receiver);
-  // ... and the sender waits for that.
+  // ... says, after each Await that was answered, whether TakenOf is recorded behind its copy...
+  void SayTaken(int sender, int receiver, bool taken);
+  // ... and the sender waits for that, makes its stream wait for TakenOf, and says so.
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
+  void SaySettled(int sender, int receiver);
 
   // Ends all waiting, now and later. The first rank's name stays.
   void Abort(int rank);
-  // Ends the waiting for that rank.
-  void Leave(int rank);
+  // Ends the waiting for that rank, and its events once nobody needs them. Its context is current.
+  void Leave(int rank, Deadline deadline);
   // An error in words after an abort.
   Status State() const;
 
  private:
   struct Lane {
     Parcel parcel;
-    bool laid_out = false, taken = false;
+    bool laid_out = false, taken = false;  // neither: settled
+    bool copying = false;                  // the receiver is between Await and SayTaken
+    bool settling = false;                 // the sender between AwaitTaken and SaySettled
   };
   struct Member {
     CUcontext context = nullptr;
@@ -75,6 +78,8 @@ class Board {
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
+  // Whether another rank has or will have to do with the rank's events.
+  bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
   // Until `flag`; an error when the board is aborted, `other` has left, or it is too late.
   Status WaitFor(const bool& flag, int other, Deadline deadline) UCUDNN_REQUIRES(mutex_);

@@ -26,8 +26,8 @@ class CallOrder {
     return last_.Record(stream);
   }
 
-  // Whether all that was enqueued is done. Also for other threads.
-  bool Done() const { return last_.Reached(); }
+  // Whether all that was enqueued is done, or never will be. Also for other threads.
+  bool Done() const { return !last_.Pending(); }
 
  private:
   cuda::Event last_;

@@ -82,6 +82,9 @@ struct ChannelSetup {
   AddInto add;
 };
 
+// What a channel that is closed gives its streams, and other ranks, to finish what they are at.
+inline constexpr std::chrono::milliseconds kLeavingTime{2000};
+
 // Whether an exchange's messages are what Exchange takes: in words with rank, peer and size.
 Status CheckMessages(std::span<const Message> messages, int rank, int size);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <climits>
 #include <fstream>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -36,6 +35,61 @@ std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
     }
   }
   return std::nullopt;
+}
+
+// What of the ranks decides, with ranks to name.
+struct Pairs {
+  explicit Pairs(std::span<const RankFacts> ranks) {
+    const auto same_process = [](const RankFacts& a, const RankFacts& b) {
+      return a.host == b.host && a.process == b.process;
+    };
+    wanting_others = FirstPair(
+        ranks, [](const RankFacts& a, const RankFacts& b) { return a.wanted != b.wanted; });
+    on_hosts =
+        FirstPair(ranks, [](const RankFacts& a, const RankFacts& b) { return a.host != b.host; });
+    on_processes = FirstPair(
+        ranks, [&](const RankFacts& a, const RankFacts& b) { return !same_process(a, b); });
+    on_one_device = FirstPair(
+        ranks, [](const RankFacts& a, const RankFacts& b) { return a.device == b.device; });
+    in_one_context = FirstPair(ranks, [&](const RankFacts& a, const RankFacts& b) {
+      return same_process(a, b) && a.device == b.device;
+    });
+  }
+
+  std::optional<Pair> wanting_others, on_hosts, on_processes, on_one_device, in_one_context;
+};
+
+Status CheckNccl(const Pairs& pairs) {
+  if (!pairs.on_one_device) return Status::Ok();
+  return Status::Error(pairs.on_one_device->Ranks() +
+                       " share one GPU, which NCCL refuses: loopback serves there, for tests");
+}
+
+Status CheckPeer(const Pairs& pairs) {
+  if (pairs.on_processes) {
+    return Status::Error(pairs.on_processes->Ranks() +
+                         " are different processes: the transport peer is for threads of one");
+  }
+  if (!pairs.on_one_device) return Status::Ok();
+  return Status::Error(pairs.on_one_device->Ranks() +
+                       " share one GPU, and the transport peer tells ranks apart by theirs: "
+                       "loopback serves there");
+}
+
+// Streams of one context that wait for words would make one rank wait for another's when it frees
+// memory.
+Status CheckLoopback(const Pairs& pairs) {
+  if (pairs.on_hosts) {
+    return Status::Error(pairs.on_hosts->Ranks() +
+                         " are on different hosts or in different containers, which loopback does "
+                         "not reach");
+  }
+  if (!pairs.on_processes || !pairs.in_one_context) return Status::Ok();
+  return Status::Error(pairs.in_one_context->Ranks() +
+                       " are threads of one process with one GPU, and " +
+                       pairs.on_processes->Ranks() +
+                       " are different processes: loopback takes all ranks from one process, or "
+                       "one for each of its GPUs");
 }
 
 std::string Hex(const char* bytes, size_t count) {
@@ -109,62 +163,39 @@ Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted) {
 }
 
 Result<Choice> ChooseTransport(std::span<const RankFacts> ranks) {
-  const auto differ = [&](auto member) {
-    return FirstPair(ranks, [=](const RankFacts& a, const RankFacts& b) {
-      return std::invoke(member, a) != std::invoke(member, b);
-    });
-  };
-  if (const auto pair = differ(&RankFacts::wanted)) {
-    return Status::Error("rank " + std::to_string(pair->first) + " wants the transport " +
-                         NameOf(ranks[pair->first].wanted) + " and rank " +
-                         std::to_string(pair->second) + " wants " +
-                         NameOf(ranks[pair->second].wanted));
+  const Pairs pairs(ranks);
+  if (pairs.wanting_others) {
+    const auto [first, second] = *pairs.wanting_others;
+    return Status::Error("rank " + std::to_string(first) + " wants the transport " +
+                         NameOf(ranks[first].wanted) + " and rank " + std::to_string(second) +
+                         " wants " + NameOf(ranks[second].wanted));
   }
-  const auto other_host = differ(&RankFacts::host);
-  const auto other_process = FirstPair(ranks, [](const RankFacts& a, const RankFacts& b) {
-    return a.host != b.host || a.process != b.process;
-  });
-  const auto same_device =
-      FirstPair(ranks, [](const RankFacts& a, const RankFacts& b) { return a.device == b.device; });
   Choice choice;
-  choice.one_process = !other_process;
+  choice.one_process = !pairs.on_processes;
   choice.transport = ranks.empty() ? Transport::kPeer : ranks[0].wanted;
   switch (choice.transport) {
-    case Transport::kAuto:
-      if (!same_device) {
-        choice.transport = other_process ? Transport::kNccl : Transport::kPeer;
-        return choice;
-      }
-      if (other_host) {
-        return Status::Error(same_device->Ranks() +
-                             " share one GPU, which NCCL refuses, and loopback does not reach " +
-                             other_host->Ranks() +
-                             ", which are on different hosts or in different containers");
-      }
-      choice.transport = Transport::kLoopback;
-      choice.note = same_device->Ranks() +
-                    " share one GPU, which NCCL refuses: they exchange by loopback, through the "
-                    "host's memory, which is meant for tests";
-      return choice;
     case Transport::kNccl:
-      if (!same_device) return choice;
-      return Status::Error(same_device->Ranks() +
-                           " share one GPU, which NCCL refuses: loopback serves there, for tests");
+      UCUDNN_RETURN_IF_ERROR(CheckNccl(pairs));
+      return choice;
     case Transport::kPeer:
-      if (other_process) {
-        return Status::Error(other_process->Ranks() +
-                             " are different processes: the transport peer is for threads of one");
-      }
-      if (!same_device) return choice;
-      return Status::Error(same_device->Ranks() +
-                           " share one GPU, and the transport peer tells ranks apart by theirs: "
-                           "loopback serves there");
+      UCUDNN_RETURN_IF_ERROR(CheckPeer(pairs));
+      return choice;
     case Transport::kLoopback:
-      if (!other_host) return choice;
-      return Status::Error(other_host->Ranks() +
-                           " are on different hosts or in different containers, which loopback "
-                           "does not reach");
+      UCUDNN_RETURN_IF_ERROR(CheckLoopback(pairs));
+      return choice;
+    default:
+      break;
   }
+  if (!pairs.on_one_device) {
+    choice.transport = pairs.on_processes ? Transport::kNccl : Transport::kPeer;
+    return choice;
+  }
+  const std::string why = pairs.on_one_device->Ranks() + " share one GPU, which NCCL refuses";
+  if (const Status refused = CheckLoopback(pairs); !refused.ok()) {
+    return Status::Error(why + "; and " + refused.message());
+  }
+  choice.transport = Transport::kLoopback;
+  choice.note = why + ": they exchange by loopback, which is meant for tests";
   return choice;
 }
 

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "transport/loopback_state.h"
 
 namespace ucudnn::transport {
 namespace {
-
-// What a rank that closes its channel gives its streams to finish.
-constexpr std::chrono::milliseconds kLeavingTime{2000};
 
 class LoopbackChannel final : public Channel {
  public:
@@ -19,10 +17,15 @@ class LoopbackChannel final : public Channel {
         driver_(*setup.driver),
         state_(std::make_shared<LoopbackState>(setup, std::move(control))) {}
 
-  // Streams may still be at work on what is shared: then the state outlives the channel.
   ~LoopbackChannel() override {
     const cuda::ContextScope scope(driver_, setup_.context);
     if (!state_->AwaitDone(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
+    // What is shared ends here, while the context certainly lives; but where streams are still at
+    // work, only with them.
+    const auto deadline = std::chrono::steady_clock::now() + kLeavingTime;
+    while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     state_.reset();
   }
 

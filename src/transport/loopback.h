@@ -2,7 +2,8 @@
 // that share one GPU, which NCCL refuses. Nothing waits on the host: streams write and await
 // sequence numbers beside the data.
 //
-// Ranks may be threads of one process, too; peer.h is shorter there.
+// Ranks that are threads of one process may use it where each has a device of its own: a context
+// waits for all its streams where one thread frees memory, and so for other ranks.
 #pragma once
 
 #include <memory>

@@ -118,9 +118,9 @@ void LoopbackState::Take(const Taking& taking) {
   if (good) {
     std::memcpy(landing(), SlotOf(taking.peer, setup.rank, taking.number), taking.bytes);
     // Nobody rewrites the slot before this rank's stream says it is taken, unless flags were raised
-    // meanwhile: then this sees the abort that came before.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    good = lanes.aborted() == 0;
+    // meanwhile: then this sees the abort that came before. It writes so that it cannot be read
+    // before the slot is.
+    good = lanes.aborted().fetch_add(0) == 0;
   }
   if (!good) std::memset(landing(), 0xff, taking.bytes);
 }
@@ -156,7 +156,7 @@ void LoopbackState::Abort(const std::shared_ptr<LoopbackState>& state) {
 // Streams of ranks that do not know yet may write earlier numbers behind RaiseAll.
 void LoopbackState::KeepReleasing() {
   do {
-    for (milliseconds pause(1); !order.Done(); pause = std::min(2 * pause, milliseconds(50))) {
+    for (milliseconds pause(1); !order.Done(); pause = std::min(2 * pause, milliseconds(10))) {
       lanes.RaiseAll();
       std::this_thread::sleep_for(pause);
     }

@@ -13,9 +13,6 @@
 namespace ucudnn::transport {
 namespace {
 
-// What a rank that closes its channel gives its streams to finish.
-constexpr std::chrono::milliseconds kDrainTime{2000};
-
 // What a channel owns in its context.
 struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)
@@ -35,7 +32,7 @@ class NcclChannel final : public Channel {
 
   ~NcclChannel() override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kDrainTime);
+    const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

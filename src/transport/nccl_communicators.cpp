@@ -48,7 +48,7 @@ Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& s
       making->status = making->communicators->Connect(setup, ids);
     }
     const bool wanted = making->state.exchange(Making::kMade) != Making::kAbandoned;
-    if (!wanted || !making->status.ok()) making->communicators->AbortNow();
+    if (!wanted || !making->status.ok()) Abort(making->communicators);
   };
   const Ending ending = RunBounded(work, setup.timeout, setup.given_up);
   if (ending == Ending::kNoThread) return Status::Error("NCCL: the system gives no thread");
@@ -163,30 +163,25 @@ Status Communicators::Check() {
 }
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
-  if (communicators->ended_) return;
-  if (!RunInBackground([communicators] { communicators->AbortNow(); })) {
-    communicators->AbortNow();
+  if (communicators->ended_.exchange(true)) return;
+  if (!RunInBackground([communicators] { communicators->AbortBoth(); })) {
+    communicators->AbortBoth();
   }
 }
 
-// Locks for as long as the mutex is to be had, which no analysis understands.
-void Communicators::AbortNow() UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-  if (ended_.exchange(true)) return;
+// Locks where the mutex is to be had in time, which no analysis understands.
+void Communicators::AbortBoth() UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   const auto deadline = std::chrono::steady_clock::now() + kCallTime;
   bool locked = mutex_.TryLock();
   while (!locked && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     locked = mutex_.TryLock();
   }
-  AbortBoth();
-  if (locked) mutex_.Unlock();
-}
-
-void Communicators::AbortBoth() {
   for (std::atomic<Communicator*>* const slot : {&exchanges_, &reductions_}) {
     Communicator* const communicator = slot->exchange(nullptr);
     if (communicator != nullptr) functions_.CommAbort(communicator);
   }
+  if (locked) mutex_.Unlock();
 }
 
 // Ranks may have to do this together, and some may be gone.

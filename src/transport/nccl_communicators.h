@@ -44,7 +44,6 @@ class Communicators {
   Status WarmUp(const ChannelSetup& setup);
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
-  void AbortNow();
   void AbortBoth();
 
   const Functions functions_;

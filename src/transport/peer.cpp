@@ -1,5 +1,6 @@
 #include "transport/peer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -26,8 +27,9 @@ class PeerChannel final : public Channel {
         owned_(std::make_unique<OwnedByPeer>(setup)) {}
 
   ~PeerChannel() override {
-    board_->Leave(setup_.rank);
     const cuda::ContextScope scope(driver_, setup_.context);
+    board_->Leave(setup_.rank,
+                  std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime));
     owned_.reset();
   }
 
@@ -76,6 +78,7 @@ class PeerChannel final : public Channel {
                      CUstream stream);
   Status LayOut(std::span<const Message> sends, CUstream stream);
   Status Take(const Message& message, Board::Deadline deadline, CUstream stream);
+  Status Copy(const Message& message, const Board::Parcel& parcel, CUstream stream);
 
   const ChannelSetup setup_;
   const cuda::Driver& driver_;
@@ -118,7 +121,9 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   }
   for (const Message& message : sends) {
     UCUDNN_RETURN_IF_ERROR(board_->AwaitTaken(setup_.rank, message.peer, deadline));
-    UCUDNN_RETURN_IF_ERROR(board_->TakenOf(message.peer, setup_.rank).HoldBack(stream));
+    const Status held_back = board_->TakenOf(message.peer, setup_.rank).HoldBack(stream);
+    board_->SaySettled(setup_.rank, message.peer);
+    UCUDNN_RETURN_IF_ERROR(held_back);
   }
   return owned_->order.End(stream);
 }
@@ -138,6 +143,12 @@ Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {
 Status PeerChannel::Take(const Message& message, Board::Deadline deadline, CUstream stream) {
   UCUDNN_ASSIGN_OR_RETURN(const Board::Parcel parcel,
                           board_->Await(message.peer, setup_.rank, deadline));
+  const Status copied = Copy(message, parcel, stream);
+  board_->SayTaken(message.peer, setup_.rank, copied.ok());
+  return copied;
+}
+
+Status PeerChannel::Copy(const Message& message, const Board::Parcel& parcel, CUstream stream) {
   if (parcel.bytes != message.bytes) {
     return Status::Error("rank " + std::to_string(message.peer) + " sends " +
                          std::to_string(parcel.bytes) + " bytes where rank " +
@@ -151,9 +162,7 @@ Status PeerChannel::Take(const Message& message, Board::Deadline deadline, CUstr
           : driver_.cuMemcpyPeerAsync(message.data, setup_.context, parcel.data, parcel.context,
                                       message.bytes, stream);
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(driver_, copied, "copying a peer's message"));
-  UCUDNN_RETURN_IF_ERROR(board_->TakenOf(setup_.rank, message.peer).Record(stream));
-  board_->SayTaken(message.peer, setup_.rank);
-  return Status::Ok();
+  return board_->TakenOf(setup_.rank, message.peer).Record(stream);
 }
 
 }  // namespace

@@ -115,6 +115,10 @@ void Context::Reset() {
   });
   std::erase_if(state.events, [this](const auto& entry) { return &entry.second->context == this; });
   std::erase_if(state.peers, [this](const auto& pair) { return pair.first == device; });
+  // The memory is the application's; that it is page-locked was this context's.
+  std::erase_if(state.host, [this](const auto& entry) {
+    return entry.second.context == this && entry.second.kind == HostAllocation::Kind::kRegistered;
+  });
   memory.FreeAll();
   pools.Forget();
   id = NextContextId();

@@ -36,7 +36,8 @@ struct Context {
   // When an allocation found no room: waits for stream-ordered frees and empties the pools. False
   // when nothing is to be had so.
   bool MakeRoom();
-  // Waits, then destroys streams, events and memory, as releasing the last reference does.
+  // Waits, then destroys streams, events and memory, and forgets registered host memory, as
+  // releasing the last reference does.
   void Reset();
 
   const int device;

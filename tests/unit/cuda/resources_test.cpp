@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "shim/host/hostgpu.h"
@@ -132,6 +133,45 @@ TEST_F(Resources, Event_MeasuresWhatRanBetween) {
   const Result<double> milliseconds = end.MillisecondsSince(begin);
   ASSERT_TRUE(milliseconds.ok()) << milliseconds.message();
   EXPECT_GE(*milliseconds, 19);
+}
+
+TEST_F(Resources, Event_HoldsAStreamBackUntilItIsReached) {
+  Stream first(driver()), second(driver());
+  Event event(driver()), behind(driver());
+  ASSERT_TRUE(first.Create().ok() && second.CreateUrgent().ok());
+  ASSERT_TRUE(event.CreateUntimed().ok() && behind.CreateUntimed().ok());
+  EXPECT_FALSE(event.Pending());
+  std::atomic<bool> open{false};
+  const auto wait = [](void* gate) {
+    while (!*static_cast<std::atomic<bool>*>(gate)) std::this_thread::yield();
+  };
+  ASSERT_EQ(cuLaunchHostFunc(first.get(), wait, &open), CUDA_SUCCESS);
+  ASSERT_TRUE(event.Record(first.get()).ok());
+  ASSERT_TRUE(event.HoldBack(second.get()).ok());
+  ASSERT_TRUE(behind.Record(second.get()).ok());
+  EXPECT_TRUE(event.Pending());
+  EXPECT_TRUE(behind.Pending());
+  open = true;
+  ASSERT_TRUE(second.Synchronize().ok());
+  EXPECT_FALSE(event.Pending());
+  EXPECT_FALSE(behind.Pending());
+}
+
+TEST_F(Resources, Stream_UrgentOnesHaveTheHighestPriority) {
+  Stream stream(driver());
+  ASSERT_TRUE(stream.CreateUrgent().ok());
+  int least = 0, greatest = 0, priority = 0;
+  ASSERT_EQ(cuCtxGetStreamPriorityRange(&least, &greatest), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamGetPriority(stream.get(), &priority), CUDA_SUCCESS);
+  EXPECT_EQ(priority, greatest);
+  EXPECT_LT(greatest, least);
+}
+
+TEST_F(Resources, Driver_SaysWhatItLacksForExchange) {
+  EXPECT_EQ(driver().MissingForExchange(), nullptr);
+  Driver older = driver();
+  older.cuStreamWaitValue32 = nullptr;
+  EXPECT_STREQ(older.MissingForExchange(), "cuStreamWaitValue32");
 }
 
 TEST_F(Resources, Event_NeverRecordedHasNoTime) {

@@ -122,8 +122,11 @@ TEST_F(Contexts, LastReleaseDestroysWhatTheContextHeld) {
   cudaStream_t stream;
   ASSERT_OK(cudaMalloc(&pointer, 64));
   ASSERT_OK(cudaStreamCreate(&stream));
+  int host = 0;
+  ASSERT_OK(cudaHostRegister(&host, sizeof host, cudaHostRegisterDefault));
   ASSERT_OK(cudaDeviceReset());
   EXPECT_EQ(hostgpuHostAlias(pointer), nullptr);
+  EXPECT_EQ(hostgpuHostAlias(&host), nullptr);
   unsigned flags = 0;
   int active = 1;
   EXPECT_OK(cuDevicePrimaryCtxGetState(1, &flags, &active));

@@ -1,0 +1,316 @@
+// Channels that are given up: nothing hangs, and nothing looks as if it had been received.
+#include <dirent.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "tests/unit/transport/exchanging_ranks.h"
+#include "transport/loopback.h"
+#include "transport/peer.h"
+
+namespace ucudnn::transport::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Open = Result<std::unique_ptr<Channel>> (*)(const ChannelSetup&);
+
+struct Way {
+  const char* name;
+  Open open;
+  int devices;
+};
+
+class AbortedChannels : public ::testing::TestWithParam<Way> {
+ protected:
+  static std::unique_ptr<Channel> Opened(const RankThread& self) {
+    Result<std::unique_ptr<Channel>> channel = GetParam().open(self.setup);
+    EXPECT_TRUE(channel.ok()) << channel.message();
+    return channel.ok() ? std::move(*channel) : nullptr;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AbortedChannels,
+                         ::testing::Values(Way{"peer_one_device", OpenPeerChannel, 1},
+                                           Way{"peer_five_devices", OpenPeerChannel, 5},
+                                           Way{"loopback", OpenLoopbackChannel, 5}),
+                         [](const auto& way) { return way.param.name; });
+
+// Whether the stream finishes all it has; it must not take long.
+bool Finishes(CUstream stream) {
+  const auto deadline = Clock::now() + std::chrono::seconds(10);
+  while (cuStreamQuery(stream) != CUDA_SUCCESS) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Byte by byte what was sent, or what nobody sends.
+bool IsContentOrNan(const std::vector<unsigned char>& found,
+                    const std::vector<unsigned char>& content) {
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != content[i] && found[i] != 0xff) return false;
+  }
+  return true;
+}
+
+TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
+  RunRanks(2, GetParam().devices, [](RankThread& self) {
+    const std::unique_ptr<Channel> channel = Opened(self);
+    ASSERT_NE(channel, nullptr);
+    ASSERT_TRUE(channel->Reserve(64, 0).ok());
+    const CUdeviceptr data = self.device.Allocate(128);
+    self.device.Fill(data, 0xff, 128);
+    const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
+    // Rounds that succeed leave numbers in whatever the channel keeps.
+    for (int round = 0; round < 5; ++round) {
+      self.device.Upload(data, Content(round, self.rank, 1 - self.rank, 64));
+      ASSERT_TRUE(channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
+    }
+    ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
+    self.device.Fill(data + 64, 0xff, 64);
+    std::thread aborting;
+    if (self.rank == 0) {
+      aborting = std::thread([&channel] {
+        std::this_thread::sleep_for(milliseconds(50));
+        channel->Abort();
+      });
+      (void)channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream);
+      aborting.join();
+      EXPECT_TRUE(Finishes(self.device.stream));
+      EXPECT_EQ(self.device.Download<unsigned char>(data + 64, 64),
+                std::vector<unsigned char>(64, 0xff));
+    }
+    // The other rank sees it, too: by then it has not come to the exchange.
+    const auto deadline = Clock::now() + std::chrono::seconds(10);
+    while (channel->Check().ok() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_FALSE(channel->Check().ok());
+    EXPECT_FALSE(channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
+    EXPECT_FALSE(channel->AllReduce(data, 4, Element::kFloat32, self.device.stream).ok());
+    EXPECT_TRUE(Finishes(self.device.stream));
+  });
+}
+
+TEST_P(AbortedChannels, WhatIsReceivedWhileOneRankAbortsIsRightOrNan) {
+  constexpr int kSize = 3, kRounds = 30;
+  constexpr size_t kMostBytes = 30000;
+  for (int repeat = 0; repeat < 15; ++repeat) {
+    const unsigned seed = std::random_device()();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Plan plan(seed, kSize, kRounds, kMostBytes);
+    RunRanks(kSize, GetParam().devices, [&](RankThread& self) {
+      const std::unique_ptr<Channel> channel = Opened(self);
+      ASSERT_NE(channel, nullptr);
+      ASSERT_TRUE(channel->Reserve(kMostBytes, 0).ok());
+      std::mt19937 random(seed + self.rank);
+      std::vector<Round> rounds;
+      for (int round = 0; round < kRounds; ++round) {
+        rounds.emplace_back(self.device, plan, round, self.rank, kSize);
+      }
+      ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
+      // As the control plane does, all ranks abort, one of them first.
+      const auto moment =
+          std::chrono::microseconds(self.rank == 0 ? random() % 4000 : 4000 + random() % 2000);
+      std::thread aborting([&] {
+        std::this_thread::sleep_for(moment);
+        channel->Abort();
+      });
+      for (Round& round : rounds) {
+        if (random() % 4 == 0) Delay(self.device.stream, std::chrono::microseconds(random() % 300));
+        if (!channel->Exchange(round.sends, round.receives, self.device.stream).ok()) break;
+      }
+      aborting.join();
+      EXPECT_TRUE(Finishes(self.device.stream));
+      for (int round = 0; round < kRounds; ++round) {
+        for (const Message& message : rounds[round].receives) {
+          EXPECT_TRUE(
+              IsContentOrNan(self.device.Download<unsigned char>(message.data, message.bytes),
+                             Content(round, message.peer, self.rank, message.bytes)))
+              << "round " << round << " from " << message.peer << " to " << self.rank;
+        }
+      }
+    });
+  }
+}
+
+TEST_P(AbortedChannels, AReductionThatIsAbortedIsRightOrNan) {
+  constexpr int kSize = 3, kRounds = 20;
+  constexpr size_t kCount = 20000;
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    const unsigned seed = std::random_device()();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RunRanks(kSize, GetParam().devices, [&](RankThread& self) {
+      const std::unique_ptr<Channel> channel = Opened(self);
+      ASSERT_NE(channel, nullptr);
+      ASSERT_TRUE(channel->Reserve(0, kCount * sizeof(float)).ok());
+      std::mt19937 random(seed + self.rank);
+      const CUdeviceptr data = self.device.Allocate(kCount * sizeof(float) * kRounds);
+      for (int round = 0; round < kRounds; ++round) {
+        self.device.Upload(data + round * kCount * sizeof(float),
+                           std::vector<float>(kCount, float(round + self.rank)));
+      }
+      ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
+      const auto moment =
+          std::chrono::microseconds(self.rank == 1 ? random() % 6000 : 6000 + random() % 2000);
+      std::thread aborting([&] {
+        std::this_thread::sleep_for(moment);
+        channel->Abort();
+      });
+      int reduced = 0;
+      for (; reduced < kRounds; ++reduced) {
+        if (!channel
+                 ->AllReduce(data + reduced * kCount * sizeof(float), kCount, Element::kFloat32,
+                             self.device.stream)
+                 .ok()) {
+          break;
+        }
+      }
+      aborting.join();
+      EXPECT_TRUE(Finishes(self.device.stream));
+      for (int round = 0; round < std::min(reduced + 1, kRounds); ++round) {
+        const float sum = 3 * round + 3;
+        for (const float found :
+             self.device.Download<float>(data + round * kCount * sizeof(float), kCount)) {
+          if (found == sum || std::isnan(found)) continue;
+          ADD_FAILURE() << "round " << round << " of " << reduced << ": " << found;
+          break;
+        }
+      }
+    });
+  }
+}
+
+TEST_P(AbortedChannels, MessagesOfAnotherSizeThanExpectedAreNoneAndAnErrorThatNamesTheRanks) {
+  RunRanks(2, GetParam().devices, [](RankThread& self) {
+    const std::unique_ptr<Channel> channel = Opened(self);
+    ASSERT_NE(channel, nullptr);
+    ASSERT_TRUE(channel->Reserve(64, 0).ok());
+    const CUdeviceptr data = self.device.Allocate(128);
+    self.device.Upload(data, Content(0, self.rank, 1 - self.rank, 64));
+    self.device.Fill(data + 64, 0xff, 64);
+    const Message send{1 - self.rank, data, self.rank == 0 ? size_t{32} : size_t{64}};
+    const Message receive{1 - self.rank, data + 64, 64};
+    const Status status = channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream);
+    const auto deadline = Clock::now() + std::chrono::seconds(10);
+    while (channel->Check().ok() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    const Status found = status.ok() ? channel->Check() : status;
+    ASSERT_FALSE(found.ok());
+    EXPECT_NE(found.message().find("rank "), std::string::npos) << found.message();
+    channel->Abort();
+    EXPECT_TRUE(Finishes(self.device.stream));
+    if (self.rank == 1) {
+      EXPECT_EQ(self.device.Download<unsigned char>(data + 64, 64),
+                std::vector<unsigned char>(64, 0xff));
+    }
+  });
+}
+
+TEST_P(AbortedChannels, ChannelsOfRanksThatLeaveAtDifferentTimesEnd) {
+  RunRanks(3, GetParam().devices, [](RankThread& self) {
+    std::unique_ptr<Channel> channel = Opened(self);
+    ASSERT_NE(channel, nullptr);
+    ASSERT_TRUE(channel->Reserve(64, 4000).ok());
+    const CUdeviceptr data = self.device.Allocate(4000);
+    self.device.Fill(data, 0, 4000);
+    ASSERT_TRUE(channel->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    if (self.rank == 1) std::this_thread::sleep_for(milliseconds(100));
+    channel.reset();
+    EXPECT_EQ(self.device.Download<float>(data, 1000), std::vector<float>(1000));
+  });
+}
+
+TEST(PeerChannel, ARankThatDoesNotComeInTimeIsNamed) {
+  RunRanks(2, 1, [](RankThread& self) {
+    self.setup.timeout = milliseconds(100);
+    const Result<std::unique_ptr<Channel>> channel = OpenPeerChannel(self.setup);
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    if (self.rank == 0) {
+      const Message receive{1, self.device.Allocate(64), 64};
+      const auto begin = Clock::now();
+      const Status status = (*channel)->Exchange({}, {&receive, 1}, self.device.stream);
+      ASSERT_FALSE(status.ok());
+      EXPECT_NE(status.message().find("rank 1 did not come"), std::string::npos)
+          << status.message();
+      EXPECT_GE(Clock::now() - begin, milliseconds(100));
+    }
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+  });
+}
+
+TEST(PeerChannel, ARankThatHasLeftIsNamed) {
+  RunRanks(2, 1, [](RankThread& self) {
+    Result<std::unique_ptr<Channel>> channel = OpenPeerChannel(self.setup);
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    if (self.rank == 1) {
+      std::this_thread::sleep_for(milliseconds(20));
+      channel->reset();
+      return;
+    }
+    const Message receive{1, self.device.Allocate(64), 64};
+    const Status status = (*channel)->Exchange({}, {&receive, 1}, self.device.stream);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("rank 1 has left"), std::string::npos) << status.message();
+  });
+}
+
+TEST_P(AbortedChannels, OpeningEndsWhenTheMeetingFails) {
+  RunRanks(2, GetParam().devices, [](RankThread& self) {
+    if (self.rank == 1) {
+      std::this_thread::sleep_for(milliseconds(20));
+      self.meeting.Fail();
+      return;
+    }
+    EXPECT_FALSE(GetParam().open(self.setup).ok());
+  });
+}
+
+size_t OpenFiles() {
+  size_t count = 0;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (folder && readdir(folder)) ++count;
+  closedir(folder);
+  return count;
+}
+
+size_t SharedMappings() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:ucudnn") != std::string::npos;
+  }
+  return count;
+}
+
+TEST(LoopbackChannel, LeavesNothingBehind) {
+  const size_t files = OpenFiles();
+  for (const bool aborted : {false, true}) {
+    RunRanks(3, 3, [&](RankThread& self) {
+      const Result<std::unique_ptr<Channel>> channel = OpenLoopbackChannel(self.setup);
+      ASSERT_TRUE(channel.ok()) << channel.message();
+      ASSERT_TRUE((*channel)->Reserve(1000, 4000).ok());
+      const CUdeviceptr data = self.device.Allocate(4000);
+      self.device.Fill(data, 0, 4000);
+      ASSERT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+      ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
+      if (!aborted) return;
+      ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+      const Message receive{(self.rank + 1) % 3, data, 1000};
+      (void)(*channel)->Exchange({}, {&receive, 1}, self.device.stream);
+      (*channel)->Abort();
+    });
+    EXPECT_EQ(OpenFiles(), files);
+    // A thread may still be letting go.
+    const auto deadline = Clock::now() + std::chrono::seconds(5);
+    while (SharedMappings() > 0 && Clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_EQ(SharedMappings(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::transport::testing

@@ -1,0 +1,265 @@
+// Ranks that exchange in tests: their device, their buffers, additions, messages whose content says
+// where they belong, and ranks as threads that gather without a control plane. Devices are the
+// stand-in's.
+#pragma once
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "cuda/resources.h"
+#include "shim/host/hostgpu.h"
+#include "transport/channel.h"
+
+namespace ucudnn::transport::testing {
+
+using std::chrono::milliseconds;
+
+inline Status OkIf(CUresult result, const char* action) {
+  return cuda::DriverStatus(*cuda::GetDriver(), result, action);
+}
+
+// ---- What a rank has of its own -----------------------------------------------------------------
+
+// A device's primary context, current on this thread, with a stream that waits for nobody.
+class RankDevice {
+ public:
+  explicit RankDevice(int device) : device_(device) {
+    EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS) << device;
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+  ~RankDevice() {
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+    for (const CUdeviceptr buffer : buffers_) EXPECT_EQ(cuMemFree(buffer), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevicePrimaryCtxRelease(device_), CUDA_SUCCESS);
+  }
+  RankDevice(const RankDevice&) = delete;
+  RankDevice& operator=(const RankDevice&) = delete;
+
+  // Lives as long as this.
+  CUdeviceptr Allocate(size_t bytes) {
+    CUdeviceptr buffer = 0;
+    EXPECT_EQ(cuMemAlloc(&buffer, bytes), CUDA_SUCCESS);
+    buffers_.push_back(buffer);
+    return buffer;
+  }
+
+  template <class Value>
+  void Upload(CUdeviceptr to, const std::vector<Value>& values) {
+    EXPECT_EQ(cuMemcpyHtoDAsync(to, values.data(), values.size() * sizeof(Value), stream),
+              CUDA_SUCCESS);
+  }
+  // Behind everything on the stream.
+  template <class Value>
+  std::vector<Value> Download(CUdeviceptr from, size_t count) {
+    std::vector<Value> values(count);
+    EXPECT_EQ(cuMemcpyDtoHAsync(values.data(), from, count * sizeof(Value), stream), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    return values;
+  }
+  void Fill(CUdeviceptr to, unsigned char byte, size_t bytes) {
+    EXPECT_EQ(cuMemsetD8Async(to, byte, bytes, stream), CUDA_SUCCESS);
+  }
+
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+
+ private:
+  int device_;
+  std::vector<CUdeviceptr> buffers_;
+};
+
+// Holds the stream for a while.
+inline void Delay(CUstream stream, std::chrono::microseconds time) {
+  const auto sleep = [](void* argument) {
+    const std::unique_ptr<std::chrono::microseconds> held(
+        static_cast<std::chrono::microseconds*>(argument));
+    std::this_thread::sleep_for(*held);
+  };
+  EXPECT_EQ(cuLaunchHostFunc(stream, sleep, new std::chrono::microseconds(time)), CUDA_SUCCESS);
+}
+
+struct Addition {
+  template <class Value>
+  void Add() const {
+    for (size_t i = 0; i < count; ++i) static_cast<Value*>(to)[i] += static_cast<Value*>(from)[i];
+  }
+  void *to, *from;
+  size_t count;
+  Element element;
+};
+
+// An addition as the layer above gives it, by the processor.
+inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
+                        CUstream stream) {
+  const auto run = [](void* argument) {
+    const std::unique_ptr<Addition> held(static_cast<Addition*>(argument));
+    held->element == Element::kFloat32 ? held->Add<float>() : held->Add<double>();
+  };
+  auto addition = std::make_unique<Addition>(
+      Addition{hostgpuHostAlias(reinterpret_cast<void*>(to)),
+               hostgpuHostAlias(reinterpret_cast<void*>(from)), count, element});
+  if (!addition->to || !addition->from) return Status::Error("no device memory to add");
+  return OkIf(cuLaunchHostFunc(stream, run, addition.release()), "adding");
+}
+
+// ---- Messages ----------------------------------------------------------------------------------
+
+// What rank `from` sends `to` in a round; never 0xff, which is what nobody sent.
+inline std::vector<unsigned char> Content(int round, int from, int to, size_t bytes) {
+  std::vector<unsigned char> content(bytes);
+  uint32_t value = round * 7919 + from * 101 + to * 13 + 1;
+  for (unsigned char& byte : content) {
+    value = value * 1664525 + 1013904223;
+    byte = (value >> 24) % 255;
+  }
+  return content;
+}
+
+// Bytes of the message between each pair in each round, the same on all ranks; 0: none.
+class Plan {
+ public:
+  Plan(unsigned seed, int size, int rounds, size_t most_bytes)
+      : size_(size), bytes_(rounds, std::vector<size_t>(size * size)) {
+    std::mt19937 random(seed);
+    for (std::vector<size_t>& round : bytes_) {
+      for (int pair = 0; pair < size * size; ++pair) {
+        const bool small = random() % 2 == 0;
+        const size_t bytes = 1 + random() % (small ? 64 : most_bytes);
+        if (pair / size != pair % size && random() % 3 != 0)
+          round[pair] = std::min(bytes, most_bytes);
+      }
+    }
+  }
+  int rounds() const { return static_cast<int>(bytes_.size()); }
+  size_t Bytes(int round, int from, int to) const { return bytes_[round][from * size_ + to]; }
+
+ private:
+  int size_;
+  std::vector<std::vector<size_t>> bytes_;
+};
+
+// The buffers of one rank for one round of a plan, filled and enqueued on its stream.
+struct Round {
+  Round(RankDevice& device, const Plan& plan, int round, int rank, int size) {
+    for (int peer = 0; peer < size; ++peer) {
+      if (const size_t bytes = plan.Bytes(round, rank, peer); bytes > 0) {
+        sends.push_back({peer, device.Allocate(bytes), bytes});
+        device.Upload(sends.back().data, Content(round, rank, peer, bytes));
+      }
+      if (const size_t bytes = plan.Bytes(round, peer, rank); bytes > 0) {
+        receives.push_back({peer, device.Allocate(bytes), bytes});
+        device.Fill(receives.back().data, 0xff, bytes);
+      }
+    }
+  }
+  // What is rewritten right behind the exchange must not reach anybody.
+  void RewriteSent(RankDevice& device) const {
+    for (const Message& message : sends) device.Fill(message.data, 0xdd, message.bytes);
+  }
+
+  std::vector<Message> sends, receives;
+};
+
+// ---- Ranks as threads --------------------------------------------------------------------------
+
+// Gathers between threads. One that fails lets all go, now and later.
+class ThreadMeeting {
+ public:
+  explicit ThreadMeeting(int size) : size_(size), texts_(size), gatherers_(size) {
+    for (int rank = 0; rank < size; ++rank) {
+      gatherers_[rank].meeting = this;
+      gatherers_[rank].rank = rank;
+    }
+  }
+  Gatherer& Of(int rank) { return gatherers_[rank]; }
+  void Fail() {
+    std::lock_guard lock(mutex_);
+    failed_ = true;
+    changed_.notify_all();
+  }
+  bool failed() {
+    std::lock_guard lock(mutex_);
+    return failed_;
+  }
+
+ private:
+  struct One : Gatherer {
+    ThreadMeeting* meeting = nullptr;
+    int rank = 0;
+    Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
+      return meeting->Gather(rank, mine);
+    }
+  };
+
+  Result<std::vector<std::string>> Gather(int rank, std::string_view mine) {
+    std::unique_lock lock(mutex_);
+    texts_[rank] = mine;
+    const int gathering = gathered_;
+    if (++came_ == size_) {
+      came_ = 0;
+      ++gathered_;
+      all_ = texts_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return failed_ || gathered_ != gathering; });
+    if (gathered_ == gathering) return Status::Error("the meeting failed");
+    return all_;
+  }
+
+  const int size_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> texts_, all_;
+  std::vector<One> gatherers_;
+  int came_ = 0, gathered_ = 0;
+  bool failed_ = false;
+};
+
+struct RankThread {
+  int rank, size;
+  RankDevice& device;
+  ThreadMeeting& meeting;
+  ChannelSetup setup;
+};
+
+// Runs `body` on a thread of its own for each rank. Rank r has device r modulo `devices`.
+inline void RunRanks(int size, int devices, const std::function<void(RankThread&)>& body) {
+  ThreadMeeting meeting(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      RankDevice device(rank % devices);
+      RankThread self{rank, size, device, meeting, {}};
+      self.setup.driver = cuda::GetDriver();
+      self.setup.context = device.context;
+      self.setup.rank = rank;
+      self.setup.size = size;
+      self.setup.gatherer = &meeting.Of(rank);
+      self.setup.timeout = milliseconds(20000);
+      self.setup.given_up = [&meeting] { return meeting.failed(); };
+      self.setup.add = AddOnHost;
+      body(self);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace ucudnn::transport::testing
