@@ -1,0 +1,61 @@
+// The grid that a spatially split job is cut into: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
+// thread-compatible. Along d, h and w every image is cut into parts; n counts the groups of ranks
+// that each hold whole images between them. Rank r holds the r-th cell: n runs slowest, then d and
+// h, and w fastest, so that the ranks of a group follow one another.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ucudnn {
+
+inline constexpr const char* kSpatialGridForm =
+    "n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4";
+inline constexpr int kMostSpatialRanks = 4096;
+
+struct GridCell {
+  int n = 0;
+  int d = 0;
+  int h = 0;
+  int w = 0;
+
+  bool operator==(const GridCell&) const = default;
+};
+
+struct SpatialGrid {
+  int n = 1;  // each >= 1
+  int d = 1;
+  int h = 1;
+  int w = 1;
+
+  // Accepts the axes in any order and case. Refuses, in one line, a grid that cuts no image, and
+  // one of more than kMostSpatialRanks ranks.
+  static Result<SpatialGrid> Parse(std::string_view text);
+
+  bool operator==(const SpatialGrid&) const = default;
+
+  // What Parse reads, in the order n, d, h, w without axes of one part: "n2h4". "h1" where no axis
+  // has more, which Parse refuses.
+  std::string Text() const;
+
+  int Ranks() const { return n * GroupSize(); }
+  int Groups() const { return n; }
+  int GroupSize() const { return d * h * w; }
+  std::array<int, 3> Parts() const { return {d, h, w}; }  // of an image, along each axis
+
+  // REQUIRES: 0 <= rank < Ranks().
+  GridCell CellOf(int rank) const;
+  // REQUIRES: every coordinate of `cell` is one of the grid.
+  int RankOf(const GridCell& cell) const;
+
+  // The ranks of group g are g * GroupSize() to (g + 1) * GroupSize() - 1: rank and group rank give
+  // each other.
+  int GroupOf(int rank) const { return rank / GroupSize(); }
+  int GroupRankOf(int rank) const { return rank % GroupSize(); }
+  int RankInGroup(int group, int group_rank) const { return group * GroupSize() + group_rank; }
+};
+
+}  // namespace ucudnn
