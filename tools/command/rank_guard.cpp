@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "command/rank_session.h"
+
 namespace ucudnn::command {
 namespace {
 
@@ -52,7 +54,7 @@ void KeepOnly(int pipe) {
     if (rank == kDismissed) _exit(0);
     ranks.push_back(rank);
   }
-  for (const pid_t group : ranks) kill(-group, SIGKILL);
+  SignalSessions(ranks, SIGKILL);
   _exit(0);
 }
 
@@ -78,8 +80,12 @@ void RankGuard::Watch(pid_t rank) {
 }
 
 void RankGuard::Dismiss() {
+  if (pipe_ >= 0) Watch(kDismissed);
+  Leave();
+}
+
+void RankGuard::Leave() {
   if (pipe_ < 0) return;
-  Watch(kDismissed);
   close(std::exchange(pipe_, -1));
   while (guard_ > 0 && waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -1,6 +1,7 @@
 #include "command/rank_job.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "command/command.h"
+#include "command/rank_session.h"
 
 namespace ucudnn::command {
 namespace {
@@ -52,8 +54,8 @@ RankJob::RankJob(std::string name, std::vector<RankProcess> ranks, const JobPart
 }
 
 void RankJob::Run() {
-  while (!AllEnded() || LeftAny(ranks_)) Turn();
-  SignalGroups(ranks_, SIGKILL);
+  while (!AllEnded() || AnyLives(Sessions())) Turn();
+  SignalSessions(Sessions(), SIGKILL);  // where nobody can tell who lives
   Drain();
 }
 
@@ -71,6 +73,16 @@ int RankJob::ending_signal() const {
 
 bool RankJob::AllEnded() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.ended; });
+}
+
+std::vector<pid_t> RankJob::Sessions() const {
+  std::vector<pid_t> sessions;
+  for (const RankProcess& rank : ranks_) sessions.push_back(rank.pid);
+  return sessions;
+}
+
+void RankJob::PassOn(int signal) {
+  for (const RankProcess& rank : ranks_) kill(-rank.pid, signal);
 }
 
 void RankJob::Say(const std::string& line) {
@@ -122,7 +134,7 @@ void RankJob::TakeSignals() {
     if (signal == SIGCHLD) continue;
     if (signal == SIGTSTP) {
       // Ranks have no terminal that could stop them.
-      SignalGroups(ranks_, SIGSTOP);
+      PassOn(SIGSTOP);
       kill(getpid(), SIGSTOP);
       continue;
     }
@@ -130,7 +142,7 @@ void RankJob::TakeSignals() {
       passed_on_ = signal;
       abandoned_ = AllEnded();
     }
-    SignalGroups(ranks_, signal);
+    PassOn(signal);
   }
 }
 
@@ -202,13 +214,13 @@ void RankJob::HeedTimes() {
   if (ask_at_ && now >= *ask_at_) {
     ask_at_.reset();
     asked_ = true;
-    SignalGroups(ranks_, SIGTERM);
-    SignalGroups(ranks_, SIGCONT);
+    SignalSessions(Sessions(), SIGTERM);
+    SignalSessions(Sessions(), SIGCONT);
   }
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
     asked_ = true;
-    SignalGroups(ranks_, SIGKILL);
+    SignalSessions(Sessions(), SIGKILL);
   }
 }
 

@@ -57,6 +57,9 @@ class RankJob {
   void HeedTimes();
   void Drain();
   bool AllEnded() const;
+  std::vector<pid_t> Sessions() const;
+  // To those that a terminal would send it to.
+  void PassOn(int signal);
   void Say(const std::string& line);
   LineOutput& errors() { return one_file_ ? output_ : errors_; }
 

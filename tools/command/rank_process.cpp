@@ -6,16 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
-#include <system_error>
 
 namespace ucudnn::command {
 namespace {
@@ -128,19 +121,6 @@ void Abandon(std::vector<RankProcess>& ranks) {
   Reap(ranks);
 }
 
-// The group of a process that lives; none: it has ended, or /proc does not tell.
-pid_t LivingGroup(const std::filesystem::path& process) {
-  std::ifstream file(process / "stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return -1;
-  std::istringstream fields(text.substr(name_end + 1));
-  char state = 0;
-  pid_t parent = -1, group = -1;
-  fields >> state >> parent >> group;
-  return state == 'Z' || state == 'X' || fields.fail() ? -1 : group;
-}
-
 }  // namespace
 
 Result<std::vector<RankProcess>> StartRanks(const RankProgram& program,
@@ -184,25 +164,6 @@ void Reap(const std::vector<RankProcess>& ranks) {
     while (waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
-}
-
-void SignalGroups(const std::vector<RankProcess>& ranks, int signal) {
-  for (const RankProcess& rank : ranks) kill(-rank.pid, signal);
-}
-
-bool LeftAny(const std::vector<RankProcess>& ranks) {
-  std::error_code error;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator at("/proc", error); !error && at != end;
-       at.increment(error)) {
-    const std::filesystem::path& path = at->path();
-    if (!std::isdigit(static_cast<unsigned char>(path.filename().native()[0]))) continue;
-    const pid_t group = LivingGroup(path);
-    for (const RankProcess& rank : ranks) {
-      if (group == rank.pid) return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace ucudnn::command

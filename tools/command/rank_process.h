@@ -1,6 +1,6 @@
-// The processes of a job's ranks: how they start, end and are ended. A rank is a session and
-// process group of its own, which whatever it starts belongs to, and dies with this process. Used
-// from main's thread only; REQUIRES that no other thread has run.
+// The processes of a job's ranks: how they start and end. A rank is a session and process group of
+// its own (rank_session.h), and dies with this process. Used from main's thread only; REQUIRES that
+// no other thread has run.
 #pragma once
 
 #include <sys/types.h>
@@ -44,10 +44,5 @@ Result<std::vector<RankProcess>> StartRanks(const RankProgram& program,
 // reaped.
 bool SeeEnd(RankProcess& rank);
 void Reap(const std::vector<RankProcess>& ranks);
-
-// To every process of every rank's group.
-void SignalGroups(const std::vector<RankProcess>& ranks, int signal);
-// Whether processes live that ranks started and left behind. REQUIRES: all have ended.
-bool LeftAny(const std::vector<RankProcess>& ranks);
 
 }  // namespace ucudnn::command

@@ -81,6 +81,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   int errno_of_exec = 0;
   auto started = StartRanks(program, *variables, guard, errno_of_exec);
   input.CloseReader();
+  if (!started.ok()) guard.Dismiss();
   if (!started.ok() && errno_of_exec != 0) {
     return {Refuse(app, WhyNotStarted(program.path, errno_of_exec), kCannotRun)};
   }
