@@ -150,7 +150,8 @@ Command AddRun(CLI::App& ucudnn) {
          "and launch no GPU kernels of their own")
       ->disable_flag_override();
   options->devices_given =
-      app->add_option("--devices", options->launch.devices, "the stand-in's number of devices (1)");
+      app->add_option("--devices", options->launch.devices,
+                      "the stand-in's number of devices (1; with --ranks, one for each rank)");
   options->device_memory_given = app->add_option("--device-memory", options->launch.device_memory,
                                                  "the stand-in's memory per device (4GiB)");
   options->devices_given->type_name("N");
