@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/spatial_options.h"
 #include "base/status.h"
 
 namespace ucudnn {
@@ -76,6 +77,9 @@ struct Options {
   std::string real_cudnn;   // path of the real library; empty: it is searched for
   std::string lock_folder;  // where processes of this host lock a file for each device
   int rank = -1;            // of this process in its job, by the launcher's variables; -1: none
+  SpatialOptions spatial;
+  // Of `ucudnn run --ranks`, which started this process (base/launcher_note.h); empty: it did not.
+  std::string launcher_socket;
 };
 
 // Whether the process runs convolutions, or only plans.
@@ -95,12 +99,14 @@ struct Variable {
 
 std::span<const Variable> Variables();
 
-// Reads all variables through `lookup` (null when unset). An unreadable value keeps the default and
-// adds a line to `warnings` that names the variable, the value and what is accepted.
-Options ParseOptions(const std::function<const char*(const char*)>& lookup,
-                     std::vector<std::string>& warnings, Use use = Use::kRunning);
+// Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
+// `warnings` that names the variable, the value and what is accepted; one that is about splitting
+// refuses to run (`spatial.refusal`).
+Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
+                     Use use = Use::kRunning);
 
-// The same of this process's environment. Variables that ucudnn does not know are warnings, too.
+// The same of this process's environment. Variables that ucudnn does not know are warnings, too,
+// or the refusal. Where nothing runs, what would be refused is a warning.
 Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
 
 // The variable of this name, old ones too; null when there is none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/launcher_note.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -14,7 +15,6 @@ constexpr std::string_view kPrefix = "UCUDNN_";
 constexpr std::string_view kTestPrefix = "UCUDNN_TEST_";
 constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST_HOST",
                                          "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_TRACE"};
-constexpr std::string_view kOfMissingParts[] = {"UCUDNN_SPATIAL", "UCUDNN_RENDEZVOUS"};
 constexpr size_t kMostLines = 8;
 
 // What a person may have meant: a variable's name, or that of the option that stands for it. The
@@ -39,30 +39,7 @@ std::string NearestVariable(std::string_view name) {
   return meant[static_cast<size_t>(std::find(words.begin(), words.end(), nearest) - words.begin())];
 }
 
-}  // namespace
-
-std::optional<UnknownVariable> CheckVariableName(std::string_view name) {
-  constexpr size_t kShown = 64;
-  if (!name.starts_with(kPrefix) || name.starts_with(kTestPrefix)) return std::nullopt;
-  if (FindVariable(name) != nullptr) return std::nullopt;
-  if (std::find(std::begin(kOfTools), std::end(kOfTools), name) != std::end(kOfTools)) {
-    return std::nullopt;
-  }
-  const std::string shown =
-      std::string(name.substr(0, kShown)) + (name.size() > kShown ? "..." : "");
-  for (const std::string_view part : kOfMissingParts) {
-    if (name.starts_with(part)) {
-      return UnknownVariable{
-          shown + " has no effect: this ucudnn cannot split images over processes", "unset it",
-          true};
-    }
-  }
-  const std::string nearest = NearestVariable(name);
-  return UnknownVariable{shown + " is no variable of ucudnn: it changes nothing",
-                         nearest.empty() ? "unset it" : "did you mean " + nearest + "?"};
-}
-
-std::vector<std::string> UnknownVariables(const char* const* environment) {
+std::vector<std::string> UnknownLines(const char* const* environment, bool spatial) {
   std::vector<std::string> lines;
   size_t more = 0;
   for (; environment != nullptr && *environment != nullptr; ++environment) {
@@ -70,7 +47,9 @@ std::vector<std::string> UnknownVariables(const char* const* environment) {
     if (!entry.starts_with(kPrefix)) continue;
     const size_t equals = entry.find('=');
     if (equals == std::string_view::npos || equals + 1 == entry.size()) continue;
-    const std::optional<UnknownVariable> unknown = CheckVariableName(entry.substr(0, equals));
+    const std::string_view name = entry.substr(0, equals);
+    if (IsSpatialVariable(name) != spatial) continue;
+    const std::optional<UnknownVariable> unknown = CheckVariableName(name);
     if (!unknown) continue;
     if (lines.size() < kMostLines) {
       lines.push_back(unknown->what + "; " + unknown->advice);
@@ -80,6 +59,33 @@ std::vector<std::string> UnknownVariables(const char* const* environment) {
   }
   if (more > 0) lines.push_back("and " + std::to_string(more) + " more unknown UCUDNN_ variables");
   return lines;
+}
+
+}  // namespace
+
+std::optional<UnknownVariable> CheckVariableName(std::string_view name) {
+  constexpr size_t kShown = 64;
+  if (!name.starts_with(kPrefix) || name.starts_with(kTestPrefix)) return std::nullopt;
+  if (FindVariable(name) != nullptr) return std::nullopt;
+  if (name == kLauncherSocketVariable) return std::nullopt;
+  if (std::find(std::begin(kOfTools), std::end(kOfTools), name) != std::end(kOfTools)) {
+    return std::nullopt;
+  }
+  const std::string shown =
+      std::string(name.substr(0, kShown)) + (name.size() > kShown ? "..." : "");
+  const std::string nearest = NearestVariable(name);
+  return UnknownVariable{
+      shown + " is no variable of ucudnn: " +
+          (IsSpatialVariable(name) ? "nothing runs with it" : "it changes nothing"),
+      nearest.empty() ? "unset it" : "did you mean " + nearest + "?"};
+}
+
+std::vector<std::string> UnknownVariables(const char* const* environment) {
+  return UnknownLines(environment, false);
+}
+
+std::vector<std::string> UnknownSpatialVariables(const char* const* environment) {
+  return UnknownLines(environment, true);
 }
 
 }  // namespace ucudnn

@@ -12,16 +12,15 @@ namespace ucudnn {
 struct UnknownVariable {
   std::string what;    // is wrong with it
   std::string advice;  // what would be right
-  // The name belongs to a part of ucudnn that is not built yet, so the user expects results that a
-  // run without that part does not give.
-  bool of_missing_part = false;
 };
 
 // None where `name` is a variable of ucudnn, of its tests or tools, or of something else.
 std::optional<UnknownVariable> CheckVariableName(std::string_view name);
 
 // One line for each unknown variable of `environment` (as environ: "NAME=value", null at its end;
-// null itself where it is empty), of many the first. Empty values count as unset.
+// null itself where it is empty), of many the first. Empty values count as unset. Those about
+// splitting (IsSpatialVariable) are told apart: with them nothing may run.
 std::vector<std::string> UnknownVariables(const char* const* environment);
+std::vector<std::string> UnknownSpatialVariables(const char* const* environment);
 
 }  // namespace ucudnn

@@ -220,7 +220,7 @@ Command AddBench(CLI::App& ucudnn) {
                 "would, and divided")
       ->disable_flag_override();
   options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_TOTAL_WORKSPACE", "UCUDNN_DIVISION",
-                                  "UCUDNN_SOLVER", "UCUDNN_WORKSPACE_PLAN"});
+                                  "UCUDNN_SOLVER", "UCUDNN_WORKSPACE_PLAN", "UCUDNN_SPATIAL"});
   options->variables.AddAs(*app, "UCUDNN_BENCHMARK_DEVICES", "devices");
   return {app, [app, options](const ProgramWords&) { return Bench(*app, *options); }};
 }

@@ -32,6 +32,7 @@ const char* DefaultOf(const std::string& variable) {
       {"UCUDNN_ENGINES", "both"},
       {"UCUDNN_DATABASE", "~/.cache/ucudnn/measurements.db"},
       {"UCUDNN_WORKSPACE_PLAN", "none"},
+      {"UCUDNN_SPATIAL", "none"},
       {"UCUDNN_REPORT", "none"},
       {"UCUDNN_BENCHMARK_DEVICES", "current"},
   };

@@ -310,7 +310,7 @@ Command AddDoctor(CLI::App& ucudnn) {
   app->add_flag("--host", options->launch.host, "run the program on the CPU stand-in")
       ->disable_flag_override();
   AddDlsym(*app, options->launch);
-  options->variables.AddTo(*app);
+  options->variables.AddTo(*app, {"UCUDNN_SPATIAL"});
   return {app,
           [app, options](const ProgramWords& program) { return Doctor(*app, *options, program); },
           true};

@@ -157,12 +157,12 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
   bool any = false;
   for (const auto& [name, value] : variables) {
     if (!name.starts_with("UCUDNN_")) continue;
-    diagnosis.AddFact(any ? "" : "environment", name + "=" + value);
+    const bool hidden = !value.empty() && IsSecretVariable(name);
+    diagnosis.AddFact(any ? "" : "environment", name + "=" + (hidden ? "(not shown)" : value));
     any = true;
     const std::optional<UnknownVariable> unknown = CheckVariableName(name);
     if (!unknown || value.empty()) continue;
-    // `ucudnn run` refuses to start with it.
-    diagnosis.Add(unknown->of_missing_part ? Severity::kFault : Severity::kWarning, unknown->what,
+    diagnosis.Add(IsSpatialVariable(name) ? Severity::kFault : Severity::kWarning, unknown->what,
                   "", unknown->advice);
   }
   if (!any) diagnosis.AddFact("environment", "no UCUDNN_ variable is set: the defaults hold");
@@ -176,6 +176,11 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
       ignored);
   for (const std::string& warning : ignored) {
     diagnosis.Add(Severity::kWarning, warning, "the default holds", "correct or unset it");
+  }
+  if (const SpatialOptions& spatial = options.spatial; !spatial.refusal.empty()) {
+    // Of those that the program starts some may be ranks.
+    diagnosis.Add(spatial.lacks_ranks ? Severity::kWarning : Severity::kFault, spatial.refusal,
+                  "every convolution, pooling and normalisation is refused");
   }
   if (options.mode == Mode::kOff) {
     diagnosis.Add(Severity::kFault, "UCUDNN_MODE=off: every call is forwarded as it is", "",

@@ -238,4 +238,6 @@ Reach ChooseReach(DlsymHook wanted, const std::string& program,
   return Search(environment).Through(program, arguments);
 }
 
+bool ReadsScripts(const std::string& program) { return ReaderOf(program) != Reader::kNone; }
+
 }  // namespace ucudnn::command

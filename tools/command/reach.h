@@ -35,4 +35,7 @@ struct ReachEnvironment {
 Reach ChooseReach(DlsymHook wanted, const std::string& program,
                   const std::vector<std::string>& arguments, const ReachEnvironment& environment);
 
+// Whether `program` reads what to do from a file or a text: a shell or a Python.
+bool ReadsScripts(const std::string& program);
+
 }  // namespace ucudnn::command

@@ -5,20 +5,19 @@
 #include <cerrno>
 #include <charconv>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/byte_size.h"
 #include "base/shared_library.h"
 #include "base/text.h"
-#include "base/variable_names.h"
 #include "command/command.h"
 #include "command/file_check.h"
 #include "command/installation.h"
 #include "command/launch.h"
-#include "command/machine_check.h"
 #include "command/program.h"
+#include "command/ranks.h"
+#include "command/split_check.h"
 
 namespace ucudnn::command {
 namespace {
@@ -27,10 +26,24 @@ constexpr int kMostDevices = 64;  // of the stand-in
 
 struct RunOptions {
   Launch launch;
+  std::string ranks;  // empty: the program is one process
   CLI::Option* devices_given = nullptr;
   CLI::Option* device_memory_given = nullptr;
   VariableOptions variables;
 };
+
+Result<int> CheckCount(const std::string& option, const std::string& text, int most) {
+  int count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, count);
+  if (error == std::errc() && stop == end && count >= 1 && count <= most) return count;
+  return Status::Error(option + " '" + text + "': not a number from 1 to " + std::to_string(most));
+}
+
+// 0: the program is one process.
+Result<int> RanksOf(const RunOptions& options) {
+  return options.ranks.empty() ? Result<int>(0) : CheckCount("--ranks", options.ranks, kMostRanks);
+}
 
 Status CheckDevices(const RunOptions& options) {
   for (const auto* given : {options.devices_given, options.device_memory_given}) {
@@ -39,13 +52,7 @@ Status CheckDevices(const RunOptions& options) {
     }
   }
   if (options.devices_given->count() > 0) {
-    int devices = 0;
-    const char* const end = options.launch.devices.data() + options.launch.devices.size();
-    const auto [stop, error] = std::from_chars(options.launch.devices.data(), end, devices);
-    if (error != std::errc() || stop != end || devices < 1 || devices > kMostDevices) {
-      return Status::Error("--devices '" + options.launch.devices + "': not a number from 1 to " +
-                           std::to_string(kMostDevices));
-    }
+    UCUDNN_RETURN_IF_ERROR(CheckCount("--devices", options.launch.devices, kMostDevices).status());
   }
   if (options.device_memory_given->count() > 0) {
     const Result<size_t> bytes = ParseByteSize(options.launch.device_memory);
@@ -63,13 +70,7 @@ Status CheckOptions(const RunOptions& options) {
   UCUDNN_RETURN_IF_ERROR(options.variables.CheckBudget());
   UCUDNN_RETURN_IF_ERROR(ParseDlsymHook(options.launch.dlsym).status());
   UCUDNN_RETURN_IF_ERROR(CheckDevices(options));
-  for (const auto& [name, value] : OwnVariables()) {
-    const std::optional<UnknownVariable> unknown = CheckVariableName(name);
-    // Others are told by the processes that read them.
-    if (!value.empty() && unknown && unknown->of_missing_part) {
-      return Status::Error(unknown->what + "; " + unknown->advice);
-    }
-  }
+  UCUDNN_RETURN_IF_ERROR(RanksOf(options).status());
   return options.launch.off ? Status::Ok() : CheckFilesOfRun(options.variables);
 }
 
@@ -95,7 +96,15 @@ Status CheckServed(const RunOptions& options, const std::string& program) {
       .status();
 }
 
-// Returns only where the program was not started.
+// The stand-in has a device for each rank, so that programs which take theirs by LOCAL_RANK run.
+Launch WithDevices(Launch launch, int ranks) {
+  if (ranks > 0 && launch.devices.empty() && Environment("HOSTGPU_DEVICES").empty()) {
+    launch.devices = std::to_string(ranks);
+  }
+  return launch;
+}
+
+// Returns only where the program was not started, or was as ranks.
 int Run(const CLI::App& app, const RunOptions& options, const ProgramWords& words) {
   if (words.empty()) {
     return Refuse(app, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
@@ -110,14 +119,18 @@ int Run(const CLI::App& app, const RunOptions& options, const ProgramWords& word
   if (Status image = CheckImage(program); !image.ok() && !options.launch.off) {
     return Refuse(app, image.message(), kCannotRun);
   }
-  Status ready = CheckServed(options, program);
+  const int ranks = *RanksOf(options);
+  const SplitSettings split = {ranks, options.launch.off, program, words};
+  Status ready = CheckSplit(split, options.variables);
+  if (ready.ok()) ready = CheckServed(options, program);
   if (ready.ok()) {
-    const Result<Reach> reach = ReachOf(options.launch, program, words);
-    ready = reach.ok() ? SetLaunchEnvironment(options.launch, *reach, options.variables)
-                       : reach.status();
+    const Launch launch = WithDevices(options.launch, ranks);
+    const Result<Reach> reach = ReachOf(launch, program, words);
+    ready = reach.ok() ? SetLaunchEnvironment(launch, *reach, options.variables) : reach.status();
   }
   if (!ready.ok()) return Refuse(app, ready.message());
   TellOfUnserved(app, options);
+  if (ranks > 0) return RunRanks(app, program, words, ranks);
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -137,11 +150,17 @@ Command AddRun(CLI::App& ucudnn) {
          "and launch no GPU kernels of their own")
       ->disable_flag_override();
   options->devices_given =
-      app->add_option("--devices", options->launch.devices, "the stand-in's number of devices (1)");
+      app->add_option("--devices", options->launch.devices,
+                      "the stand-in's number of devices (1; with --ranks, one for each rank)");
   options->device_memory_given = app->add_option("--device-memory", options->launch.device_memory,
                                                  "the stand-in's memory per device (4GiB)");
   options->devices_given->type_name("N");
   options->device_memory_given->type_name("SIZE");
+  app->add_option("--ranks", options->ranks,
+                  "start the program N times on this machine, as the ranks of one job, with the "
+                  "variables that\ntorchrun sets; lines of output stay whole, and the first exit "
+                  "code that is not 0 is the job's")
+      ->type_name("N");
   app->add_flag("--off", options->launch.off, "leave the program's cuDNN as it is, to compare with")
       ->disable_flag_override();
   AddDlsym(*app, options->launch);

@@ -312,7 +312,8 @@ Command AddWorkspace(CLI::App& ucudnn) {
                               "caller, no ceiling");
   options->variables.Describe("UCUDNN_BATCH_SIZE_POLICY", "auto, undivided, powerOfTwo, all",
                               "auto, all that were measured");
-  options->variables.AddTo(*app, {"UCUDNN_REPORT", "UCUDNN_WORKSPACE_PLAN", "UCUDNN_ENGINES"});
+  options->variables.AddTo(
+      *app, {"UCUDNN_REPORT", "UCUDNN_WORKSPACE_PLAN", "UCUDNN_ENGINES", "UCUDNN_SPATIAL"});
   return {app, [app, options](const ProgramWords&) { return Workspace(*app, *options); }};
 }
 

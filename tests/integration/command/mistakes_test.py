@@ -18,6 +18,7 @@ ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_
                "deterministic": "1", "cudnn": "91900", "driver": "13000", "device": "Some GPU"}
 
 SIZE = "(accepted: caller, auto or a size: bytes, or with KiB, MiB, GiB)"
+GRID = "(accepted: n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4)"
 NETWORKS = "expected one of alexnet, … unet, or a file that ends in .onnx, .prototxt or .json"
 SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed"
 WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
@@ -98,6 +99,23 @@ MISTAKES = [
     ("run --db a.db::b.db -- true", 2, "--db 'a.db::b.db': an empty path between colons (accepted: none or paths separated by colons)"),
     ("run --host --devices 0 -- true", 2, "--devices '0': not a number from 1 to 64"),
     ("run --host --device-memory 4GB -- true", 2, "--device-memory: '4GB' has an unknown unit: expected a whole number of bytes or …"),
+    ("run --ranks 0 -- true", 2, "--ranks '0': not a number from 1 to 64"),
+    ("run --ranks 65 -- true", 2, "--ranks '65': not a number from 1 to 64"),
+    ("run --ranks four -- true", 2, "--ranks 'four': not a number from 1 to 64"),
+    ("run --ranks -1 -- true", 2, "--ranks '-1': not a number from 1 to 64"),
+    ("run --ranks 2.5 -- true", 2, "--ranks '2.5': not a number from 1 to 64"),
+    ("run --ranks -- true", 2, "--ranks needs a value: start the program N times on this machine, as the ranks of one job, …"),
+    ("run --ranks 2 --ranks 3 -- true", 2, "--ranks is given twice; give it once"),
+    ("run --rank 2 -- true", 2, "--rank is not an option; did you mean --ranks?"),
+    ("run --spatial 4 -- true", 2, f"--spatial '4': '4' is no axis {GRID}"),
+    ("run --spatial h -- true", 2, f"--spatial 'h': h has no number of parts {GRID}"),
+    ("run --spatial h0 -- true", 2, f"--spatial 'h0': h has 0 parts, where 1 is the least {GRID}"),
+    ("run --spatial h2x2 -- true", 2, f"--spatial 'h2x2': 'x' is no axis {GRID}"),
+    ("run --spatial h2h2 -- true", 2, f"--spatial 'h2h2': h comes twice {GRID}"),
+    ("run --spatial h1 -- true", 2, f"--spatial 'h1': it cuts no image, as d, h or w of 2 parts do {GRID}"),
+    ("run --spatial n4 -- true", 2, f"--spatial 'n4': it cuts no image, as d, h or w of 2 parts do {GRID}"),
+    ("run --spatial h99999 -- true", 2, f"--spatial 'h99999': it has more than 4096 ranks {GRID}"),
+    ("run --spatial '' -- true", 2, "--spatial '' is empty; it needs a value: split images over ranks: …"),
     ("bench --net alexnot --batch 4", 2, f"--net 'alexnot' is no network; {NETWORKS}"),
     ("bench --net alexnet --batch 0", 2, "--batch '0': not a mini-batch (accepted: 1 or more)"),
     ("bench --net alexnet --batch 4 --ops fwd", 2,
@@ -124,6 +142,18 @@ MISTAKES = [
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
     # Options that do not go together.
     ("run --devices 2 -- true", 2, "--devices is the stand-in's: it needs --host"),
+    ("run --ranks 3 --spatial h4 -- true", 2, "--ranks 3: the grid h4 is for 4 ranks"),
+    ("run --ranks 4 --spatial n2h4 -- true", 2, "--ranks 4: the grid n2h4 is for 8 ranks"),
+    ("run --ranks 1 --spatial w2 -- true", 2, "--ranks 1: the grid w2 is for 2 ranks"),
+    ("run --ranks 64 --spatial h65 -- true", 2, "--ranks 64: the grid h65 is for 65 ranks"),
+    ("run --spatial h4 -- true", 2, "the grid h4 is for 4 ranks, and no launcher says which one this process is; start it with "
+                                    "`ucudnn run --ranks 4`, torchrun, mpirun or srun"),
+    ("run --off --ranks 4 --spatial h4 -- true", 2, "the grid h4 does not go with UCUDNN_MODE=off: each rank would compute its "
+                                                    "stripe without its neighbours' rows"),
+    ("run --spatial h4 --off -- env true", 2, "the grid h4 does not go with UCUDNN_MODE=off: …"),
+    ("doctor --spatial h4 -- true", 2, "--spatial is not an option; …"),
+    ("bench --spatial h4 --net alexnet --batch 4", 2, "--spatial is not an option; …"),
+    ("workspace --ranks 4", 2, "--ranks is not an option; …"),
     ("run --solver glpk -- true", 2, "--solver: is for the budget of --total-workspace SIZE, which is missing"),
     ("bench", 2, SOURCES),
     (f"{BENCH} --net alexnet", 2, SOURCES),
@@ -277,6 +307,86 @@ class Mistakes(CommandTest):
                                         text=True, timeout=60)
                 self.assertEqual(1, result.returncode)
                 self.assertRegex(result.stderr, r"\Aucudnn[ a-z]*: cannot be printed: (No space left on device|no room, .+)\n\Z")
+
+
+# Variables, what is typed, the line behind "ucudnn run: ".
+SETTINGS = [
+    ({"UCUDNN_SPATIAL": "h0"}, "", f"UCUDNN_SPATIAL='h0': h has 0 parts, where 1 is the least {GRID}"),
+    ({"UCUDNN_SPATIAL": "four"}, "--ranks 4", f"UCUDNN_SPATIAL='four': 'f' is no axis {GRID}"),
+    ({"UCUDNN_SPATIAL": "h4"}, "", "the grid h4 is for 4 ranks, and no launcher says which one this process is; start it with "
+                                   "`ucudnn run --ranks 4`, torchrun, mpirun or srun"),
+    ({"UCUDNN_SPATIAL": "h4"}, "--ranks 2", "--ranks 2: the grid h4 is for 4 ranks"),
+    ({"UCUDNN_SPATIAL": "h4", "RANK": "0", "WORLD_SIZE": "2"}, "", "the grid h4 is for 4 ranks, but WORLD_SIZE=2"),
+    ({"RANK": "0", "WORLD_SIZE": "2"}, "--spatial h4", "the grid h4 is for 4 ranks, but WORLD_SIZE=2"),
+    ({"UCUDNN_SPATIAL": "h4", "RANK": "4", "WORLD_SIZE": "4"}, "",
+     "the grid h4 is for 4 ranks, but RANK=4 is no rank of WORLD_SIZE='4': those begin with 0"),
+    ({"UCUDNN_SPATIAL": "h4", "SLURM_PROCID": "x"}, "",
+     "the grid h4 is for 4 ranks, but SLURM_PROCID='x' is no rank: expected a number from 0"),
+    ({"UCUDNN_SPATIAL": "h2", "PMI_RANK": "0", "PMI_SIZE": "2"}, "",
+     "the grid h2 is for 2 ranks, and nobody says where they meet: set UCUDNN_RENDEZVOUS to tcp://HOST:PORT, rank 0's host, or to "
+     "file:PATH"),
+    ({"UCUDNN_MODE": "off"}, "--ranks 2 --spatial h2", "the grid h2 does not go with UCUDNN_MODE=off: …"),
+    ({"UCUDNN_MODE": "observe", "UCUDNN_SPATIAL": "h2"}, "--ranks 2", "the grid h2 does not go with UCUDNN_MODE=observe: …"),
+    ({"UCUDNN_SPATIAL_TIMEOUT": "0"}, "", "UCUDNN_SPATIAL_TIMEOUT='0': no time in which a rank could come (accepted: seconds above 0)"),
+    ({"UCUDNN_SPATIAL_AGREE": "always"}, "", "UCUDNN_SPATIAL_AGREE='always': not one of the accepted values (accepted: first, each)"),
+    ({"UCUDNN_SPATIAL_REDUCE": "mean"}, "", "UCUDNN_SPATIAL_REDUCE='mean': not one of the accepted values (accepted: all, none)"),
+    ({"UCUDNN_SPATIAL_ONE": "both"}, "", "UCUDNN_SPATIAL_ONE='both': not one of the accepted values (accepted: split, replicated)"),
+    ({"UCUDNN_SPATIAL_TRANSPORT": "mpi"}, "",
+     "UCUDNN_SPATIAL_TRANSPORT='mpi': not one of the accepted values (accepted: auto, nccl, peer, loopback)"),
+    ({"UCUDNN_SPATIAL_TRANSPORT": "peer"}, "--ranks 2 --spatial h2",
+     "UCUDNN_SPATIAL_TRANSPORT='peer' is for ranks that are threads of one process, but WORLD_SIZE=2"),
+    ({"UCUDNN_RENDEZVOUS": "node1:7001"}, "--ranks 2",
+     "UCUDNN_RENDEZVOUS='node1:7001': neither tcp:// nor file: (accepted: tcp://HOST:PORT or file:PATH)"),
+    ({"UCUDNN_RENDEZVOUS_TOKEN": "very secret"}, "",
+     "UCUDNN_RENDEZVOUS_TOKEN: no token (accepted: up to 256 characters without spaces, the same on all ranks)"),
+    ({"UCUDNN_RENDEZVOUS_TOKN": "secret"}, "",
+     "UCUDNN_RENDEZVOUS_TOKN is no variable of ucudnn: nothing runs with it; did you mean UCUDNN_RENDEZVOUS_TOKEN?"),
+    ({"UCUDNN_SPATIAL_GRID": "h4"}, "--ranks 4", "UCUDNN_SPATIAL_GRID is no variable of ucudnn: nothing runs with it; …"),
+]
+
+
+class Settings(CommandTest):
+    """Variables with which every call of a program would be refused, or computed as if they were not there."""
+
+    def test_each_is_one_line_before_anything_starts(self):
+        for variables, typed, line in SETTINGS:
+            with self.subTest(variables=variables, typed=typed):
+                result = self.run_command("run", *shlex.split(typed), "--", self.program, **variables)
+                pattern = ".+".join(re.escape(part) for part in line.split("…"))
+                self.assertRegex(result.stderr, rf"\Aucudnn run: {pattern}\n\Z")
+                self.assertEqual((2, ""), (result.returncode, result.stdout))
+
+    def test_what_is_right_or_empty_starts(self):
+        for variables, typed in (({"UCUDNN_SPATIAL": "", "UCUDNN_RENDEZVOUS": "", "UCUDNN_SPATIAL_AGRE": ""}, ""),
+                                 ({"UCUDNN_SPATIAL": "h0"}, "--ranks 2 --spatial h2"),
+                                 ({"UCUDNN_SPATIAL": "h2", "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, ""),
+                                 ({"UCUDNN_SPATIAL": "h2", "UCUDNN_SPATIAL_TRANSPORT": "loopback"}, ""),
+                                 ({"UCUDNN_MODE": "off"}, "--ranks 2"), ({}, "--off --ranks 2")):
+            with self.subTest(variables=variables, typed=typed):
+                result = self.run_command("run", *shlex.split(typed), "--", self.program, LD_LIBRARY_PATH=self.driver, **variables)
+                self.assertEqual((0, ""), (result.returncode, result.stderr))
+
+    def test_what_may_start_ranks_itself_starts(self):
+        with open(f"{self.folder}/starts-ranks", "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\nRANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost exec {self.program}\n")
+        os.chmod(f"{self.folder}/starts-ranks", 0o755)
+        for words in (["./starts-ranks"], ["sh", "-c", self.program], ["env", "RANK=0", self.program]):
+            with self.subTest(words=words):
+                self.assertEqual("h2", self.environment_of("run", "--spatial", "h2", "--", *words)["UCUDNN_SPATIAL"])
+
+    def test_the_doctor_shows_no_secret(self):
+        for name in ("UCUDNN_RENDEZVOUS_TOKEN", "UCUDNN_RENDEZVOUS_TOKN"):
+            for words in (["doctor"], ["doctor", "--json"]):
+                result = self.run_command(*words, **{name: "hidden-word"})
+                self.assertIn(f"{name}=(not shown)", result.stdout)
+                self.assertNotIn("hidden-word", result.stdout + result.stderr)
+
+    def test_the_doctor_names_what_refuses(self):
+        for variables, typed, line in SETTINGS:
+            if typed:
+                continue
+            with self.subTest(variables=variables):
+                self.assertIn(line.split("…")[0].split(";")[0], self.run_command("doctor", **variables).stdout)
 
 
 class Told(CommandTest):

@@ -1,9 +1,12 @@
 """Bad usage: one line that says what is wrong and what would be right, exit code 2. Help: what is there."""
 
 import os
+import re
 import unittest
 
 from command import CommandTest
+
+ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 
 
 class Usage(CommandTest):
@@ -75,6 +78,18 @@ class Usage(CommandTest):
     def test_switches_take_no_value(self):
         for words in (["run", "--deterministic=0", "--", "true"], ["run", "--off=no", "--", "true"], ["bench", "--json=0"]):
             self.assert_refused(words, words[1].split("=")[0].strip("-"))
+
+    def test_the_documents_name_every_option_and_variable(self):
+        texts = {}
+        for name in ("docs/commands.md", "docs/environment.md", "src/base/option_table.cpp"):
+            with open(f"{ROOT}/{name}", encoding="utf-8") as file:
+                texts[name] = file.read()
+        variables = re.findall(r'\{"(UCUDNN_[A-Z_]+)"', texts["src/base/option_table.cpp"])
+        self.assertGreater(len(variables), 25)
+        self.assertEqual([], [name for name in variables if f"`{name}`" not in texts["docs/environment.md"]])
+        options = re.findall(r"^ +(--[a-z-]+)", self.run_command("run", "--help").stdout, re.M)
+        self.assertIn("--ranks", options)
+        self.assertEqual([], [name for name in options if name not in texts["docs/commands.md"] and name != "--help"])
 
     def test_help_of_every_command(self):
         for words in ([], ["run"], ["bench"], ["plan"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],

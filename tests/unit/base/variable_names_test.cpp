@@ -12,7 +12,6 @@ namespace ucudnn {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -69,16 +68,14 @@ TEST(VariableNames, ANameFarFromAllIsToBeUnset) {
   EXPECT_EQ(AdviceOn(std::string("UCUDNN_") + std::string(100'000, 'x')), "unset it");
 }
 
-TEST(VariableNames, WhatIsNotBuiltYetIsSaid) {
-  for (const char* name : {"UCUDNN_SPATIAL", "UCUDNN_SPATIAL_TIMEOUT", "UCUDNN_RENDEZVOUS",
-                           "UCUDNN_RENDEZVOUS_TOKEN"}) {
-    const auto unknown = CheckVariableName(name);
-    ASSERT_TRUE(unknown.has_value()) << name;
-    EXPECT_TRUE(unknown->of_missing_part);
-    EXPECT_THAT(unknown->what, HasSubstr("cannot split images over processes"));
-  }
-  EXPECT_FALSE(CheckVariableName("UCUDNN_TYPO")->of_missing_part);
+TEST(VariableNames, WithAMisspeltOneOfSplittingNothingRuns) {
+  const auto unknown = CheckVariableName("UCUDNN_SPATIAL_TIMEOT");
+  ASSERT_TRUE(unknown.has_value());
+  EXPECT_EQ(unknown->what, "UCUDNN_SPATIAL_TIMEOT is no variable of ucudnn: nothing runs with it");
+  EXPECT_EQ(unknown->advice, "did you mean UCUDNN_SPATIAL_TIMEOUT?");
 }
+
+TEST(VariableNames, TheLaunchersOwnIsKnown) { EXPECT_EQ(AdviceOn("UCUDNN_LAUNCHER"), "known"); }
 
 TEST(UnknownVariables, AreOneLineEach) {
   EXPECT_THAT(LinesOf({"HOME=/home", "UCUDNN_WORKSPACE_LIMT=1MiB", "UCUDNN_MODE=on",

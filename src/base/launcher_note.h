@@ -1,0 +1,36 @@
+// What a rank has to say to the `ucudnn run --ranks` that started it, so that the job ends with
+// exit code 1: the library itself never ends a process. Thread-safe; never throws, never waits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ucudnn {
+
+// Set by `ucudnn run --ranks` for its ranks alone: the name of an abstract socket.
+inline constexpr const char* kLauncherSocketVariable = "UCUDNN_LAUNCHER";
+inline constexpr size_t kLongestLauncherNote = 1024;
+
+enum class LauncherNote {
+  kFailed,   // the job cannot go on: its ranks are ended
+  kUnequal,  // the job went wrong, but its ranks end by themselves
+};
+
+// Does nothing in a process that no `ucudnn run --ranks` started. `line` is cut where it is longer
+// than kLongestLauncherNote.
+void TellLauncher(LauncherNote note, std::string_view line) noexcept;
+
+// The same to the launcher with this socket.
+void TellLauncher(const std::string& socket, LauncherNote note, int rank,
+                  std::string_view line) noexcept;
+
+// The launcher's side: a datagram, which may be anything.
+struct ReceivedNote {
+  LauncherNote note = LauncherNote::kFailed;
+  int rank = -1;
+  std::string line;  // printable
+};
+std::optional<ReceivedNote> ReadLauncherNote(std::string_view datagram);
+
+}  // namespace ucudnn

@@ -1,0 +1,147 @@
+#include "base/launcher_ranks.h"
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+// Of several names the first that is set counts.
+struct Launcher {
+  const char* rank;
+  std::vector<const char*> size;
+  const char* local_rank;
+  // How many of the job's processes this host has, or how many hosts the job has; null: unsaid.
+  const char* local_size;
+  std::vector<const char*> hosts;
+};
+
+const Launcher kLaunchers[] = {
+    {"RANK", {"WORLD_SIZE"}, "LOCAL_RANK", "LOCAL_WORLD_SIZE", {}},
+    {"OMPI_COMM_WORLD_RANK",
+     {"OMPI_COMM_WORLD_SIZE"},
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {}},
+    {"PMI_RANK", {"PMI_SIZE"}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {}},
+    {"SLURM_PROCID",
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     "SLURM_LOCALID",
+     nullptr,
+     {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}},
+};
+
+// Empty where it is unset.
+std::string ValueOrEmpty(const VariableLookup& lookup, const char* name) {
+  const char* const value = name != nullptr ? lookup(name) : nullptr;
+  return value != nullptr ? value : "";
+}
+
+const char* FirstSet(const VariableLookup& lookup, const std::vector<const char*>& names) {
+  for (const char* const name : names) {
+    if (!ValueOrEmpty(lookup, name).empty()) return name;
+  }
+  return names.empty() ? nullptr : names.front();
+}
+
+// -1: it is no number from 0.
+int RankNumber(const std::string& text) {
+  int number = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && number >= 0 ? number : -1;
+}
+
+std::string ShownVariable(const char* name, const std::string& value) {
+  return std::string(name) + "=" + Quoted(value);
+}
+
+// "gpu07" of SLURM's "gpu[07-09,12],login1".
+std::string FirstOfNodeList(const std::string& list) {
+  const size_t bracket = list.find_first_of("[,");
+  if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
+  const size_t number_end = list.find_first_of("-,]", bracket + 1);
+  const size_t close = list.find(']', bracket);
+  if (number_end == std::string::npos || close == std::string::npos) return {};
+  const std::string rest = list.substr(close + 1);
+  return list.substr(0, bracket) + list.substr(bracket + 1, number_end - bracket - 1) +
+         rest.substr(0, rest.find_first_of("[,"));
+}
+
+// Outside the range that systems give to outgoing connections, and never `not_this`.
+int PortOf(const std::string& job, int not_this) {
+  constexpr uint32_t kFirst = 20000, kPorts = 12000;
+  uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  const int port = static_cast<int>(kFirst + hash % kPorts);
+  return port == not_this ? port + 1 : port;
+}
+
+void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, LauncherRanks& ranks) {
+  const int local_size = RankNumber(ValueOrEmpty(lookup, launcher.local_size));
+  const bool on_one_host =
+      local_size > 0 ? local_size == ranks.size
+                     : RankNumber(ValueOrEmpty(lookup, FirstSet(lookup, launcher.hosts))) == 1;
+  ranks.meeting_host = ValueOrEmpty(lookup, "MASTER_ADDR");
+  if (ranks.meeting_host.empty() && on_one_host) ranks.meeting_host = "127.0.0.1";
+  if (ranks.meeting_host.empty() && !launcher.hosts.empty()) {
+    // SLURM starts rank 0 on the first host.
+    ranks.meeting_host = FirstOfNodeList(
+        ValueOrEmpty(lookup, FirstSet(lookup, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})));
+  }
+  std::string job = ValueOrEmpty(lookup, "MASTER_PORT");
+  const int master_port = RankNumber(job);
+  if (job.empty()) job = ValueOrEmpty(lookup, "PMIX_NAMESPACE");
+  if (job.empty())
+    job = ValueOrEmpty(lookup, "SLURM_JOB_ID") + "." + ValueOrEmpty(lookup, "SLURM_STEP_ID");
+  ranks.meeting_port = PortOf(job, master_port);
+}
+
+// `unreadable` is the first rank that is set and no number, as "RANK='two'"; empty: none.
+std::string FaultOf(const LauncherRanks& ranks, const std::string& size,
+                    const std::string& local_rank, const std::string& unreadable) {
+  if (!unreadable.empty()) return unreadable + " is no rank: expected a number from 0";
+  if (ranks.rank < 0) return {};
+  const std::string rank = ranks.rank_variable + "=" + std::to_string(ranks.rank);
+  if (size.empty()) return rank + " says a rank, but " + ranks.size_variable + " is not set";
+  const std::string shown = ShownVariable(ranks.size_variable.c_str(), size);
+  if (ranks.size < 1) return shown + " is no number of ranks";
+  if (ranks.rank >= ranks.size) return rank + " is no rank of " + shown + ": those begin with 0";
+  if (!local_rank.empty() && ranks.local_rank < 0)
+    return "the local rank " + Quoted(local_rank) + " is no number";
+  return {};
+}
+
+}  // namespace
+
+LauncherRanks ReadLauncher(const VariableLookup& lookup) {
+  LauncherRanks ranks;
+  std::string unreadable;
+  for (const Launcher& launcher : kLaunchers) {
+    const std::string rank = ValueOrEmpty(lookup, launcher.rank);
+    if (rank.empty()) continue;
+    ranks.rank = RankNumber(rank);
+    if (ranks.rank < 0) {
+      if (unreadable.empty()) unreadable = ShownVariable(launcher.rank, rank);
+      continue;
+    }
+    ranks.rank_variable = launcher.rank;
+    ranks.size_variable = FirstSet(lookup, launcher.size);
+    const std::string size = ValueOrEmpty(lookup, ranks.size_variable.c_str());
+    const std::string local_rank = ValueOrEmpty(lookup, launcher.local_rank);
+    ranks.size = RankNumber(size);
+    ranks.local_rank = RankNumber(local_rank);
+    ranks.fault = FaultOf(ranks, size, local_rank, unreadable);
+    FindMeeting(lookup, launcher, ranks);
+    return ranks;
+  }
+  ranks.fault = FaultOf(ranks, {}, {}, unreadable);
+  return ranks;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,142 @@
+#include "base/spatial_options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+std::string InRanks(int ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
+
+// Why the grid's ranks are not there.
+std::string RefuseRanks(const SpatialOptions& spatial) {
+  const LauncherRanks& launcher = spatial.launcher;
+  const std::string grid =
+      "the grid " + spatial.grid->Text() + " is for " + InRanks(spatial.grid->Ranks());
+  if (!launcher.fault.empty()) return grid + ", but " + launcher.fault;
+  if (spatial.transport == SpatialTransport::kPeer && launcher.size > 1) {
+    return "UCUDNN_SPATIAL_TRANSPORT='peer' is for ranks that are threads of one process, but " +
+           launcher.size_variable + "=" + std::to_string(launcher.size);
+  }
+  if (spatial.in_process) return {};
+  if (launcher.rank < 0) {
+    return grid +
+           ", and no launcher says which one this process is; start it with `ucudnn run --ranks " +
+           std::to_string(spatial.grid->Ranks()) + "`, torchrun, mpirun or srun";
+  }
+  if (launcher.size != spatial.grid->Ranks()) {
+    return grid + ", but " + launcher.size_variable + "=" + std::to_string(launcher.size);
+  }
+  if (launcher.size > 1 && !spatial.rendezvous) {
+    return grid +
+           ", and nobody says where they meet: set UCUDNN_RENDEZVOUS to tcp://HOST:PORT, rank 0's "
+           "host, or to file:PATH";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RendezvousAddress> RendezvousAddress::Parse(std::string_view text) {
+  constexpr std::string_view kTcp = "tcp://", kFile = "file:";
+  const std::string_view value = Trim(text);
+  RendezvousAddress address;
+  if (value.starts_with(kFile)) {
+    address.path = value.substr(kFile.size());
+    if (address.path.empty()) return Status::Error("a file without a path");
+    return address;
+  }
+  if (!value.starts_with(kTcp)) return Status::Error("neither tcp:// nor file:");
+  const std::string_view place = value.substr(kTcp.size());
+  const size_t colon = place.rfind(':');
+  if (colon == std::string_view::npos) return Status::Error("a host without a port");
+  std::string_view host = place.substr(0, colon), port = place.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find_first_of("[]:") != std::string_view::npos) {
+    return Status::Error("an IPv6 address without brackets, or another host that is none");
+  }
+  if (host.empty() || host.find_first_of("/@ \t\n?#") != std::string_view::npos) {
+    return Status::Error("no host");
+  }
+  const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (error != std::errc() || stop != port.data() + port.size() || address.port < 1 ||
+      address.port > 65535) {
+    return Status::Error("not a port from 1 to 65535");
+  }
+  address.host = host;
+  return address;
+}
+
+std::string RendezvousAddress::Text() const {
+  if (host.empty()) return "file:" + path;
+  const bool brackets = host.find(':') != std::string::npos;
+  return "tcp://" + (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+const char* SpatialAgreementName(SpatialAgreement agreement) {
+  return agreement == SpatialAgreement::kFirst ? "first" : "each";
+}
+
+const char* SpatialReductionName(SpatialReduction reduction) {
+  return reduction == SpatialReduction::kAll ? "all" : "none";
+}
+
+const char* SpatialOnesName(SpatialOnes ones) {
+  return ones == SpatialOnes::kSplit ? "split" : "replicated";
+}
+
+const char* SpatialTransportName(SpatialTransport transport) {
+  switch (transport) {
+    case SpatialTransport::kAuto:
+      return "auto";
+    case SpatialTransport::kNccl:
+      return "nccl";
+    case SpatialTransport::kPeer:
+      return "peer";
+    case SpatialTransport::kLoopback:
+      return "loopback";
+  }
+  return "";
+}
+
+bool IsSpatialVariable(std::string_view name) {
+  return name.starts_with("UCUDNN_SPATIAL") || name.starts_with("UCUDNN_RENDEZVOUS");
+}
+
+bool IsSecretVariable(std::string_view name) {
+  // A misspelt name of the token's, too.
+  return name.starts_with("UCUDNN_RENDEZVOUS") && name != "UCUDNN_RENDEZVOUS";
+}
+
+void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial) {
+  const LauncherRanks& launcher = spatial.launcher;
+  const bool by_threads = spatial.transport == SpatialTransport::kPeer ||
+                          spatial.transport == SpatialTransport::kLoopback;
+  spatial.in_process = spatial.grid && by_threads && launcher.rank < 0 && launcher.fault.empty();
+  spatial.rank = launcher.rank;
+  spatial.size = spatial.in_process ? spatial.grid->Ranks() : launcher.size;
+  spatial.local_rank = launcher.local_rank;
+  if (!spatial.rendezvous_given) {
+    spatial.rendezvous.reset();
+    if (!launcher.meeting_host.empty()) {
+      spatial.rendezvous = RendezvousAddress{launcher.meeting_host, launcher.meeting_port, {}};
+    }
+  }
+  spatial.refusal.clear();
+  spatial.lacks_ranks = false;
+  if (!spatial.faults.empty()) {
+    spatial.refusal = spatial.faults.front();
+  } else if (spatial.grid && leaves_calls_alone != nullptr) {
+    spatial.refusal = "the grid " + spatial.grid->Text() +
+                      " does not go with UCUDNN_MODE=" + leaves_calls_alone +
+                      ": each rank would compute its stripe without its neighbours' rows";
+  } else if (spatial.grid) {
+    spatial.refusal = RefuseRanks(spatial);
+    spatial.lacks_ranks = !spatial.refusal.empty() && launcher.rank < 0 && launcher.fault.empty();
+  }
+}
+
+}  // namespace ucudnn

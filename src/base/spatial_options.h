@@ -1,0 +1,79 @@
+// What the user asked for about splitting images over ranks: UCUDNN_SPATIAL…, UCUDNN_RENDEZVOUS…
+// and the launcher's variables. Part of Options. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/launcher_ranks.h"
+#include "base/spatial_grid.h"
+#include "base/status.h"
+
+namespace ucudnn {
+
+// When ranks gather their extents: at a kernel's first execution, or at each.
+enum class SpatialAgreement { kFirst, kEach };
+enum class SpatialReduction { kAll, kNone };
+// What maps of extent 1 on every rank are.
+enum class SpatialOnes { kSplit, kReplicated };
+enum class SpatialTransport { kAuto, kNccl, kPeer, kLoopback };
+
+// Where ranks meet: a port of a host, or a file that all of them reach.
+struct RendezvousAddress {
+  std::string host;  // a name or an address, IPv6 without brackets; empty: a file
+  int port = 0;
+  std::string path;
+
+  // "tcp://HOST:PORT" or "file:PATH".
+  static Result<RendezvousAddress> Parse(std::string_view text);
+  std::string Text() const;
+};
+
+struct SpatialOptions {
+  std::optional<SpatialGrid> grid;  // none: nothing is split
+  // Of this process, by the launcher's variables; -1: none says.
+  int rank = -1;
+  int size = -1;
+  int local_rank = -1;
+  // All ranks of the grid are threads of this process, which no launcher started: with `peer` a
+  // call's rank is its device's, with `loopback` its handle's.
+  bool in_process = false;
+  // Where ranks meet, as the user said or as follows from the launcher; none: nobody says.
+  std::optional<RendezvousAddress> rendezvous;
+  bool rendezvous_given = false;
+  std::string token;  // the job's secret, never shown; empty: none
+  double timeout_seconds = 600;
+  SpatialAgreement agree = SpatialAgreement::kFirst;
+  std::optional<SpatialReduction> reduce;
+  std::optional<SpatialOnes> ones;
+  SpatialTransport transport = SpatialTransport::kAuto;
+
+  // Why every convolution, pooling and normalisation of this process is refused, as one line;
+  // empty: none is.
+  std::string refusal;
+  // The refusal is that no launcher says which rank this process is. Other processes, which it
+  // starts, may be ranks.
+  bool lacks_ranks = false;
+
+  LauncherRanks launcher;
+  std::vector<std::string> faults;  // unreadable and unknown variables, a line each
+};
+
+const char* SpatialAgreementName(SpatialAgreement agreement);
+const char* SpatialReductionName(SpatialReduction reduction);
+const char* SpatialOnesName(SpatialOnes ones);
+const char* SpatialTransportName(SpatialTransport transport);
+
+// Whether a variable of this name, known or not, is about splitting: a run that cannot heed it must
+// not go on as if it were not there.
+bool IsSpatialVariable(std::string_view name);
+// Whether what it holds may be a secret.
+bool IsSecretVariable(std::string_view name);
+
+// Sets what follows from the variables: ranks, where they meet, refusal. `leaves_calls_alone` is
+// the value of UCUDNN_MODE where it does (off, observe), else null.
+void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial);
+
+}  // namespace ucudnn

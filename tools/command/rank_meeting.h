@@ -1,0 +1,39 @@
+// Where the ranks of a job of this machine meet each other and their launcher: free ports, secrets,
+// and the socket on which ranks tell how the job went. Used from main's thread only.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/launcher_note.h"
+#include "base/status.h"
+
+namespace ucudnn::command {
+
+// So many different TCP ports of the loopback interface that nobody has now.
+Result<std::vector<int>> FreePorts(int count);
+
+// 32 hexadecimal digits that nobody can guess.
+Result<std::string> RandomWord();
+
+// What ranks tell by TellLauncher() arrives here. Other users are not listened to.
+class NoteSocket {
+ public:
+  NoteSocket() = default;
+  NoteSocket(const NoteSocket&) = delete;
+  NoteSocket& operator=(const NoteSocket&) = delete;
+  ~NoteSocket();
+
+  Status Open();
+  const std::string& name() const { return name_; }  // the ranks' UCUDNN_LAUNCHER
+  int descriptor() const { return descriptor_; }
+  // The next that has arrived; none: no more are there now.
+  std::optional<ReceivedNote> Receive();
+
+ private:
+  std::string name_;
+  int descriptor_ = -1;
+};
+
+}  // namespace ucudnn::command

@@ -1,0 +1,21 @@
+// `ucudnn run --ranks`: a program as several processes of this machine, the ranks of one job, from
+// its start to the end of the last one. Used from main's thread only.
+#pragma once
+
+#include <string>
+
+#include "command/command.h"
+
+namespace ucudnn::command {
+
+constexpr int kMostRanks = 64;
+
+// Runs `program`, a file, as `ranks` processes with `words` as arguments and this process's
+// environment, and in it what torchrun would set, where the ranks meet and who started them. Their
+// output goes where ours goes, in whole lines; rank 0 has our input. Returns the exit code: the
+// first one of a rank that is not 0, 128 and the signal's number where a signal ended it; 1 where
+// ranks said that the job failed or went wrong (base/launcher_note.h), or output was lost. The
+// first rank that fails ends the others; signals that end processes are passed on to all.
+int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords& words, int ranks);
+
+}  // namespace ucudnn::command

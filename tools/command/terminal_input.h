@@ -1,0 +1,37 @@
+// What a person types at our terminal, handed to rank 0: that has a session of its own, so that it
+// cannot read the terminal itself. Used from main's thread only; nothing here waits.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ucudnn::command {
+
+class TerminalInput {
+ public:
+  TerminalInput() = default;
+  TerminalInput(const TerminalInput&) = delete;
+  TerminalInput& operator=(const TerminalInput&) = delete;
+  ~TerminalInput();
+
+  // Where standard input is no terminal, nothing is handed on and `reader()` is standard input.
+  Status Open();
+  int reader() const { return reader_; }
+  void CloseReader();  // once rank 0 has it
+
+  // Descriptors to poll; -1: not now. Only a job in the foreground may read its terminal.
+  int wants_to_read() const;
+  int wants_to_write() const;
+  void Read();
+  void Write();
+
+ private:
+  void Close();
+
+  int reader_ = -1, writer_ = -1;  // of a pipe; the writer is -1 once there is nothing to hand on
+  bool owns_reader_ = false;
+  std::string typed_;
+};
+
+}  // namespace ucudnn::command
