@@ -1,0 +1,246 @@
+// What goes wrong between ranks: it is an error of the communicator within about a second, nothing
+// hangs, and what was to be received stays as it was.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "tests/unit/host/nccl/processes.h"
+
+namespace hostgpu::nccl::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kMoment{50};
+constexpr std::chrono::seconds kSoon{5};  // "within about a second", on a busy machine
+
+constexpr size_t kCount = 4096;
+constexpr int kUntouched = 77;
+
+ncclResult_t Send(const Rank& rank, const Array<int>& from, int peer) {
+  return ncclSend(from.data(), kCount, ncclInt, peer, rank.comm, rank.stream);
+}
+ncclResult_t Receive(const Rank& rank, const Array<int>& to, int peer) {
+  return ncclRecv(to.data(), kCount, ncclInt, peer, rank.comm, rank.stream);
+}
+
+TEST(Failures, OtherByteCountsFailBothSides) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(kCount, rank.rank == 0 ? 1 : kUntouched);
+    const size_t count = rank.rank == 0 ? kCount - 1 : kCount;
+    EXPECT_NCCL(rank.rank == 0 ? ncclSend(array.data(), count, ncclInt, 1, rank.comm, rank.stream)
+                               : ncclRecv(array.data(), count, ncclInt, 0, rank.comm, rank.stream));
+    const std::vector<int> after = array.Read(rank.stream);
+    EXPECT_EQ(rank.AsyncError(), ncclInvalidUsage);
+    if (rank.rank == 1) {
+      EXPECT_EQ(after, std::vector<int>(kCount, kUntouched));
+    }
+    EXPECT_EQ(Send(rank, array, 1 - rank.rank), ncclInvalidUsage) << "failed for good";
+  });
+}
+
+TEST(Failures, OtherCollectivesFailAllRanks) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> from(kCount, 1), to(kCount, kUntouched);
+    EXPECT_NCCL(ncclAllReduce(from.data(), to.data(), kCount, ncclInt,
+                              rank.rank == 0 ? ncclSum : ncclMax, rank.comm, rank.stream));
+    EXPECT_EQ(to.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_NE(rank.AsyncError(), ncclSuccess);
+  });
+}
+
+TEST(Failures, AbortReleasesAStreamThatWaits) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(kCount, kUntouched);
+    if (rank.rank == 1) {
+      EXPECT_EQ(rank.AwaitError(), ncclSuccess);  // nothing is asked of it: nothing fails
+      return;
+    }
+    EXPECT_NCCL(Receive(rank, array, 1));
+    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kCount, ncclInt, ncclSum, rank.comm,
+                              rank.stream));
+    std::thread other([&] {
+      std::this_thread::sleep_for(kMoment);
+      EXPECT_NCCL(ncclCommAbort(rank.comm));
+    });
+    const auto begin = Clock::now();
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_LT(Clock::now() - begin, kSoon);
+    other.join();
+    EXPECT_EQ(ncclCommAbort(rank.comm), ncclInvalidArgument) << "it is gone";
+    rank.comm = nullptr;
+  });
+}
+
+// In the middle of a collective, on three ranks, of which one never takes part.
+TEST(Failures, AnAbortedRankFailsThoseThatNeedIt) {
+  WithRanks(3, [](Rank& rank) {
+    const Array<int> array(kCount, kUntouched);
+    if (rank.rank == 2) {
+      std::this_thread::sleep_for(kMoment);
+      EXPECT_NCCL(ncclCommAbort(rank.comm));
+      rank.comm = nullptr;
+      return;
+    }
+    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kCount, ncclInt, ncclSum, rank.comm,
+                              rank.stream));
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
+  });
+}
+
+TEST(Failures, ADestroyedRankFailsThoseThatNeedIt) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(kCount, kUntouched);
+    if (rank.rank == 1) return;
+    EXPECT_NCCL(Receive(rank, array, 1));
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
+  });
+}
+
+// Waits in a receive until the other rank, which is killed, is missed; the argument says what the
+// other one does before.
+int Survive(Part& part) {
+  Rank& rank = part.rank;
+  ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
+  const Array<int> a(kCount, 1), b(kCount, kUntouched);
+  if (rank.rank == 1) {
+    if (part.argument == "receives") {
+      ROLE_CHECK(Receive(rank, a, 0) == ncclSuccess);
+      rank.Synchronize();
+    }
+    if (part.argument == "sends") ROLE_CHECK(Send(rank, a, 2) == ncclSuccess);
+    std::puts("there");
+    std::fflush(stdout);
+    for (;;) std::this_thread::sleep_for(kSoon);
+  }
+  if (part.argument == "receives") {
+    ROLE_CHECK(Send(rank, a, 1) == ncclSuccess);
+    rank.Synchronize();
+  }
+  ROLE_CHECK(Receive(rank, b, 1) == ncclSuccess);
+  const auto begin = Clock::now();
+  ROLE_CHECK(b.Read(rank.stream) == std::vector<int>(kCount, kUntouched));
+  ROLE_CHECK(Clock::now() - begin < 2 * kSoon);
+  ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
+  ROLE_CHECK(Send(rank, a, 1) == ncclRemoteError);
+  ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
+  return 0;
+}
+const NamedRole survive("survive", Survive);
+
+TEST(Failures, AKilledProcessIsMissed) {
+  for (const char* does : {"nothing", "receives"}) {
+    ncclUniqueId id;
+    EXPECT_NCCL(ncclGetUniqueId(&id));
+    Process first({"survive", 0, 2, does}, id), second({"survive", 1, 2, does}, id);
+    std::this_thread::sleep_for(10 * kMoment);
+    second.Kill();
+    EXPECT_EQ(first.Wait(), 0) << does;
+    EXPECT_EQ(second.Wait(), -SIGKILL);
+  }
+}
+
+// Killed again and again at random moments of an endless exchange: what the survivor has received
+// is whole, or as it was.
+int Exchange(Part& part) {
+  Rank& rank = part.rank;
+  ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
+  constexpr size_t kLarge = 1 << 20;
+  const Array<int> to(kLarge, kUntouched);
+  const int peer = 1 - rank.rank;
+  for (int round = 0;; ++round) {
+    const Array<int> from(kLarge, round);
+    ROLE_CHECK(cudaMemset(to.data(), 0xee, to.bytes()) == cudaSuccess);
+    ncclResult_t called = ncclGroupStart();
+    for (const bool sends : {true, false}) {
+      const ncclResult_t one =
+          sends ? ncclSend(from.data(), kLarge, ncclInt, peer, rank.comm, rank.stream)
+                : ncclRecv(to.data(), kLarge, ncclInt, peer, rank.comm, rank.stream);
+      if (called == ncclSuccess) called = one;
+    }
+    if (const ncclResult_t ended = ncclGroupEnd(); called == ncclSuccess) called = ended;
+    const std::vector<int> got = to.Read(rank.stream);
+    const bool whole = got == std::vector<int>(kLarge, round);
+    ROLE_CHECK(whole || got == std::vector<int>(kLarge, static_cast<int>(0xeeeeeeee)));
+    if (rank.AsyncError() != ncclSuccess) {
+      ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
+      ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
+      return 0;
+    }
+    ROLE_CHECK(whole && called == ncclSuccess);
+  }
+}
+const NamedRole exchange("exchange", Exchange);
+
+TEST(Failures, WhatIsReceivedFromAKilledProcessIsWholeOrUntouched) {
+  for (int round = 0; round < 3; ++round) {
+    ncclUniqueId id;
+    EXPECT_NCCL(ncclGetUniqueId(&id));
+    Process first({"exchange", 0, 2}, id), second({"exchange", 1, 2}, id);
+    std::this_thread::sleep_for(std::chrono::milliseconds(400 + 37 * round));
+    second.Kill();
+    EXPECT_EQ(first.Wait(), 0);
+  }
+}
+
+TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
+  ncclUniqueId id;
+  EXPECT_NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  std::thread rank([&] {
+    EXPECT_CUDA(cudaSetDevice(0));
+    EXPECT_EQ(ncclCommInitRank(&comm, 3, id, 0), ncclRemoteError);
+    EXPECT_EQ(comm, nullptr);
+  });
+  {
+    Process other({"collect", 1, 3}, id);
+    std::this_thread::sleep_for(10 * kMoment);
+  }
+  rank.join();
+}
+
+TEST(Failures, ArgumentsAreChecked) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(16, 0);
+    int on_host[16] = {};
+    const auto all_reduce = [&](const void* from, void* to, size_t count, int type, int op) {
+      return ncclAllReduce(from, to, count, static_cast<ncclDataType_t>(type),
+                           static_cast<ncclRedOp_t>(op), rank.comm, rank.stream);
+    };
+    EXPECT_EQ(all_reduce(array.data(), array.data(), 17, ncclInt, ncclSum), ncclInvalidArgument)
+        << "beyond the buffer";
+    EXPECT_EQ(all_reduce(on_host, array.data(), 16, ncclInt, ncclSum), ncclInvalidArgument);
+    EXPECT_EQ(all_reduce(array.data(), nullptr, 16, ncclInt, ncclSum), ncclInvalidArgument);
+    EXPECT_EQ(all_reduce(array.data(), array.data(), SIZE_MAX / 2, ncclInt, ncclSum),
+              ncclInvalidArgument);
+    EXPECT_EQ(all_reduce(array.data(), array.data(), 1, ncclNumTypes, ncclSum),
+              ncclInvalidArgument);
+    EXPECT_EQ(all_reduce(array.data(), array.data(), 1, ncclInt, ncclNumOps), ncclInvalidArgument);
+    EXPECT_EQ(all_reduce(array.data(), array.data(), 1, ncclFloat8e4m3, ncclSum),
+              ncclInvalidArgument);
+    EXPECT_EQ(ncclSend(array.data(), 1, ncclInt, 2, rank.comm, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclRecv(array.data(), 1, ncclInt, -1, rank.comm, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclBcast(array.data(), 1, ncclInt, 2, rank.comm, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclSend(array.data(), 1, ncclInt, 0, nullptr, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    EXPECT_EQ(rank.AsyncError(), ncclSuccess);
+    EXPECT_STRNE(ncclGetLastError(rank.comm), "");
+  });
+}
+
+TEST(Failures, OfOneCallAreThoseOfItsGroup) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(kCount, 0);
+    EXPECT_NCCL(ncclGroupStart());
+    EXPECT_NCCL(Receive(rank, array, 1 - rank.rank));
+    EXPECT_EQ(Send(rank, array, 2), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT_EQ(cudaStreamQuery(rank.stream), cudaSuccess) << "nothing of it was enqueued";
+  });
+}
+
+}  // namespace
+}  // namespace hostgpu::nccl::testing

@@ -1,0 +1,231 @@
+// ncclSend and ncclRecv: what meets what, what waits for what, and what does not.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+#include <thread>
+
+#include "tests/unit/host/nccl/processes.h"
+
+namespace hostgpu::nccl::testing {
+namespace {
+
+constexpr std::chrono::milliseconds kMoment{50};
+
+std::vector<int> Numbers(size_t count, int first) {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+ncclResult_t Send(const Rank& rank, const Array<int>& from, int peer) {
+  return ncclSend(from.data(), from.bytes(), ncclInt8, peer, rank.comm, rank.stream);
+}
+ncclResult_t Receive(const Rank& rank, const Array<int>& to, int peer) {
+  return ncclRecv(to.data(), to.bytes(), ncclInt8, peer, rank.comm, rank.stream);
+}
+
+TEST(Messages, MeetInTheOrderInWhichTheyAreSentAndReceived) {
+  WithRanks(2, [](Rank& rank) {
+    const size_t sizes[] = {1, 70000, 3, 12345};
+    std::vector<std::unique_ptr<Array<int>>> arrays;
+    for (int i = 0; i < 4; ++i) {
+      arrays.push_back(std::make_unique<Array<int>>(rank.rank == 0 ? Numbers(sizes[i], 1000 * i)
+                                                                   : std::vector<int>(sizes[i])));
+      EXPECT_NCCL(rank.rank == 0 ? Send(rank, *arrays[i], 1) : Receive(rank, *arrays[i], 0));
+    }
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(arrays[i]->Read(rank.stream), Numbers(sizes[i], 1000 * i)) << i;
+    }
+  });
+}
+
+TEST(Messages, OneGroupMeetsSingleCallsAndOtherGroups) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> a(Numbers(500, rank.rank)), b(Numbers(700, rank.rank + 10));
+    const Array<int> c(500, 0), d(700, 0);
+    if (rank.rank == 0) {
+      EXPECT_NCCL(ncclGroupStart());
+      EXPECT_NCCL(Send(rank, a, 1));
+      EXPECT_NCCL(Send(rank, b, 1));
+      EXPECT_NCCL(ncclGroupEnd());
+      return rank.Synchronize();
+    }
+    EXPECT_NCCL(Receive(rank, c, 0));
+    EXPECT_NCCL(Receive(rank, d, 0));
+    EXPECT_EQ(c.Read(rank.stream), Numbers(500, 0));
+    EXPECT_EQ(d.Read(rank.stream), Numbers(700, 10));
+  });
+}
+
+TEST(Messages, OfOneGroupDoNotWaitForEachOther) {
+  WithRanks(kDevices, [](Rank& rank) {
+    std::vector<std::unique_ptr<Array<int>>> from, to;
+    EXPECT_NCCL(ncclGroupStart());
+    for (int peer = 0; peer < rank.ranks; ++peer) {  // itself, too
+      from.push_back(std::make_unique<Array<int>>(Numbers(30000, 100 * rank.rank + peer)));
+      to.push_back(std::make_unique<Array<int>>(30000, -1));
+      EXPECT_NCCL(Send(rank, *from.back(), peer));
+      EXPECT_NCCL(Receive(rank, *to.back(), peer));
+    }
+    EXPECT_NCCL(ncclGroupEnd());
+    for (int peer = 0; peer < rank.ranks; ++peer) {
+      EXPECT_EQ(to[static_cast<size_t>(peer)]->Read(rank.stream),
+                Numbers(30000, 100 * peer + rank.rank));
+    }
+  });
+}
+
+TEST(Messages, HoldTheirStreamUntilTheOtherSideComes) {
+  Barrier barrier(2);
+  std::atomic<bool> is_there{false};
+  WithRanks(2, [&](Rank& rank) {
+    const Array<int> array(1000, rank.rank);
+    if (rank.rank == 0) {
+      EXPECT_NCCL(Send(rank, array, 1));
+      barrier.Wait();
+      std::this_thread::sleep_for(kMoment);
+      EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
+      is_there = true;
+      barrier.Wait();
+      rank.Synchronize();
+    } else {
+      barrier.Wait();
+      barrier.Wait();
+      EXPECT_TRUE(is_there);
+      EXPECT_NCCL(Receive(rank, array, 0));
+      EXPECT_EQ(array.Read(rank.stream), std::vector<int>(1000, 0));
+    }
+  });
+}
+
+TEST(Messages, OfNoBytesMeetAsWell) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(10, rank.rank);
+    if (rank.rank == 0) {
+      EXPECT_NCCL(ncclSend(nullptr, 0, ncclFloat, 1, rank.comm, rank.stream));
+      EXPECT_NCCL(Send(rank, array, 1));
+    } else {
+      EXPECT_NCCL(ncclRecv(nullptr, 0, ncclFloat, 0, rank.comm, rank.stream));
+      EXPECT_NCCL(Receive(rank, array, 0));
+    }
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(10, 0));
+    EXPECT_EQ(rank.AsyncError(), ncclSuccess);
+  });
+}
+
+TEST(Messages, ToOneselfNeedBothSidesInOneGroup) {
+  WithRanks(1, [](Rank& rank) {
+    const Array<int> from(Numbers(100, 5)), to(100, 0);
+    EXPECT_EQ(Send(rank, from, 0), ncclInvalidUsage);
+    EXPECT_NCCL(ncclGroupStart());
+    EXPECT_NCCL(Receive(rank, to, 0));
+    EXPECT_NCCL(Send(rank, from, 0));
+    EXPECT_NCCL(ncclGroupEnd());
+    EXPECT_EQ(to.Read(rank.stream), Numbers(100, 5));
+  });
+}
+
+// One communicator's operations keep their order on streams that know nothing of each other, as the
+// other rank relies on.
+TEST(Messages, OfSeveralStreamsKeepTheirOrder) {
+  WithRanks(2, [](Rank& rank) {
+    cudaStream_t other;
+    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    for (int round = 0; round < 50; ++round) {
+      const Array<int> first(64, 2 * round + rank.rank), second(64, 7 * round + rank.rank);
+      const auto call = [&](const Array<int>& array, cudaStream_t stream) {
+        return rank.rank == 0 ? ncclSend(array.data(), 64, ncclInt, 1, rank.comm, stream)
+                              : ncclRecv(array.data(), 64, ncclInt, 0, rank.comm, stream);
+      };
+      EXPECT_NCCL(call(first, other));
+      EXPECT_NCCL(call(second, rank.stream));
+      EXPECT_EQ(first.Read(other), std::vector<int>(64, 2 * round));
+      EXPECT_EQ(second.Read(rank.stream), std::vector<int>(64, 7 * round));
+    }
+    EXPECT_CUDA(cudaStreamDestroy(other));
+  });
+}
+
+TEST(Messages, OfOneGroupOnTwoStreamsHoldBoth) {
+  WithRanks(2, [](Rank& rank) {
+    cudaStream_t other;
+    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const Array<int> from(Numbers(5000, rank.rank)), to(5000, 0);
+    const int peer = 1 - rank.rank;
+    EXPECT_NCCL(ncclGroupStart());
+    EXPECT_NCCL(ncclSend(from.data(), 5000, ncclInt, peer, rank.comm, rank.stream));
+    EXPECT_NCCL(ncclRecv(to.data(), 5000, ncclInt, peer, rank.comm, other));
+    EXPECT_NCCL(ncclGroupEnd());
+    EXPECT_EQ(to.Read(other), Numbers(5000, peer));
+    EXPECT_CUDA(cudaStreamDestroy(other));
+  });
+}
+
+// Two communicators, whose operations the two ranks enqueue in opposite orders, on two streams.
+TEST(Messages, OfSeveralCommunicatorsDoNotWaitForEachOther) {
+  WithRanks(2, [](Rank& rank) {
+    ncclComm_t second = nullptr;
+    cudaStream_t other;
+    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    EXPECT_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &second, nullptr));
+    const Array<float> a(1000, 1.0f), b(1000, 2.0f);
+    const auto on_first = [&] {
+      EXPECT_NCCL(
+          ncclAllReduce(a.data(), a.data(), 1000, ncclFloat, ncclSum, rank.comm, rank.stream));
+    };
+    if (rank.rank == 0) on_first();
+    EXPECT_NCCL(ncclAllReduce(b.data(), b.data(), 1000, ncclFloat, ncclSum, second, other));
+    if (rank.rank == 1) on_first();
+    EXPECT_EQ(a.Read(rank.stream), std::vector<float>(1000, 2.0f));
+    EXPECT_EQ(b.Read(other), std::vector<float>(1000, 4.0f));
+    EXPECT_NCCL(ncclCommDestroy(second));
+    EXPECT_CUDA(cudaStreamDestroy(other));
+  });
+}
+
+TEST(Messages, WaitForTheirStream) {
+  WithRanks(2, [](Rank& rank) {
+    const Array<int> array(100000, rank.rank), other(100000, 9);
+    const int peer = 1 - rank.rank;
+    for (int round = 0; round < 20; ++round) {
+      EXPECT_CUDA(cudaMemsetAsync(array.data(), round + rank.rank, array.bytes(), rank.stream));
+      EXPECT_NCCL(ncclGroupStart());
+      EXPECT_NCCL(Send(rank, array, peer));
+      EXPECT_NCCL(Receive(rank, other, peer));
+      EXPECT_NCCL(ncclGroupEnd());
+      // The sender's memory is its own again when its stream has come here.
+      EXPECT_CUDA(cudaMemsetAsync(array.data(), 255, array.bytes(), rank.stream));
+      const std::vector<int> got = other.Read(rank.stream);
+      EXPECT_EQ(got, std::vector<int>(100000, 0x01010101 * (round + peer)));
+    }
+  });
+}
+
+// The ranks of a process pass a sum around a ring of processes.
+int PassAround(Part& part) {
+  Rank& rank = part.rank;
+  ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
+  const int next = (rank.rank + 1) % rank.ranks, before = (rank.rank + rank.ranks - 1) % rank.ranks;
+  constexpr size_t kCount = 300000;
+  const Array<int> from(Numbers(kCount, rank.rank)), to(kCount, 0);
+  for (int round = 0; round < 10; ++round) {
+    ROLE_CHECK(ncclGroupStart() == ncclSuccess);
+    ROLE_CHECK(Send(rank, from, next) == ncclSuccess);
+    ROLE_CHECK(Receive(rank, to, before) == ncclSuccess);
+    ROLE_CHECK(ncclGroupEnd() == ncclSuccess);
+    ROLE_CHECK(to.Read(rank.stream) == Numbers(kCount, before));
+  }
+  ROLE_CHECK(ncclCommDestroy(rank.comm) == ncclSuccess);
+  return 0;
+}
+const NamedRole pass_around("pass around", PassAround);
+
+TEST(Messages, BetweenProcessesArrive) {
+  for (const int ranks : {2, 5}) {
+    EXPECT_EQ(RunRanks("pass around", ranks), std::vector<int>(static_cast<size_t>(ranks), 0));
+  }
+}
+
+}  // namespace
+}  // namespace hostgpu::nccl::testing
