@@ -210,7 +210,7 @@ TEST(Collectives, AllGatherPutsEachRanksPartWhereItBelongs) {
           ncclAllGather(from.data(), to.data(), kCount, ncclFloat8e4m3, rank.comm, rank.stream));
       ExpectEqual(to.Read(rank.stream), expected);
       uint8_t* const own = in_place.data() + kCount * static_cast<size_t>(rank.rank);
-      EXPECT_CUDA(cudaMemcpy(own, from.data(), kCount, cudaMemcpyDeviceToDevice));
+      EXPECT_CUDA(cudaMemcpyAsync(own, from.data(), kCount, cudaMemcpyDeviceToDevice, rank.stream));
       EXPECT_NCCL(ncclAllGather(own, in_place.data(), kCount, ncclUint8, rank.comm, rank.stream));
       ExpectEqual(in_place.Read(rank.stream), expected);
     });

@@ -54,7 +54,8 @@ TEST(Failures, AbortReleasesAStreamThatWaits) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> array(kCount, kUntouched);
     if (rank.rank == 1) {
-      EXPECT_EQ(rank.AwaitError(), ncclSuccess);  // nothing is asked of it: nothing fails
+      std::this_thread::sleep_for(4 * kMoment);
+      EXPECT_EQ(rank.AsyncError(), ncclSuccess) << "nothing is asked of it: nothing fails";
       return;
     }
     EXPECT_NCCL(Receive(rank, array, 1));
@@ -100,30 +101,35 @@ TEST(Failures, ADestroyedRankFailsThoseThatNeedIt) {
   });
 }
 
-// Waits in a receive until the other rank, which is killed, is missed; the argument says what the
-// other one does before.
+// Ends this process as a crash would, a moment from now.
+void DieSoon(std::chrono::milliseconds moment) {
+  std::thread([moment] {
+    std::this_thread::sleep_for(moment);
+    raise(SIGKILL);
+  }).detach();
+}
+
+// Rank 1 dies while rank 0 waits in a receive; the argument says what they do before.
 int Survive(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
   const Array<int> a(kCount, 1), b(kCount, kUntouched);
-  if (rank.rank == 1) {
-    if (part.argument == "receives") {
-      ROLE_CHECK(Receive(rank, a, 0) == ncclSuccess);
-      rank.Synchronize();
-    }
-    if (part.argument == "sends") ROLE_CHECK(Send(rank, a, 2) == ncclSuccess);
-    std::puts("there");
-    std::fflush(stdout);
-    for (;;) std::this_thread::sleep_for(kSoon);
-  }
-  if (part.argument == "receives") {
-    ROLE_CHECK(Send(rank, a, 1) == ncclSuccess);
+  if (part.argument == "after a message") {
+    ROLE_CHECK((rank.rank == 0 ? Send(rank, a, 1) : Receive(rank, a, 0)) == ncclSuccess);
     rank.Synchronize();
+  }
+  if (rank.rank == 1) {
+    DieSoon(kMoment);
+    if (part.argument == "in a collective") {
+      ROLE_CHECK(ncclAllGather(a.data(), a.data(), 1, ncclInt, rank.comm, rank.stream) ==
+                 ncclSuccess);
+    }
+    for (;;) std::this_thread::sleep_for(kSoon);
   }
   ROLE_CHECK(Receive(rank, b, 1) == ncclSuccess);
   const auto begin = Clock::now();
   ROLE_CHECK(b.Read(rank.stream) == std::vector<int>(kCount, kUntouched));
-  ROLE_CHECK(Clock::now() - begin < 2 * kSoon);
+  ROLE_CHECK(Clock::now() - begin < kSoon);
   ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
   ROLE_CHECK(Send(rank, a, 1) == ncclRemoteError);
   ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
@@ -132,28 +138,23 @@ int Survive(Part& part) {
 const NamedRole survive("survive", Survive);
 
 TEST(Failures, AKilledProcessIsMissed) {
-  for (const char* does : {"nothing", "receives"}) {
-    ncclUniqueId id;
-    EXPECT_NCCL(ncclGetUniqueId(&id));
-    Process first({"survive", 0, 2, does}, id), second({"survive", 1, 2, does}, id);
-    std::this_thread::sleep_for(10 * kMoment);
-    second.Kill();
-    EXPECT_EQ(first.Wait(), 0) << does;
-    EXPECT_EQ(second.Wait(), -SIGKILL);
+  for (const char* when : {"at once", "after a message", "in a collective"}) {
+    EXPECT_EQ(RunRanks("survive", 2, when), (std::vector<int>{0, -SIGKILL})) << when;
   }
 }
 
-// Killed again and again at random moments of an endless exchange: what the survivor has received
-// is whole, or as it was.
+// Rank 1 dies at some moment of an endless exchange: what the other one has received then is whole,
+// or as it was.
 int Exchange(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
   constexpr size_t kLarge = 1 << 20;
   const Array<int> to(kLarge, kUntouched);
   const int peer = 1 - rank.rank;
+  if (rank.rank == 1) DieSoon(std::chrono::milliseconds(std::stoi(part.argument)));
   for (int round = 0;; ++round) {
     const Array<int> from(kLarge, round);
-    ROLE_CHECK(cudaMemset(to.data(), 0xee, to.bytes()) == cudaSuccess);
+    ROLE_CHECK(cudaMemsetAsync(to.data(), 0xee, to.bytes(), rank.stream) == cudaSuccess);
     ncclResult_t called = ncclGroupStart();
     for (const bool sends : {true, false}) {
       const ncclResult_t one =
@@ -176,30 +177,36 @@ int Exchange(Part& part) {
 const NamedRole exchange("exchange", Exchange);
 
 TEST(Failures, WhatIsReceivedFromAKilledProcessIsWholeOrUntouched) {
-  for (int round = 0; round < 3; ++round) {
-    ncclUniqueId id;
-    EXPECT_NCCL(ncclGetUniqueId(&id));
-    Process first({"exchange", 0, 2}, id), second({"exchange", 1, 2}, id);
-    std::this_thread::sleep_for(std::chrono::milliseconds(400 + 37 * round));
-    second.Kill();
-    EXPECT_EQ(first.Wait(), 0);
+  for (const char* moment_ms : {"50", "87", "131"}) {
+    EXPECT_EQ(RunRanks("exchange", 2, moment_ms), (std::vector<int>{0, -SIGKILL})) << moment_ms;
   }
 }
+
+int DieWhileItIsMade(Part& part) {
+  DieSoon(4 * kMoment);
+  ROLE_CHECK(ncclCommInitRank(&part.rank.comm, part.rank.ranks, part.id, part.rank.rank) !=
+             ncclSuccess);
+  return 0;
+}
+const NamedRole die_while_it_is_made("die while it is made", DieWhileItIsMade);
 
 TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
   ncclUniqueId id;
   EXPECT_NCCL(ncclGetUniqueId(&id));
-  ncclComm_t comm = nullptr;
-  std::thread rank([&] {
-    EXPECT_CUDA(cudaSetDevice(0));
-    EXPECT_EQ(ncclCommInitRank(&comm, 3, id, 0), ncclRemoteError);
-    EXPECT_EQ(comm, nullptr);
-  });
-  {
-    Process other({"collect", 1, 3}, id);
-    std::this_thread::sleep_for(10 * kMoment);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  Rank rank{0, 3, nullptr, nullptr};
+  EXPECT_CUDA(cudaSetDevice(0));
+  EXPECT_EQ(ncclCommInitRankConfig(&rank.comm, 3, id, 0, &config), ncclInProgress);
+  // One that dies before it came is followed by another.
+  for (int victim = 0; victim < 20 && rank.AsyncError() == ncclInProgress; ++victim) {
+    Process({"die while it is made", 1, 3}, id).Wait();
+    for (int look = 0; look < 10 && rank.AsyncError() == ncclInProgress; ++look) {
+      std::this_thread::sleep_for(kMoment);
+    }
   }
-  rank.join();
+  EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
+  EXPECT_NCCL(ncclCommAbort(rank.comm));
 }
 
 TEST(Failures, ArgumentsAreChecked) {

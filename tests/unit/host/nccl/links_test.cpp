@@ -100,6 +100,7 @@ struct Pair {
 // The second communicator's operation waits for the first one's, whose other rank comes late.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
+  Barrier barrier(2);
   WithRanks(2, [&](Rank& rank) {
     Pair pair(rank);
     if (rank.rank == 0) pair.ReduceOnFirst();
@@ -108,6 +109,7 @@ int TakeTurns(Part& part) {
     std::this_thread::sleep_for(4 * kMoment);
     if (serial) {
       EXPECT_EQ(cudaStreamQuery(pair.second.stream), cudaErrorNotReady);
+      barrier.Wait();  // an abort is an end for the other rank, too
       EXPECT_NCCL(ncclCommAbort(pair.second.comm));
     } else {
       EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 2));

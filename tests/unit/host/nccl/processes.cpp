@@ -76,11 +76,9 @@ Process::Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1))
 
 Process::~Process() {
   if (pid_ <= 0) return;
-  Kill();
+  kill(pid_, SIGKILL);
   Wait();
 }
-
-void Process::Kill() { kill(pid_, SIGKILL); }
 
 int Process::Wait() {
   int status = 0;

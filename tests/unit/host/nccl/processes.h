@@ -48,7 +48,6 @@ class Process {
   Process(const Start& start, const ncclUniqueId& id);
   Process(Process&& other) noexcept;
   ~Process();
-  void Kill();
   // The exit code, or minus the signal that ended it.
   int Wait();
 

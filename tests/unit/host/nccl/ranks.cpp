@@ -1,17 +1,8 @@
 #include "tests/unit/host/nccl/ranks.h"
 
-#include <chrono>
 #include <thread>
 
 namespace hostgpu::nccl::testing {
-
-ncclResult_t Rank::AwaitError() const {
-  for (int look = 0; look < 500; ++look) {
-    if (const ncclResult_t error = AsyncError(); error != ncclSuccess) return error;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return ncclSuccess;
-}
 
 void WithRanks(int ranks, const std::function<void(Rank&)>& body) {
   ncclUniqueId id;

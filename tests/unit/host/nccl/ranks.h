@@ -29,8 +29,6 @@ struct Rank {
     EXPECT_NCCL(ncclCommGetAsyncError(comm, &error));
     return error;
   }
-  // Waits until the communicator fails, some seconds at most.
-  ncclResult_t AwaitError() const;
 };
 
 // Runs `body` for each rank on a thread of its own; the communicator is destroyed after, unless the
