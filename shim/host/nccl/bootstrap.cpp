@@ -1,21 +1,20 @@
 #include "shim/host/nccl/bootstrap.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "shim/host/hostgpu.h"
 #include "shim/host/nccl/bootstrap_root.h"
 #include "shim/host/nccl/process_watch.h"
+#include "shim/host/nccl/quiet_thread.h"
 
 namespace hostgpu::nccl {
 namespace {
@@ -49,24 +48,14 @@ IdContent ContentOf(const ncclUniqueId& id) {
 
 File NewSocket() { return File(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
 
-// The application's signals belong to the application's threads.
 void StartRoot(File listener, const IdContent& id) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([root = BootstrapRoot(std::move(listener), id)]() mutable {
-      try {
-        root.Serve();
-      } catch (const std::bad_alloc&) {
-        // Its ranks see their sockets closed.
-      }
-    }).detach();
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  QuietThread([root = BootstrapRoot(std::move(listener), id)]() mutable {
+    try {
+      root.Serve();
+    } catch (const std::bad_alloc&) {
+      // Its ranks see their sockets closed.
+    }
+  }).detach();
 }
 
 // One message from the root, once it comes.

@@ -41,7 +41,6 @@ void BootstrapRoot::Serve() {
     std::sort(guests_.begin(), guests_.end(),
               [](const Guest& a, const Guest& b) { return a.hello.rank < b.hello.rank; });
     outcome = HandOut();
-    if (outcome.ok()) outcome = AwaitReady();
   }
   if (!outcome.ok()) return Refuse(outcome);
   const Ready go{kBootstrapMagic, ncclSuccess, {}};
@@ -135,6 +134,7 @@ Outcome BootstrapRoot::CheckDevices() const {
   return {};
 }
 
+// One rank after the other: the system limits how many descriptors are on their way.
 Outcome BootstrapRoot::HandOut() {
   const File board = NewSharedFile(Board::Bytes(static_cast<int>(guests_.size())));
   if (!board.open()) return {ncclSystemError, "no shared memory for the communicator"};
@@ -150,28 +150,24 @@ Outcome BootstrapRoot::HandOut() {
       return {ncclRemoteError,
               "rank " + Text(guest.hello.rank) + " cannot be told of the communicator"};
     }
+    if (Outcome o = AwaitReady(guest); !o.ok()) return o;
   }
   return {};
 }
 
-Outcome BootstrapRoot::AwaitReady() {
-  for (const Guest& guest : guests_) {
-    pollfd watched{guest.socket.number(), POLLIN, 0};
-    while (poll(&watched, 1, -1) < 0) {
-    }
-    Ready ready;
-    const auto received = ReceiveMessage(guest.socket, &ready, sizeof ready);
-    if (!received || received->bytes != sizeof ready || ready.magic != kBootstrapMagic) {
-      return {ncclRemoteError,
-              "rank " + Text(guest.hello.rank) + " left while the communicator was made"};
-    }
-    if (ready.result != ncclSuccess) {
-      return {ncclRemoteError,
-              "rank " + Text(guest.hello.rank) + ": " +
-                  std::string(ready.reason, strnlen(ready.reason, sizeof ready.reason))};
-    }
+Outcome BootstrapRoot::AwaitReady(const Guest& guest) {
+  const std::string name = "rank " + Text(guest.hello.rank);
+  pollfd watched{guest.socket.number(), POLLIN, 0};
+  while (poll(&watched, 1, -1) < 0) {
   }
-  return {};
+  Ready ready;
+  const auto received = ReceiveMessage(guest.socket, &ready, sizeof ready);
+  if (!received || received->bytes != sizeof ready || ready.magic != kBootstrapMagic) {
+    return {ncclRemoteError, name + " left while the communicator was made"};
+  }
+  if (ready.result == ncclSuccess) return {};
+  return {ncclRemoteError,
+          name + ": " + std::string(ready.reason, strnlen(ready.reason, sizeof ready.reason))};
 }
 
 // Whatever a rank waits for now, this is an answer to it.

@@ -29,7 +29,7 @@ class BootstrapRoot {
   Outcome CheckPlace(const Hello& hello) const;
   Outcome CheckDevices() const;
   Outcome HandOut();
-  Outcome AwaitReady();
+  Outcome AwaitReady(const Guest& guest);
   void Refuse(const Outcome& outcome);
 
   File listener_;

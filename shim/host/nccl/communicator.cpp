@@ -138,14 +138,14 @@ std::shared_ptr<Communicator> Find(ncclComm_t handle) {
   Communicators& all = TheCommunicators();
   std::lock_guard lock(all.mutex);
   const auto found = all.by_handle.find(handle);
-  return found == all.by_handle.end() ? nullptr : found->second;
+  return found == all.by_handle.end() || !found->second->IsOurs() ? nullptr : found->second;
 }
 
 std::shared_ptr<Communicator> Unregister(ncclComm_t handle) {
   Communicators& all = TheCommunicators();
   std::lock_guard lock(all.mutex);
   const auto found = all.by_handle.find(handle);
-  if (found == all.by_handle.end()) return nullptr;
+  if (found == all.by_handle.end() || !found->second->IsOurs()) return nullptr;
   auto communicator = std::move(found->second);
   all.by_handle.erase(found);
   return communicator;

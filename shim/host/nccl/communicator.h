@@ -33,6 +33,8 @@ class Communicator {
   int device() const { return place_.device; }
   CUctx_st* context() const { return context_; }
   bool blocking() const { return blocking_; }
+  // Not in a child that was forked from the process that made it: the rank is its parent's.
+  bool IsOurs() const { return process_ == ThisProcess(); }
 
   // The communicator becomes usable (of `membership`), or fails. Once.
   void Settle(ncclResult_t result, Membership membership);
@@ -76,6 +78,7 @@ class Communicator {
 
  private:
   Place place_;
+  const uint64_t process_ = ThisProcess();
   CUctx_st* const context_;
   const bool blocking_;
   std::atomic<ncclResult_t> state_{ncclInProgress};
@@ -89,7 +92,7 @@ class Communicator {
   std::vector<char> scratch_;
 };
 
-// The communicators that have a handle.
+// The communicators of this process that have a handle.
 void Register(const std::shared_ptr<Communicator>& communicator);
 std::shared_ptr<Communicator> Find(ncclComm_t handle);
 // Null when it was none, or not any more: only one caller gets it.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/host/nccl/launch.h"
+#include "shim/host/nccl/quiet_thread.h"
 
 namespace hostgpu::nccl {
 namespace {
@@ -36,9 +37,9 @@ Outcome RunAll(std::vector<Job> jobs) {
   try {
     for (size_t i = 0; i < jobs.size(); ++i) {
       if (jobs[i].blocking) {
-        threads.emplace_back([&, i] { outcomes[i] = RunOne(jobs[i]); });
+        threads.push_back(QuietThread([&, i] { outcomes[i] = RunOne(jobs[i]); }));
       } else {
-        std::thread([job = std::move(jobs[i])] { (void)RunOne(job); }).detach();
+        QuietThread([job = std::move(jobs[i])] { (void)RunOne(job); }).detach();
         in_progress = true;
       }
     }

@@ -125,8 +125,12 @@ Outcome MakeAll(ncclComm_t* to, int count, const int* devices) {
   return outcome.ok() ? ended : outcome;
 }
 
-Outcome MakeSplit(ncclComm_t comm, const SplitPlace& wanted, ncclComm_t* to,
-                  const ncclConfig_t* given) {
+struct Color {
+  int color;
+  int key;
+};
+
+Outcome MakeSplit(ncclComm_t comm, const Color& wanted, ncclComm_t* to, const ncclConfig_t* given) {
   const auto parent = Find(comm);
   if (!parent) return {ncclInvalidArgument, "comm argument is no communicator"};
   if (!to) return {ncclInvalidArgument, "newcomm argument is NULL"};
@@ -139,11 +143,11 @@ Outcome MakeSplit(ncclComm_t comm, const SplitPlace& wanted, ncclComm_t* to,
   std::shared_ptr<Communicator> communicator;
   const bool blocking = config.blocking.value_or(parent->blocking());
   if (Outcome o = Prepare({1, 0, parent->device()}, blocking, &communicator); !o.ok()) return o;
-  const SplitPlace place{parent->NextSplit(), wanted.color, wanted.key};
   const Making::Handle handle =
       wanted.color == NCCL_SPLIT_NOCOLOR ? Making::Handle::kNever : Making::HandleOf(*communicator);
   const auto making = std::make_shared<Making>(communicator, to, handle);
-  return Submit(Job{[parent, making, place] { return Split(*parent, place, *making); }, blocking});
+  const auto part = std::make_shared<SplitPart>(parent, wanted.color, wanted.key);
+  return Submit(Job{[part, making] { return part->Run(*making); }, blocking});
 }
 
 }  // namespace
@@ -178,6 +182,6 @@ HOSTGPU_NCCL_PROFILED(CommInitAll);
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* new_comm,
                            ncclConfig_t* config) {
-  return Guarded([&] { return hostgpu::nccl::MakeSplit(comm, {0, color, key}, new_comm, config); });
+  return Guarded([&] { return hostgpu::nccl::MakeSplit(comm, {color, key}, new_comm, config); });
 }
 HOSTGPU_NCCL_PROFILED(CommSplit);

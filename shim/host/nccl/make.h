@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "shim/host/nccl/communicator.h"
 #include "shim/host/nccl/group.h"
@@ -35,12 +36,32 @@ class Making {
   bool settled_ = false;
 };
 
-// Takes part in the split of `parent` that has this number, and joins the others of the color.
-struct SplitPlace {
-  uint64_t number;
-  int color;
-  int key;
+// A rank's part in a split of `parent`. The ranks count their splits: where one leaves a split out,
+// the parent fails, since the others would wait for it.
+class SplitPart {
+ public:
+  SplitPart(std::shared_ptr<Communicator> parent, int color, int key)
+      : parent_(std::move(parent)), color_(color), key_(key), number_(parent_->NextSplit()) {}
+  SplitPart(const SplitPart&) = delete;
+  SplitPart& operator=(const SplitPart&) = delete;
+  ~SplitPart();
+  // Tells the others the color, and joins those of the same.
+  Outcome Run(Making& making);
+
+ private:
+  // The place in the new communicator and its id; no ranks for one without a color.
+  struct Found {
+    int ranks = 0;
+    int rank = 0;
+    ncclUniqueId id = {};
+  };
+  Outcome Agree(const std::atomic<bool>& cancelled, Found* found);
+  Outcome FindId(const std::atomic<bool>& cancelled, Found* found);
+
+  const std::shared_ptr<Communicator> parent_;
+  const int color_, key_;
+  const uint64_t number_;  // of the split, from 1
+  bool took_part_ = false;
 };
-Outcome Split(Communicator& parent, const SplitPlace& place, Making& making);
 
 }  // namespace hostgpu::nccl

@@ -57,52 +57,56 @@ std::vector<int> RanksOfColor(const Communicator& parent, int color) {
   return ranks;
 }
 
-// The place in the new communicator and its id; no ranks for one without a color.
-struct Found {
-  int ranks = 0;
-  int rank = 0;
-  ncclUniqueId id = {};
-};
+}  // namespace
 
-Outcome Agree(Communicator& parent, const SplitPlace& place, const std::atomic<bool>& cancelled,
-              Found* found) {
+SplitPart::~SplitPart() {
+  if (!took_part_) parent_->Fail({ncclInvalidUsage, "a split was left out"});
+}
+
+Outcome SplitPart::Agree(const std::atomic<bool>& cancelled, Found* found) {
+  Communicator& parent = *parent_;
   const std::vector<int> all = AllRanks(parent);
   SplitSeat& mine = parent.board().seat(parent.rank()).split;
-  const Stage earlier{&SplitSeat::read, place.number - 1};
+  const Stage earlier{&SplitSeat::read, number_ - 1};
   if (Outcome o = AwaitRanks(parent, cancelled, all, earlier); !o.ok()) return o;
-  mine.color = place.color;
-  mine.key = place.key;
-  mine.told = place.number;
+  mine.color = color_;
+  mine.key = key_;
+  mine.told = number_;
   parent.board().RingAll();
-  const Stage told{&SplitSeat::told, place.number};
-  if (Outcome o = AwaitRanks(parent, cancelled, all, told); !o.ok()) return o;
-  if (place.color != NCCL_SPLIT_NOCOLOR) {
-    const std::vector<int> ranks = RanksOfColor(parent, place.color);
-    const auto me = std::find(ranks.begin(), ranks.end(), parent.rank());
-    found->ranks = static_cast<int>(ranks.size());
-    found->rank = static_cast<int>(me - ranks.begin());
-    if (found->rank == 0) {
-      // The others find an id that is none where there is no new one.
-      mine.id = {};
-      const Outcome made = NewUniqueId(&mine.id);
-      mine.named = place.number;
-      parent.board().RingAll();
-      if (!made.ok()) return made;
-    }
-    const Stage named{&SplitSeat::named, place.number};
-    if (Outcome o = AwaitRanks(parent, cancelled, {ranks[0]}, named); !o.ok()) return o;
-    found->id = parent.board().seat(ranks[0]).split.id;
+  const Stage told{&SplitSeat::told, number_};
+  Outcome outcome = AwaitRanks(parent, cancelled, all, told);
+  if (outcome.ok() && color_ != NCCL_SPLIT_NOCOLOR) outcome = FindId(cancelled, found);
+  if (cancelled) return outcome;
+  took_part_ = true;
+  mine.read = number_;
+  parent.board().RingAll();
+  return outcome;
+}
+
+Outcome SplitPart::FindId(const std::atomic<bool>& cancelled, Found* found) {
+  Communicator& parent = *parent_;
+  SplitSeat& mine = parent.board().seat(parent.rank()).split;
+  const std::vector<int> ranks = RanksOfColor(parent, color_);
+  const auto me = std::find(ranks.begin(), ranks.end(), parent.rank());
+  found->ranks = static_cast<int>(ranks.size());
+  found->rank = static_cast<int>(me - ranks.begin());
+  if (found->rank == 0) {
+    // The others find an id that is none where there is no new one.
+    mine.id = {};
+    Outcome made = NewUniqueId(&mine.id);
+    mine.named = number_;
+    parent.board().RingAll();
+    if (!made.ok()) return made;
   }
-  mine.read = place.number;
-  parent.board().RingAll();
+  const Stage named{&SplitSeat::named, number_};
+  if (Outcome o = AwaitRanks(parent, cancelled, {ranks[0]}, named); !o.ok()) return o;
+  found->id = parent.board().seat(ranks[0]).split.id;
   return {};
 }
 
-}  // namespace
-
-Outcome Split(Communicator& parent, const SplitPlace& place, Making& making) {
+Outcome SplitPart::Run(Making& making) {
   Found found;
-  Outcome outcome = Agree(parent, place, making.communicator().aborted(), &found);
+  Outcome outcome = Agree(making.communicator().aborted(), &found);
   if (!outcome.ok() || found.ranks == 0) return making.GiveUp(std::move(outcome));
   if (!IsUniqueId(found.id)) {
     return making.GiveUp({ncclRemoteError, "the first rank of the color could make no unique id"});

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -246,6 +247,22 @@ TEST(Communicator, FinalizeWaitsForWhatIsEnqueued) {
     EXPECT_CUDA(cudaMemcpy(got.data(), array.data(), array.bytes(), cudaMemcpyDeviceToHost));
     EXPECT_EQ(got, std::vector<int>(1000, 0));
   });
+}
+
+TEST(Communicator, IsNotThatOfAForkedChild) {
+  EXPECT_CUDA(cudaSetDevice(0));
+  const ncclComm_t comm = Alone();
+  const pid_t child = fork();
+  if (child == 0) {
+    int count = 0;
+    const bool refused = ncclCommCount(comm, &count) == ncclInvalidArgument &&
+                         ncclCommAbort(comm) == ncclInvalidArgument;
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NCCL(ncclCommDestroy(comm));
 }
 
 // The abstract name of an id's socket, whose distinctive part is in the id.

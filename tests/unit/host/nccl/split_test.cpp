@@ -105,6 +105,23 @@ TEST(Split, FailsWhereARankIsLost) {
   });
 }
 
+// A group that fails takes a rank's split with it.
+TEST(Split, LeftOutByOneRankFailsTheOthers) {
+  WithRanks(2, [](Rank& rank) {
+    ncclComm_t split = nullptr;
+    if (rank.rank == 1) {
+      EXPECT_NCCL(ncclGroupStart());
+      EXPECT_NCCL(ncclCommSplit(rank.comm, 0, 0, &split, nullptr));
+      EXPECT_EQ(ncclCommSplit(rank.comm, -7, 0, &split, nullptr), ncclInvalidArgument);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+      EXPECT_EQ(rank.AsyncError(), ncclInvalidUsage);
+    } else {
+      EXPECT_EQ(ncclCommSplit(rank.comm, 0, 0, &split, nullptr), ncclRemoteError);
+    }
+    EXPECT_EQ(split, nullptr);
+  });
+}
+
 TEST(Split, ArgumentsAreChecked) {
   WithRanks(1, [](Rank& rank) {
     ncclComm_t split = nullptr;
