@@ -10,7 +10,6 @@
 #include <cstring>
 #include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -18,8 +17,6 @@
 
 namespace hostgpu::nccl::testing {
 namespace {
-
-constexpr std::chrono::milliseconds kMoment{50};
 
 ncclUniqueId NewId() {
   ncclUniqueId id;

@@ -12,61 +12,60 @@ namespace hostgpu::nccl::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kMoment{50};
 constexpr std::chrono::seconds kSoon{5};  // "within about a second", on a busy machine
 
-constexpr size_t kCount = 4096;
+constexpr size_t kNumbers = 4096;
 constexpr int kUntouched = 77;
 
-ncclResult_t Send(const Rank& rank, const Array<int>& from, int peer) {
-  return ncclSend(from.data(), kCount, ncclInt, peer, rank.comm, rank.stream);
+ncclResult_t SendNumbers(const Rank& rank, const Array<int>& from, int peer) {
+  return ncclSend(from.data(), kNumbers, ncclInt, peer, rank.comm, rank.stream);
 }
-ncclResult_t Receive(const Rank& rank, const Array<int>& to, int peer) {
-  return ncclRecv(to.data(), kCount, ncclInt, peer, rank.comm, rank.stream);
+ncclResult_t ReceiveNumbers(const Rank& rank, const Array<int>& to, int peer) {
+  return ncclRecv(to.data(), kNumbers, ncclInt, peer, rank.comm, rank.stream);
 }
 
 TEST(Failures, OtherByteCountsFailBothSides) {
   WithRanks(2, [](Rank& rank) {
-    const Array<int> array(kCount, rank.rank == 0 ? 1 : kUntouched);
-    const size_t count = rank.rank == 0 ? kCount - 1 : kCount;
+    const Array<int> array(kNumbers, rank.rank == 0 ? 1 : kUntouched);
+    const size_t count = rank.rank == 0 ? kNumbers - 1 : kNumbers;
     EXPECT_NCCL(rank.rank == 0 ? ncclSend(array.data(), count, ncclInt, 1, rank.comm, rank.stream)
                                : ncclRecv(array.data(), count, ncclInt, 0, rank.comm, rank.stream));
     const std::vector<int> after = array.Read(rank.stream);
     EXPECT_EQ(rank.AsyncError(), ncclInvalidUsage);
     if (rank.rank == 1) {
-      EXPECT_EQ(after, std::vector<int>(kCount, kUntouched));
+      EXPECT_EQ(after, std::vector<int>(kNumbers, kUntouched));
     }
-    EXPECT_EQ(Send(rank, array, 1 - rank.rank), ncclInvalidUsage) << "failed for good";
+    EXPECT_EQ(SendNumbers(rank, array, 1 - rank.rank), ncclInvalidUsage) << "failed for good";
   });
 }
 
 TEST(Failures, OtherCollectivesFailAllRanks) {
   WithRanks(2, [](Rank& rank) {
-    const Array<int> from(kCount, 1), to(kCount, kUntouched);
-    EXPECT_NCCL(ncclAllReduce(from.data(), to.data(), kCount, ncclInt,
+    const Array<int> from(kNumbers, 1), to(kNumbers, kUntouched);
+    EXPECT_NCCL(ncclAllReduce(from.data(), to.data(), kNumbers, ncclInt,
                               rank.rank == 0 ? ncclSum : ncclMax, rank.comm, rank.stream));
-    EXPECT_EQ(to.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_EQ(to.Read(rank.stream), std::vector<int>(kNumbers, kUntouched));
     EXPECT_NE(rank.AsyncError(), ncclSuccess);
   });
 }
 
 TEST(Failures, AbortReleasesAStreamThatWaits) {
   WithRanks(2, [](Rank& rank) {
-    const Array<int> array(kCount, kUntouched);
+    const Array<int> array(kNumbers, kUntouched);
     if (rank.rank == 1) {
       std::this_thread::sleep_for(4 * kMoment);
       EXPECT_EQ(rank.AsyncError(), ncclSuccess) << "nothing is asked of it: nothing fails";
       return;
     }
-    EXPECT_NCCL(Receive(rank, array, 1));
-    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kCount, ncclInt, ncclSum, rank.comm,
+    EXPECT_NCCL(ReceiveNumbers(rank, array, 1));
+    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kNumbers, ncclInt, ncclSum, rank.comm,
                               rank.stream));
     std::thread other([&] {
       std::this_thread::sleep_for(kMoment);
       EXPECT_NCCL(ncclCommAbort(rank.comm));
     });
     const auto begin = Clock::now();
-    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kNumbers, kUntouched));
     EXPECT_LT(Clock::now() - begin, kSoon);
     other.join();
     EXPECT_EQ(ncclCommAbort(rank.comm), ncclInvalidArgument) << "it is gone";
@@ -77,26 +76,26 @@ TEST(Failures, AbortReleasesAStreamThatWaits) {
 // In the middle of a collective, on three ranks, of which one never takes part.
 TEST(Failures, AnAbortedRankFailsThoseThatNeedIt) {
   WithRanks(3, [](Rank& rank) {
-    const Array<int> array(kCount, kUntouched);
+    const Array<int> array(kNumbers, kUntouched);
     if (rank.rank == 2) {
       std::this_thread::sleep_for(kMoment);
       EXPECT_NCCL(ncclCommAbort(rank.comm));
       rank.comm = nullptr;
       return;
     }
-    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kCount, ncclInt, ncclSum, rank.comm,
+    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kNumbers, ncclInt, ncclSum, rank.comm,
                               rank.stream));
-    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kNumbers, kUntouched));
     EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
   });
 }
 
 TEST(Failures, ADestroyedRankFailsThoseThatNeedIt) {
   WithRanks(2, [](Rank& rank) {
-    const Array<int> array(kCount, kUntouched);
+    const Array<int> array(kNumbers, kUntouched);
     if (rank.rank == 1) return;
-    EXPECT_NCCL(Receive(rank, array, 1));
-    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kCount, kUntouched));
+    EXPECT_NCCL(ReceiveNumbers(rank, array, 1));
+    EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kNumbers, kUntouched));
     EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
   });
 }
@@ -113,9 +112,10 @@ void DieSoon(std::chrono::milliseconds moment) {
 int Survive(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
-  const Array<int> a(kCount, 1), b(kCount, kUntouched);
+  const Array<int> a(kNumbers, 1), b(kNumbers, kUntouched);
   if (part.argument == "after a message") {
-    ROLE_CHECK((rank.rank == 0 ? Send(rank, a, 1) : Receive(rank, a, 0)) == ncclSuccess);
+    ROLE_CHECK((rank.rank == 0 ? SendNumbers(rank, a, 1) : ReceiveNumbers(rank, a, 0)) ==
+               ncclSuccess);
     rank.Synchronize();
   }
   if (rank.rank == 1) {
@@ -126,12 +126,12 @@ int Survive(Part& part) {
     }
     for (;;) std::this_thread::sleep_for(kSoon);
   }
-  ROLE_CHECK(Receive(rank, b, 1) == ncclSuccess);
+  ROLE_CHECK(ReceiveNumbers(rank, b, 1) == ncclSuccess);
   const auto begin = Clock::now();
-  ROLE_CHECK(b.Read(rank.stream) == std::vector<int>(kCount, kUntouched));
+  ROLE_CHECK(b.Read(rank.stream) == std::vector<int>(kNumbers, kUntouched));
   ROLE_CHECK(Clock::now() - begin < kSoon);
   ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
-  ROLE_CHECK(Send(rank, a, 1) == ncclRemoteError);
+  ROLE_CHECK(SendNumbers(rank, a, 1) == ncclRemoteError);
   ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
   return 0;
 }
@@ -240,10 +240,10 @@ TEST(Failures, ArgumentsAreChecked) {
 
 TEST(Failures, OfOneCallAreThoseOfItsGroup) {
   WithRanks(2, [](Rank& rank) {
-    const Array<int> array(kCount, 0);
+    const Array<int> array(kNumbers, 0);
     EXPECT_NCCL(ncclGroupStart());
-    EXPECT_NCCL(Receive(rank, array, 1 - rank.rank));
-    EXPECT_EQ(Send(rank, array, 2), ncclInvalidArgument);
+    EXPECT_NCCL(ReceiveNumbers(rank, array, 1 - rank.rank));
+    EXPECT_EQ(SendNumbers(rank, array, 2), ncclInvalidArgument);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
     EXPECT_EQ(cudaStreamQuery(rank.stream), cudaSuccess) << "nothing of it was enqueued";
   });

@@ -11,8 +11,8 @@ namespace hostgpu::nccl::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kMoment{50}, kMillisecond{1};
-constexpr size_t kCount = 1 << 18;  // 1 MiB of int
+constexpr std::chrono::milliseconds kMillisecond{1};
+constexpr size_t kMebibyte = 1 << 18;  // of int
 
 // The communicator of a role, whatever it calls between two and in which direction: not done before
 // `argument` milliseconds have passed since this rank was ready.
@@ -30,30 +30,30 @@ int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
 }
 
 int SendOne(Part& part) {
-  const Array<int> array(kCount, part.rank.rank);
+  const Array<int> array(kMebibyte, part.rank.rank);
   return TakeTime(part, [&](const Rank& rank) {
-    return rank.rank == 0 ? ncclSend(array.data(), kCount, ncclInt, 1, rank.comm, rank.stream)
-                          : ncclRecv(array.data(), kCount, ncclInt, 0, rank.comm, rank.stream);
+    return rank.rank == 0 ? ncclSend(array.data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream)
+                          : ncclRecv(array.data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream);
   });
 }
 int SendTwo(Part& part) {
-  const Array<int> a(kCount, part.rank.rank), b(kCount, part.rank.rank);
+  const Array<int> a(kMebibyte, part.rank.rank), b(kMebibyte, part.rank.rank);
   return TakeTime(part, [&](const Rank& rank) {
     ncclGroupStart();
     for (const Array<int>* array : {&a, &b}) {
       if (rank.rank == 0) {
-        ncclSend(array->data(), kCount, ncclInt, 1, rank.comm, rank.stream);
+        ncclSend(array->data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream);
       } else {
-        ncclRecv(array->data(), kCount, ncclInt, 0, rank.comm, rank.stream);
+        ncclRecv(array->data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream);
       }
     }
     return ncclGroupEnd();
   });
 }
 int ReduceOne(Part& part) {
-  const Array<int> array(kCount, part.rank.rank);
+  const Array<int> array(kMebibyte, part.rank.rank);
   return TakeTime(part, [&](const Rank& rank) {
-    return ncclAllReduce(array.data(), array.data(), kCount, ncclInt, ncclSum, rank.comm,
+    return ncclAllReduce(array.data(), array.data(), kMebibyte, ncclInt, ncclSum, rank.comm,
                          rank.stream);
   });
 }

@@ -10,18 +10,16 @@
 namespace hostgpu::nccl::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kMoment{50};
-
 std::vector<int> Numbers(size_t count, int first) {
   std::vector<int> numbers(count);
   std::iota(numbers.begin(), numbers.end(), first);
   return numbers;
 }
 
-ncclResult_t Send(const Rank& rank, const Array<int>& from, int peer) {
+ncclResult_t SendArray(const Rank& rank, const Array<int>& from, int peer) {
   return ncclSend(from.data(), from.bytes(), ncclInt8, peer, rank.comm, rank.stream);
 }
-ncclResult_t Receive(const Rank& rank, const Array<int>& to, int peer) {
+ncclResult_t ReceiveArray(const Rank& rank, const Array<int>& to, int peer) {
   return ncclRecv(to.data(), to.bytes(), ncclInt8, peer, rank.comm, rank.stream);
 }
 
@@ -32,7 +30,8 @@ TEST(Messages, MeetInTheOrderInWhichTheyAreSentAndReceived) {
     for (int i = 0; i < 4; ++i) {
       arrays.push_back(std::make_unique<Array<int>>(rank.rank == 0 ? Numbers(sizes[i], 1000 * i)
                                                                    : std::vector<int>(sizes[i])));
-      EXPECT_NCCL(rank.rank == 0 ? Send(rank, *arrays[i], 1) : Receive(rank, *arrays[i], 0));
+      EXPECT_NCCL(rank.rank == 0 ? SendArray(rank, *arrays[i], 1)
+                                 : ReceiveArray(rank, *arrays[i], 0));
     }
     for (int i = 0; i < 4; ++i) {
       EXPECT_EQ(arrays[i]->Read(rank.stream), Numbers(sizes[i], 1000 * i)) << i;
@@ -46,13 +45,13 @@ TEST(Messages, OneGroupMeetsSingleCallsAndOtherGroups) {
     const Array<int> c(500, 0), d(700, 0);
     if (rank.rank == 0) {
       EXPECT_NCCL(ncclGroupStart());
-      EXPECT_NCCL(Send(rank, a, 1));
-      EXPECT_NCCL(Send(rank, b, 1));
+      EXPECT_NCCL(SendArray(rank, a, 1));
+      EXPECT_NCCL(SendArray(rank, b, 1));
       EXPECT_NCCL(ncclGroupEnd());
       return rank.Synchronize();
     }
-    EXPECT_NCCL(Receive(rank, c, 0));
-    EXPECT_NCCL(Receive(rank, d, 0));
+    EXPECT_NCCL(ReceiveArray(rank, c, 0));
+    EXPECT_NCCL(ReceiveArray(rank, d, 0));
     EXPECT_EQ(c.Read(rank.stream), Numbers(500, 0));
     EXPECT_EQ(d.Read(rank.stream), Numbers(700, 10));
   });
@@ -65,8 +64,8 @@ TEST(Messages, OfOneGroupDoNotWaitForEachOther) {
     for (int peer = 0; peer < rank.ranks; ++peer) {  // itself, too
       from.push_back(std::make_unique<Array<int>>(Numbers(30000, 100 * rank.rank + peer)));
       to.push_back(std::make_unique<Array<int>>(30000, -1));
-      EXPECT_NCCL(Send(rank, *from.back(), peer));
-      EXPECT_NCCL(Receive(rank, *to.back(), peer));
+      EXPECT_NCCL(SendArray(rank, *from.back(), peer));
+      EXPECT_NCCL(ReceiveArray(rank, *to.back(), peer));
     }
     EXPECT_NCCL(ncclGroupEnd());
     for (int peer = 0; peer < rank.ranks; ++peer) {
@@ -82,7 +81,7 @@ TEST(Messages, HoldTheirStreamUntilTheOtherSideComes) {
   WithRanks(2, [&](Rank& rank) {
     const Array<int> array(1000, rank.rank);
     if (rank.rank == 0) {
-      EXPECT_NCCL(Send(rank, array, 1));
+      EXPECT_NCCL(SendArray(rank, array, 1));
       barrier.Wait();
       std::this_thread::sleep_for(kMoment);
       EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
@@ -93,7 +92,7 @@ TEST(Messages, HoldTheirStreamUntilTheOtherSideComes) {
       barrier.Wait();
       barrier.Wait();
       EXPECT_TRUE(is_there);
-      EXPECT_NCCL(Receive(rank, array, 0));
+      EXPECT_NCCL(ReceiveArray(rank, array, 0));
       EXPECT_EQ(array.Read(rank.stream), std::vector<int>(1000, 0));
     }
   });
@@ -104,10 +103,10 @@ TEST(Messages, OfNoBytesMeetAsWell) {
     const Array<int> array(10, rank.rank);
     if (rank.rank == 0) {
       EXPECT_NCCL(ncclSend(nullptr, 0, ncclFloat, 1, rank.comm, rank.stream));
-      EXPECT_NCCL(Send(rank, array, 1));
+      EXPECT_NCCL(SendArray(rank, array, 1));
     } else {
       EXPECT_NCCL(ncclRecv(nullptr, 0, ncclFloat, 0, rank.comm, rank.stream));
-      EXPECT_NCCL(Receive(rank, array, 0));
+      EXPECT_NCCL(ReceiveArray(rank, array, 0));
     }
     EXPECT_EQ(array.Read(rank.stream), std::vector<int>(10, 0));
     EXPECT_EQ(rank.AsyncError(), ncclSuccess);
@@ -117,10 +116,10 @@ TEST(Messages, OfNoBytesMeetAsWell) {
 TEST(Messages, ToOneselfNeedBothSidesInOneGroup) {
   WithRanks(1, [](Rank& rank) {
     const Array<int> from(Numbers(100, 5)), to(100, 0);
-    EXPECT_EQ(Send(rank, from, 0), ncclInvalidUsage);
+    EXPECT_EQ(SendArray(rank, from, 0), ncclInvalidUsage);
     EXPECT_NCCL(ncclGroupStart());
-    EXPECT_NCCL(Receive(rank, to, 0));
-    EXPECT_NCCL(Send(rank, from, 0));
+    EXPECT_NCCL(ReceiveArray(rank, to, 0));
+    EXPECT_NCCL(SendArray(rank, from, 0));
     EXPECT_NCCL(ncclGroupEnd());
     EXPECT_EQ(to.Read(rank.stream), Numbers(100, 5));
   });
@@ -191,8 +190,8 @@ TEST(Messages, WaitForTheirStream) {
     for (int round = 0; round < 20; ++round) {
       EXPECT_CUDA(cudaMemsetAsync(array.data(), round + rank.rank, array.bytes(), rank.stream));
       EXPECT_NCCL(ncclGroupStart());
-      EXPECT_NCCL(Send(rank, array, peer));
-      EXPECT_NCCL(Receive(rank, other, peer));
+      EXPECT_NCCL(SendArray(rank, array, peer));
+      EXPECT_NCCL(ReceiveArray(rank, other, peer));
       EXPECT_NCCL(ncclGroupEnd());
       // The sender's memory is its own again when its stream has come here.
       EXPECT_CUDA(cudaMemsetAsync(array.data(), 255, array.bytes(), rank.stream));
@@ -211,8 +210,8 @@ int PassAround(Part& part) {
   const Array<int> from(Numbers(kCount, rank.rank)), to(kCount, 0);
   for (int round = 0; round < 10; ++round) {
     ROLE_CHECK(ncclGroupStart() == ncclSuccess);
-    ROLE_CHECK(Send(rank, from, next) == ncclSuccess);
-    ROLE_CHECK(Receive(rank, to, before) == ncclSuccess);
+    ROLE_CHECK(SendArray(rank, from, next) == ncclSuccess);
+    ROLE_CHECK(ReceiveArray(rank, to, before) == ncclSuccess);
     ROLE_CHECK(ncclGroupEnd() == ncclSuccess);
     ROLE_CHECK(to.Read(rank.stream) == Numbers(kCount, before));
   }

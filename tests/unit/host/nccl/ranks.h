@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -13,6 +14,7 @@
 namespace hostgpu::nccl::testing {
 
 constexpr int kDevices = 5;
+constexpr std::chrono::milliseconds kMoment{50};  // in which something may happen
 
 #define EXPECT_NCCL(call) EXPECT_EQ(call, ncclSuccess) << ncclGetLastError(nullptr)
 #define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
