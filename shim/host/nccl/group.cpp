@@ -64,9 +64,7 @@ ncclResult_t Guarded(const std::function<Outcome()>& body) {
   } catch (const std::system_error&) {
     outcome = {ncclSystemError, "no thread"};
   }
-  if (!outcome.ok() && outcome.result != ncclInProgress && group.depth > 0 && group.error.ok()) {
-    group.error = outcome;
-  }
+  if (!outcome.ok() && outcome.result != ncclInProgress) FailGroup(outcome);
   return Recorded(outcome);
 }
 
@@ -99,6 +97,10 @@ Outcome InBackground(std::function<Outcome()> run) {
 Outcome BeginGroup() {
   ++group.depth;
   return {};
+}
+
+void FailGroup(const Outcome& outcome) {
+  if (group.depth > 0 && group.error.ok()) group.error = outcome;
 }
 
 Outcome EndGroup() {

@@ -40,6 +40,8 @@ Outcome Submit(Job job);
 Outcome InBackground(std::function<Outcome()> run);
 
 Outcome BeginGroup();
+// The group comes to nothing, for this reason unless it had one before.
+void FailGroup(const Outcome& outcome);
 Outcome EndGroup();
 
 }  // namespace hostgpu::nccl

@@ -1,5 +1,6 @@
 #include "shim/host/nccl/make.h"
 
+#include <new>
 #include <string>
 #include <utility>
 
@@ -116,13 +117,16 @@ Outcome MakeAll(ncclComm_t* to, int count, const int* devices) {
   }
   if (Outcome o = NewUniqueId(&id); !o.ok()) return o;
   if (Outcome o = BeginGroup(); !o.ok()) return o;
-  Outcome outcome;
-  for (int rank = 0; rank < count && outcome.ok(); ++rank) {
-    const int device = devices ? devices[rank] : rank;
-    outcome = MakeRank(to + rank, id, {count, rank, device}, nullptr);
+  for (int rank = 0; rank < count; ++rank) {
+    Outcome outcome;
+    try {
+      outcome = MakeRank(to + rank, id, {count, rank, devices ? devices[rank] : rank}, nullptr);
+    } catch (const std::bad_alloc&) {
+      outcome = {ncclSystemError, "no host memory"};
+    }
+    if (!outcome.ok()) FailGroup(outcome);
   }
-  Outcome ended = EndGroup();
-  return outcome.ok() ? ended : outcome;
+  return EndGroup();
 }
 
 struct Color {
