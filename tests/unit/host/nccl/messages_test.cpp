@@ -2,7 +2,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <deque>
+#include <memory>
 #include <numeric>
+#include <random>
 #include <thread>
 
 #include "tests/unit/host/nccl/processes.h"
@@ -201,7 +204,83 @@ TEST(Messages, WaitForTheirStream) {
   });
 }
 
-// The ranks of a process pass a sum around a ring of processes.
+// One message of a round: `size` numbers that tell where they come from.
+struct Drawn {
+  int from, to;
+  size_t size;
+  int first;
+};
+
+// Rounds of random messages between random ranks. Each rank calls for its own in one group, in an
+// order of its own between channels, on two streams.
+void RunRandomRounds(unsigned seed, int ranks) {
+  std::mt19937 random(seed);
+  const auto draw = [&](int count) {
+    return static_cast<int>(random() % static_cast<unsigned>(count));
+  };
+  std::vector<std::vector<Drawn>> rounds(20);
+  int first = 0;
+  for (std::vector<Drawn>& round : rounds) {
+    for (int i = draw(4 * ranks); i >= 0; --i) {
+      round.push_back({draw(ranks), draw(ranks),
+                       static_cast<size_t>(draw(3) ? draw(300) : draw(40000)), first += 1000});
+    }
+  }
+  WithRanks(ranks, [&](Rank& rank) {
+    cudaStream_t other;
+    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    std::mt19937 own(seed * 31 + static_cast<unsigned>(rank.rank));
+    for (const std::vector<Drawn>& round : rounds) {
+      std::vector<std::deque<const Drawn*>> channels(2 * static_cast<size_t>(ranks));  // to, from
+      for (const Drawn& drawn : round) {
+        if (drawn.from == rank.rank) channels[static_cast<size_t>(drawn.to)].push_back(&drawn);
+        if (drawn.to == rank.rank) {
+          channels[static_cast<size_t>(ranks + drawn.from)].push_back(&drawn);
+        }
+      }
+      std::vector<std::pair<const Drawn*, std::unique_ptr<Array<int>>>> got;
+      std::vector<std::unique_ptr<Array<int>>> sent;
+      EXPECT_NCCL(ncclGroupStart());
+      for (;;) {
+        std::vector<size_t> waiting;
+        for (size_t c = 0; c < channels.size(); ++c) {
+          if (!channels[c].empty()) waiting.push_back(c);
+        }
+        if (waiting.empty()) break;
+        const size_t c = waiting[own() % waiting.size()];
+        const Drawn& drawn = *channels[c].front();
+        channels[c].pop_front();
+        const cudaStream_t stream = own() % 2 ? rank.stream : other;
+        if (c < static_cast<size_t>(ranks)) {
+          sent.push_back(std::make_unique<Array<int>>(Numbers(drawn.size, drawn.first)));
+          EXPECT_NCCL(
+              ncclSend(sent.back()->data(), drawn.size, ncclInt, drawn.to, rank.comm, stream));
+        } else {
+          got.emplace_back(&drawn, std::make_unique<Array<int>>(drawn.size, -1));
+          EXPECT_NCCL(ncclRecv(got.back().second->data(), drawn.size, ncclInt, drawn.from,
+                               rank.comm, stream));
+        }
+      }
+      EXPECT_NCCL(ncclGroupEnd());
+      EXPECT_CUDA(cudaStreamSynchronize(other));
+      for (const auto& [drawn, array] : got) {
+        EXPECT_EQ(array->Read(rank.stream), Numbers(drawn->size, drawn->first))
+            << "seed " << seed << ": " << drawn->from << " to " << drawn->to;
+      }
+      rank.Synchronize();
+    }
+    EXPECT_EQ(rank.AsyncError(), ncclSuccess) << "seed " << seed;
+    EXPECT_CUDA(cudaStreamDestroy(other));
+  });
+}
+
+TEST(Messages, OfRandomGroupsArrive) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    RunRandomRounds(seed, 1 + static_cast<int>(seed) % kDevices);
+  }
+}
+
+// Processes pass their numbers around a ring.
 int PassAround(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
