@@ -13,6 +13,13 @@ void* hostgpuHostAlias(const void* device_address);
 // Bytes from a device address to the end of its allocation; 0 when it is in no live allocation.
 size_t hostgpuBytesFrom(const void* device_address);
 
+// For a stand-in whose peers in other processes read this one's device memory: a new descriptor
+// (close-on-exec) of the file that holds all memory of `device` and keeps its size; -1 without one.
+int hostgpuDeviceFile(int device);
+// Where in that file of `device` a device address is; SIZE_MAX when it is in no live allocation of
+// that device's memory.
+size_t hostgpuDeviceOffset(int device, const void* device_address);
+
 // What a stand-in has a stream do. Captured into a graph it runs at every replay, at two at once
 // where two graphs hold it.
 struct hostgpuWork {

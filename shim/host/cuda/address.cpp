@@ -42,3 +42,17 @@ size_t hostgpuBytesFrom(const void* device_address) {
   const auto place = hostgpu::Locate(address);
   return place && place->context ? place->allocation.BytesFrom(address) : 0;
 }
+
+int hostgpuDeviceFile(int device) {
+  hostgpu::Context* const context = hostgpu::FindDevice(device);
+  return context ? context->memory.NewFile() : -1;
+}
+
+size_t hostgpuDeviceOffset(int device, const void* device_address) {
+  const auto address = reinterpret_cast<uintptr_t>(device_address);
+  const auto place = hostgpu::Locate(address);
+  if (!place || place->memory != hostgpu::Memory::kDevice || place->context->device != device) {
+    return SIZE_MAX;
+  }
+  return place->context->memory.OffsetOf(address);
+}

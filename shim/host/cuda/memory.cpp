@@ -1,5 +1,6 @@
 #include "shim/host/cuda/memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,16 +19,18 @@ DeviceMemory::DeviceMemory(size_t bytes) : total_(bytes / kGranule * kGranule) {
 
 bool DeviceMemory::Map() {
   if (alias_) return true;
-  const int file = memfd_create("hostgpu", MFD_CLOEXEC);
+  const int file = memfd_create("hostgpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return false;
   void* view = MAP_FAILED;
   void* alias = MAP_FAILED;
-  if (ftruncate(file, static_cast<off_t>(total_)) == 0) {
+  // Sealed: who is given the file may rely on its size.
+  if (ftruncate(file, static_cast<off_t>(total_)) == 0 &&
+      fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     view = mmap(nullptr, total_, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
     alias = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   }
-  close(file);
   if (view == MAP_FAILED || alias == MAP_FAILED) {
+    close(file);
     if (view != MAP_FAILED) munmap(view, total_);
     if (alias != MAP_FAILED) munmap(alias, total_);
     return false;
@@ -38,7 +41,13 @@ bool DeviceMemory::Map() {
   madvise(alias, total_, MADV_DONTDUMP);
   base_ = reinterpret_cast<uintptr_t>(view);
   alias_ = static_cast<char*>(alias);
+  file_ = file;
   return true;
+}
+
+int DeviceMemory::NewFile() {
+  std::lock_guard lock(mutex_);
+  return Map() ? fcntl(file_, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
 std::optional<uintptr_t> DeviceMemory::Allocate(size_t bytes) {

@@ -43,6 +43,10 @@ class DeviceMemory {
   std::optional<Allocation> Find(uintptr_t address) const;
   void* Alias(uintptr_t address) const { return alias_ + (address - base_); }
 
+  // The file behind all of it, as hostgpuDeviceFile gives it; -1 when the system refuses.
+  int NewFile();
+  size_t OffsetOf(uintptr_t address) const { return address - base_; }
+
   size_t total_bytes() const { return total_; }
   size_t free_bytes() const;
 
@@ -59,6 +63,7 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   uintptr_t base_ = 0;
   char* alias_ = nullptr;
+  int file_ = -1;  // open while mapped: other processes may be given it
   size_t used_ = 0;
   uint64_t issued_ = 0;
   std::map<size_t, Block> live_;   // by offset

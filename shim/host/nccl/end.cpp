@@ -1,0 +1,71 @@
+// The ends of communicators.
+#include <utility>
+
+#include "shim/host/nccl/driver.h"
+#include "shim/host/nccl/group.h"
+
+namespace hostgpu::nccl {
+namespace {
+
+Outcome Finalize(ncclComm_t comm) {
+  if (!comm) return {};
+  const auto communicator = Find(comm);
+  if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
+  if (Outcome o = communicator->CheckUsable(); !o.ok()) return o;
+  communicator->SetFinalizing(true);
+  const auto finish = [communicator]() -> Outcome {
+    communicator->AwaitEnd();
+    communicator->SayGoodbye();
+    communicator->SetFinalizing(false);
+    const ncclResult_t state = communicator->State();
+    if (state == ncclSuccess) return {};
+    return {state, "the communicator failed before it was finalized"};
+  };
+  // Not a part of a group: the calls before it are on their streams.
+  return communicator->blocking() ? finish() : InBackground(finish);
+}
+
+Outcome Destroy(ncclComm_t comm) {
+  if (!comm) return {};
+  const auto communicator = Find(comm);
+  if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
+  if (communicator->State() == ncclInProgress && !communicator->finalized()) {
+    return communicator->CheckUsable();
+  }
+  communicator->AwaitEnd();
+  if (!Unregister(comm)) return {ncclInvalidArgument, "another thread ended the communicator"};
+  communicator->SayGoodbye();
+  ReleaseContext(communicator->device());
+  return {};
+}
+
+// What is on streams still, does nothing when its turn comes.
+Outcome AbortNow(ncclComm_t comm) {
+  if (!comm) return {};
+  const auto communicator = Unregister(comm);
+  if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
+  communicator->Abort();
+  communicator->AwaitEnd();
+  ReleaseContext(communicator->device());
+  return {};
+}
+
+}  // namespace
+}  // namespace hostgpu::nccl
+
+using hostgpu::nccl::Guarded;
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return Guarded([&] { return hostgpu::nccl::Finalize(comm); });
+}
+HOSTGPU_NCCL_PROFILED(CommFinalize);
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return Guarded([&] { return hostgpu::nccl::Destroy(comm); });
+}
+HOSTGPU_NCCL_PROFILED(CommDestroy);
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  return Guarded([&] { return hostgpu::nccl::AbortNow(comm); });
+}
+HOSTGPU_NCCL_PROFILED(CommAbort);

@@ -1,0 +1,57 @@
+// Owners of descriptors and of mappings of files.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace hostgpu::nccl {
+
+class File {
+ public:
+  explicit File(int number = -1) : number_(number) {}
+  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~File() {
+    if (number_ >= 0) close(number_);
+  }
+  int number() const { return number_; }
+  bool open() const { return number_ >= 0; }
+
+ private:
+  int number_;
+};
+
+// All of a sealed file, so that whoever else has it cannot take it away. A forked child has none.
+class Mapping {
+ public:
+  enum class Access { kRead, kWrite };
+  Mapping() = default;
+  // Empty (data() is null) when the file can shrink or the system refuses.
+  Mapping(const File& file, Access access);
+  Mapping(Mapping&& other) noexcept { *this = std::move(other); }
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping() {
+    if (data_) munmap(data_, bytes_);
+  }
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// A new sealed file of `bytes` zeros that no file system knows. Not open when the system refuses.
+File NewSharedFile(size_t bytes);
+
+}  // namespace hostgpu::nccl

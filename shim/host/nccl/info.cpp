@@ -1,0 +1,136 @@
+// What the library and its communicators tell of themselves.
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "shim/host/nccl/communicator.h"
+#include "shim/host/nccl/group.h"
+#include "shim/host/nccl/settings.h"
+
+namespace hostgpu::nccl {
+namespace {
+
+constexpr size_t kLongestReason = 1024;
+
+struct LastError {
+  std::mutex mutex;
+  char text[kLongestReason] = "";
+};
+
+// Leaked: streams may still fail while the process exits.
+LastError& TheLastError() {
+  static LastError* const last = new LastError;
+  return *last;
+}
+
+// What `body(communicator)` gives, for a communicator that knows its place.
+template <class Body>
+ncclResult_t Tell(ncclComm_t comm, const void* to, const Body& body) {
+  return Guarded([&]() -> Outcome {
+    const auto communicator = Find(comm);
+    if (!communicator) return {ncclInvalidArgument, "comm argument is no communicator"};
+    if (!to) return {ncclInvalidArgument, "the pointer for the answer is NULL"};
+    return body(*communicator);
+  });
+}
+
+Outcome CheckSettled(const Communicator& communicator) {
+  if (communicator.finalized() || communicator.State() != ncclInProgress) return {};
+  return communicator.CheckUsable();
+}
+
+}  // namespace
+
+ncclResult_t Recorded(const Outcome& outcome) {
+  if (!outcome.ok() && outcome.result != ncclInProgress) {
+    LastError& last = TheLastError();
+    std::lock_guard lock(last.mutex);
+    const size_t bytes = std::min(outcome.reason.size(), kLongestReason - 1);
+    std::memcpy(last.text, outcome.reason.data(), bytes);
+    last.text[bytes] = '\0';
+  }
+  return outcome.result;
+}
+
+}  // namespace hostgpu::nccl
+
+using hostgpu::nccl::Outcome;
+
+ncclResult_t ncclGetVersion(int* version) {
+  if (!version) {
+    return hostgpu::nccl::Recorded({ncclInvalidArgument, "version argument is NULL"});
+  }
+  *version = hostgpu::nccl::TheSettings().version;
+  return ncclSuccess;
+}
+HOSTGPU_NCCL_PROFILED(GetVersion);
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (static_cast<int>(result)) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError:
+      return "internal error - please report this issue to the NCCL developers";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+HOSTGPU_NCCL_PROFILED(GetErrorString);
+
+// The process's last error, whichever communicator is asked, as in the real library. Valid until
+// the thread's next call.
+const char* ncclGetLastError(ncclComm_t) {
+  thread_local char text[hostgpu::nccl::kLongestReason];
+  auto& last = hostgpu::nccl::TheLastError();
+  std::lock_guard lock(last.mutex);
+  std::memcpy(text, last.text, sizeof text);
+  return text;
+}
+HOSTGPU_NCCL_PROFILED(GetLastError);
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  return hostgpu::nccl::Tell(comm, error, [&](const auto& communicator) -> Outcome {
+    *error = communicator.State();
+    return {};
+  });
+}
+HOSTGPU_NCCL_PROFILED(CommGetAsyncError);
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return hostgpu::nccl::Tell(comm, count, [&](const auto& communicator) -> Outcome {
+    if (Outcome o = hostgpu::nccl::CheckSettled(communicator); !o.ok()) return o;
+    *count = communicator.ranks();
+    return {};
+  });
+}
+HOSTGPU_NCCL_PROFILED(CommCount);
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return hostgpu::nccl::Tell(comm, device, [&](const auto& communicator) -> Outcome {
+    if (Outcome o = hostgpu::nccl::CheckSettled(communicator); !o.ok()) return o;
+    *device = communicator.device();
+    return {};
+  });
+}
+HOSTGPU_NCCL_PROFILED(CommCuDevice);
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return hostgpu::nccl::Tell(comm, rank, [&](const auto& communicator) -> Outcome {
+    if (Outcome o = hostgpu::nccl::CheckSettled(communicator); !o.ok()) return o;
+    *rank = communicator.rank();
+    return {};
+  });
+}
+HOSTGPU_NCCL_PROFILED(CommUserRank);

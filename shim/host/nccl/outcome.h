@@ -1,0 +1,23 @@
+// What became of something: NCCL's result, and the sentence that ncclGetLastError tells.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "shim/host/nccl/api.h"
+
+namespace hostgpu::nccl {
+
+struct [[nodiscard]] Outcome {
+  ncclResult_t result = ncclSuccess;
+  std::string reason;
+
+  Outcome() = default;
+  Outcome(ncclResult_t result, std::string reason) : result(result), reason(std::move(reason)) {}
+  bool ok() const { return result == ncclSuccess; }
+};
+
+// Makes an outcome the process's last error, unless it is success; returns its result.
+ncclResult_t Recorded(const Outcome& outcome);
+
+}  // namespace hostgpu::nccl

@@ -1,0 +1,29 @@
+// Sums, products, extremes and averages over the ranks' elements. Each step rounds to the element
+// type, as in the real library's rings. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "shim/host/nccl/api.h"
+
+namespace hostgpu::nccl {
+
+// 0 for what is no type.
+size_t ElementBytes(ncclDataType_t type);
+// 8-bit floating-point types can be moved, not reduced, as on devices older than sm_90.
+bool CanReduce(ncclDataType_t type);
+
+struct Reduction {
+  ncclDataType_t type = ncclInt8;
+  ncclRedOp_t op = ncclSum;
+  // Rank whose element comes first, the others follow as in a ring. A negative one stands for
+  // another rank in each of as many parts as there are ranks, as a ring of all ranks reduces.
+  int first = -1;
+};
+
+// to[i] = the reduction of from[rank][i] over all ranks; `to` may be one of `from`.
+void Reduce(const Reduction& reduction, const std::vector<const char*>& from, char* to,
+            size_t count);
+
+}  // namespace hostgpu::nccl

@@ -1,0 +1,176 @@
+// HOSTGPU_NCCL_DELAY_US, HOSTGPU_NCCL_BANDWIDTH, HOSTGPU_NCCL_SERIAL and HOSTGPU_NCCL_VERSION, each
+// in processes of its own, since they are read once.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/unit/host/nccl/processes.h"
+
+namespace hostgpu::nccl::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kMillisecond{1};
+constexpr size_t kMebibyte = 1 << 18;  // of int
+
+// The communicator of a role, whatever it calls between two and in which direction: not done before
+// `argument` milliseconds have passed since this rank was ready.
+int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
+  Rank& rank = part.rank;
+  ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
+  const auto begin = Clock::now();
+  ROLE_CHECK(call(rank) == ncclSuccess);
+  rank.Synchronize();
+  const auto took = Clock::now() - begin;
+  ROLE_CHECK(rank.AsyncError() == ncclSuccess);
+  ROLE_CHECK(took >= std::atoi(part.argument.c_str()) * kMillisecond);
+  ROLE_CHECK(ncclCommDestroy(rank.comm) == ncclSuccess);
+  return 0;
+}
+
+int SendOne(Part& part) {
+  const Array<int> array(kMebibyte, part.rank.rank);
+  return TakeTime(part, [&](const Rank& rank) {
+    return rank.rank == 0 ? ncclSend(array.data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream)
+                          : ncclRecv(array.data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream);
+  });
+}
+int SendTwo(Part& part) {
+  const Array<int> a(kMebibyte, part.rank.rank), b(kMebibyte, part.rank.rank);
+  return TakeTime(part, [&](const Rank& rank) {
+    ncclGroupStart();
+    for (const Array<int>* array : {&a, &b}) {
+      if (rank.rank == 0) {
+        ncclSend(array->data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream);
+      } else {
+        ncclRecv(array->data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream);
+      }
+    }
+    return ncclGroupEnd();
+  });
+}
+int ReduceOne(Part& part) {
+  const Array<int> array(kMebibyte, part.rank.rank);
+  return TakeTime(part, [&](const Rank& rank) {
+    return ncclAllReduce(array.data(), array.data(), kMebibyte, ncclInt, ncclSum, rank.comm,
+                         rank.stream);
+  });
+}
+const NamedRole send_one("send one", SendOne), send_two("send two", SendTwo),
+    reduce_one("reduce one", ReduceOne);
+
+TEST(Links, DelayMessages) {
+  const Environment delay = {{"HOSTGPU_NCCL_DELAY_US", "60000"}};
+  for (const char* role : {"send one", "send two", "reduce one"}) {
+    EXPECT_EQ(RunRanks(role, 2, "60", delay), std::vector<int>(2, 0)) << role;
+  }
+}
+
+TEST(Links, TakeTimeForEachByte) {
+  const Environment bandwidth = {{"HOSTGPU_NCCL_BANDWIDTH", "10MiB"}};
+  EXPECT_EQ(RunRanks("send one", 2, "100", bandwidth), std::vector<int>(2, 0));
+  EXPECT_EQ(RunRanks("send two", 2, "200", bandwidth), std::vector<int>(2, 0))
+      << "one after the other";
+  EXPECT_EQ(RunRanks("reduce one", 2, "100", bandwidth), std::vector<int>(2, 0));
+}
+
+TEST(Links, AddDelayAndTime) {
+  const Environment both = {{"HOSTGPU_NCCL_BANDWIDTH", "10MiB"},
+                            {"HOSTGPU_NCCL_DELAY_US", "50000"}};
+  EXPECT_EQ(RunRanks("send two", 2, "250", both), std::vector<int>(2, 0));
+}
+
+// Two communicators of the same two ranks, each with a stream.
+struct Pair {
+  explicit Pair(const Rank& rank) : first(rank), second(rank), a(100, 1), b(100, 1) {
+    EXPECT_CUDA(cudaStreamCreateWithFlags(&second.stream, cudaStreamNonBlocking));
+    EXPECT_NCCL(ncclCommSplit(rank.comm, 0, rank.rank, &second.comm, nullptr));
+  }
+  void ReduceOnFirst() { Reduce(first, a); }
+  void ReduceOnSecond() { Reduce(second, b); }
+  static void Reduce(const Rank& on, const Array<int>& array) {
+    EXPECT_NCCL(
+        ncclAllReduce(array.data(), array.data(), 100, ncclInt, ncclSum, on.comm, on.stream));
+  }
+  Rank first, second;
+  Array<int> a, b;
+};
+
+// The second communicator's operation waits for the first one's, whose other rank comes late.
+int TakeTurns(Part& part) {
+  const bool serial = part.argument == "serial";
+  Barrier barrier(2);
+  WithRanks(2, [&](Rank& rank) {
+    Pair pair(rank);
+    if (rank.rank == 0) pair.ReduceOnFirst();
+    std::this_thread::sleep_for(4 * kMoment);  // that one has begun
+    pair.ReduceOnSecond();
+    std::this_thread::sleep_for(4 * kMoment);
+    if (serial) {
+      EXPECT_EQ(cudaStreamQuery(pair.second.stream), cudaErrorNotReady);
+      barrier.Wait();  // an abort is an end for the other rank, too
+      EXPECT_NCCL(ncclCommAbort(pair.second.comm));
+    } else {
+      EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 2));
+    }
+    if (rank.rank == 1) pair.ReduceOnFirst();
+    EXPECT_EQ(pair.a.Read(rank.stream), std::vector<int>(100, 2));
+    EXPECT_CUDA(cudaStreamSynchronize(pair.second.stream));
+    if (!serial) {
+      EXPECT_NCCL(ncclCommDestroy(pair.second.comm));
+    }
+    EXPECT_CUDA(cudaStreamDestroy(pair.second.stream));
+  });
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+const NamedRole take_turns("take turns", TakeTurns);
+
+TEST(Links, OfOneDeviceAreUsedTogether) {
+  EXPECT_EQ(RunRanks("take turns", 1, ""), std::vector<int>{0});
+}
+
+// As on a GPU whose multiprocessors the first operation holds.
+TEST(Links, OfOneDeviceServeOneOperationAtATimeWhereSerial) {
+  EXPECT_EQ(RunRanks("take turns", 1, "serial", {{"HOSTGPU_NCCL_SERIAL", "1"}}),
+            std::vector<int>{0});
+}
+
+int KeepOrder(Part&) {
+  WithRanks(2, [](Rank& rank) {
+    Pair pair(rank);
+    for (int round = 0; round < 20; ++round) {
+      pair.ReduceOnFirst();
+      pair.first.Synchronize();
+      pair.ReduceOnSecond();
+      pair.second.Synchronize();
+    }
+    EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 1 << 20));
+    EXPECT_NCCL(ncclCommDestroy(pair.second.comm));
+    EXPECT_CUDA(cudaStreamDestroy(pair.second.stream));
+  });
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+const NamedRole keep_order("keep order", KeepOrder);
+
+TEST(Links, ThatAreSerialServeOperationsInAnAgreedOrder) {
+  EXPECT_EQ(RunRanks("keep order", 1, "", {{"HOSTGPU_NCCL_SERIAL", "1"}}), std::vector<int>{0});
+}
+
+int TellVersion(Part& part) {
+  int version = 0;
+  ROLE_CHECK(ncclGetVersion(&version) == ncclSuccess);
+  ROLE_CHECK(version == std::atoi(part.argument.c_str()));
+  return 0;
+}
+const NamedRole tell_version("tell version", TellVersion);
+
+TEST(Version, IsThatOfTheInterfaceUnlessToldOtherwise) {
+  EXPECT_EQ(RunRanks("tell version", 1, "22809"), std::vector<int>{0});
+  EXPECT_EQ(RunRanks("tell version", 1, "21005", {{"HOSTGPU_NCCL_VERSION", "21005"}}),
+            std::vector<int>{0});
+  EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hostgpu::nccl::testing

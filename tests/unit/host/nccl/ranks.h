@@ -1,0 +1,82 @@
+// Ranks as threads of this process, each with a device of its own, and device memory for them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "tests/unit/host/nccl/api.h"
+
+namespace hostgpu::nccl::testing {
+
+constexpr int kDevices = 5;
+constexpr std::chrono::milliseconds kMoment{50};  // in which something may happen
+
+#define EXPECT_NCCL(call) EXPECT_EQ(call, ncclSuccess) << ncclGetLastError(nullptr)
+#define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
+
+struct Rank {
+  int rank = 0;
+  int ranks = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+
+  void Synchronize() const { EXPECT_CUDA(cudaStreamSynchronize(stream)); }
+  ncclResult_t AsyncError() const {
+    ncclResult_t error = ncclInternalError;
+    EXPECT_NCCL(ncclCommGetAsyncError(comm, &error));
+    return error;
+  }
+};
+
+// Runs `body` for each rank on a thread of its own; the communicator is destroyed after, unless the
+// body took it (set it to null).
+void WithRanks(int ranks, const std::function<void(Rank&)>& body);
+
+// The same threads wait for each other: for bodies that share plain memory.
+class Barrier {
+ public:
+  explicit Barrier(int count) : count_(count) {}
+  void Wait();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const int count_;
+  int waiting_ = 0;
+  int round_ = 0;
+};
+
+// Device memory of the calling thread's device.
+template <class T>
+class Array {
+ public:
+  explicit Array(const std::vector<T>& values) : count_(values.size()) {
+    EXPECT_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() + 1));
+    EXPECT_CUDA(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
+  }
+  Array(size_t count, T value) : Array(std::vector<T>(count, value)) {}
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() { EXPECT_CUDA(cudaFree(data_)); }
+
+  T* data() const { return data_; }
+  size_t bytes() const { return count_ * sizeof(T); }
+  // What is in it once the stream came here.
+  std::vector<T> Read(cudaStream_t stream) const {
+    std::vector<T> values(count_);
+    EXPECT_CUDA(cudaStreamSynchronize(stream));
+    EXPECT_CUDA(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  const size_t count_;
+  T* data_ = nullptr;
+};
+
+}  // namespace hostgpu::nccl::testing
