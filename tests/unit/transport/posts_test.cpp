@@ -15,13 +15,13 @@ std::atomic<int64_t> allocations = 0;
 
 }  // namespace
 
-void* operator new(size_t size) {
+[[gnu::noinline]] void* operator new(size_t size) {
   ++allocations;
   if (void* const memory = std::malloc(size)) return memory;
   std::abort();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace ucudnn::transport {
 namespace {
