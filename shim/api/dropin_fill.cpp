@@ -81,7 +81,9 @@ void* TargetOf(const char* name, unsigned char kind, const RealLibrary& real) {
   const auto hook = std::find_if(hooks.begin(), hooks.end(), [&](const ucudnn::Hook& candidate) {
     return std::strcmp(candidate.name, name) == 0;
   });
-  return hook != hooks.end() ? hook->function : function;
+  if (hook == hooks.end()) return function;
+  if (hook->real != nullptr) hook->real->store(function, std::memory_order_release);
+  return hook->function;
 }
 
 // Other threads jump through the slots meanwhile: they see the lazy stub or the target.

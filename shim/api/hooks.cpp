@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/process.h"
+#include "api/split_refusals.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "cudnn/descriptors.h"
@@ -348,13 +349,15 @@ std::span<const Hook> Hooks() {
   static_assert(std::size(graph) == 0 UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_ONE)
                                         UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_ONE));
 #undef UCUDNN_ONE
-  static const auto all = [] {
-    std::array<Hook, std::size(legacy) + std::size(graph)> joined;
-    std::copy(graph.begin(), graph.end(), std::copy(legacy.begin(), legacy.end(), joined.begin()));
+  const bool graphs =
+      Real().HasGraphApi() && (FixedOptions().engines != EngineSet::kLegacy || split);
+  static const std::vector<Hook> hooks = [&] {
+    std::vector<Hook> joined(legacy.begin(), legacy.end());
+    if (graphs) joined.insert(joined.end(), graph.begin(), graph.end());
+    if (split) joined.insert(joined.end(), SplitRefusals().begin(), SplitRefusals().end());
     return joined;
   }();
-  const bool graphs = Real().HasGraphApi() && FixedOptions().engines != EngineSet::kLegacy;
-  return graphs ? std::span<const Hook>(all) : std::span<const Hook>(legacy);
+  return hooks;
 }
 
 }  // namespace ucudnn

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/launcher_note.h"
 #include "base/log.h"
-#include "base/version.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -113,6 +113,7 @@ void SplitCalls::HearFailure(std::string_view line) {
   if (channel != nullptr) channel->Abort();
   Log(LogLevel::kError, std::string(line) + "; after call " + std::to_string(records_.last()) +
                             " every split call of this rank fails");
+  TellLauncher(LauncherNote::kFailed, line);
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {

@@ -39,6 +39,7 @@ void DescriptorShadows::OnCreate(cudnnBackendDescriptor_t descriptor,
 void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from) {
   const DescriptorShadow* const other = At(from);
   to.kind = other != nullptr ? other->kind : GraphKind::kUnknown;
+  to.is_pointwise = other != nullptr && other->is_pointwise;
   to.is_heuristics_first = other != nullptr && other->is_heuristics_first;
   to.list = other != nullptr ? other->list : nullptr;
   if (to.handle == nullptr && other != nullptr) to.handle = other->handle;
@@ -47,6 +48,10 @@ void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t f
 void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
                                        const cudnnBackendDescriptor_t* operations) {
   graph.kind = GraphKind::kOther;
+  graph.is_pointwise = std::all_of(operations, operations + count, [&](auto* operation) {
+    const DescriptorShadow* const shadow = At(operation);
+    return shadow != nullptr && shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+  });
   for (int64_t i = 0; i < count; ++i) {
     const DescriptorShadow* const operation = At(operations[i]);
     if (operation == nullptr) {

@@ -144,9 +144,25 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
   }
 }
 
+bool GraphPlans::IsRefusedSplit(cudnnBackendDescriptor_t plan) {
+  const Splitter& splitter = process_.splitter;
+  if (!splitter.active() || (splitter.refusal().empty() && !splitter.enabled())) return false;
+  const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
+  if (shadow && shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return false;
+  if (shadow && shadow->is_pointwise && splitter.refusal().empty()) return false;
+  splitter.Refuse(!splitter.refusal().empty() ? splitter.refusal()
+                  : shadow && shadow->kind != GraphKind::kOther
+                      ? "convolutions of cuDNN's graph API are not split over ranks yet"
+                      : "an operation graph that is not pointwise is not split over ranks");
+  return true;
+}
+
 cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = process_.functions.cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS || FindOwnPack(descriptor) != nullptr) return status;
+  if (process_.splitter.active() && FindPack(descriptor) == nullptr && IsRefusedSplit(descriptor)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   try {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
     if (!shadow || shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
@@ -188,6 +204,7 @@ cudnnBackendDescriptor_t GraphPlans::UndividedPlanOf(cudnnBackendDescriptor_t pl
 
 cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
+  if (process_.splitter.active() && IsRefusedSplit(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   PlanState* state = FindPlan(plan);
   if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
   if (state->budget != nullptr) Follow(handle, *state);
@@ -203,6 +220,9 @@ cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                            cudnnBackendDescriptor_t pack) noexcept {
+  if (process_.splitter.active() && process_.splitter.enabled()) {
+    return process_.splitter.Fail("out of memory in a split call");
+  }
   const PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
   return ExecuteInPromise(process_.functions, handle,

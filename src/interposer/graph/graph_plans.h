@@ -72,6 +72,10 @@ class GraphPlans : public DivisionChoices {
  private:
   using Plans = AddressTable<PlanState>;
 
+  // In a process whose calls are split: whether the plan would see only its rank's stripe. Then it
+  // is refused by name.
+  bool IsRefusedSplit(cudnnBackendDescriptor_t plan);
+
   // Forgets a descriptor that is destroyed or made new. Returns what was known of it; none of a
   // pack.
   std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);

@@ -143,6 +143,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
 
 cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  if (process_.splitter.active() && IsRefusedSplit(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) Count(SessionOf(handle, *state), handle, *state);
   if (state != nullptr && PopulatePieces(handle, *state, pack, graph)) return CUDNN_STATUS_SUCCESS;
@@ -152,6 +153,9 @@ cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDe
 cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack,
                                             cudaGraph_t graph) noexcept {
+  if (process_.splitter.active() && process_.splitter.enabled()) {
+    return process_.splitter.Fail("out of memory in a split call");
+  }
   const PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
   const cudnnBackendDescriptor_t whole = UndividedPlanOf(plan);
@@ -161,6 +165,7 @@ cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDe
 
 cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                           cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  if (process_.splitter.active() && IsRefusedSplit(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   const Plans* const plans = plans_.load(std::memory_order_acquire);
   PlanState* state = plans == nullptr ? nullptr : plans->Find(plan);
   const std::vector<CUgraph> children =

@@ -1,0 +1,95 @@
+#include "api/split_refusals.h"
+
+#include <cudnn.h>
+
+#include <array>
+
+#include "api/process.h"
+
+// The headers are those of the oldest release that is served, and mark what newer ones may drop.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+#define UCUDNN_REFUSED_WHEN_SPLIT(F)          \
+  F(cudnnBatchNormalizationBackward)          \
+  F(cudnnBatchNormalizationBackwardEx)        \
+  F(cudnnBatchNormalizationForwardTraining)   \
+  F(cudnnBatchNormalizationForwardTrainingEx) \
+  F(cudnnCTCLoss)                             \
+  F(cudnnCTCLoss_v8)                          \
+  F(cudnnConvolutionBackwardBias)             \
+  F(cudnnDivisiveNormalizationBackward)       \
+  F(cudnnDivisiveNormalizationForward)        \
+  F(cudnnFusedOpsExecute)                     \
+  F(cudnnIm2Col)                              \
+  F(cudnnMultiHeadAttnBackwardData)           \
+  F(cudnnMultiHeadAttnBackwardWeights)        \
+  F(cudnnMultiHeadAttnForward)                \
+  F(cudnnNormalizationBackward)               \
+  F(cudnnNormalizationForwardTraining)        \
+  F(cudnnPoolingBackward)                     \
+  F(cudnnPoolingForward)                      \
+  F(cudnnRNNBackwardData_v8)                  \
+  F(cudnnRNNBackwardWeights_v8)               \
+  F(cudnnRNNForward)                          \
+  F(cudnnReduceTensor)                        \
+  F(cudnnSoftmaxBackward)                     \
+  F(cudnnSoftmaxForward)                      \
+  F(cudnnSpatialTfGridGeneratorBackward)      \
+  F(cudnnSpatialTfGridGeneratorForward)       \
+  F(cudnnSpatialTfSamplerBackward)            \
+  F(cudnnSpatialTfSamplerForward)
+
+namespace ucudnn {
+namespace {
+
+// Softmax over channels alone.
+bool IsLocal(cudnnSoftmaxMode_t mode) { return mode == CUDNN_SOFTMAX_MODE_CHANNEL; }
+template <typename Argument>
+bool IsLocal(const Argument&) {
+  return false;
+}
+
+template <typename Name, typename Signature>
+struct Refused;
+template <typename Name, typename... Arguments>
+struct Refused<Name, cudnnStatus_t(Arguments...)> {
+  static inline std::atomic<void*> real = nullptr;
+
+  static cudnnStatus_t Call(Arguments... arguments) {
+    interposer::Splitter& splitter = ProcessInterposer()->process().splitter;
+    const bool refuses =
+        !splitter.refusal().empty() || (splitter.enabled() && !(IsLocal(arguments) || ...));
+    if (refuses) return Refuse(splitter);
+    using Function = cudnnStatus_t (*)(Arguments...);
+    return reinterpret_cast<Function>(real.load(std::memory_order_acquire))(arguments...);
+  }
+  static cudnnStatus_t Refuse(const interposer::Splitter& splitter) noexcept {
+    try {
+      return splitter.Refuse(splitter.refusal().empty()
+                                 ? std::string(Name::kText) + " is not split over ranks yet"
+                                 : splitter.refusal());
+    } catch (...) {
+      return CUDNN_STATUS_NOT_SUPPORTED;  // no memory for the line
+    }
+  }
+};
+
+#define UCUDNN_NAME(name)                       \
+  struct Name_##name {                          \
+    static constexpr const char* kText = #name; \
+  };
+UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_NAME)
+#undef UCUDNN_NAME
+
+}  // namespace
+
+std::span<const Hook> SplitRefusals() {
+#define UCUDNN_HOOK(name)                                                             \
+  Hook{#name, reinterpret_cast<void*>(&Refused<Name_##name, decltype(::name)>::Call), \
+       &Refused<Name_##name, decltype(::name)>::real},
+  static const std::array hooks = {UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_HOOK)};
+#undef UCUDNN_HOOK
+  return hooks;
+}
+
+}  // namespace ucudnn
