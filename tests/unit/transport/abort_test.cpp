@@ -12,15 +12,13 @@ namespace ucudnn::transport::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Open = Result<std::unique_ptr<Channel>> (*)(const ChannelSetup&);
-
-struct Way {
+struct AbortedWay {
   const char* name;
-  Open open;
+  Result<std::unique_ptr<Channel>> (*open)(const ChannelSetup&);
   int devices;
 };
 
-class AbortedChannels : public ::testing::TestWithParam<Way> {
+class AbortedChannels : public ::testing::TestWithParam<AbortedWay> {
  protected:
   static std::unique_ptr<Channel> Opened(const RankThread& self) {
     Result<std::unique_ptr<Channel>> channel = GetParam().open(self.setup);
@@ -30,9 +28,9 @@ class AbortedChannels : public ::testing::TestWithParam<Way> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, AbortedChannels,
-                         ::testing::Values(Way{"peer_one_device", OpenPeerChannel, 1},
-                                           Way{"peer_five_devices", OpenPeerChannel, 5},
-                                           Way{"loopback", OpenLoopbackChannel, 5}),
+                         ::testing::Values(AbortedWay{"peer_one_device", OpenPeerChannel, 1},
+                                           AbortedWay{"peer_five_devices", OpenPeerChannel, 5},
+                                           AbortedWay{"loopback", OpenLoopbackChannel, 5}),
                          [](const auto& way) { return way.param.name; });
 
 // Whether the stream finishes all it has; it must not take long.
