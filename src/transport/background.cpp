@@ -23,41 +23,59 @@ struct Finish {
   bool done UCUDNN_GUARDED_BY(mutex) = false;
 };
 
-}  // namespace
-
-bool RunInBackground(std::function<void()> work) {
+// Not joinable where the system gives no thread.
+std::thread Start(std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
+  std::thread thread;
   try {
-    std::thread(std::move(work)).detach();
+    thread = std::thread(std::move(work));
   } catch (const std::system_error&) {
-    started = false;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  return thread;
+}
+
+Ending AwaitFinish(Finish& finish, std::chrono::milliseconds timeout,
+                   const std::function<bool()>& given_up) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  MutexLock lock(finish.mutex);
+  while (!finish.done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return Ending::kTooLate;
+    if (given_up && given_up()) return Ending::kGivenUp;
+    finish.changed.WaitUntil(finish.mutex, std::min(deadline, now + kAsking));
+  }
+  return Ending::kDone;
+}
+
+}  // namespace
+
+bool RunInBackground(std::function<void()> work) {
+  std::thread thread = Start(std::move(work));
+  if (!thread.joinable()) return false;
+  thread.detach();
+  return true;
 }
 
 Ending RunBounded(std::function<void()> work, std::chrono::milliseconds timeout,
                   const std::function<bool()>& given_up) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto finish = std::make_shared<Finish>();
-  const bool started = RunInBackground([finish, work = std::move(work)] {
+  std::thread thread = Start([finish, work = std::move(work)] {
     work();
     MutexLock lock(finish->mutex);
     finish->done = true;
     finish->changed.NotifyAll();
   });
-  if (!started) return Ending::kNoThread;
-  MutexLock lock(finish->mutex);
-  while (!finish->done) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= deadline) return Ending::kTooLate;
-    if (given_up && given_up()) return Ending::kGivenUp;
-    finish->changed.WaitUntil(finish->mutex, std::min(deadline, now + kAsking));
+  if (!thread.joinable()) return Ending::kNoThread;
+  const Ending ending = AwaitFinish(*finish, timeout, given_up);
+  if (ending == Ending::kDone) {
+    thread.join();
+  } else {
+    thread.detach();
   }
-  return Ending::kDone;
+  return ending;
 }
 
 }  // namespace ucudnn::transport

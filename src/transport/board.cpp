@@ -134,6 +134,18 @@ void Board::SaySettled(int sender, int receiver) {
   changed_.NotifyAll();
 }
 
+bool Board::TakenAfterAbort(int sender, int receiver, Deadline deadline) {
+  MutexLock lock(mutex_);
+  Lane& lane = LaneOf(sender, receiver);
+  lane.settling = true;  // the receiver keeps its events meanwhile
+  while (lane.copying && changed_.WaitUntil(mutex_, deadline)) {
+  }
+  const bool taken = lane.taken && members_[receiver].ready != nullptr;
+  if (!taken) lane.settling = false;
+  changed_.NotifyAll();
+  return taken;
+}
+
 bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];

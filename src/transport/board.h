@@ -53,6 +53,10 @@ class Board {
   // ... and the sender waits for that, makes its stream wait for TakenOf, and says so.
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
+  // After an abort, instead of AwaitTaken: whether the receiver's stream copies the message, or
+  // did; then the sender makes its stream wait for TakenOf all the same, and says that it is
+  // settled.
+  bool TakenAfterAbort(int sender, int receiver, Deadline deadline);
 
   // Ends all waiting, now and later. The first rank's name stays.
   void Abort(int rank);

@@ -9,8 +9,8 @@
 // A call that fails aborts the channel; all later calls fail. After an abort no stream waits for
 // ever because of this channel, and a buffer that was to be received holds what the peer sent,
 // what it held before, NaN (bytes of 0xff), or a mixture of them, never anything else: who fills it
-// with NaN before an exchange sees whether it took place. Sent buffers may still be read by other
-// ranks then: do not rewrite them before the devices are idle.
+// with NaN before an exchange sees whether it took place. What follows on the stream may rewrite
+// what was sent after a failure, too.
 #pragma once
 
 #include <cuda.h>

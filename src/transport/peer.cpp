@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "transport/board.h"
@@ -28,8 +29,12 @@ class PeerChannel final : public Channel {
 
   ~PeerChannel() override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    board_->Leave(setup_.rank,
-                  std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime));
+    const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
+    // What others sent is theirs again when this rank has left.
+    while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    board_->Leave(setup_.rank, deadline);
     owned_.reset();
   }
 
@@ -44,7 +49,9 @@ class PeerChannel final : public Channel {
   Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                   CUstream stream) override {
     const cuda::ContextScope scope(driver_, setup_.context);
-    return AbortUnless(TryExchange(sends, receives, stream));
+    const Status status = TryExchange(sends, receives, stream);
+    if (!status.ok()) GiveUp(sends, stream);
+    return status;
   }
 
   Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) override {
@@ -76,6 +83,7 @@ class PeerChannel final : public Channel {
 
   Status TryExchange(std::span<const Message> sends, std::span<const Message> receives,
                      CUstream stream);
+  void GiveUp(std::span<const Message> sends, CUstream stream);
   Status LayOut(std::span<const Message> sends, CUstream stream);
   Status Take(const Message& message, Board::Deadline deadline, CUstream stream);
   Status Copy(const Message& message, const Board::Parcel& parcel, CUstream stream);
@@ -126,6 +134,21 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
     UCUDNN_RETURN_IF_ERROR(held_back);
   }
   return owned_->order.End(stream);
+}
+
+// What follows on the stream may rewrite what was sent all the same: it waits for those ranks that
+// have begun to copy.
+void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
+  Abort();
+  const Board::Deadline deadline =
+      std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
+  for (const Message& message : sends) {
+    if (message.peer < 0 || message.peer >= setup_.size || message.peer == setup_.rank) continue;
+    if (!board_->TakenAfterAbort(setup_.rank, message.peer, deadline)) continue;
+    (void)board_->TakenOf(message.peer, setup_.rank).HoldBack(stream);
+    board_->SaySettled(setup_.rank, message.peer);
+  }
+  (void)owned_->order.End(stream);
 }
 
 Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {

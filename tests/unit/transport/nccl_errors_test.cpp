@@ -1,0 +1,126 @@
+// What becomes of each error that NCCL may return: said in its own words on all ranks while the
+// channel opens, and an aborted channel afterwards.
+#include <dlfcn.h>
+
+#include <cmath>
+
+#include "tests/unit/transport/exchanging_ranks.h"
+#include "transport/nccl.h"
+
+namespace ucudnn::transport::testing {
+namespace {
+
+// Loaded before the channel looks for one: the process's own NCCL.
+template <class Function>
+Function* OfFailingNccl(const char* name) {
+  static void* const library = dlopen(FAILING_NCCL, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << FAILING_NCCL;
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+void FailAt(const char* function) {
+  OfFailingNccl<void(const char*)>("failing_nccl_fail")(function);
+}
+int OpenGroups() { return OfFailingNccl<int()>("failing_nccl_open_groups")(); }
+int LivingCommunicators() { return OfFailingNccl<int()>("failing_nccl_communicators")(); }
+
+class NcclErrors : public ::testing::Test {
+ protected:
+  void SetUp() override { FailAt(""); }
+  // Threads of ours may still be ending what failed.
+  void TearDown() override {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (LivingCommunicators() > 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_EQ(LivingCommunicators(), 0);
+    EXPECT_EQ(OpenGroups(), 0);
+    FailAt("");
+  }
+};
+
+TEST_F(NcclErrors, WhileTheChannelOpensAreToldOnAllRanks) {
+  for (const char* function :
+       {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclGroupStart", "ncclSend", "ncclRecv",
+        "ncclGroupEnd", "ncclAllReduce", "ncclCommGetAsyncError", "asynchronous"}) {
+    SCOPED_TRACE(function);
+    FailAt(function);
+    RunRanks(2, 2, [](RankThread& self) {
+      const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+      ASSERT_FALSE(channel.ok());
+      EXPECT_EQ(channel.message().find("rank 0: "), 0u) << channel.message();
+      EXPECT_NE(channel.message().find("NCCL: internal error"), std::string::npos)
+          << channel.message();
+    });
+  }
+}
+
+TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
+  for (const char* function : {"ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd"}) {
+    SCOPED_TRACE(function);
+    FailAt("");
+    RunRanks(2, 2, [function](RankThread& self) {
+      const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+      ASSERT_TRUE(channel.ok()) << channel.message();
+      ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+      if (self.rank == 0) FailAt(function);
+      ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+      const CUdeviceptr data = self.device.Allocate(128);
+      const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
+      const Status status = (*channel)->Exchange({&send, 1}, {&receive, 1}, self.device.stream);
+      ASSERT_FALSE(status.ok());
+      EXPECT_NE(status.message().find("NCCL: internal error (the link is down)"), std::string::npos)
+          << status.message();
+      EXPECT_FALSE((*channel)->Check().ok());
+      EXPECT_FALSE((*channel)->Exchange({}, {&receive, 1}, self.device.stream).ok());
+    });
+    EXPECT_EQ(OpenGroups(), 0);
+  }
+}
+
+TEST_F(NcclErrors, OfAReductionLeaveNan) {
+  RunRanks(2, 2, [](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    ASSERT_TRUE((*channel)->Reserve(0, 4000).ok());
+    if (self.rank == 0) FailAt("ncclAllReduce");
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    const CUdeviceptr data = self.device.Allocate(4000);
+    self.device.Upload(data, std::vector<float>(1000, 1));
+    EXPECT_FALSE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    for (const float number : self.device.Download<float>(data, 1000)) {
+      ASSERT_TRUE(std::isnan(number));
+    }
+  });
+}
+
+// NCCL says nothing when it reduces nothing: what was to be summed is not what it was.
+TEST_F(NcclErrors, AReductionThatNeverHappensLeavesNan) {
+  RunRanks(1, 1, [](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    ASSERT_TRUE((*channel)->Reserve(0, 4000).ok());
+    const CUdeviceptr data = self.device.Allocate(4000);
+    self.device.Upload(data, std::vector<float>(1000, 1));
+    ASSERT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    for (const float number : self.device.Download<float>(data, 1000)) {
+      ASSERT_TRUE(std::isnan(number));
+    }
+  });
+}
+
+TEST_F(NcclErrors, ThatComeUpLaterAreFoundByChecking) {
+  RunRanks(1, 1, [](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    EXPECT_TRUE((*channel)->Check().ok());
+    FailAt("asynchronous");
+    const Status status = (*channel)->Check();
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("NCCL: internal error (the link is down)"), std::string::npos)
+        << status.message();
+  });
+}
+
+}  // namespace
+}  // namespace ucudnn::transport::testing
