@@ -116,13 +116,19 @@ uint64_t CallRecords::last() const {
   return last_;
 }
 
-uint64_t CallRecords::ahead() const {
+CallRecords::Slowest CallRecords::slowest() const {
   MutexLock lock(mutex_);
-  uint64_t slowest = last_;
+  Slowest slowest = {rank_, last_};
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    if (rank != rank_) slowest = std::min(slowest, peers_[static_cast<size_t>(rank)].met);
+    const uint64_t met = peers_[static_cast<size_t>(rank)].met;
+    if (rank != rank_ && met < slowest.last) slowest = {rank, met};
   }
-  return last_ - slowest;
+  return slowest;
+}
+
+uint64_t CallRecords::ahead() const {
+  const uint64_t own = last();
+  return own - std::min(own, slowest().last);
 }
 
 }  // namespace ucudnn::spatial

@@ -52,6 +52,12 @@ class CallRecords {
   uint64_t last() const;
   // How many calls this rank is ahead of the slowest other one.
   uint64_t ahead() const;
+  // That one, and its last call that this rank has heard of.
+  struct Slowest {
+    int rank = 0;
+    uint64_t last = 0;
+  };
+  Slowest slowest() const;
 
  private:
   // What this rank did in a call, and what each rank must have had.

@@ -96,13 +96,24 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       ranks_(std::move(ranks)),
       gatherer_(std::make_unique<RanksGatherer>(*ranks_)),
       open_(std::move(open)),
-      records_(ranks_->membership().group_rank, ranks_->membership().group_size) {
+      records_(ranks_->membership().group_rank, ranks_->membership().group_size),
+      left_(static_cast<size_t>(ranks_->membership().group_size)) {
+  for (std::atomic<uint64_t>& last : left_) last = kHere;
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
+  ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
+  watch_ = std::thread([this] { Watch(); });
 }
 
 SplitCalls::~SplitCalls() {
+  {
+    MutexLock lock(watch_mutex_);
+    ends_ = true;
+    watch_ends_.NotifyAll();
+  }
+  watch_.join();
   ranks_->OnPost(nullptr);
+  ranks_->OnLeave(nullptr);
   ranks_->OnFailure(nullptr);
 }
 
@@ -114,6 +125,58 @@ void SplitCalls::HearFailure(std::string_view line) {
   Log(LogLevel::kError, std::string(line) + "; after call " + std::to_string(records_.last()) +
                             " every split call of this rank fails");
   TellLauncher(LauncherNote::kFailed, line);
+}
+
+std::optional<std::string> SplitCalls::LeftBehind() const {
+  for (size_t rank = 0; rank < left_.size(); ++rank) {
+    const uint64_t last = left_[rank].load(std::memory_order_acquire);
+    if (last >= records_.last()) continue;
+    return "rank " +
+           std::to_string(
+               settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(rank))) +
+           " ended after split call " + std::to_string(last) + ", but " + RankName() +
+           " makes call " + std::to_string(records_.last());
+  }
+  return std::nullopt;
+}
+
+void SplitCalls::HearLeave(int rank, std::string_view last) {
+  if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
+  const auto at = static_cast<size_t>(settings_.grid.GroupRankOf(rank));
+  left_[at].store(std::strtoull(std::string(last).c_str(), nullptr, 10), std::memory_order_release);
+  if (std::optional<std::string> line = LeftBehind()) Break(*line);
+}
+
+void SplitCalls::Watch() {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kLook{100};
+  CallRecords::Slowest awaited;
+  Clock::time_point since = Clock::now();
+  bool told = false;
+  MutexLock lock(watch_mutex_);
+  while (!ends_ && !broken_.load(std::memory_order_acquire)) {
+    watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
+    const CallRecords::Slowest slowest = records_.slowest();
+    const bool comes = slowest.last >= records_.last() || slowest.rank != awaited.rank ||
+                       slowest.last != awaited.last;
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
+    if (comes) {
+      awaited = slowest;
+      since = Clock::now();
+      told = false;
+      continue;
+    }
+    const std::string line =
+        "rank " +
+        std::to_string(settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank)) +
+        " has not come to split call " + std::to_string(slowest.last + 1) + " for " +
+        std::to_string(waited.count() / 1000) + " s";
+    if (waited > settings_.timeout) Break(line);
+    if (waited > settings_.warning && !told) {
+      Log(LogLevel::kWarn, RankName() + " waits: " + line);
+      told = true;
+    }
+  }
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
@@ -174,6 +237,10 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
        : refused  ? CallKind::kRefused
                   : CallKind::kExchanged);
   if (refused) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (std::optional<std::string> line = LeftBehind()) {
+    Break(*line);
+    return Broken(call);
+  }
   if (settings_.waits_for_records) AwaitRecords(0);
   const KernelOutcome outcome = kernel->Run({call.call, call.stream, local}, *device_, *channel_);
   if (!outcome.exact.ok()) {

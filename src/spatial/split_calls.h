@@ -43,8 +43,9 @@ struct SplitSettings {
       ones;  // what maps of extent 1 on every rank are; none: refused where it matters
   size_t most_buffer_bytes = 0;
   bool deterministic = false;
-  bool waits_for_records = false;  // each call waits until all ranks have posted theirs
-  std::chrono::milliseconds timeout{600000};
+  bool waits_for_records = false;             // each call waits until all ranks have posted theirs
+  std::chrono::milliseconds warning{60000};   // after which a rank that does not come is told of
+  std::chrono::milliseconds timeout{600000};  // and after which it is an error on all
 };
 
 // One call as it comes in, on the stream of its handle.
@@ -107,7 +108,13 @@ class SplitCalls {
   int NumberOf(std::thread::id thread) UCUDNN_REQUIRES(mutex_);
   int NumberOf(cudnnHandle_t handle);
 
+  // Whether a rank of the group has left that would have to make this call, too.
+  std::optional<std::string> LeftBehind() const;
+  // On a thread of its own: looks whether the other ranks come to the calls that this one has made.
+  void Watch();
+
   // On the transport's thread.
+  void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
   void HearFailure(std::string_view line);
   std::string RankName() const;
@@ -138,6 +145,14 @@ class SplitCalls {
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
+
+  // By rank of the group: the last call of one that has left; kHere of the others.
+  static constexpr uint64_t kHere = ~uint64_t{0};
+  std::vector<std::atomic<uint64_t>> left_;
+  Mutex watch_mutex_;
+  Condition watch_ends_;
+  bool ends_ UCUDNN_GUARDED_BY(watch_mutex_) = false;
+  std::thread watch_;  // the last member: it uses the others
 };
 
 }  // namespace ucudnn::spatial

@@ -2,7 +2,11 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -14,6 +18,32 @@ namespace {
 uint64_t NextStreamId() {
   static std::atomic<uint64_t> next{1};
   return next++;
+}
+
+// A program may exit while its streams still work, as one on a GPU may; but here the libraries
+// behind tasks then destroy what those use. So the end of the process waits for its tasks, within
+// bounds, because one may wait for somebody who will not come; what is left then does nothing.
+std::atomic<long> pending = 0;
+std::atomic<bool> abandoned = false;
+std::atomic<pid_t> owner = 0;
+
+void AwaitTasks() {
+  constexpr auto kLongest = std::chrono::seconds(2);
+  const auto deadline = std::chrono::steady_clock::now() + kLongest;
+  // A forked child has none of the threads that would do them.
+  while (getpid() == owner && pending > 0 && !abandoned) {
+    if (std::chrono::steady_clock::now() > deadline) abandoned = true;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+// Comes before the destructors of all that exists by now. Libraries make more at their first uses,
+// so it is said again behind the first task, the second, the fourth, ...
+void AwaitTasksAtExit() {
+  static std::atomic<uint64_t> ended = 0;
+  const uint64_t task = ++ended;
+  owner = getpid();
+  if ((task & (task - 1)) == 0) std::atexit(AwaitTasks);
 }
 
 }  // namespace
@@ -51,6 +81,7 @@ Ticket Stream::Enqueue(std::function<void()> run, std::vector<Ticket> after) {
   }
   tasks_.push_back({std::move(run), std::move(after), issued_ + 1});
   ++issued_;
+  ++pending;
   wake_.notify_one();
   return Last();
 }
@@ -80,8 +111,10 @@ void Stream::Work() {
       tasks_.pop_front();
     }
     for (const Ticket& ticket : task.after) ticket.Wait();
-    task.run();
+    if (!abandoned) task.run();
     task.run = nullptr;  // what it holds is gone before anyone sees it completed
+    AwaitTasksAtExit();
+    --pending;
     std::lock_guard lock(progress_->mutex);
     progress_->completed = task.number;
     progress_->changed.notify_all();

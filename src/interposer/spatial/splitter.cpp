@@ -97,6 +97,7 @@ Status Splitter::Meet() {
       options_.workspace_limit ? ShareOf(*options_.workspace_limit) : kMostBufferBytes;
   settings.deterministic = options_.deterministic;
   settings.waits_for_records = options_.check;
+  settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
   const transport::Transport wanted = WantedOf(spatial.transport);
   const auto open =
