@@ -6,6 +6,7 @@
 
 #include "base/launcher_note.h"
 #include "base/log.h"
+#include "base/signals_blocked.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -102,6 +103,7 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
   ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
+  const SignalsBlocked blocked;
   watch_ = std::thread([this] { Watch(); });
 }
 

@@ -1,8 +1,5 @@
 #include "transport/background.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <memory>
 #include <system_error>
@@ -10,6 +7,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/signals_blocked.h"
 
 namespace ucudnn::transport {
 namespace {
@@ -25,15 +23,12 @@ struct Finish {
 
 // Not joinable where the system gives no thread.
 std::thread Start(std::function<void()> work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   std::thread thread;
   try {
     thread = std::thread(std::move(work));
   } catch (const std::system_error&) {
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }
 

@@ -7,30 +7,13 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/signals_blocked.h"
 #include "transport/entrance.h"
 #include "transport/packing.h"
 #include "transport/ranks.h"
 #include "transport/spoke.h"
 
 namespace ucudnn::transport {
-namespace {
-
-// The program's signals are for the program's threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 Result<std::unique_ptr<Ranks>> Ranks::Join(const Meeting& meeting) {
   UCUDNN_RETURN_IF_ERROR(CheckMeeting(meeting));
   std::unique_ptr<Ranks> ranks(new Ranks(meeting));

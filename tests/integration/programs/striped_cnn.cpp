@@ -4,10 +4,10 @@
 //   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1,
 //
 // for which each process loads its stripe of every image: of WORLD_SIZE processes that of number
-// RANK, without them the whole. The loss is half the sum of squares. In fp64; prints the output row
-// by row, with its place in the whole image, the rows of dL/dx, and the first filters' sum, each
-// rounded to nine digits, so that the lines of all processes together can be compared with those of
-// one that has the whole image.
+// RANK, on device LOCAL_RANK; without them the whole. The loss is half the sum of squares. In fp64;
+// prints the output row by row, with its place in the whole image, the rows of dL/dx, and the first
+// filters' sum, each rounded to nine digits, so that the lines of all processes together can be
+// compared with those of one that has the whole image.
 //
 //   striped_cnn [HEIGHT [STEPS]]
 #include <cuda_runtime.h>
@@ -187,6 +187,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "striped_cnn: %d rows are not %d even stripes\n", height, ranks);
     return 2;
   }
+  CHECK_CUDA(cudaSetDevice(Variable("LOCAL_RANK", 0)));
   CHECK_CUDNN(cudnnCreate(&handle));
   CHECK_CUDA(cudaMalloc(&workspace, kWorkspaceBytes));
   cudnnActivationDescriptor_t relu = nullptr;

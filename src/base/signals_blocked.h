@@ -1,0 +1,25 @@
+// Blocks all signals on this thread for a scope in which a thread of ours is started, which inherits
+// that: the program's signals are for the program's threads.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace ucudnn {
+
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace ucudnn

@@ -1,0 +1,89 @@
+"""A program whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process with
+the whole image prints; and what cannot be exact is an error on all of them."""
+
+import os
+import subprocess
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
+TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
+FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
+HEIGHT = "32"
+
+
+def run(*options, words=(STRIPED_CNN, HEIGHT, "4"), **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
+    environment |= {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none"} | variables
+    return subprocess.run([COMMAND, "run", "--host", *options, "--", *words], capture_output=True, text=True, timeout=120,
+                          env=environment)
+
+
+def lines(result):
+    return sorted(result.stdout.splitlines())
+
+
+class Striped(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.whole = run()
+        assert cls.whole.returncode == 0, cls.whole.stderr
+        assert len(lines(cls.whole)) == 49
+
+    def assert_like_the_whole(self, result):
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual(lines(self.whole), lines(result))
+
+    def assert_refused(self, result, *words):
+        self.assertNotEqual(0, result.returncode)
+        for word in words:
+            self.assertIn(word, result.stderr)
+        self.assertEqual("", result.stdout)
+
+    def test_ranks_together_print_what_one_process_prints(self):
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                self.assert_like_the_whole(run("--ranks", str(ranks), "--spatial", f"h{ranks}"))
+
+    def test_each_ranks_own_calls_are_divided_as_always(self):
+        self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--workspace-limit", "64KiB"))
+
+    def test_every_transport_gives_the_same(self):
+        for transport in ("nccl", "loopback"):
+            with self.subTest(transport=transport):
+                result = run("--ranks", "2", "--spatial", "h2", UCUDNN_SPATIAL_TRANSPORT=transport)
+                self.assert_like_the_whole(result)
+                self.assertEqual("", result.stderr)
+
+    def test_a_call_more_on_one_rank_is_an_error_on_all(self):
+        script = f'exec {STRIPED_CNN} {HEIGHT} $((4 + RANK))'
+        result = run("--ranks", "2", "--spatial", "h2", words=("bash", "-c", script))
+        self.assertEqual(1, result.returncode)
+        self.assertIn("rank 0 ended after split call 48, but rank 1 makes call", result.stderr)
+
+    def test_a_rank_that_dies_ends_the_job(self):
+        script = f'[ $RANK = 1 ] && {{ sleep 0.5; kill -KILL $$; }}; exec {STRIPED_CNN} {HEIGHT} 4'
+        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=("bash", "-c", script)), "rank 1")
+
+    def test_a_rank_that_does_not_come_is_waited_for_until_the_timeout(self):
+        script = f'[ $RANK = 1 ] && exec sleep 6; exec {STRIPED_CNN} {HEIGHT} 4'
+        result = run("--ranks", "2", "--spatial", "h2", words=("bash", "-c", script), UCUDNN_SPATIAL_TIMEOUT="2")
+        self.assert_refused(result, "rank 0 has waited", "for rank 1")
+
+    def test_what_is_not_split_is_refused_by_name(self):
+        for words, name in (((TRAIN_CNN, "fp32", "nchw", "norm", "8", "1"), "cudnnBatchNormalizationForwardTraining"),
+                            ((FRONTEND_STEP, "fp32", "2", "8"), "graph API")):
+            with self.subTest(name=name):
+                self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=words), name)
+
+    def test_no_setting_leads_back_to_the_local_call(self):
+        # As a launcher that is not ours starts a process.
+        rank = ("env", "UCUDNN_SPATIAL=h2", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500")
+        for setting in ("UCUDNN_MODE=off", "UCUDNN_MODE=observe", "UCUDNN_SPATIAL_AGREE=maybe", "UCUDNN_SPATIAL_AGRE=each"):
+            with self.subTest(setting=setting):
+                self.assert_refused(run(words=(*rank, setting, STRIPED_CNN, HEIGHT, "1")), setting.partition("=")[0],
+                                    "NOT_SUPPORTED")
+
+
+if __name__ == "__main__":
+    unittest.main()
