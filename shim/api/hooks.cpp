@@ -70,7 +70,8 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
   return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
                  [&] {
                    interposer::Splitter& splitter = Ucudnn().process().splitter;
-                   if (splitter.active()) return splitter.Fail("out of memory in a split call");
+                   if (splitter.active() && splitter.enabled())
+                     return splitter.Fail("out of memory in a split call");
                    return cudnn::Convolve(Real(), call);
                  });
 }
@@ -302,10 +303,36 @@ void* Address(Function* function) {
 #define UCUDNN_FIND_EX_HOOK(name, order) \
   UCUDNN_HOOK(name, (FindExHook<order, &cudnn::Functions::name, decltype(::name)>::Call))
 
+// Without an interposer nothing can be split, and nothing may be computed on a stripe alone.
+cudnnStatus_t NotSplit() {
+  WarnOnce("not split",
+           "convolutions should be split over ranks, but ucudnn cannot serve this cuDNN: "
+           "they are refused");
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+std::span<const Hook> RefusalsWithoutInterposer() {
+  const SpatialOptions& spatial = FixedOptions().spatial;
+  if (!spatial.grid && spatial.refusal.empty()) return {};
+  static const std::vector<Hook> refusals = [] {
+    // The caller owns and clears the stack, so one function serves every signature.
+    std::vector<Hook> all = {{"cudnnConvolutionForward", Address(NotSplit)},
+                             {"cudnnConvolutionBiasActivationForward", Address(NotSplit)},
+                             {"cudnnConvolutionBackwardData", Address(NotSplit)},
+                             {"cudnnConvolutionBackwardFilter", Address(NotSplit)},
+                             {"cudnnBackendExecute", Address(NotSplit)},
+                             {"cudnnBackendPopulateCudaGraph", Address(NotSplit)},
+                             {"cudnnBackendUpdateCudaGraph", Address(NotSplit)}};
+    for (const Hook& hook : SplitRefusals()) all.push_back({hook.name, Address(NotSplit)});
+    return all;
+  }();
+  return refusals;
+}
+
 }  // namespace
 
 std::span<const Hook> Hooks() {
-  if (ProcessInterposer() == nullptr) return {};
+  if (ProcessInterposer() == nullptr) return RefusalsWithoutInterposer();
   // Where calls should be split, none may reach the real library by itself.
   const bool split = Ucudnn().process().splitter.active();
   if (FixedOptions().mode == Mode::kOff && !split) return {};

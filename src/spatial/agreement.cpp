@@ -35,13 +35,14 @@ bool TakeNumber(std::string_view& text, Number& number) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-std::string RankName(size_t rank) { return "rank " + std::to_string(rank); }
+// A rank of the job; `first` is the group's number 0.
+std::string RankName(size_t rank, int first) { return "rank " + std::to_string(static_cast<size_t>(first) + rank); }
 
 // "rank 0 has A, rank 2 has B" of the first rank that differs from rank 0; empty where none does.
-std::string Difference(std::span<const Claim> claims, std::string Claim::*member) {
+std::string Difference(std::span<const Claim> claims, std::string Claim::*member, int first) {
   for (size_t rank = 1; rank < claims.size(); ++rank) {
     if (claims[rank].*member == claims[0].*member) continue;
-    return RankName(0) + " has " + claims[0].*member + ", " + RankName(rank) + " has " +
+    return RankName(0, first) + " has " + claims[0].*member + ", " + RankName(rank, first) + " has " +
            claims[rank].*member;
   }
   return "";
@@ -85,18 +86,18 @@ std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const S
   return text;
 }
 
-Result<Agreed> Agree(std::span<const Claim> claims) {
-  if (std::string other = Difference(claims, &Claim::options); !other.empty()) {
+Result<Agreed> Agree(std::span<const Claim> claims, int first) {
+  if (std::string other = Difference(claims, &Claim::options, first); !other.empty()) {
     return Status::Error("the ranks' options differ: " + other);
   }
-  if (std::string other = Difference(claims, &Claim::kernel); !other.empty()) {
+  if (std::string other = Difference(claims, &Claim::kernel, first); !other.empty()) {
     return Status::Error("the ranks do not call the same convolution: " + other);
   }
   for (size_t rank = 0; rank < claims.size(); ++rank) {
     if (claims[rank].sequence != claims[0].sequence) {
-      return Status::Error("the ranks' calls are not the same ones: for " + RankName(0) +
+      return Status::Error("the ranks' calls are not the same ones: for " + RankName(0, first) +
                            " it is call " + std::to_string(claims[0].sequence) + ", for " +
-                           RankName(rank) + " call " + std::to_string(claims[rank].sequence));
+                           RankName(rank, first) + " call " + std::to_string(claims[rank].sequence));
     }
   }
   Agreed agreed;
@@ -106,20 +107,20 @@ Result<Agreed> Agree(std::span<const Claim> claims) {
     const uint64_t hash = claims[rank].input_hash;
     agreed.equal_inputs = agreed.equal_inputs && hash != 0 && hash == claims[0].input_hash;
     if (!claims[rank].not_ready.empty() && agreed.refusal.empty()) {
-      agreed.refusal = RankName(rank) + " cannot run its part: " + claims[rank].not_ready;
+      agreed.refusal = RankName(rank, first) + " cannot run its part: " + claims[rank].not_ready;
     }
   }
   return agreed;
 }
 
-Result<Agreed> AgreeOn(std::span<const std::string> gathered) {
+Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first) {
   std::vector<Claim> claims;
   for (size_t rank = 0; rank < gathered.size(); ++rank) {
     Result<Claim> claim = DecodeClaim(gathered[rank]);
-    if (!claim.ok()) return Status::Error(RankName(rank) + ": " + claim.message());
+    if (!claim.ok()) return Status::Error(RankName(rank, first) + ": " + claim.message());
     claims.push_back(*std::move(claim));
   }
-  return Agree(claims);
+  return Agree(claims, first);
 }
 
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own) {
@@ -130,7 +131,7 @@ std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own) 
 }
 
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
-                                                         size_t count) {
+                                                         size_t count, int first) {
   std::vector<std::vector<uint64_t>> all;
   for (size_t rank = 0; rank < gathered.size(); ++rank) {
     std::string_view text = gathered[rank];
@@ -139,9 +140,9 @@ Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::st
     bool complete = Take(text, error);
     for (uint64_t& number : numbers) complete = complete && TakeNumber(text, number);
     if (!complete || !text.empty()) {
-      return Status::Error(RankName(rank) + ": its answer cannot be read");
+      return Status::Error(RankName(rank, first) + ": its answer cannot be read");
     }
-    if (!error.empty()) return Status::Error(RankName(rank) + ": " + error);
+    if (!error.empty()) return Status::Error(RankName(rank, first) + ": " + error);
     all.push_back(std::move(numbers));
   }
   return all;

@@ -45,17 +45,18 @@ struct Agreed {
 };
 
 // The verdict on the ranks' claims, by number in the group. An error is that the ranks do not make
-// the same call, so that they cannot go on together: it names a rank and the values that differ.
-Result<Agreed> Agree(std::span<const Claim> claims);
+// the same call, so that they cannot go on together: it names a rank and the values that differ; `first` is the
+// job's rank that is number 0 of the group.
+Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // The same of texts as they were gathered.
-Result<Agreed> AgreeOn(std::span<const std::string> gathered);
+Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 
 // What ranks tell each other next: numbers of theirs, or why a rank's part cannot be made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
 // The numbers of each rank, `count` of each. An error names the first rank that has one.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
-                                                         size_t count);
+                                                         size_t count, int first = 0);
 
 // How tensors of extent 1 on every rank are read along an axis that is cut.
 enum class Ones { kStripes, kCopies };

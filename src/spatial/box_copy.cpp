@@ -7,6 +7,9 @@
 namespace ucudnn::spatial {
 namespace {
 
+// The largest distance between rows that drivers take (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
+
 constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};  // axes, the innermost first
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
@@ -67,7 +70,9 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   std::sort(axes.begin(), axes.end(),
             [](const CopyAxis& a, const CopyAxis& b) { return a.extent > b.extent; });
   for (const CopyAxis& axis : axes) {
-    if (rows_.extent == 1) {
+    if (axis.from > kMostPitch || axis.to > kMostPitch) {
+      outer_.push_back(axis);
+    } else if (rows_.extent == 1) {
       rows_ = axis;
     } else if (slices_.extent == 1 && CanStack(rows_, axis)) {
       slices_ = axis;
@@ -136,7 +141,7 @@ Status FillWithNan(const cuda::Driver& driver, const BoxExtents& extents, const 
   std::vector<CopyAxis> axes =
       JoinedAxes(extents, strides, strides, static_cast<int64_t>(element_bytes), run_bytes);
   CopyAxis rows = {1, run_bytes, run_bytes};
-  if (!axes.empty()) {
+  if (!axes.empty() && axes.front().from <= kMostPitch) {
     rows = axes.front();
     axes.erase(axes.begin());
   }

@@ -32,8 +32,8 @@ const char* KindWords(const CallRecord& record) {
 
 }  // namespace
 
-CallRecords::CallRecords(int rank, int ranks)
-    : rank_(rank), own_(kMostAhead), peers_(static_cast<size_t>(ranks)) {
+CallRecords::CallRecords(int rank, int ranks, int first)
+    : rank_(rank), first_(first), own_(kMostAhead), peers_(static_cast<size_t>(ranks)) {
   for (Peer& peer : peers_) peer.early.resize(2 * kMostAhead);
 }
 
@@ -50,20 +50,22 @@ uint32_t CallRecords::Known(std::span<const Spatial> extents) {
 std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
   const Own& own = own_[theirs.sequence % kMostAhead];
   const CallRecord& mine = own.record;
-  const std::string both =
-      CallOf(rank_, mine.sequence) + " and of rank " + std::to_string(rank) + " differ: ";
+  const std::string both = CallOf(first_ + rank_, mine.sequence) + " and of rank " +
+                           std::to_string(first_ + rank) + " differ: ";
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
-    return both + "they are not the same convolution";
+    return both +
+           "they are not the same convolution. Ranks that time plans do so a private number of "
+           "times: in PyTorch, set benchmark = False";
   }
   const Spatial& agreed = known_[own.extents][static_cast<size_t>(rank)];
   if (theirs.extents != agreed) {
-    return both + "rank " + std::to_string(rank) + " has " + ExtentsText(theirs.extents) +
+    return both + "rank " + std::to_string(first_ + rank) + " has " + ExtentsText(theirs.extents) +
            " elements where " + ExtentsText(agreed) +
            " were agreed on; UCUDNN_SPATIAL_AGREE=each lets extents change";
   }
   if (theirs.kind != mine.kind || theirs.captured != mine.captured) {
-    return both + "of rank " + std::to_string(rank_) + " it " + KindWords(mine) + ", of rank " +
-           std::to_string(rank) + " it " + KindWords(theirs);
+    return both + "of rank " + std::to_string(first_ + rank_) + " it " + KindWords(mine) +
+           ", of rank " + std::to_string(first_ + rank) + " it " + KindWords(theirs);
   }
   if (theirs.thread != mine.thread || theirs.handle != mine.handle) {
     return both + "they come from another thread or cuDNN handle in the order of their first calls";
@@ -95,20 +97,28 @@ std::optional<std::string> CallRecords::Add(const CallRecord& record,
 std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
   const bool is_peer = rank >= 0 && rank != rank_ && rank < static_cast<int>(peers_.size());
   if (!is_peer || bytes.size() != sizeof(CallRecord)) {
-    return "a record of rank " + std::to_string(rank) + " cannot be read";
+    return "a record of rank " + std::to_string(first_ + rank) + " cannot be read";
   }
   CallRecord theirs;
   std::memcpy(&theirs, bytes.data(), sizeof theirs);
   MutexLock lock(mutex_);
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (theirs.sequence != peer.met + 1 || peer.met - peer.compared >= peer.early.size() - 1) {
-    return CallOf(rank, theirs.sequence) + " does not follow call " + std::to_string(peer.met);
+    return CallOf(first_ + rank, theirs.sequence) + " does not follow call " +
+           std::to_string(peer.met);
   }
   peer.met = theirs.sequence;
   peer.early[theirs.sequence % peer.early.size()] = theirs;
   std::optional<std::string> difference;
   Drain(rank, difference);
   return difference;
+}
+
+std::optional<CallRecord> CallRecords::EarlyOf(int rank, uint64_t sequence) const {
+  MutexLock lock(mutex_);
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (rank == rank_ || sequence > peer.met || sequence <= peer.compared) return std::nullopt;
+  return peer.early[sequence % peer.early.size()];
 }
 
 uint64_t CallRecords::last() const {

@@ -40,13 +40,17 @@ class CallRecords {
   // How far a rank may be ahead of the slowest other one.
   static constexpr size_t kMostAhead = 8192;
 
-  CallRecords(int rank, int ranks);
+  // `first` is the job's rank that is number 0 of the group: lines name ranks of the job.
+  CallRecords(int rank, int ranks, int first = 0);
 
   // This rank's next record, with the extents that each rank has in it by what was agreed. Returns
   // why it differs from a record that has already come; none where it does not.
   std::optional<std::string> Add(const CallRecord& record, std::span<const Spatial> extents);
   // Another rank's next record, as its bytes.
   std::optional<std::string> Met(int rank, std::string_view bytes);
+
+  // Another rank's record of a call that this rank has yet to make; none where it has not come.
+  std::optional<CallRecord> EarlyOf(int rank, uint64_t sequence) const;
 
   // This rank's last sequence number.
   uint64_t last() const;
@@ -70,7 +74,7 @@ class CallRecords {
   uint32_t Known(std::span<const Spatial> extents) UCUDNN_REQUIRES(mutex_);
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
 
-  const int rank_;
+  const int rank_, first_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring

@@ -363,6 +363,42 @@ Status SlicePlan::Correct(const SliceCall& slice) const {
   return Status::Ok();
 }
 
+cudnn::ConvolutionCall SlicePlan::CallOf(const Step& step, const SliceCall& slice) const {
+  cudnn::ConvolutionCall call = slice.call;
+  const auto at = [&](size_t place) { return ToPointer(slice.buffer + place); };
+  if (ExchangesGradient(problem_)) {
+    call.y = at(step.exchanged);
+    if (problem_.operation == Operation::kBackwardFilter) call.x = at(step.image);
+  } else {
+    call.x = at(step.exchanged);
+  }
+  if (step.filter) call.w = at(*step.filter);
+  call.workspace = at(step.workspace);
+  return call;
+}
+
+Status SlicePlan::Try(const SliceCall& slice) const {
+  if (steps_.empty()) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+      *driver_, driver_->cuMemsetD8Async(slice.buffer, 0, buffer_bytes(), slice.stream),
+      "clearing the buffer"));
+  for (const Step& step : steps_) {
+    cudnn::ConvolutionCall call = CallOf(step, slice);
+    call.beta = OneOf(problem_.type);
+    if (slice.sum != nullptr) call.w = slice.sum->Partial(slice.sums);
+    if (step.result) call.*cudnn::OutputOf(problem_.operation) = ToPointer(ResultOf(step, slice));
+    cudnn::BiasActivation bias;
+    if (call.bias != nullptr) {
+      bias = *call.bias;
+      bias.z = ToPointer((step.is_kept ? slice.kept : slice.buffer) + step.residual);
+      call.bias = &bias;
+    }
+    UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
+                                              Describe(step.convolution->problem()).c_str()));
+  }
+  return Status::Ok();
+}
+
 Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
   const cuda::Driver& driver = *driver_;
   const CUdeviceptr buffer = slice.buffer;
@@ -376,16 +412,7 @@ Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
         driver, ToDevice(Address(slice, fetch.source)) + static_cast<size_t>(fetch.from),
         buffer + fetch.to, slice.stream));
   }
-  cudnn::ConvolutionCall call = slice.call;
-  const auto at = [&](size_t place) { return ToPointer(buffer + place); };
-  if (ExchangesGradient(problem_)) {
-    call.y = at(step.exchanged);
-    if (problem_.operation == Operation::kBackwardFilter) call.x = at(step.image);
-  } else {
-    call.x = at(step.exchanged);
-  }
-  if (step.filter) call.w = at(*step.filter);
-  call.workspace = at(step.workspace);
+  cudnn::ConvolutionCall call = CallOf(step, slice);
   if (slice.sum != nullptr) return RunSummed(step, slice, call);
   if (step.is_added) call.beta = OneOf(problem_.type);
   void* const output = slice.call.*cudnn::OutputOf(problem_.operation);

@@ -89,6 +89,9 @@ class SlicePlan {
   Status Pack(const SliceCall& slice, CUstream stream) const;
   // Keeps results that the correction reads and the caller's own call overwrites. Call before that.
   Status Keep(const SliceCall& slice) const;
+  // Runs every small convolution once, on zeros and with nothing but the buffer as its result, or
+  // with 0 added to the gradient: an error is that the library refuses one of them.
+  Status Try(const SliceCall& slice) const;
   // Corrects the result on the caller's stream, behind the exchange and the caller's own call.
   // Gradients of filters are added to `call.w`, in 16 bit to the sum.
   Status Correct(const SliceCall& slice) const;
@@ -146,6 +149,8 @@ class SlicePlan {
   void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
   void* Address(const SliceCall& slice, Source source) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
+  // The call of a step's convolution, with its operands in the buffer.
+  cudnn::ConvolutionCall CallOf(const Step& step, const SliceCall& slice) const;
   Status RunStep(const Step& step, const SliceCall& slice) const;
   Status RunSummed(const Step& step, const SliceCall& slice, cudnn::ConvolutionCall& call) const;
 

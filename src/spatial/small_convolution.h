@@ -16,7 +16,10 @@ namespace ucudnn::spatial {
 struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
-  bool is_identity = false;  // a bias without activation: IMPLICIT_PRECOMP_GEMM alone serves it
+  // cudnnConvolutionBiasActivationForward: IMPLICIT_PRECOMP_GEMM serves it with any activation, and
+  // alone without one.
+  bool is_fused = false;
+  bool is_identity = false;
 };
 
 class SmallConvolution {
@@ -39,6 +42,9 @@ class SmallConvolution {
  private:
   SmallConvolution(const cudnn::Functions& functions, const ConvolutionProblem& problem)
       : functions_(functions), problem_(problem), descriptors_(functions) {}
+  // Takes the algorithm where it fits the demand.
+  bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
+             const EngineDemand& demand);
   Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);
 
   const cudnn::Functions& functions_;

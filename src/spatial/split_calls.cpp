@@ -97,7 +97,8 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       ranks_(std::move(ranks)),
       gatherer_(std::make_unique<RanksGatherer>(*ranks_)),
       open_(std::move(open)),
-      records_(ranks_->membership().group_rank, ranks_->membership().group_size),
+      records_(ranks_->membership().group_rank, ranks_->membership().group_size,
+               settings_.grid.RankInGroup(ranks_->membership().group, 0)),
       left_(static_cast<size_t>(ranks_->membership().group_size)) {
   for (std::atomic<uint64_t>& last : left_) last = kHere;
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
@@ -183,20 +184,26 @@ void SplitCalls::Watch() {
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
   if (std::optional<std::string> difference = records_.Met(rank, bytes)) return Break(*difference);
-  CallRecord theirs;
-  if (bytes.size() != sizeof theirs) return;
-  std::memcpy(&theirs, bytes.data(), sizeof theirs);
-  if (theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
-  if (theirs.kind == CallKind::kAgreed) return;
-  const auto text = [](const Spatial& extents) {
-    return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
-           std::to_string(extents[2]);
+  const uint64_t gathering = gathering_.load(std::memory_order_acquire);
+  if (gathering == 0) return;
+  CompareWithEarly(gathering, {gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]});
+}
+
+void SplitCalls::CompareWithEarly(uint64_t sequence, const Spatial& extents) {
+  const auto text = [](const Spatial& of) {
+    return std::to_string(of[0]) + "x" + std::to_string(of[1]) + "x" + std::to_string(of[2]);
   };
-  Break("call " + std::to_string(theirs.sequence) + " is new to rank " +
-        std::to_string(ranks_->membership().group_rank) + " with extents " +
-        text({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
-        ", but not to rank " + std::to_string(rank) + " with extents " + text(theirs.extents) +
+  const transport::Membership& own = ranks_->membership();
+  for (int rank = 0; rank < own.group_size; ++rank) {
+    const std::optional<CallRecord> theirs = records_.EarlyOf(rank, sequence);
+    if (!theirs || theirs->kind == CallKind::kAgreed) continue;
+    return Break(
+        "call " + std::to_string(sequence) + " is new to " + RankName() + " with extents " +
+        text(extents) + ", but not to rank " +
+        std::to_string(settings_.grid.RankInGroup(own.group, rank)) + " with extents " +
+        text(theirs->extents) +
         "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
+  }
 }
 
 void SplitCalls::Break(const std::string& line) {
@@ -205,6 +212,11 @@ void SplitCalls::Break(const std::string& line) {
 }
 
 cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
+  FillOutput(call);
+  return CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+void SplitCalls::FillOutput(const SplitCall& call) const {
   const Output output = OutputOf(call);
   const cuda::ContextScope scope(driver_, call.context);
   // What cannot even be filled belongs to a device that is lost.
@@ -212,7 +224,6 @@ cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
       FillWithNan(driver_, output.extents, output.strides, ElementBytes(call.problem.type),
                   reinterpret_cast<CUdeviceptr>(output.data), call.stream);
   if (!filled.ok() && LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, filled.message());
-  return CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
@@ -225,6 +236,10 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (broken_.load(std::memory_order_acquire)) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
   ++sequence_;
+  if (device_ && device_->context != nullptr && CurrentContext() != device_->context) {
+    Break(RankName() + " makes split calls on two devices; a rank has one");
+    return Broken(call);
+  }
   if (call.is_captured) {
     Post(call, nullptr, CallKind::kRefused);
     WarnOnce("spatial capture", "a split convolution inside a CUDA graph capture is not supported");
@@ -238,7 +253,11 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
        agreed_now ? CallKind::kAgreed
        : refused  ? CallKind::kRefused
                   : CallKind::kExchanged);
-  if (refused) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (refused) {
+    // The trial may have left the rank's own result there, which looks like one.
+    if (agreed_now) FillOutput(call);
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   if (std::optional<std::string> line = LeftBehind()) {
     Break(*line);
     return Broken(call);
@@ -285,6 +304,10 @@ std::optional<std::string> SplitCalls::Leave() {
          ": what was computed meanwhile may be wrong";
 }
 
+int SplitCalls::FirstRank() const {
+  return settings_.grid.RankInGroup(ranks_->membership().group, 0);
+}
+
 std::string SplitCalls::RankName() const {
   return "rank " + std::to_string(ranks_->membership().rank);
 }
@@ -294,8 +317,11 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
   handles_.erase(handle);
 }
 
-int SplitCalls::NumberOf(std::thread::id thread) {
-  return threads_.try_emplace(thread, static_cast<int>(threads_.size())).first->second;
+int SplitCalls::NumberOfThread() {
+  // Systems give a new thread the id of one that has ended.
+  static std::atomic<uint64_t> threads = 0;
+  thread_local const uint64_t own = ++threads;
+  return threads_.try_emplace(own, static_cast<int>(threads_.size())).first->second;
 }
 
 int SplitCalls::NumberOf(cudnnHandle_t handle) {
@@ -310,7 +336,7 @@ void SplitCalls::Post(const SplitCall& call, const SplitKernel* kernel, CallKind
   record.sequence = sequence_;
   record.extents = call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
-  record.thread = NumberOf(std::this_thread::get_id());
+  record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);
   record.kind = kind;
   record.captured = call.is_captured ? 1 : 0;
@@ -338,13 +364,31 @@ void SplitCalls::AwaitRecords(uint64_t most_ahead) {
   }
 }
 
-Status SplitCalls::Prepare(CUcontext context) {
+CUcontext SplitCalls::CurrentContext() const {
+  CUcontext current = nullptr;
+  return driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
+}
+
+void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
+  MutexLock lock(mutex_);
+  if (broken_.load(std::memory_order_acquire)) return;
+  ++sequence_;
+  ConvolutionProblem unread;
+  unread.operation = operation;
+  cudnn::ConvolutionCall call;
+  call.handle = handle;
+  Post({unread, call}, nullptr, CallKind::kRefused);
+}
+
+Status SplitCalls::Prepare() {
   if (device_) return Status::Ok();
   if (const char* const missing = driver_.MissingForExchange()) {
     return Status::Error(std::string("the CUDA driver lacks ") + missing);
   }
   device_.emplace(driver_, functions_);
-  return device_->Create(context);
+  Status created = device_->Create(CurrentContext());
+  if (!created.ok()) device_.reset();
+  return created;
 }
 
 Status SplitCalls::Open() {
@@ -356,6 +400,7 @@ Status SplitCalls::Open() {
   setup.size = ranks_->membership().group_size;
   setup.gatherer = gatherer_.get();
   setup.timeout = settings_.timeout;
+  setup.given_up = [this] { return broken_.load(std::memory_order_acquire); };
   setup.add = [this](CUdeviceptr to, CUdeviceptr from, size_t count, transport::Element element,
                      CUstream) {
     static constexpr float kOne = 1;
@@ -372,7 +417,7 @@ Status SplitCalls::Open() {
 
 Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  UCUDNN_RETURN_IF_ERROR(Prepare(call.context));
+  UCUDNN_RETURN_IF_ERROR(Prepare());
   cudnn::ConvolutionCall trial = call.call;
   CUdeviceptr scratch = 0;
   if (FormOf(functions_, call).reads_result) {
@@ -389,48 +434,66 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   return cudnn::CudnnStatus(functions_, status, "its own convolution");
 }
 
-Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local) {
+Claim SplitCalls::ClaimOf(const SplitCall& call) {
   Claim claim;
   claim.options = settings_.shared_options;
   claim.kernel = KernelText(call.problem, FormOf(functions_, call).is_fused, settings_.grid);
   claim.extents = call.problem.x;
   claim.sequence = sequence_;
-  const Status tried = Try(call, local);
-  if (!tried.ok()) claim.not_ready = tried.message();
   return claim;
+}
+
+std::optional<Agreed> SplitCalls::Agree(const Claim& claim, const std::string& name) {
+  const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
+  Result<Agreed> agreed = gathered.ok() ? AgreeOn(*gathered, FirstRank()) : Result<Agreed>(gathered.status());
+  if (agreed.ok()) return *std::move(agreed);
+  Break(agreed.message());
+  return std::nullopt;
+}
+
+std::optional<bool> SplitCalls::AllHave(const SplitKernel* kernel, const std::string& name) {
+  const std::array<uint64_t, 1> mine = {kernel != nullptr ? uint64_t{1} : uint64_t{0}};
+  const auto all = GatherNumbers(mine, Status::Ok(), "agreeing on " + name);
+  if (!all || !all->ok()) return std::nullopt;
+  return std::all_of(all->value().begin(), all->value().end(),
+                     [](const auto& rank) { return rank[0] == 1; });
 }
 
 // Every rank of the group comes here at the same call, and leaves with the same verdict.
 SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now) {
   const KernelKey key{call.problem, FormOf(functions_, call)};
-  const auto known = kernels_.find(key);
-  SplitKernel* const kernel = known == kernels_.end() ? nullptr : known->second.get();
-  if (kernel != nullptr && !settings_.agrees_each_time) return kernel;
+  Versions& versions = kernels_[key];
+  if (!versions.empty() && !settings_.agrees_each_time) return versions.front().get();
   agreed_now = true;
   const std::string name = Describe(call.problem);
-  const Claim claim = ClaimOf(call, local);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathering_.store(sequence_, std::memory_order_release);
-  const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
+  CompareWithEarly(sequence_, call.problem.x);
+  Claim claim = ClaimOf(call);
+  if (versions.empty()) {
+    const Status tried = Try(call, local);
+    if (!tried.ok()) claim.not_ready = tried.message();
+  }
+  const std::optional<Agreed> agreed = Agree(claim, name);
   gathering_.store(0, std::memory_order_release);
-  if (!gathered.ok()) {
-    Break(gathered.message());
-    return nullptr;
+  if (!agreed) return nullptr;
+  const auto known = std::find_if(versions.begin(), versions.end(), [&](const auto& version) {
+    return version->extents() == agreed->extents;
+  });
+  SplitKernel* const kernel = known == versions.end() ? nullptr : known->get();
+  if (settings_.agrees_each_time) {
+    const std::optional<bool> all = AllHave(kernel, name);
+    if (!all) return nullptr;
+    if (*all) return kernel;
+    if (kernel != nullptr) versions.erase(known);
   }
-  Result<Agreed> agreed = AgreeOn(*gathered);
-  if (!agreed.ok()) {
-    Break(agreed.message());
-    return nullptr;
-  }
-  // What was agreed on before still holds on all ranks, because their extents are the same.
-  if (kernel != nullptr && kernel->extents() == agreed->extents) return kernel;
-  auto made = MakeKernel(call, *agreed);
+  auto made = MakeKernel(call, local, *agreed);
   if (made == nullptr) return nullptr;
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
   }
-  return (kernels_[key] = std::move(made)).get();
+  return versions.emplace_back(std::move(made)).get();
 }
 
 Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {
@@ -450,6 +513,7 @@ PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
   PlanContext context{functions_, driver_, call.call.handle, {}};
   context.demand.deterministic = settings_.deterministic;
   context.demand.most_workspace_bytes = settings_.most_buffer_bytes / 2;
+  context.demand.is_fused = call.call.bias != nullptr;
   context.demand.is_identity = FormOf(functions_, call).is_identity;
   return context;
 }
@@ -457,13 +521,14 @@ PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
 std::optional<Result<std::vector<std::vector<uint64_t>>>> SplitCalls::GatherNumbers(
     std::span<const uint64_t> mine, const Status& own, const std::string& doing) {
   const auto gathered = ranks_->Gather(EncodeNumbers(mine, own), doing);
-  if (gathered.ok()) return DecodeNumbers(*gathered, mine.size());
+  if (gathered.ok()) return DecodeNumbers(*gathered, mine.size(), FirstRank());
   Break(gathered.message());
   return std::nullopt;
 }
 
 // Whatever becomes of a rank's own part, every rank gathers as often as the others.
-std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, const Agreed& agreed) {
+std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, LocalCall& local,
+                                                    const Agreed& agreed) {
   const auto refused = [&](const std::string& why) {
     return SplitKernel::Refused(agreed.extents, why);
   };
@@ -487,7 +552,13 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, const
 
   Result<std::unique_ptr<SplitKernel>> made = SplitKernel::Make(
       context, *group, form, settings_.sums_gradients.value_or(true), static_cast<int>(slice));
+  const size_t before = device_->buffer.size();
   Status own = made.ok() ? device_->Grow((*made)->buffer_bytes()) : made.status();
+  if (device_->buffer.size() < before) {
+    Break(RankName() + " lost its memory for exchanges: " + own.message());
+    return nullptr;
+  }
+  if (own.ok()) own = (*made)->Try({call.call, call.stream, local}, *device_);
   std::array<uint64_t, 2> bytes = {0, 0};
   if (own.ok()) bytes = {(*made)->largest_message_bytes(), (*made)->reduced_bytes()};
   const auto sizes = GatherNumbers(bytes, own, doing);

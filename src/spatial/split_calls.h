@@ -18,7 +18,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -74,6 +73,8 @@ class SplitCalls {
   cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
   // The handle was destroyed: another one at its address is another one.
   void Forget(cudnnHandle_t handle);
+  // A call that all ranks refuse by themselves, because it cannot be read: only its number counts.
+  void NoteRefused(Operation operation, cudnnHandle_t handle);
   // All ranks' calls fail from now on, because of `why` on this one.
   void Fail(const std::string& why);
   // The rank makes no more calls. Returns a line where the ranks of the group did not make equally
@@ -82,17 +83,23 @@ class SplitCalls {
 
  private:
   // Device resources, with the context of the call current.
-  Status Prepare(CUcontext context) UCUDNN_REQUIRES(mutex_);
+  Status Prepare() UCUDNN_REQUIRES(mutex_);
+  CUcontext CurrentContext() const;
   // The channel; gathers, and ends alike on all ranks.
   Status Open() UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
   Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  Claim ClaimOf(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
+  Claim ClaimOf(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  // What the ranks agreed on for this call; none where they can no longer agree.
+  std::optional<Agreed> Agree(const Claim& claim, const std::string& name) UCUDNN_REQUIRES(mutex_);
+  // Whether all ranks have such a kernel; none where they can no longer agree.
+  std::optional<bool> AllHave(const SplitKernel* kernel, const std::string& name)
+      UCUDNN_REQUIRES(mutex_);
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
-  std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, const Agreed& agreed)
-      UCUDNN_REQUIRES(mutex_);
+  std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, LocalCall& local,
+                                          const Agreed& agreed) UCUDNN_REQUIRES(mutex_);
   // The numbers of all ranks, to which `own` may add an error: then all ranks have it. None where
   // the ranks can no longer agree.
   std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
@@ -105,7 +112,7 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
-  int NumberOf(std::thread::id thread) UCUDNN_REQUIRES(mutex_);
+  int NumberOfThread() UCUDNN_REQUIRES(mutex_);
   int NumberOf(cudnnHandle_t handle);
 
   // Whether a rank of the group has left that would have to make this call, too.
@@ -117,11 +124,15 @@ class SplitCalls {
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
   void HearFailure(std::string_view line);
+  int FirstRank() const;  // the job's rank that is number 0 of the group
   std::string RankName() const;
   // From now on all ranks' calls fail, with this line.
   void Break(const std::string& line);
   // What a call returns then: an error, and NaN as its result.
   cudnnStatus_t Broken(const SplitCall& call) const;
+  void FillOutput(const SplitCall& call) const;
+  // The line of ranks that do not make the same call: another rank has posted this one already.
+  void CompareWithEarly(uint64_t sequence, const Spatial& extents);
 
   const SplitSettings settings_;
   const cudnn::Functions& functions_;
@@ -139,9 +150,11 @@ class SplitCalls {
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
-  std::unordered_map<KernelKey, std::unique_ptr<SplitKernel>, KernelKeyHash> kernels_
-      UCUDNN_GUARDED_BY(mutex_);
-  std::map<std::thread::id, int> threads_ UCUDNN_GUARDED_BY(mutex_);
+  // Of one kernel, one for each set of the other ranks' extents: more than one only where ranks
+  // agree at each call.
+  using Versions = std::vector<std::unique_ptr<SplitKernel>>;
+  std::unordered_map<KernelKey, Versions, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;

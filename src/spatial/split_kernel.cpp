@@ -55,7 +55,7 @@ ExchangeResources::~ExchangeResources() {
 
 Status ExchangeResources::Create(CUcontext current) {
   context = current;
-  UCUDNN_RETURN_IF_ERROR(stream.Create());
+  UCUDNN_RETURN_IF_ERROR(stream.CreateUrgent());
   UCUDNN_RETURN_IF_ERROR(pool.Create(stream.get()));
   for (cuda::Event* event : {&entered, &exchanged, &read}) {
     UCUDNN_RETURN_IF_ERROR(event->CreateUntimed());
@@ -73,11 +73,12 @@ Result<int> SplitKernel::FittingImages(const PlanContext& context, const GroupSt
   // What a slice needs grows with its images.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(const auto plan, PlanOf(context, group, form, images));
-    if (plan->buffer_bytes() <= most_bytes) return images;
+    const int slices = (group.stripes.local.n - 1) / images + 1;
+    const size_t bytes = plan->buffer_bytes() + static_cast<size_t>(slices) * plan->kept_bytes();
+    if (bytes <= most_bytes) return images;
     if (images == 1) {
-      return Status::Error("what is exchanged of one image takes " +
-                           FormatByteSize(plan->buffer_bytes()) + ", and the limit leaves " +
-                           FormatByteSize(most_bytes));
+      return Status::Error("what is exchanged of one image takes " + FormatByteSize(bytes) +
+                           ", and the limit leaves " + FormatByteSize(most_bytes));
     }
     const size_t image_bytes = plan->buffer_bytes() / static_cast<size_t>(images) + 1;
     images = std::clamp(static_cast<int>(most_bytes / image_bytes), 1, images - 1);
@@ -88,8 +89,13 @@ Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
   // The stream of exchanges is behind the last reader of the buffer.
   UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
-  UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
-  return stream.Synchronize();
+  const size_t before = buffer.size();
+  Status grown = buffer.Reserve(bytes);
+  if (!grown.ok() && before > 0) {
+    if (Status back = buffer.Reserve(before); !back.ok()) return back;
+  }
+  const Status waited = stream.Synchronize();
+  return grown.ok() ? waited : grown;
 }
 
 std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, std::string why) {
@@ -109,7 +115,8 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   kernel->problem_ = group.stripes.local;
   kernel->form_ = form;
   kernel->sums_ = kernel->is_gradient() && sums_gradients && group.cuts;
-  kernel->counts_ = group.counts;
+  // Copies that nobody sums stay as they are; in a sum, ours or the program's, one counts.
+  kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice_images;
   UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group));
   size_t bytes = kernel->full_->buffer_bytes();
@@ -244,6 +251,18 @@ Status SplitKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionC
   return Status::Ok();
 }
 
+Status SplitKernel::Try(const KernelCall& call, ExchangeResources& device) {
+  const CUdeviceptr buffer = device.buffer.address();
+  const cudnn::ConvolutionCall own = OwnCall(call.call, buffer);
+  UCUDNN_RETURN_IF_ERROR(device.read.HoldBack(call.stream));
+  for (SlicePlan* plan : {full_.get(), rest_.get()}) {
+    if (plan == nullptr) continue;
+    UCUDNN_RETURN_IF_ERROR(plan->Try(SliceAt(0, call, own, buffer)));
+  }
+  UCUDNN_RETURN_IF_ERROR(device.read.Record(call.stream));
+  return device.read.HoldBack(device.stream.get());
+}
+
 KernelOutcome SplitKernel::Run(const KernelCall& call, ExchangeResources& device,
                                transport::Channel& channel) {
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
@@ -275,12 +294,13 @@ Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& de
   const size_t count = cudnn::FilterBytes(problem_) / ElementBytes(problem_.type);
   const CUdeviceptr gradient =
       gradient_bytes_ > 0 ? sums : reinterpret_cast<CUdeviceptr>(call.call.w);
+  if (!counts_) {
+    const size_t bytes = count * (wide ? sizeof(double) : sizeof(float));
+    UCUDNN_RETURN_IF_ERROR(
+        cuda::DriverStatus(*driver_, driver_->cuMemsetD8Async(gradient, 0, bytes, call.stream),
+                           "clearing a copy of a gradient"));
+  }
   if (sums_) {
-    if (!counts_) {
-      UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-          *driver_, driver_->cuMemsetD8Async(gradient, 0, reduced_bytes(), call.stream),
-          "clearing a copy of a gradient"));
-    }
     UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
     UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(device.stream.get()));
     UCUDNN_RETURN_IF_ERROR(channel.AllReduce(

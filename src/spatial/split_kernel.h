@@ -35,7 +35,8 @@ struct ExchangeResources {
   ExchangeResources(const ExchangeResources&) = delete;
   ExchangeResources& operator=(const ExchangeResources&) = delete;
   Status Create(CUcontext context);
-  // Makes the buffer at least that large; waits for what uses it.
+  // Makes the buffer at least that large; waits for what uses it. Where there is no memory for
+  // that, it stays as it was, or is gone: then no kernel can run any more.
   Status Grow(size_t bytes);
 
   const cuda::Driver& driver;
@@ -97,6 +98,8 @@ class SplitKernel {
   int slice_images() const { return slice_; }
   int64_t exchanged_bytes() const;  // that this rank receives and sends in one call
 
+  // Runs the small convolutions once; an error is that the library refuses one.
+  Status Try(const KernelCall& call, ExchangeResources& device);
   KernelOutcome Run(const KernelCall& call, ExchangeResources& device, transport::Channel& channel);
 
  private:

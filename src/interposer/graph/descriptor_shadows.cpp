@@ -50,7 +50,8 @@ void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
   graph.kind = GraphKind::kOther;
   graph.is_pointwise = std::all_of(operations, operations + count, [&](auto* operation) {
     const DescriptorShadow* const shadow = At(operation);
-    return shadow != nullptr && shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+    return shadow != nullptr && shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR &&
+           !shadow->reads_position;
   });
   for (int64_t i = 0; i < count; ++i) {
     const DescriptorShadow* const operation = At(operations[i]);
@@ -93,6 +94,14 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY:
       if (const DescriptorShadow* output = At(First<cudnnBackendDescriptor_t>(values))) {
         shadow->ragged |= output->ragged;
+      }
+      break;
+    case CUDNN_ATTR_POINTWISE_MODE:
+      shadow->reads_position = First<cudnnPointwiseMode_t>(values) == CUDNN_POINTWISE_GEN_INDEX;
+      break;
+    case CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR:
+      if (const DescriptorShadow* mode = At(First<cudnnBackendDescriptor_t>(values))) {
+        shadow->reads_position = mode->reads_position;
       }
       break;
     case CUDNN_ATTR_OPERATIONGRAPH_OPS:

@@ -33,6 +33,8 @@ struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
   bool is_pointwise = false;  // every operation visits each element by itself
+  // Of a pointwise mode and an operation of it: the result depends on where an element lies.
+  bool reads_position = false;
   bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from it
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
   cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with

@@ -76,6 +76,10 @@ class GraphPlans : public DivisionChoices {
   // is refused by name.
   bool IsRefusedSplit(cudnnBackendDescriptor_t plan);
 
+  // In native_graphs.cpp: the undivided plan inside the promise as a native graph.
+  cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                              cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
+
   // Forgets a descriptor that is destroyed or made new. Returns what was known of it; none of a
   // pack.
   std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);

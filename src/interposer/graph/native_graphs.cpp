@@ -147,7 +147,7 @@ cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDe
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) Count(SessionOf(handle, *state), handle, *state);
   if (state != nullptr && PopulatePieces(handle, *state, pack, graph)) return CUDNN_STATUS_SUCCESS;
-  return PopulateUndivided(handle, plan, pack, graph);
+  return PopulateAsOne(handle, plan, pack, graph);
 }
 
 cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -156,6 +156,11 @@ cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDe
   if (process_.splitter.active() && process_.splitter.enabled()) {
     return process_.splitter.Fail("out of memory in a split call");
   }
+  return PopulateAsOne(handle, plan, pack, graph);
+}
+
+cudnnStatus_t GraphPlans::PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                        cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept {
   const PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
   const cudnnBackendDescriptor_t whole = UndividedPlanOf(plan);

@@ -131,17 +131,19 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAllPointers(call)) return CUDNN_STATUS_BAD_PARAM;
   Session* const session = process_.sessions.Of(call.handle);
-  if (session == nullptr) return splitter.Refuse("a cuDNN handle of no known device is not split");
+  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
   ConvolutionProblem problem;
   const char* const unreadable =
       cudnn::ReadProblem(process_.functions, call.operation, call.descriptors, problem);
   if (unreadable != nullptr) {
-    return splitter.Refuse(std::string("a convolution is not split: ") + unreadable);
+    return splitter.RefuseCall(call.operation, call.handle,
+                               std::string("a convolution is not split: ") + unreadable);
   }
-  if (call.bias != nullptr && !cudnn::SameTensor(process_.functions, call.bias->z_descriptor,
-                                                 call.descriptors.y)) {
-    return splitter.Refuse("a convolution is not split: z and y differ in shape: " +
-                           Describe(problem));
+  if (call.bias != nullptr &&
+      !cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
+    return splitter.RefuseCall(
+        call.operation, call.handle,
+        "a convolution is not split: z and y differ in shape: " + Describe(problem));
   }
   OwnCall own(*this);
   return splitter.Run(problem, call, *session, process_.sessions.Capturing(*session), true, own);

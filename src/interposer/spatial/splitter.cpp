@@ -1,5 +1,7 @@
 #include "interposer/spatial/splitter.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/byte_size.h"
@@ -56,7 +58,7 @@ transport::MeetingPlace PlaceOf(const RendezvousAddress& address) {
 
 Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
                    const cuda::Driver* driver)
-    : options_(options), functions_(functions), driver_(driver) {}
+    : options_(options), functions_(functions), driver_(driver), process_(getpid()) {}
 
 cudnnStatus_t Splitter::Refuse(const std::string& what) const {
   WarnOnce("split " + what, what);
@@ -133,16 +135,23 @@ cudnnStatus_t Splitter::Run(const ConvolutionProblem& problem, const cudnn::Conv
                             const Session& session, bool is_captured, bool is_legacy,
                             spatial::LocalCall& local) {
   if (!refusal().empty()) return Refuse(refusal());
+  if (getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;  // a forked child is no rank
   spatial::SplitCalls* const calls = Calls();
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
   return calls->Run({problem, call, session.context(), session.stream(), is_captured, is_legacy},
                     local);
 }
 
-cudnnStatus_t Splitter::Fail(const std::string& why) noexcept {
-  spatial::SplitCalls* const calls = calls_.load(std::memory_order_acquire);
+cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
+                                   const std::string& what) {
+  if (spatial::SplitCalls* calls = Calls()) calls->NoteRefused(operation, handle);
+  return Refuse(what);
+}
+
+cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   try {
-    if (calls != nullptr) calls->Fail(why);
+    // Ranks that have yet to meet wait for this one.
+    if (spatial::SplitCalls* calls = Calls()) calls->Fail(why);
   } catch (...) {
     // Out of memory even for the line: the others miss this rank's next record.
   }

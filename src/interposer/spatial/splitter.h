@@ -3,6 +3,8 @@
 // its own call alone is never the answer. Thread-safe.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -40,7 +42,9 @@ class Splitter {
   // What cannot be split: one line that names it, and NOT_SUPPORTED. Requires active().
   cudnnStatus_t Refuse(const std::string& what) const;
   // The call failed before it could be looked at: an error on all ranks.
-  cudnnStatus_t Fail(const std::string& why) noexcept;
+  cudnnStatus_t Fail(const char* why) noexcept;
+  // One that all ranks refuse by themselves, because it cannot be read.
+  cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, const std::string& what);
   void Forget(cudnnHandle_t handle);
   // The process ends: ranks compare how many calls they made.
   void Leave();
@@ -53,6 +57,7 @@ class Splitter {
   const Options& options_;
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
+  const pid_t process_;
   std::atomic<bool> enabled_ = true;
   Mutex mutex_;
   bool met_ UCUDNN_GUARDED_BY(mutex_) = false;  // or tried to
