@@ -57,6 +57,9 @@ std::string EncodeClaim(const Claim& claim) {
   for (const int32_t extent : claim.extents) Append(text, std::to_string(extent));
   Append(text, std::to_string(claim.sequence));
   Append(text, std::to_string(claim.input_hash));
+  std::string prepared;
+  for (const uint64_t hash : claim.prepared) Append(prepared, std::to_string(hash));
+  Append(text, prepared);
   Append(text, claim.not_ready);
   return text;
 }
@@ -67,8 +70,13 @@ Result<Claim> DecodeClaim(std::string_view text) {
   bool complete = Take(text, format) && format == kClaimFormat && Take(text, claim.options) &&
                   Take(text, claim.kernel);
   for (int32_t& extent : claim.extents) complete = complete && TakeNumber(text, extent);
+  std::string prepared;
   complete = complete && TakeNumber(text, claim.sequence) && TakeNumber(text, claim.input_hash) &&
-             Take(text, claim.not_ready) && text.empty();
+             Take(text, prepared) && Take(text, claim.not_ready) && text.empty();
+  std::string_view hashes = prepared;
+  while (complete && !hashes.empty()) {
+    complete = TakeNumber(hashes, claim.prepared.emplace_back());
+  }
   if (!complete) return Status::Error("its claim cannot be read; is it another release?");
   return claim;
 }
@@ -83,6 +91,18 @@ std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const S
   if (problem.mode == ConvolutionMode::kConvolution) text += " flipped";
   if (is_fused) text += " with bias and activation";
   return text;
+}
+
+uint64_t ExtentsHash(std::span<const Spatial> extents) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const Spatial& rank : extents) {
+    for (const int32_t extent : rank) {
+      for (int byte = 0; byte < 4; ++byte) {
+        hash = (hash ^ (static_cast<uint32_t>(extent) >> 8 * byte & 255)) * 1099511628211u;
+      }
+    }
+  }
+  return hash;
 }
 
 Result<Agreed> Agree(std::span<const Claim> claims) {
@@ -109,6 +129,10 @@ Result<Agreed> Agree(std::span<const Claim> claims) {
       agreed.refusal = RankName(rank) + " cannot run its part: " + claims[rank].not_ready;
     }
   }
+  const uint64_t hash = ExtentsHash(agreed.extents);
+  agreed.is_prepared = std::all_of(claims.begin(), claims.end(), [&](const Claim& claim) {
+    return std::find(claim.prepared.begin(), claim.prepared.end(), hash) != claim.prepared.end();
+  });
   return agreed;
 }
 

@@ -111,6 +111,17 @@ std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
   return difference;
 }
 
+std::optional<CallRecords::Early> CallRecords::NotAgreeing() const {
+  MutexLock lock(mutex_);
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if (static_cast<int>(rank) == rank_ || peer.met <= last_) continue;
+    const CallRecord& theirs = peer.early[(last_ + 1) % peer.early.size()];
+    if (theirs.kind != CallKind::kAgreed) return Early{static_cast<int>(rank), theirs};
+  }
+  return std::nullopt;
+}
+
 uint64_t CallRecords::last() const {
   MutexLock lock(mutex_);
   return last_;

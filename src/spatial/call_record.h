@@ -48,6 +48,14 @@ class CallRecords {
   // Another rank's next record, as its bytes.
   std::optional<std::string> Met(int rank, std::string_view bytes);
 
+  // Another rank's record of this rank's next call that has already come, and says that the call
+  // is not the first one of a kernel there. None where there is none.
+  struct Early {
+    int rank = 0;
+    CallRecord record;
+  };
+  std::optional<Early> NotAgreeing() const;
+
   // This rank's last sequence number.
   uint64_t last() const;
   // How many calls this rank is ahead of the slowest other one.

@@ -11,6 +11,16 @@ namespace ucudnn::spatial {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
+// Of one convolution, where extents change.
+constexpr size_t kMostKernels = 64;
+
+// Of the calling thread, and never of a later one: std::thread::id is used again, on one rank and
+// not on another.
+uint64_t ThreadIdentity() {
+  static std::atomic<uint64_t> count = 0;
+  thread_local const uint64_t identity = ++count;
+  return identity;
+}
 
 // FNV-1a.
 uint64_t HashOf(std::string_view bytes) {
@@ -122,13 +132,20 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
   if (bytes.size() != sizeof theirs) return;
   std::memcpy(&theirs, bytes.data(), sizeof theirs);
   if (theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
-  if (theirs.kind == CallKind::kAgreed) return;
+  if (theirs.kind != CallKind::kAgreed) BreakNotNew(rank, theirs);
+}
+
+void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
+  const std::string call = "call " + std::to_string(theirs.sequence) + " is new to rank " +
+                           std::to_string(ranks_->membership().group_rank);
+  if (theirs.captured != 0) {
+    return Break(call + ", and inside a CUDA graph capture on rank " + std::to_string(rank));
+  }
   const auto text = [](const Spatial& extents) {
     return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
            std::to_string(extents[2]);
   };
-  Break("call " + std::to_string(theirs.sequence) + " is new to rank " +
-        std::to_string(ranks_->membership().group_rank) + " with extents " +
+  Break(call + " with extents " +
         text({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
         ", but not to rank " + std::to_string(rank) + " with extents " + text(theirs.extents) +
         "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
@@ -193,6 +210,7 @@ void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); 
 std::optional<std::string> SplitCalls::Leave() {
   const transport::Membership& own = ranks_->membership();
   const auto last = ranks_->Leave(std::to_string(records_.last()));
+  if (last.empty()) return std::nullopt;  // a forked child, which is no rank
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;
   const auto calls_of = [&](int group_rank) -> std::optional<uint64_t> {
     const int rank = settings_.grid.RankInGroup(own.group, group_rank);
@@ -225,8 +243,8 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
   handles_.erase(handle);
 }
 
-int SplitCalls::NumberOf(std::thread::id thread) {
-  return threads_.try_emplace(thread, static_cast<int>(threads_.size())).first->second;
+int SplitCalls::NumberOfThread() {
+  return threads_.try_emplace(ThreadIdentity(), static_cast<int>(threads_.size())).first->second;
 }
 
 int SplitCalls::NumberOf(cudnnHandle_t handle) {
@@ -241,7 +259,7 @@ void SplitCalls::Post(const SplitCall& call, const SplitKernel* kernel, CallKind
   record.sequence = sequence_;
   record.extents = call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
-  record.thread = NumberOf(std::this_thread::get_id());
+  record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);
   record.kind = kind;
   record.captured = call.is_captured ? 1 : 0;
@@ -320,12 +338,18 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   return cudnn::CudnnStatus(functions_, status, "its own convolution");
 }
 
-Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local) {
+Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made) {
   Claim claim;
   claim.options = settings_.shared_options;
   claim.kernel = KernelText(call.problem, FormOf(functions_, call).is_fused, settings_.grid);
   claim.extents = call.problem.x;
   claim.sequence = sequence_;
+  bool has_run = false;
+  for (const auto& kernel : made) {
+    claim.prepared.push_back(ExtentsHash(kernel->extents()));
+    has_run = has_run || kernel->refusal().empty();
+  }
+  if (has_run) return claim;
   const Status tried = Try(call, local);
   if (!tried.ok()) claim.not_ready = tried.message();
   return claim;
@@ -334,14 +358,15 @@ Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local) {
 // Every rank of the group comes here at the same call, and leaves with the same verdict.
 SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now) {
   const KernelKey key{call.problem, FormOf(functions_, call)};
-  const auto known = kernels_.find(key);
-  SplitKernel* const kernel = known == kernels_.end() ? nullptr : known->second.get();
-  if (kernel != nullptr && !settings_.agrees_each_time) return kernel;
+  Kernels& kernels = kernels_[key];
+  if (!kernels.empty() && !settings_.agrees_each_time) return kernels.front().get();
   agreed_now = true;
   const std::string name = Describe(call.problem);
-  const Claim claim = ClaimOf(call, local);
+  const Claim claim = ClaimOf(call, local, kernels);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathering_.store(sequence_, std::memory_order_release);
+  // A record that comes from now on is compared as it comes.
+  if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
   const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
   gathering_.store(0, std::memory_order_release);
   if (!gathered.ok()) {
@@ -353,15 +378,20 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
     Break(agreed.message());
     return nullptr;
   }
-  // What was agreed on before still holds on all ranks, because their extents are the same.
-  if (kernel != nullptr && kernel->extents() == agreed->extents) return kernel;
+  const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+    return kernel->extents() == agreed->extents;
+  });
+  // Only what all ranks have made is used again, because making it is a gather.
+  if (agreed->is_prepared && found != kernels.end()) return found->get();
   auto made = MakeKernel(call, *agreed);
   if (made == nullptr) return nullptr;
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
   }
-  return (kernels_[key] = std::move(made)).get();
+  if (found != kernels.end()) return (*found = std::move(made)).get();
+  if (kernels.size() == kMostKernels) kernels.erase(kernels.begin());
+  return kernels.emplace_back(std::move(made)).get();
 }
 
 Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {

@@ -86,7 +86,13 @@ class SplitCalls {
   Status Open() UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
   Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  Claim ClaimOf(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
+  // A kernel as it was made for the extents of all ranks, one after the other. There is more than
+  // one only where ranks agree at every call.
+  using Kernels = std::vector<std::unique_ptr<SplitKernel>>;
+  Claim ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made)
+      UCUDNN_REQUIRES(mutex_);
+  // The call's kernel is new here and not to `rank`.
+  void BreakNotNew(int rank, const CallRecord& theirs);
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
@@ -104,7 +110,7 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
-  int NumberOf(std::thread::id thread) UCUDNN_REQUIRES(mutex_);
+  int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
   int NumberOf(cudnnHandle_t handle);
 
   // On the transport's thread.
@@ -132,9 +138,8 @@ class SplitCalls {
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
-  std::unordered_map<KernelKey, std::unique_ptr<SplitKernel>, KernelKeyHash> kernels_
-      UCUDNN_GUARDED_BY(mutex_);
-  std::map<std::thread::id, int> threads_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
