@@ -78,6 +78,7 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
     if (!difference) difference = Compare(rank, theirs);
     ++peer.compared;
   }
+  differ_ = differ_ || difference.has_value();
 }
 
 std::optional<std::string> CallRecords::Add(const CallRecord& record,
@@ -120,6 +121,11 @@ std::optional<CallRecords::Early> CallRecords::NotAgreeing() const {
     if (theirs.kind != CallKind::kAgreed) return Early{static_cast<int>(rank), theirs};
   }
   return std::nullopt;
+}
+
+bool CallRecords::differ() const {
+  MutexLock lock(mutex_);
+  return differ_;
 }
 
 uint64_t CallRecords::last() const {

@@ -56,6 +56,10 @@ class CallRecords {
   };
   std::optional<Early> NotAgreeing() const;
 
+  // Whether Add or Met has ever returned a difference: also for who sees by `ahead` that a record
+  // has come, before whoever was told of the difference has acted.
+  bool differ() const;
+
   // This rank's last sequence number.
   uint64_t last() const;
   // How many calls this rank is ahead of the slowest other one.
@@ -83,6 +87,7 @@ class CallRecords {
     uint64_t met = 0, compared = 0;
   };
   std::vector<Peer> peers_ UCUDNN_GUARDED_BY(mutex_);
+  bool differ_ UCUDNN_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ucudnn::spatial

@@ -191,7 +191,10 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
        : refused  ? CallKind::kRefused
                   : CallKind::kExchanged);
   if (refused) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (settings_.waits_for_records) AwaitRecords(0);
+  if (settings_.waits_for_records) {
+    AwaitRecords(0);
+    if (broken_.load(std::memory_order_acquire) || records_.differ()) return Broken(call);
+  }
   const KernelOutcome outcome = kernel->Run({call.call, call.stream, local}, *device_, *channel_);
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + outcome.exact.message());
