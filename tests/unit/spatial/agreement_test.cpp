@@ -234,10 +234,14 @@ void ExpectDifference(const CallRecord& mine, const CallRecord& theirs,
                       const std::vector<std::string>& words) {
   CallRecords first(0, 2);
   EXPECT_EQ(first.Add(mine, kAgreedExtents), std::nullopt);
+  EXPECT_FALSE(first.differ());
   ExpectContainsAll(first.Met(1, BytesOf(theirs)).value_or(""), words);
+  EXPECT_TRUE(first.differ());
   CallRecords second(0, 2);
   EXPECT_EQ(second.Met(1, BytesOf(theirs)), std::nullopt);
+  EXPECT_FALSE(second.differ());
   ExpectContainsAll(second.Add(mine, kAgreedExtents).value_or(""), words);
+  EXPECT_TRUE(second.differ());
 }
 
 TEST(Records, EveryDifferenceIsNamed) {

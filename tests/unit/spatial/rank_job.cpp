@@ -127,6 +127,7 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
     settings.sums_gradients = options_.sums_gradients;
     settings.most_buffer_bytes = options_.most_buffer_bytes;
     settings.timeout = options_.timeout;
+    settings.waits_for_records = options_.waits_for_records;
     const auto open =
         [this, number = rank.rank](
             const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {

@@ -388,6 +388,52 @@ TEST(SplitAgreementEach, KnownExtentsAreNotPreparedAgain) {
   EXPECT_EQ(traffic.reservations, reservations);
 }
 
+// What a rank does beside its convolution is its own: with it a kernel may be new on one rank only.
+TEST(SplitAgreementEach, KernelThatIsNewOnOneRankIsMadeOnAll) {
+  RankJob job({.agrees_each_time = true});
+  const SplitLayer layer(Operation::kForward, 4, 4);
+  SplitLayer added = layer;
+  added.whole.beta = 1;
+  added.expected = Undivided(added.whole);
+  ExpectExactOnAll(job, layer);
+  for (int i = 0; i < 3; ++i) {
+    job.OnAll([&](RankState& rank) {
+      EXPECT_TRUE((rank.rank == 0 ? layer : added).IsExactOn(rank)) << "rank " << rank.rank;
+    });
+    ExpectExactOnAll(job, layer);
+    ExpectExactOnAll(job, added);
+  }
+}
+
+// More sizes than are kept.
+TEST(SplitAgreementEach, ManySizesAreExact) {
+  RankJob job({.agrees_each_time = true});
+  for (const int64_t rows : {3, 70, 3}) {
+    for (int64_t second = 1; second <= rows; ++second) {
+      ExpectExactOnAll(job, SplitLayer(Operation::kForward, 2, second));
+    }
+  }
+}
+
+// The call in which ranks differ tells of it, on all of them.
+TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
+  RankJob job({.waits_for_records = true});
+  const SplitLayer a(Operation::kForward, 4, 4, 1), b(Operation::kBackwardData, 4, 4, 1);
+  for (int i = 0; i < 5; ++i) {
+    ExpectExactOnAll(job, a);
+    ExpectExactOnAll(job, b);
+  }
+  std::vector<StripeResult> results(2);
+  job.OnAll([&](RankState& rank) {
+    results[static_cast<size_t>(rank.rank)] = (rank.rank == 0 ? a : b).RunOn(rank);
+  });
+  for (const StripeResult& result : results) {
+    EXPECT_EQ(result.status, kBroken);
+    EXPECT_TRUE(IsNan(result.output));
+  }
+  ExpectContains(FailureOf(job), {"call 11", "not the same convolution"});
+}
+
 TEST(SplitRecords, OneWarmUpMoreIsFoundAtTheNextLayer) {
   for (const int filter : {3, 1}) {
     RankJob job;
