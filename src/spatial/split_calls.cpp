@@ -1,5 +1,7 @@
 #include "spatial/split_calls.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -101,6 +103,7 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                        const cuda::Driver& driver, std::unique_ptr<transport::Ranks> ranks,
                        OpenChannel open)
     : settings_(std::move(settings)),
+      process_(getpid()),
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
@@ -211,9 +214,10 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
 void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); }
 
 std::optional<std::string> SplitCalls::Leave() {
+  // A lock may be held for ever in a child.
+  if (getpid() != process_) return std::nullopt;
   const transport::Membership& own = ranks_->membership();
   const auto last = ranks_->Leave(std::to_string(records_.last()));
-  if (last.empty()) return std::nullopt;  // a forked child, which is no rank
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;
   const auto calls_of = [&](int group_rank) -> std::optional<uint64_t> {
     const int rank = settings_.grid.RankInGroup(own.group, group_rank);

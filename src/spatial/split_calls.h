@@ -10,6 +10,8 @@
 // other.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -123,6 +125,7 @@ class SplitCalls {
   cudnnStatus_t Broken(const SplitCall& call) const;
 
   const SplitSettings settings_;
+  const pid_t process_;  // a forked child is no rank
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
