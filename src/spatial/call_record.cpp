@@ -33,7 +33,7 @@ const char* KindWords(const CallRecord& record) {
 }  // namespace
 
 CallRecords::CallRecords(int rank, int ranks)
-    : rank_(rank), own_(kMostAhead), peers_(static_cast<size_t>(ranks)) {
+    : rank_(rank), ranks_(ranks), own_(kMostAhead), peers_(static_cast<size_t>(ranks)) {
   for (Peer& peer : peers_) peer.early.resize(2 * kMostAhead);
 }
 
@@ -94,7 +94,7 @@ std::optional<std::string> CallRecords::Add(const CallRecord& record,
 }
 
 std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
-  const bool is_peer = rank >= 0 && rank != rank_ && rank < static_cast<int>(peers_.size());
+  const bool is_peer = rank >= 0 && rank != rank_ && rank < ranks_;
   if (!is_peer || bytes.size() != sizeof(CallRecord)) {
     return "a record of rank " + std::to_string(rank) + " cannot be read";
   }

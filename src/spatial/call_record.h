@@ -76,7 +76,7 @@ class CallRecords {
   uint32_t Known(std::span<const Spatial> extents) UCUDNN_REQUIRES(mutex_);
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
 
-  const int rank_;
+  const int rank_, ranks_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring

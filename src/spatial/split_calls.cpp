@@ -312,13 +312,13 @@ Status SplitCalls::Open() {
   setup.size = ranks_->membership().group_size;
   setup.gatherer = gatherer_.get();
   setup.timeout = settings_.timeout;
-  setup.add = [this](CUdeviceptr to, CUdeviceptr from, size_t count, transport::Element element,
-                     CUstream) {
+  setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
+                                   transport::Element element, CUstream) {
     static constexpr float kOne = 1;
     static constexpr double kWideOne = 1;
     const bool wide = element == transport::Element::kFloat64;
-    return device_->add.Run(device_->handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, from,
-                            count, wide ? static_cast<const void*>(&kWideOne) : &kOne, to);
+    return device->add.Run(device->handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, from, count,
+                           wide ? static_cast<const void*>(&kWideOne) : &kOne, to);
   };
   UCUDNN_ASSIGN_OR_RETURN(channel_, open_(setup));
   published_channel_.store(channel_.get(), std::memory_order_release);
