@@ -36,14 +36,16 @@ bool TakeNumber(std::string_view& text, Number& number) {
 }
 
 // A rank of the job; `first` is the group's number 0.
-std::string RankName(size_t rank, int first) { return "rank " + std::to_string(static_cast<size_t>(first) + rank); }
+std::string RankName(size_t rank, int first) {
+  return "rank " + std::to_string(static_cast<size_t>(first) + rank);
+}
 
 // "rank 0 has A, rank 2 has B" of the first rank that differs from rank 0; empty where none does.
 std::string Difference(std::span<const Claim> claims, std::string Claim::*member, int first) {
   for (size_t rank = 1; rank < claims.size(); ++rank) {
     if (claims[rank].*member == claims[0].*member) continue;
-    return RankName(0, first) + " has " + claims[0].*member + ", " + RankName(rank, first) + " has " +
-           claims[rank].*member;
+    return RankName(0, first) + " has " + claims[0].*member + ", " + RankName(rank, first) +
+           " has " + claims[rank].*member;
   }
   return "";
 }
@@ -58,6 +60,9 @@ std::string EncodeClaim(const Claim& claim) {
   for (const int32_t extent : claim.extents) Append(text, std::to_string(extent));
   Append(text, std::to_string(claim.sequence));
   Append(text, std::to_string(claim.input_hash));
+  std::string prepared;
+  for (const uint64_t hash : claim.prepared) Append(prepared, std::to_string(hash));
+  Append(text, prepared);
   Append(text, claim.not_ready);
   return text;
 }
@@ -68,8 +73,13 @@ Result<Claim> DecodeClaim(std::string_view text) {
   bool complete = Take(text, format) && format == kClaimFormat && Take(text, claim.options) &&
                   Take(text, claim.kernel);
   for (int32_t& extent : claim.extents) complete = complete && TakeNumber(text, extent);
+  std::string prepared;
   complete = complete && TakeNumber(text, claim.sequence) && TakeNumber(text, claim.input_hash) &&
-             Take(text, claim.not_ready) && text.empty();
+             Take(text, prepared) && Take(text, claim.not_ready) && text.empty();
+  std::string_view hashes = prepared;
+  while (complete && !hashes.empty()) {
+    complete = TakeNumber(hashes, claim.prepared.emplace_back());
+  }
   if (!complete) return Status::Error("its claim cannot be read; is it another release?");
   return claim;
 }
@@ -86,6 +96,18 @@ std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const S
   return text;
 }
 
+uint64_t ExtentsHash(std::span<const Spatial> extents) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const Spatial& rank : extents) {
+    for (const int32_t extent : rank) {
+      for (int byte = 0; byte < 4; ++byte) {
+        hash = (hash ^ (static_cast<uint32_t>(extent) >> 8 * byte & 255)) * 1099511628211u;
+      }
+    }
+  }
+  return hash;
+}
+
 Result<Agreed> Agree(std::span<const Claim> claims, int first) {
   if (std::string other = Difference(claims, &Claim::options, first); !other.empty()) {
     return Status::Error("the ranks' options differ: " + other);
@@ -97,7 +119,8 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first) {
     if (claims[rank].sequence != claims[0].sequence) {
       return Status::Error("the ranks' calls are not the same ones: for " + RankName(0, first) +
                            " it is call " + std::to_string(claims[0].sequence) + ", for " +
-                           RankName(rank, first) + " call " + std::to_string(claims[rank].sequence));
+                           RankName(rank, first) + " call " +
+                           std::to_string(claims[rank].sequence));
     }
   }
   Agreed agreed;
@@ -110,6 +133,10 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first) {
       agreed.refusal = RankName(rank, first) + " cannot run its part: " + claims[rank].not_ready;
     }
   }
+  const uint64_t hash = ExtentsHash(agreed.extents);
+  agreed.is_prepared = std::all_of(claims.begin(), claims.end(), [&](const Claim& claim) {
+    return std::find(claim.prepared.begin(), claim.prepared.end(), hash) != claim.prepared.end();
+  });
   return agreed;
 }
 

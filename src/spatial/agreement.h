@@ -24,6 +24,8 @@ struct Claim {
   Spatial extents = {1, 1, 1};  // of the rank's own x, in every operation
   uint64_t sequence = 0;        // of the call, from 1
   uint64_t input_hash = 0;      // of the exchanged tensor's bits; 0: not computed
+  // ExtentsHash of all extents for which the rank has made the kernel before.
+  std::vector<uint64_t> prepared;
   // Empty where the rank's own call ran on memory that nobody reads; else why it could not.
   std::string not_ready;
 };
@@ -36,17 +38,21 @@ Result<Claim> DecodeClaim(std::string_view text);
 // that `grid` cuts, and what follows from them.
 std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const SpatialGrid& grid);
 
+// Of the extents of every rank's x.
+uint64_t ExtentsHash(std::span<const Spatial> extents);
+
 // What the ranks agreed on.
 struct Agreed {
   std::vector<Spatial> extents;  // of every rank's x, by its number in the group
   // Empty, or why the kernel is an error on all ranks, which go on with other kernels.
   std::string refusal;
+  bool is_prepared = false;   // all ranks have made the kernel for these extents before
   bool equal_inputs = false;  // all ranks hold the same bits: copies, perhaps, instead of stripes
 };
 
 // The verdict on the ranks' claims, by number in the group. An error is that the ranks do not make
-// the same call, so that they cannot go on together: it names a rank and the values that differ; `first` is the
-// job's rank that is number 0 of the group.
+// the same call, so that they cannot go on together: it names a rank and the values that differ;
+// `first` is the job's rank that is number 0 of the group.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // The same of texts as they were gathered.

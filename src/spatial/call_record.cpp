@@ -33,7 +33,11 @@ const char* KindWords(const CallRecord& record) {
 }  // namespace
 
 CallRecords::CallRecords(int rank, int ranks, int first)
-    : rank_(rank), first_(first), own_(kMostAhead), peers_(static_cast<size_t>(ranks)) {
+    : rank_(rank),
+      ranks_(ranks),
+      first_(first),
+      own_(kMostAhead),
+      peers_(static_cast<size_t>(ranks)) {
   for (Peer& peer : peers_) peer.early.resize(2 * kMostAhead);
 }
 
@@ -80,6 +84,7 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
     if (!difference) difference = Compare(rank, theirs);
     ++peer.compared;
   }
+  differ_ = differ_ || difference.has_value();
 }
 
 std::optional<std::string> CallRecords::Add(const CallRecord& record,
@@ -95,7 +100,7 @@ std::optional<std::string> CallRecords::Add(const CallRecord& record,
 }
 
 std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
-  const bool is_peer = rank >= 0 && rank != rank_ && rank < static_cast<int>(peers_.size());
+  const bool is_peer = rank >= 0 && rank != rank_ && rank < ranks_;
   if (!is_peer || bytes.size() != sizeof(CallRecord)) {
     return "a record of rank " + std::to_string(first_ + rank) + " cannot be read";
   }
@@ -114,11 +119,20 @@ std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
   return difference;
 }
 
-std::optional<CallRecord> CallRecords::EarlyOf(int rank, uint64_t sequence) const {
+std::optional<CallRecords::Early> CallRecords::NotAgreeing() const {
   MutexLock lock(mutex_);
-  const Peer& peer = peers_[static_cast<size_t>(rank)];
-  if (rank == rank_ || sequence > peer.met || sequence <= peer.compared) return std::nullopt;
-  return peer.early[sequence % peer.early.size()];
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if (static_cast<int>(rank) == rank_ || peer.met <= last_) continue;
+    const CallRecord& theirs = peer.early[(last_ + 1) % peer.early.size()];
+    if (theirs.kind != CallKind::kAgreed) return Early{static_cast<int>(rank), theirs};
+  }
+  return std::nullopt;
+}
+
+bool CallRecords::differ() const {
+  MutexLock lock(mutex_);
+  return differ_;
 }
 
 uint64_t CallRecords::last() const {

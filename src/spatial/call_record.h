@@ -49,8 +49,17 @@ class CallRecords {
   // Another rank's next record, as its bytes.
   std::optional<std::string> Met(int rank, std::string_view bytes);
 
-  // Another rank's record of a call that this rank has yet to make; none where it has not come.
-  std::optional<CallRecord> EarlyOf(int rank, uint64_t sequence) const;
+  // Another rank's record of this rank's next call that has already come, and says that the call
+  // is not the first one of a kernel there. None where there is none.
+  struct Early {
+    int rank = 0;
+    CallRecord record;
+  };
+  std::optional<Early> NotAgreeing() const;
+
+  // Whether Add or Met has ever returned a difference: also for who sees by `ahead` that a record
+  // has come, before whoever was told of the difference has acted.
+  bool differ() const;
 
   // This rank's last sequence number.
   uint64_t last() const;
@@ -74,7 +83,7 @@ class CallRecords {
   uint32_t Known(std::span<const Spatial> extents) UCUDNN_REQUIRES(mutex_);
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
 
-  const int rank_, first_;
+  const int rank_, ranks_, first_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring
@@ -85,6 +94,7 @@ class CallRecords {
     uint64_t met = 0, compared = 0;
   };
   std::vector<Peer> peers_ UCUDNN_GUARDED_BY(mutex_);
+  bool differ_ UCUDNN_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ucudnn::spatial

@@ -1,5 +1,7 @@
 #include "spatial/split_calls.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,16 @@ namespace ucudnn::spatial {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
+// Of one convolution, where extents change.
+constexpr size_t kMostKernels = 64;
+
+// Of the calling thread, and never of a later one: std::thread::id is used again, on one rank and
+// not on another.
+uint64_t ThreadIdentity() {
+  static std::atomic<uint64_t> count = 0;
+  thread_local const uint64_t identity = ++count;
+  return identity;
+}
 
 // FNV-1a.
 uint64_t HashOf(std::string_view bytes) {
@@ -92,6 +104,7 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                        const cuda::Driver& driver, std::unique_ptr<transport::Ranks> ranks,
                        OpenChannel open)
     : settings_(std::move(settings)),
+      process_(getpid()),
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
@@ -184,26 +197,28 @@ void SplitCalls::Watch() {
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
   if (std::optional<std::string> difference = records_.Met(rank, bytes)) return Break(*difference);
-  const uint64_t gathering = gathering_.load(std::memory_order_acquire);
-  if (gathering == 0) return;
-  CompareWithEarly(gathering, {gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]});
+  CallRecord theirs;
+  if (bytes.size() != sizeof theirs) return;
+  std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  if (theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
+  if (theirs.kind != CallKind::kAgreed) BreakNotNew(rank, theirs);
 }
 
-void SplitCalls::CompareWithEarly(uint64_t sequence, const Spatial& extents) {
-  const auto text = [](const Spatial& of) {
-    return std::to_string(of[0]) + "x" + std::to_string(of[1]) + "x" + std::to_string(of[2]);
-  };
-  const transport::Membership& own = ranks_->membership();
-  for (int rank = 0; rank < own.group_size; ++rank) {
-    const std::optional<CallRecord> theirs = records_.EarlyOf(rank, sequence);
-    if (!theirs || theirs->kind == CallKind::kAgreed) continue;
-    return Break(
-        "call " + std::to_string(sequence) + " is new to " + RankName() + " with extents " +
-        text(extents) + ", but not to rank " +
-        std::to_string(settings_.grid.RankInGroup(own.group, rank)) + " with extents " +
-        text(theirs->extents) +
-        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
+void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
+  const std::string call = "call " + std::to_string(theirs.sequence) + " is new to " + RankName();
+  const std::string other = "rank " + std::to_string(FirstRank() + rank);
+  if (theirs.captured != 0) {
+    return Break(call + ", and inside a CUDA graph capture on " + other);
   }
+  const auto text = [](const Spatial& extents) {
+    return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
+           std::to_string(extents[2]);
+  };
+  Break(call + " with extents " +
+        text({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) + ", but not to " +
+        other + " with extents " + text(theirs.extents) +
+        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
+}
 }
 
 void SplitCalls::Break(const std::string& line) {
@@ -262,7 +277,10 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     Break(*line);
     return Broken(call);
   }
-  if (settings_.waits_for_records) AwaitRecords(0);
+  if (settings_.waits_for_records) {
+    AwaitRecords(0);
+    if (broken_.load(std::memory_order_acquire) || records_.differ()) return Broken(call);
+  }
   const KernelOutcome outcome = kernel->Run({call.call, call.stream, local}, *device_, *channel_);
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + outcome.exact.message());
@@ -279,6 +297,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
 void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); }
 
 std::optional<std::string> SplitCalls::Leave() {
+  // A lock may be held for ever in a child.
+  if (getpid() != process_) return std::nullopt;
   const transport::Membership& own = ranks_->membership();
   const auto last = ranks_->Leave(std::to_string(records_.last()));
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;
@@ -318,10 +338,7 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
 }
 
 int SplitCalls::NumberOfThread() {
-  // Systems give a new thread the id of one that has ended.
-  static std::atomic<uint64_t> threads = 0;
-  thread_local const uint64_t own = ++threads;
-  return threads_.try_emplace(own, static_cast<int>(threads_.size())).first->second;
+  return threads_.try_emplace(ThreadIdentity(), static_cast<int>(threads_.size())).first->second;
 }
 
 int SplitCalls::NumberOf(cudnnHandle_t handle) {
@@ -401,13 +418,13 @@ Status SplitCalls::Open() {
   setup.gatherer = gatherer_.get();
   setup.timeout = settings_.timeout;
   setup.given_up = [this] { return broken_.load(std::memory_order_acquire); };
-  setup.add = [this](CUdeviceptr to, CUdeviceptr from, size_t count, transport::Element element,
-                     CUstream) {
+  setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
+                                   transport::Element element, CUstream) {
     static constexpr float kOne = 1;
     static constexpr double kWideOne = 1;
     const bool wide = element == transport::Element::kFloat64;
-    return device_->add.Run(device_->handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, from,
-                            count, wide ? static_cast<const void*>(&kWideOne) : &kOne, to);
+    return device->add.Run(device->handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, from, count,
+                           wide ? static_cast<const void*>(&kWideOne) : &kOne, to);
   };
   UCUDNN_ASSIGN_OR_RETURN(channel_, open_(setup));
   published_channel_.store(channel_.get(), std::memory_order_release);
@@ -434,66 +451,60 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   return cudnn::CudnnStatus(functions_, status, "its own convolution");
 }
 
-Claim SplitCalls::ClaimOf(const SplitCall& call) {
+Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made) {
   Claim claim;
   claim.options = settings_.shared_options;
   claim.kernel = KernelText(call.problem, FormOf(functions_, call).is_fused, settings_.grid);
   claim.extents = call.problem.x;
   claim.sequence = sequence_;
+  bool has_run = false;
+  for (const auto& kernel : made) {
+    claim.prepared.push_back(ExtentsHash(kernel->extents()));
+    has_run = has_run || kernel->refusal().empty();
+  }
+  if (has_run) return claim;
+  const Status tried = Try(call, local);
+  if (!tried.ok()) claim.not_ready = tried.message();
   return claim;
-}
-
-std::optional<Agreed> SplitCalls::Agree(const Claim& claim, const std::string& name) {
-  const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
-  Result<Agreed> agreed = gathered.ok() ? AgreeOn(*gathered, FirstRank()) : Result<Agreed>(gathered.status());
-  if (agreed.ok()) return *std::move(agreed);
-  Break(agreed.message());
-  return std::nullopt;
-}
-
-std::optional<bool> SplitCalls::AllHave(const SplitKernel* kernel, const std::string& name) {
-  const std::array<uint64_t, 1> mine = {kernel != nullptr ? uint64_t{1} : uint64_t{0}};
-  const auto all = GatherNumbers(mine, Status::Ok(), "agreeing on " + name);
-  if (!all || !all->ok()) return std::nullopt;
-  return std::all_of(all->value().begin(), all->value().end(),
-                     [](const auto& rank) { return rank[0] == 1; });
 }
 
 // Every rank of the group comes here at the same call, and leaves with the same verdict.
 SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now) {
   const KernelKey key{call.problem, FormOf(functions_, call)};
-  Versions& versions = kernels_[key];
-  if (!versions.empty() && !settings_.agrees_each_time) return versions.front().get();
+  Kernels& kernels = kernels_[key];
+  if (!kernels.empty() && !settings_.agrees_each_time) return kernels.front().get();
   agreed_now = true;
   const std::string name = Describe(call.problem);
+  const Claim claim = ClaimOf(call, local, kernels);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathering_.store(sequence_, std::memory_order_release);
-  CompareWithEarly(sequence_, call.problem.x);
-  Claim claim = ClaimOf(call);
-  if (versions.empty()) {
-    const Status tried = Try(call, local);
-    if (!tried.ok()) claim.not_ready = tried.message();
-  }
-  const std::optional<Agreed> agreed = Agree(claim, name);
+  // A record that comes from now on is compared as it comes.
+  if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
+  const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
   gathering_.store(0, std::memory_order_release);
-  if (!agreed) return nullptr;
-  const auto known = std::find_if(versions.begin(), versions.end(), [&](const auto& version) {
-    return version->extents() == agreed->extents;
-  });
-  SplitKernel* const kernel = known == versions.end() ? nullptr : known->get();
-  if (settings_.agrees_each_time) {
-    const std::optional<bool> all = AllHave(kernel, name);
-    if (!all) return nullptr;
-    if (*all) return kernel;
-    if (kernel != nullptr) versions.erase(known);
+  if (!gathered.ok()) {
+    Break(gathered.message());
+    return nullptr;
   }
+  Result<Agreed> agreed = AgreeOn(*gathered, FirstRank());
+  if (!agreed.ok()) {
+    Break(agreed.message());
+    return nullptr;
+  }
+  const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+    return kernel->extents() == agreed->extents;
+  });
+  // Only what all ranks have made is used again, because making it is a gather.
+  if (agreed->is_prepared && found != kernels.end()) return found->get();
   auto made = MakeKernel(call, local, *agreed);
   if (made == nullptr) return nullptr;
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
   }
-  return versions.emplace_back(std::move(made)).get();
+  if (found != kernels.end()) return (*found = std::move(made)).get();
+  if (kernels.size() == kMostKernels) kernels.erase(kernels.begin());
+  return kernels.emplace_back(std::move(made)).get();
 }
 
 Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {

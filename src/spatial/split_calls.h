@@ -10,6 +10,8 @@
 // other.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -89,12 +91,13 @@ class SplitCalls {
   Status Open() UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
   Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  Claim ClaimOf(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
-  // What the ranks agreed on for this call; none where they can no longer agree.
-  std::optional<Agreed> Agree(const Claim& claim, const std::string& name) UCUDNN_REQUIRES(mutex_);
-  // Whether all ranks have such a kernel; none where they can no longer agree.
-  std::optional<bool> AllHave(const SplitKernel* kernel, const std::string& name)
+  // A kernel as it was made for the extents of all ranks, one after the other. There is more than
+  // one only where ranks agree at every call.
+  using Kernels = std::vector<std::unique_ptr<SplitKernel>>;
+  Claim ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made)
       UCUDNN_REQUIRES(mutex_);
+  // The call's kernel is new here and not to `rank`.
+  void BreakNotNew(int rank, const CallRecord& theirs);
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
@@ -112,7 +115,7 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
-  int NumberOfThread() UCUDNN_REQUIRES(mutex_);
+  int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
   int NumberOf(cudnnHandle_t handle);
 
   // Whether a rank of the group has left that would have to make this call, too.
@@ -131,10 +134,9 @@ class SplitCalls {
   // What a call returns then: an error, and NaN as its result.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
-  // The line of ranks that do not make the same call: another rank has posted this one already.
-  void CompareWithEarly(uint64_t sequence, const Spatial& extents);
 
   const SplitSettings settings_;
+  const pid_t process_;  // a forked child is no rank
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
@@ -150,11 +152,8 @@ class SplitCalls {
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
-  // Of one kernel, one for each set of the other ranks' extents: more than one only where ranks
-  // agree at each call.
-  using Versions = std::vector<std::unique_ptr<SplitKernel>>;
-  std::unordered_map<KernelKey, Versions, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;

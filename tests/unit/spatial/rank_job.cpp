@@ -39,6 +39,7 @@ std::unique_ptr<transport::Ranks> JoinAs(int rank, const SpatialGrid& grid,
   meeting.place = *place;
   meeting.version = "test";
   meeting.times.timeout = options.timeout;
+  meeting.times.heartbeat = std::chrono::milliseconds(100);
   auto ranks = transport::Ranks::Join(meeting);
   EXPECT_TRUE(ranks.ok()) << ranks.message();
   return ranks.ok() ? std::move(*ranks) : nullptr;
@@ -126,12 +127,16 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
     settings.sums_gradients = options_.sums_gradients;
     settings.most_buffer_bytes = options_.most_buffer_bytes;
     settings.timeout = options_.timeout;
+    settings.waits_for_records = options_.waits_for_records;
     const auto open =
-        [](const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
+        [this, number = rank.rank](
+            const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
       auto opened = transport::OpenChannel(setup, transport::Transport::kAuto, "");
       if (!opened.ok()) return opened.status();
+      if (options_.wrap) return options_.wrap(number, std::move(opened->channel));
       return std::move(opened->channel);
     };
+    rank.ranks = ranks.get();
     rank.calls = std::make_unique<spatial::SplitCalls>(settings, Library(), *cuda::GetDriver(),
                                                        std::move(ranks), open);
   });

@@ -23,6 +23,9 @@ struct JobOptions {
   std::optional<bool> sums_gradients;
   size_t most_buffer_bytes = size_t{64} << 20;
   std::chrono::milliseconds timeout{20000};
+  bool waits_for_records = false;
+  // Puts a channel of the test before the rank's; empty: none.
+  std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;
 };
 
 // One rank, on its own thread.
@@ -32,6 +35,7 @@ struct RankState {
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
   std::unique_ptr<spatial::SplitCalls> calls;
+  transport::Ranks* ranks = nullptr;  // of `calls`
 
   // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
