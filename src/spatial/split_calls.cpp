@@ -146,12 +146,12 @@ void SplitCalls::HearFailure(std::string_view line) {
 std::optional<std::string> SplitCalls::LeftBehind() const {
   for (size_t rank = 0; rank < left_.size(); ++rank) {
     const uint64_t last = left_[rank].load(std::memory_order_acquire);
-    if (last >= records_.last()) continue;
+    if (last >= waiting_.load(std::memory_order_acquire)) continue;
     return "rank " +
            std::to_string(
                settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(rank))) +
            " ended after split call " + std::to_string(last) + ", but " + RankName() +
-           " makes call " + std::to_string(records_.last());
+           " makes call " + std::to_string(waiting_.load());
   }
   return std::nullopt;
 }
@@ -173,8 +173,8 @@ void SplitCalls::Watch() {
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
     watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
     const CallRecords::Slowest slowest = records_.slowest();
-    const bool comes = slowest.last >= records_.last() || slowest.rank != awaited.rank ||
-                       slowest.last != awaited.last;
+    const bool comes = slowest.last >= waiting_.load(std::memory_order_acquire) ||
+                       slowest.rank != awaited.rank || slowest.last != awaited.last;
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
     if (comes) {
       awaited = slowest;
@@ -218,7 +218,6 @@ void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
         text({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) + ", but not to " +
         other + " with extents " + text(theirs.extents) +
         "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
-}
 }
 
 void SplitCalls::Break(const std::string& line) {
@@ -273,6 +272,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     if (agreed_now) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
+  if (kernel->needs_others()) waiting_.store(sequence_, std::memory_order_release);
   if (std::optional<std::string> line = LeftBehind()) {
     Break(*line);
     return Broken(call);

@@ -147,6 +147,7 @@ class SplitCalls {
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};  // of that call
   std::atomic<transport::Channel*> published_channel_ = nullptr;         // for Abort
   std::atomic<bool> broken_ = false;
+  std::atomic<uint64_t> waiting_ = 0;  // the last call that needs the other ranks
 
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;

@@ -96,6 +96,8 @@ class SplitKernel {
   size_t reduced_bytes() const;
   // Images of one exchange.
   int slice_images() const { return slice_; }
+  // Whether a call waits for other ranks.
+  bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
   int64_t exchanged_bytes() const;  // that this rank receives and sends in one call
 
   // Runs the small convolutions once; an error is that the library refuses one.
