@@ -106,9 +106,8 @@ std::optional<Promise> CallDecider::InBudget() {
 
 Promise CallDecider::Improved(Promise promise) {
   // What was told may exceed the limit: pieces of the named algorithm for an identity activation.
-  PromiseRequest request =
-      RequestFor(facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes),
-                 facts_.deterministic);
+  PromiseRequest request = RequestFor(
+      facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes), facts_.deterministic);
   request.deterministic |= promise.reported.deterministic;
   // The program named an algorithm of this class, whichever engine the promise reported.
   request.chosen = facts_.numeric;
