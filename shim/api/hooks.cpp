@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "cudnn/descriptors.h"
+#include "interposer/spatial/bias_gradient.h"
 
 // The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. What happens
 // is decided in src/interposer; here only the edge is kept, the same for all: no exception leaves,
@@ -175,6 +176,25 @@ cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
                           workspace_bytes});
 }
 
+// Joined to the hooks only where calls are split.
+cudnnStatus_t BackwardBias(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t dy_desc,
+                           const void* dy, const void* beta, cudnnTensorDescriptor_t db_desc,
+                           void* db) {
+  const auto fail = [] {
+    return Ucudnn().process().splitter.Fail("out of memory in a split call");
+  };
+  interposer::Splitter& splitter = Ucudnn().process().splitter;
+  if (splitter.refusal().empty() && !splitter.enabled()) {
+    return Real().cudnnConvolutionBackwardBias(handle, alpha, dy_desc, dy, beta, db_desc, db);
+  }
+  return Guarded(
+      [&] {
+        return interposer::RunBiasGradient(Ucudnn().process(),
+                                           {handle, alpha, dy_desc, dy, beta, db_desc, db});
+      },
+      fail);
+}
+
 // The three operations pass their descriptors in different orders; `Order` sorts them.
 struct ForwardOrder {
   static constexpr Operation kOperation = Operation::kForward;
@@ -320,6 +340,7 @@ std::span<const Hook> RefusalsWithoutInterposer() {
                              {"cudnnConvolutionBiasActivationForward", Address(NotSplit)},
                              {"cudnnConvolutionBackwardData", Address(NotSplit)},
                              {"cudnnConvolutionBackwardFilter", Address(NotSplit)},
+                             {"cudnnConvolutionBackwardBias", Address(NotSplit)},
                              {"cudnnBackendExecute", Address(NotSplit)},
                              {"cudnnBackendPopulateCudaGraph", Address(NotSplit)},
                              {"cudnnBackendUpdateCudaGraph", Address(NotSplit)}};
@@ -381,6 +402,7 @@ std::span<const Hook> Hooks() {
   static const std::vector<Hook> hooks = [&] {
     std::vector<Hook> joined(legacy.begin(), legacy.end());
     if (graphs) joined.insert(joined.end(), graph.begin(), graph.end());
+    if (split) joined.push_back(UCUDNN_HOOK(cudnnConvolutionBackwardBias, BackwardBias));
     if (split) joined.insert(joined.end(), SplitRefusals().begin(), SplitRefusals().end());
     return joined;
   }();

@@ -16,7 +16,6 @@
   F(cudnnBatchNormalizationForwardTrainingEx) \
   F(cudnnCTCLoss)                             \
   F(cudnnCTCLoss_v8)                          \
-  F(cudnnConvolutionBackwardBias)             \
   F(cudnnDivisiveNormalizationBackward)       \
   F(cudnnDivisiveNormalizationForward)        \
   F(cudnnFusedOpsExecute)                     \

@@ -190,6 +190,34 @@ const char* ReadProblem(const Functions& functions, Operation operation,
   return nullptr;
 }
 
+const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t dy,
+                             cudnnTensorDescriptor_t db, ConvolutionProblem& problem) {
+  problem = ConvolutionProblem{};
+  DescribedTensor y, bias;
+  if (!ReadDescriptor(functions, dy, y) || !ReadDescriptor(functions, db, bias)) {
+    return "a tensor descriptor cannot be read";
+  }
+  if (y.rank != 4 && y.rank != 5) return "dy is neither 2-D nor 3-D";
+  if (y.type != bias.type || !ToDataType(y.type, problem.type)) {
+    return "the data types are not one floating-point type";
+  }
+  for (int i = 0; i < bias.rank; ++i) {
+    if (bias.extents[i] != (i == 1 ? y.extents[1] : 1)) return "db is no bias of dy";
+  }
+  if (bias.strides[1] != 1) return "db is not packed";
+  problem.operation = Operation::kBackwardFilter;
+  problem.spatial_rank = y.rank - 2;
+  problem.n = y.extents[0];
+  problem.k = y.extents[1];
+  problem.compute = problem.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+  for (int i = 0; i < problem.spatial_rank; ++i) {
+    problem.x[kMaxSpatial - problem.spatial_rank + i] = y.extents[2 + i];
+  }
+  problem.x_strides = PackedStrides(problem.layout, 1, problem.x);
+  problem.y_strides = WidenStrides(y);
+  return nullptr;
+}
+
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b) {
   DescribedTensor first, second;
   return ReadDescriptor(functions, a, first) && ReadDescriptor(functions, b, second) &&

@@ -27,6 +27,12 @@ cudnnDataType_t CudnnType(DataType type);
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
+// The gradient of a bias with these tensors as a backward_filter problem: a filter of one tap over
+// an image of ones, with one input channel. Returns null on success, else why it is none (static
+// text).
+const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t dy,
+                             cudnnTensorDescriptor_t db, ConvolutionProblem& problem);
+
 // True when both describe the same type, extents and strides. Allocates nothing.
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b);
 

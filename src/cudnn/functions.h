@@ -73,7 +73,9 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetOpTensorDescriptor)
 
 // What only split convolutions call (spatial/). Deprecated, too: null where a release lacks it.
-#define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F) F(cudnnAddTensor)
+#define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F) \
+  F(cudnnAddTensor)                     \
+  F(cudnnConvolutionBackwardBias)
 
 // Functions of the graph API that not every release has; null where it does not.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \

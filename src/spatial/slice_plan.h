@@ -40,6 +40,7 @@ struct CallForm {
   bool is_fused = false;      // cudnnConvolutionBiasActivationForward
   bool is_identity = false;   // its activation does nothing
   bool reads_result = false;  // beta is not 0, or z is y
+  bool is_bias_gradient = false;
   bool operator==(const CallForm&) const = default;
 };
 
@@ -147,6 +148,8 @@ class SlicePlan {
   Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
                          Places& places, Step& step);
   void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
+  // In slice_run.cpp, as is all that follows, and what is public and runs.
+  bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
   void* Address(const SliceCall& slice, Source source) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
   // The call of a step's convolution, with its operands in the buffer.

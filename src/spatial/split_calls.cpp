@@ -14,22 +14,12 @@ namespace ucudnn::spatial {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
-// Of one convolution, where extents change.
-constexpr size_t kMostKernels = 64;
-
 // Of the calling thread, and never of a later one: std::thread::id is used again, on one rank and
 // not on another.
 uint64_t ThreadIdentity() {
   static std::atomic<uint64_t> count = 0;
   thread_local const uint64_t identity = ++count;
   return identity;
-}
-
-// FNV-1a.
-uint64_t HashOf(std::string_view bytes) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
-  return hash;
 }
 
 // The ranks as a channel needs them.
@@ -43,24 +33,6 @@ class RanksGatherer : public transport::Gatherer {
  private:
   transport::Ranks& ranks_;
 };
-
-CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
-  CallForm form;
-  const cudnn::BiasActivation* const bias = call.call.bias;
-  if (bias == nullptr) {
-    form.reads_result = cudnn::ScaleOf(call.call.beta, call.problem.type) != 0;
-    return form;
-  }
-  form.is_fused = true;
-  form.reads_result = bias->z == call.call.y;
-  cudnnActivationMode_t mode = CUDNN_ACTIVATION_RELU;
-  cudnnNanPropagation_t nan;
-  double coefficient = 0;
-  form.is_identity = functions.cudnnGetActivationDescriptor(bias->activation, &mode, &nan,
-                                                            &coefficient) == CUDNN_STATUS_SUCCESS &&
-                     mode == CUDNN_ACTIVATION_IDENTITY;
-  return form;
-}
 
 // The box that the call writes: its extents and strides.
 struct Output {
@@ -84,18 +56,6 @@ Output OutputOf(const SplitCall& call) {
   }
   const BoxExtents filter = {p.k, p.c / p.groups, p.w[0], p.w[1], p.w[2]};
   return {filter, PackedStrides(p.layout, filter), data};
-}
-
-size_t OutputBytes(const ConvolutionProblem& problem) {
-  switch (problem.operation) {
-    case Operation::kForward:
-      return cudnn::OutputBytes(problem);
-    case Operation::kBackwardData:
-      return cudnn::ImageBytes(problem);
-    case Operation::kBackwardFilter:
-      break;
-  }
-  return cudnn::FilterBytes(problem);
 }
 
 }  // namespace
@@ -395,198 +355,6 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   cudnn::ConvolutionCall call;
   call.handle = handle;
   Post({unread, call}, nullptr, CallKind::kRefused);
-}
-
-Status SplitCalls::Prepare() {
-  if (device_) return Status::Ok();
-  if (const char* const missing = driver_.MissingForExchange()) {
-    return Status::Error(std::string("the CUDA driver lacks ") + missing);
-  }
-  device_.emplace(driver_, functions_);
-  Status created = device_->Create(CurrentContext());
-  if (!created.ok()) device_.reset();
-  return created;
-}
-
-Status SplitCalls::Open() {
-  if (channel_ != nullptr) return Status::Ok();
-  transport::ChannelSetup setup;
-  setup.driver = &driver_;
-  setup.context = device_->context;
-  setup.rank = ranks_->membership().group_rank;
-  setup.size = ranks_->membership().group_size;
-  setup.gatherer = gatherer_.get();
-  setup.timeout = settings_.timeout;
-  setup.given_up = [this] { return broken_.load(std::memory_order_acquire); };
-  setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
-                                   transport::Element element, CUstream) {
-    static constexpr float kOne = 1;
-    static constexpr double kWideOne = 1;
-    const bool wide = element == transport::Element::kFloat64;
-    return device->add.Run(device->handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, from, count,
-                           wide ? static_cast<const void*>(&kWideOne) : &kOne, to);
-  };
-  UCUDNN_ASSIGN_OR_RETURN(channel_, open_(setup));
-  published_channel_.store(channel_.get(), std::memory_order_release);
-  if (broken_.load(std::memory_order_acquire)) channel_->Abort();
-  return Status::Ok();
-}
-
-Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  UCUDNN_RETURN_IF_ERROR(Prepare());
-  cudnn::ConvolutionCall trial = call.call;
-  CUdeviceptr scratch = 0;
-  if (FormOf(functions_, call).reads_result) {
-    const size_t bytes = OutputBytes(call.problem);
-    UCUDNN_RETURN_IF_ERROR(
-        cuda::DriverStatus(driver_, driver_.cuMemAlloc(&scratch, bytes), "memory to try the call"));
-    trial.*cudnn::OutputOf(call.problem.operation) = reinterpret_cast<void*>(scratch);
-  }
-  const cudnnStatus_t status = local.Run(trial);
-  if (scratch != 0) {
-    driver_.cuStreamSynchronize(call.stream);
-    driver_.cuMemFree(scratch);
-  }
-  return cudnn::CudnnStatus(functions_, status, "its own convolution");
-}
-
-Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made) {
-  Claim claim;
-  claim.options = settings_.shared_options;
-  claim.kernel = KernelText(call.problem, FormOf(functions_, call).is_fused, settings_.grid);
-  claim.extents = call.problem.x;
-  claim.sequence = sequence_;
-  bool has_run = false;
-  for (const auto& kernel : made) {
-    claim.prepared.push_back(ExtentsHash(kernel->extents()));
-    has_run = has_run || kernel->refusal().empty();
-  }
-  if (has_run) return claim;
-  const Status tried = Try(call, local);
-  if (!tried.ok()) claim.not_ready = tried.message();
-  return claim;
-}
-
-// Every rank of the group comes here at the same call, and leaves with the same verdict.
-SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now) {
-  const KernelKey key{call.problem, FormOf(functions_, call)};
-  Kernels& kernels = kernels_[key];
-  if (!kernels.empty() && !settings_.agrees_each_time) return kernels.front().get();
-  agreed_now = true;
-  const std::string name = Describe(call.problem);
-  const Claim claim = ClaimOf(call, local, kernels);
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
-  gathering_.store(sequence_, std::memory_order_release);
-  // A record that comes from now on is compared as it comes.
-  if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
-  const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
-  gathering_.store(0, std::memory_order_release);
-  if (!gathered.ok()) {
-    Break(gathered.message());
-    return nullptr;
-  }
-  Result<Agreed> agreed = AgreeOn(*gathered, FirstRank());
-  if (!agreed.ok()) {
-    Break(agreed.message());
-    return nullptr;
-  }
-  const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
-    return kernel->extents() == agreed->extents;
-  });
-  // Only what all ranks have made is used again, because making it is a gather.
-  if (agreed->is_prepared && found != kernels.end()) return found->get();
-  auto made = MakeKernel(call, local, *agreed);
-  if (made == nullptr) return nullptr;
-  made->set_common_hash(HashOf(claim.kernel));
-  if (!made->refusal().empty()) {
-    Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
-  }
-  if (found != kernels.end()) return (*found = std::move(made)).get();
-  if (kernels.size() == kMostKernels) kernels.erase(kernels.begin());
-  return kernels.emplace_back(std::move(made)).get();
-}
-
-Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {
-  const bool gradient = call.problem.operation == Operation::kBackwardFilter;
-  if (gradient && !call.is_legacy && !settings_.sums_gradients) {
-    return Status::Error(
-        "a filter gradient of the graph API: UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, "
-        "none leaves that to the program");
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const auto copied,
-                          CopiedAxes(call.problem, settings_.grid, agreed.extents, settings_.ones));
-  return GroupStripes::Make(call.problem, settings_.grid, ranks_->membership().group_rank,
-                            agreed.extents, copied);
-}
-
-PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
-  PlanContext context{functions_, driver_, call.call.handle, {}};
-  context.demand.deterministic = settings_.deterministic;
-  context.demand.most_workspace_bytes = settings_.most_buffer_bytes / 2;
-  context.demand.is_fused = call.call.bias != nullptr;
-  context.demand.is_identity = FormOf(functions_, call).is_identity;
-  return context;
-}
-
-std::optional<Result<std::vector<std::vector<uint64_t>>>> SplitCalls::GatherNumbers(
-    std::span<const uint64_t> mine, const Status& own, const std::string& doing) {
-  const auto gathered = ranks_->Gather(EncodeNumbers(mine, own), doing);
-  if (gathered.ok()) return DecodeNumbers(*gathered, mine.size(), FirstRank());
-  Break(gathered.message());
-  return std::nullopt;
-}
-
-// Whatever becomes of a rank's own part, every rank gathers as often as the others.
-std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, LocalCall& local,
-                                                    const Agreed& agreed) {
-  const auto refused = [&](const std::string& why) {
-    return SplitKernel::Refused(agreed.extents, why);
-  };
-  if (!agreed.refusal.empty()) return refused(agreed.refusal);
-  const Result<GroupStripes> group = StripesOf(call, agreed);
-  if (!group.ok()) return refused(group.message());
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  const std::string doing = "preparing " + Describe(call.problem);
-  const PlanContext context = ContextOf(call);
-  const CallForm form = FormOf(functions_, call);
-
-  const Result<int> fitting =
-      SplitKernel::FittingImages(context, *group, form, settings_.most_buffer_bytes);
-  const std::array<uint64_t, 1> images = {fitting.ok() ? static_cast<uint64_t>(*fitting)
-                                                       : uint64_t{1}};
-  const auto slices = GatherNumbers(images, fitting.status(), doing);
-  if (!slices) return nullptr;
-  if (!slices->ok()) return refused(slices->message());
-  uint64_t slice = images[0];
-  for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
-
-  Result<std::unique_ptr<SplitKernel>> made = SplitKernel::Make(
-      context, *group, form, settings_.sums_gradients.value_or(true), static_cast<int>(slice));
-  const size_t before = device_->buffer.size();
-  Status own = made.ok() ? device_->Grow((*made)->buffer_bytes()) : made.status();
-  if (device_->buffer.size() < before) {
-    Break(RankName() + " lost its memory for exchanges: " + own.message());
-    return nullptr;
-  }
-  if (own.ok()) own = (*made)->Try({call.call, call.stream, local}, *device_);
-  std::array<uint64_t, 2> bytes = {0, 0};
-  if (own.ok()) bytes = {(*made)->largest_message_bytes(), (*made)->reduced_bytes()};
-  const auto sizes = GatherNumbers(bytes, own, doing);
-  if (!sizes) return nullptr;
-  if (!sizes->ok()) return refused(sizes->message());
-  for (const auto& rank : sizes->value()) {
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
-  }
-  // Both gather, too, and end alike on all ranks.
-  Status ready = Open();
-  if (ready.ok()) ready = channel_->Reserve(bytes[0], bytes[1]);
-  if (!ready.ok()) {
-    Break(ready.message());
-    return nullptr;
-  }
-  (*made)->set_extents(agreed.extents);
-  return std::move(*made);
 }
 
 }  // namespace ucudnn::spatial

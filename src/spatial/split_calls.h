@@ -57,6 +57,9 @@ struct SplitCall {
   CUstream stream = nullptr;
   bool is_captured = false;
   bool is_legacy = true;
+  // The gradient of a bias instead, which is that of a filter of one tap over an image of ones: the
+  // problem has one input channel, and the call no image.
+  bool is_bias_gradient = false;
 };
 
 class SplitCalls {
@@ -84,9 +87,9 @@ class SplitCalls {
   std::optional<std::string> Leave();
 
  private:
-  // Device resources, with the context of the call current.
+  // In split_agreement.cpp, as is all that follows up to ContextOf. Device resources, with the
+  // context of the call current.
   Status Prepare() UCUDNN_REQUIRES(mutex_);
-  CUcontext CurrentContext() const;
   // The channel; gathers, and ends alike on all ranks.
   Status Open() UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
@@ -96,8 +99,6 @@ class SplitCalls {
   using Kernels = std::vector<std::unique_ptr<SplitKernel>>;
   Claim ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made)
       UCUDNN_REQUIRES(mutex_);
-  // The call's kernel is new here and not to `rank`.
-  void BreakNotNew(int rank, const CallRecord& theirs);
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
@@ -111,6 +112,10 @@ class SplitCalls {
   // The stripes of the call, by what was agreed; an error is the same on all ranks.
   Result<GroupStripes> StripesOf(const SplitCall& call, const Agreed& agreed) const;
   PlanContext ContextOf(const SplitCall& call) const;
+
+  CUcontext CurrentContext() const;
+  // The call's kernel is new here and not to `rank`.
+  void BreakNotNew(int rank, const CallRecord& theirs);
   void Post(const SplitCall& call, const SplitKernel* kernel, CallKind kind)
       UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.

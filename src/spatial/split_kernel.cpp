@@ -34,7 +34,7 @@ cudnn::ConvolutionCall AtImage(cudnn::ConvolutionCall call, const ConvolutionPro
 
 size_t KernelKeyHash::operator()(const KernelKey& key) const {
   return key.problem.Hash() * 8 + (key.form.is_fused ? 1 : 0) + (key.form.is_identity ? 2 : 0) +
-         (key.form.reads_result ? 4 : 0);
+         (key.form.reads_result ? 4 : 0) + (key.form.is_bias_gradient ? 1024 : 0);
 }
 
 ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,

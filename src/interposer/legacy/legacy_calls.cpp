@@ -146,7 +146,9 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
         "a convolution is not split: z and y differ in shape: " + Describe(problem));
   }
   OwnCall own(*this);
-  return splitter.Run(problem, call, *session, process_.sessions.Capturing(*session), true, own);
+  return splitter.Run(
+      {problem, call, session->context(), session->stream(), process_.sessions.Capturing(*session)},
+      own);
 }
 
 cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {

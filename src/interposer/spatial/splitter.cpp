@@ -131,15 +131,12 @@ spatial::SplitCalls* Splitter::Calls() {
   return owned_.get();
 }
 
-cudnnStatus_t Splitter::Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call,
-                            const Session& session, bool is_captured, bool is_legacy,
-                            spatial::LocalCall& local) {
+cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& local) {
   if (!refusal().empty()) return Refuse(refusal());
   if (getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;  // a forked child is no rank
   spatial::SplitCalls* const calls = Calls();
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  return calls->Run({problem, call, session.context(), session.stream(), is_captured, is_legacy},
-                    local);
+  return calls->Run(call, local);
 }
 
 cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,

@@ -32,9 +32,7 @@ class Splitter {
   void Enable(bool enabled) { enabled_.store(enabled, std::memory_order_relaxed); }
 
   // One convolution of the program, on `session`. Requires active().
-  cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call,
-                    const Session& session, bool is_captured, bool is_legacy,
-                    spatial::LocalCall& local);
+  cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
   // Of a workspace limit: what exchanges may take, which is no kernel's own. A function of the
   // process's options alone, so that all ranks tell their programs alike.
   size_t ShareOf(size_t limit_bytes) const { return active() ? limit_bytes / 4 : 0; }

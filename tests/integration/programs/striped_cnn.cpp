@@ -1,13 +1,13 @@
 // An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: trains
-// a small network of convolutions and ReLUs,
+// a small network of convolutions with biases and ReLUs,
 //
 //   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1,
 //
 // for which each process loads its stripe of every image: of WORLD_SIZE processes that of number
 // RANK, on device LOCAL_RANK; without them the whole. The loss is half the sum of squares. In fp64;
-// prints the output row by row, with its place in the whole image, the rows of dL/dx, and the first
-// filters' sum, each rounded to nine digits, so that the lines of all processes together can be
-// compared with those of one that has the whole image.
+// prints the output row by row, with its place in the whole image, the rows of dL/dx, and the sums
+// of the first filters and biases, each rounded to nine digits, so that the lines of all processes
+// together can be compared with those of one that has the whole image.
 //
 //   striped_cnn [HEIGHT [STEPS]]
 #include <cuda_runtime.h>
@@ -106,6 +106,14 @@ class Layer {
     CHECK_CUDA(cudaMalloc(&gradient_, count_ * sizeof(double)));
     CHECK_CUDA(cudaMemcpy(weights_, host.data(), count_ * sizeof(double), cudaMemcpyHostToDevice));
     CHECK_CUDA(cudaMemset(gradient_, 0, count_ * sizeof(double)));
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&bias_descriptor_));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(bias_descriptor_, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE,
+                                           1, filters, 1, 1));
+    biases_ = static_cast<size_t>(filters);
+    for (double** zeros : {&bias_, &bias_gradient_}) {
+      CHECK_CUDA(cudaMalloc(zeros, biases_ * sizeof(double)));
+      CHECK_CUDA(cudaMemset(*zeros, 0, biases_ * sizeof(double)));
+    }
   }
 
   Tensor& y() { return *y_; }
@@ -119,11 +127,12 @@ class Layer {
     CHECK_CUDNN(cudnnConvolutionForward(handle, &kOne, x_.descriptor, x_.data, filter_, weights_,
                                         convolution_, found.algo, workspace, kWorkspaceBytes,
                                         &kZero, y_->descriptor, y_->data));
+    CHECK_CUDNN(
+        cudnnAddTensor(handle, &kOne, bias_descriptor_, bias_, &kOne, y_->descriptor, y_->data));
     if (relu == nullptr) return;
     CHECK_CUDNN(cudnnActivationForward(handle, relu, &kOne, y_->descriptor, y_->data, &kZero,
                                        y_->descriptor, y_->data));
   }
-  // `dx` is null for the first layer's first steps.
   void Backward(cudnnActivationDescriptor_t relu, Tensor* dx) {
     if (relu != nullptr) {
       CHECK_CUDNN(cudnnActivationBackward(handle, relu, &kOne, y_->descriptor, y_->data,
@@ -140,6 +149,8 @@ class Layer {
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
         handle, &kOne, x_.descriptor, x_.data, dy_->descriptor, dy_->data, convolution_,
         filter.algo, workspace, kWorkspaceBytes, &momentum, filter_, gradient_));
+    CHECK_CUDNN(cudnnConvolutionBackwardBias(handle, &kOne, dy_->descriptor, dy_->data, &momentum,
+                                             bias_descriptor_, bias_gradient_));
     CHECK_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(
         handle, filter_, dy_->descriptor, convolution_, dx->descriptor, 1, &count, &data));
     CHECK_CUDNN(cudnnConvolutionBackwardData(handle, &kOne, filter_, weights_, dy_->descriptor,
@@ -147,26 +158,31 @@ class Layer {
                                              kWorkspaceBytes, &kZero, dx->descriptor, dx->data));
   }
   void Learn() {
-    std::vector<double> weights(count_), gradient(count_);
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(
-        cudaMemcpy(weights.data(), weights_, count_ * sizeof(double), cudaMemcpyDeviceToHost));
-    CHECK_CUDA(
-        cudaMemcpy(gradient.data(), gradient_, count_ * sizeof(double), cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < count_; ++i) weights[i] -= kRate * gradient[i];
-    CHECK_CUDA(
-        cudaMemcpy(weights_, weights.data(), count_ * sizeof(double), cudaMemcpyHostToDevice));
+    Step(weights_, gradient_, count_);
+    Step(bias_, bias_gradient_, biases_);
   }
-  void PrintSum(const char* name) const {
-    std::vector<double> weights(count_);
-    CHECK_CUDA(
-        cudaMemcpy(weights.data(), weights_, count_ * sizeof(double), cudaMemcpyDeviceToHost));
-    double sum = 0;
-    for (size_t i = 0; i < count_; ++i) sum += weights[i] * static_cast<double>(1 + i % 13);
-    std::printf("%s: %.9g\n", name, sum);
+  void PrintSums() const {
+    PrintSum("first filters", weights_, count_);
+    PrintSum("first biases", bias_, biases_);
   }
 
  private:
+  static void Step(double* values, const double* gradient, size_t count) {
+    std::vector<double> host(count), slope(count);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaMemcpy(host.data(), values, count * sizeof(double), cudaMemcpyDeviceToHost));
+    CHECK_CUDA(cudaMemcpy(slope.data(), gradient, count * sizeof(double), cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < count; ++i) host[i] -= kRate * slope[i];
+    CHECK_CUDA(cudaMemcpy(values, host.data(), count * sizeof(double), cudaMemcpyHostToDevice));
+  }
+  static void PrintSum(const char* name, const double* values, size_t count) {
+    std::vector<double> host(count);
+    CHECK_CUDA(cudaMemcpy(host.data(), values, count * sizeof(double), cudaMemcpyDeviceToHost));
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) sum += host[i] * static_cast<double>(1 + i % 13);
+    std::printf("%s: %.9g\n", name, sum);
+  }
+
   const Tensor& x_;
   cudnnConvolutionDescriptor_t convolution_ = nullptr;
   cudnnFilterDescriptor_t filter_ = nullptr;
@@ -174,6 +190,10 @@ class Layer {
   size_t count_ = 0;
   double* weights_ = nullptr;
   double* gradient_ = nullptr;
+  cudnnTensorDescriptor_t bias_descriptor_ = nullptr;
+  size_t biases_ = 0;
+  double* bias_ = nullptr;
+  double* bias_gradient_ = nullptr;
 };
 
 }  // namespace
@@ -224,7 +244,7 @@ int main(int argc, char** argv) {
   }
   layers.back()->y().PrintRows("y", first / 2);
   dx.PrintRows("dx", first);
-  if (rank == 0) layers.front()->PrintSum("first filters");
+  if (rank == 0) layers.front()->PrintSums();
   CHECK_CUDNN(cudnnDestroy(handle));
   return 0;
 }

@@ -1,0 +1,57 @@
+#include "interposer/spatial/bias_gradient.h"
+
+#include "cudnn/descriptors.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+class OwnBiasGradient : public spatial::LocalCall {
+ public:
+  OwnBiasGradient(const cudnn::Functions& functions, const BiasGradientCall& call)
+      : functions_(functions), call_(call) {}
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    return functions_.cudnnConvolutionBackwardBias(call_.handle, call.alpha, call_.dy_descriptor,
+                                                   call_.dy, call.beta, call_.db_descriptor,
+                                                   call.w);
+  }
+
+ private:
+  const cudnn::Functions& functions_;
+  const BiasGradientCall& call_;
+};
+
+}  // namespace
+
+cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
+  Splitter& splitter = process.splitter;
+  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+  if (call.alpha == nullptr || call.beta == nullptr || call.dy == nullptr || call.db == nullptr) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  Session* const session = process.sessions.Of(call.handle);
+  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
+  ConvolutionProblem problem;
+  const char* const unreadable =
+      process.functions.cudnnConvolutionBackwardBias == nullptr
+          ? "the real cuDNN lacks cudnnConvolutionBackwardBias"
+          : cudnn::ReadBiasGradient(process.functions, call.dy_descriptor, call.db_descriptor,
+                                    problem);
+  if (unreadable != nullptr) {
+    return splitter.RefuseCall(Operation::kBackwardFilter, call.handle,
+                               std::string("a bias gradient is not split: ") + unreadable);
+  }
+  cudnn::ConvolutionCall filter;
+  filter.operation = Operation::kBackwardFilter;
+  filter.handle = call.handle;
+  filter.alpha = call.alpha;
+  filter.beta = call.beta;
+  filter.w = call.db;
+  filter.y = const_cast<void*>(call.dy);
+  OwnBiasGradient own(process.functions, call);
+  spatial::SplitCall split{problem, filter, session->context(), session->stream(),
+                           process.sessions.Capturing(*session)};
+  split.is_bias_gradient = true;
+  return splitter.Run(split, own);
+}
+
+}  // namespace ucudnn::interposer

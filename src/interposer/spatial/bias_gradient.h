@@ -1,0 +1,23 @@
+// cudnnConvolutionBackwardBias where calls are split: the rank's own gradient, summed over ranks.
+#pragma once
+
+#include <cudnn.h>
+
+#include "interposer/process.h"
+
+namespace ucudnn::interposer {
+
+struct BiasGradientCall {
+  cudnnHandle_t handle = nullptr;
+  const void* alpha = nullptr;
+  cudnnTensorDescriptor_t dy_descriptor = nullptr;
+  const void* dy = nullptr;
+  const void* beta = nullptr;
+  cudnnTensorDescriptor_t db_descriptor = nullptr;
+  void* db = nullptr;
+};
+
+// Requires that the process's calls are split, and the program did not take its own out.
+cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call);
+
+}  // namespace ucudnn::interposer
