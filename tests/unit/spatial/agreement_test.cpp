@@ -272,7 +272,8 @@ TEST(Records, HostileRecordsAreRefused) {
     ExpectContainsAll(records.Met(rank, BytesOf(record)).value_or(""), {"cannot be read"});
   }
   CallRecords records(0, 2);
-  const std::string longer = std::string(BytesOf(record)) + "x";
+  std::string longer(BytesOf(record));
+  longer.push_back('x');
   for (size_t size = 0; size < sizeof record; ++size) {
     EXPECT_TRUE(records.Met(1, BytesOf(record).substr(0, size)).has_value()) << size;
   }
