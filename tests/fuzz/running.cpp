@@ -141,7 +141,7 @@ void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
   const bool failed = std::any_of(calls.begin(), calls.end(), [](const RealCall& call) {
     return call.status == CUDNN_STATUS_EXECUTION_FAILED;
   });
-  if (failing_piece > 0 && failed) return CheckFailure(status, failing_piece, calls);
+  if (failing_piece > 0 && failed) return CheckFailure(status, bytes, failing_piece, calls);
   if (status != real_) {
     return Wrong("a call is status " + Text(status) + ", real " + Text(real_));
   }
@@ -153,7 +153,7 @@ void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
 }
 
 // A call whose `failing_piece`-th piece failed, and which failed itself.
-void Trial::CheckFailure(cudnnStatus_t status, int failing_piece,
+void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
                          const std::vector<RealCall>& calls) {
   if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
@@ -164,6 +164,16 @@ void Trial::CheckFailure(cudnnStatus_t status, int failing_piece,
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
   // Or it was the caller's own call that failed.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
+  // Or pieces alone keep what is demanded: nothing undivided does in so little workspace.
+  const size_t room = std::min(limit_, bytes);
+  const bool own_is_deterministic = IsDeterministic(operation_, algorithm_);
+  const bool own_call_keeps = RealNeed(convolution_, algorithm_).value_or(SIZE_MAX) <= room &&
+                              (own_is_deterministic || !setting_.options.deterministic);
+  if (!own_call_keeps &&
+      !MayBeServed(Class(algorithm_), setting_.options.deterministic || own_is_deterministic, room,
+                   math_)) {
+    return;
+  }
   Wrong("a failing piece is not made good");
 }
 

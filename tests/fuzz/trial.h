@@ -89,7 +89,8 @@ class Trial {
   // A refusal of ucudnn's own.
   bool CheckRefusal(cudnnStatus_t status, const test::GuardedMemory& workspace,
                     const test::Bytes& output);
-  void CheckFailure(cudnnStatus_t status, int failing_piece, const std::vector<RealCall>& calls);
+  void CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
+                    const std::vector<RealCall>& calls);
   void CheckCalls(const std::vector<RealCall>& calls, const test::GuardedMemory& workspace);
   void CheckOutput(const char* whose, const test::Bytes& actual);
   double Tolerance(size_t element) const;
