@@ -94,8 +94,7 @@ std::optional<Promise> CallDecider::InBudget() {
   const size_t limit = facts_.share->usable_bytes();
   if (call_.confirmed) {
     auto promise = PromiseOfWorkspacePlan(*call_.confirmed, Named(limit), call_.told);
-    const bool stricter = call_.told && call_.told->reported.deterministic;
-    if (promise && (promise->configuration.Deterministic() || !stricter)) return promise;
+    if (promise) return promise;
   }
   const Rows rows =
       Measured(RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic));

@@ -46,9 +46,9 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
   PromiseRequest request = is_named
                                ? RequestForNamed(confirmed.candidates, within)
                                : RequestFor(named.problem, within.limit_bytes, named.deterministic);
-  // The caller was told of an engine that need not be deterministic, so its pieces need not be
-  // either.
-  if (told && !told->reported.deterministic) request.deterministic = named.deterministic;
+  // What the caller was told of decides, not what it names now: pieces, and what takes their place,
+  // need to be as deterministic as that, and no more.
+  if (told) request.deterministic = named.deterministic || told->reported.deterministic;
   if (!is_named) request.chosen = confirmed.largest;
   if (!is_named && named.in_budget)
     request.deterministic |= confirmed.configuration.Deterministic();

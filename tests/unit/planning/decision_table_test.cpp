@@ -282,6 +282,8 @@ plain need=8 passes=0 share=4/8 divided | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> st
 plain need=8 passes=0 share=4/8 divided lost | 0@8:9/0 1@4:3/4 | uncompared=1@4 -> 0@8; 0; UndividedNotCompared; later
 plain need=8 passes=0 share=4/4 file=1@4:3/4x2~0@8:0/0 | | -> 1@4x2 else 0@8; 0+4; PlanFile 2
 plain need=8 passes=0 share=4/4 file=1@4:3/4x2~0@8:0/0 | | wrong=1@4 -> 0@8; 0; PlanFileWrong; !DivisionWrong
+plain asks=2 need=4 share=4/4 told=1@8:9/0d file=1@4:3/4dx2~0@8:9/0,1@8:9/0d,2@8:8/4 | | -> 1@4x2 else 1@8; 0+4; PlanFile 2
+plain asks=2 need=4 share=4/4 told=0@8:9/0 file=1@4:3/4dx2~0@8:9/0,1@8:9/0d,2@8:8/4d | | -> 1@4x2 else 0@8; 0+4; PlanFile 2
 plain need=8 passes=0 share=4/4 told=0@8:9/0d file=1@4:3/4x2~0@8:0/0d | 0@8:9/0d 1@4:3/4 | -> 0@8; 0; AsTold
 
 # An execution plan that fits is divided for a gain of 3 %, with its own engine.
