@@ -98,7 +98,8 @@ class LegacyCalls : public DivisionChoices {
   // Where nothing undivided fits: the best pieces of one algorithm that keep a promise alone, which
   // have run in this process; then what the real library ranks. Empty where there are none.
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
-                              const tuning::LegacyRows& measured, size_t limit_bytes);
+                              const tuning::LegacyRows& measured, size_t limit_bytes,
+                              size_t caller_bytes);
   // Enters the promises of `offers` into the book. Returns what they report.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
   // The undivided algorithms of the problem's math type. Their times are only the order in which

@@ -22,6 +22,11 @@ bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
   return a.algorithm == b.algorithm && a.math == b.math;
 }
 
+// Whether it is as deterministic as the user demands.
+bool IsDemanded(const Options& options, const AlgorithmPerformance& performance) {
+  return !options.deterministic || performance.determinism == CUDNN_DETERMINISTIC;
+}
+
 // The measured performance of what the heuristics chose, undivided; none where it was not measured.
 std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
                                                const ConvolutionProblem& problem,
@@ -124,7 +129,7 @@ LegacyCalls::Performances LegacyCalls::Told(const LegacyKernel& kernel,
 LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel,
                                                       const cudnn::Descriptors& descriptors,
                                                       const tuning::LegacyRows& measured,
-                                                      size_t limit_bytes) {
+                                                      size_t limit_bytes, size_t caller_bytes) {
   if (!MayProve(process_, *kernel.session)) return {};
   const bool in_budget = kernel.session->budget() != nullptr;
   const auto add = in_budget ? planning::AddPiecesInBudget : planning::AddPieces;
@@ -145,13 +150,14 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
       continue;
     Performances answer = Told(kernel, {std::move(offer)}, true);
     // A caller that has less room than the pieces need may still take what the real library
-    // ranks, unless the limit is strict.
+    // ranks within what it said it has, unless the limit is strict.
     Performances ranking;
     if (!process_.options.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
                               descriptors, ranking) == CUDNN_STATUS_SUCCESS) {
       std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
-        return ranked.status != CUDNN_STATUS_SUCCESS || SameEngine(ranked, answer[0]);
+        return ranked.status != CUDNN_STATUS_SUCCESS || SameEngine(ranked, answer[0]) ||
+               ranked.workspace_bytes > caller_bytes || !IsDemanded(process_.options, ranked);
       });
       answer.insert(answer.end(), ranking.begin(), ranking.end());
     }
@@ -186,8 +192,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
     return std::nullopt;
   }
   std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
-    return ranked.status != CUDNN_STATUS_SUCCESS ||
-           (deterministic && ranked.determinism != CUDNN_DETERMINISTIC);
+    return ranked.status != CUDNN_STATUS_SUCCESS || !IsDemanded(process_.options, ranked);
   });
   const size_t wanted = ranking.empty() ? 0 : ranking[0].workspace_bytes;
   std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
@@ -227,7 +232,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
   const size_t ours = UserLimit(process_, *kernel->session);
-  size_t limit = std::min(caller_bytes.value_or(kNoLimit), ours);
+  const size_t caller = caller_bytes.value_or(kNoLimit);
+  size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   const bool may_measure =
       MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
@@ -243,7 +249,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
     limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));
   }
   Performances answer = AnswerWithin(*kernel, measured, limit);
-  if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit);
+  if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
   if (!answer.empty()) return answer;
   // Where the caller's own workspace is too small, the real library answers that it is.
   if (limit != ours) return std::nullopt;
@@ -259,7 +265,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
   const bool may_measure =
       MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
   const size_t ours = UserLimit(process_, *kernel->session);
-  const size_t limit = std::min(ours, caller_bytes.value_or(kNoLimit));
+  const size_t caller = caller_bytes.value_or(kNoLimit);
+  const size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   if (limit != kNoLimit) {
     const tuning::LegacyRows measured =
@@ -267,7 +274,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
                  may_measure);
     if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
     Performances answer = AnswerWithin(*kernel, measured, limit);
-    if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit);
+    if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
     if (!answer.empty()) return answer;
     // Where the caller's own limit is too low, the real library answers that it is.
     if (limit != ours) return std::nullopt;
@@ -297,9 +304,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     std::rotate(answer.begin(), chosen, chosen + 1);
   }
   for (const AlgorithmPerformance& ranked : ranking) {
-    const bool demanded =
-        !process_.options.deterministic || ranked.determinism == CUDNN_DETERMINISTIC;
-    if (demanded && listed(ranked) == answer.end()) answer.push_back(ranked);
+    if (IsDemanded(process_.options, ranked) && listed(ranked) == answer.end())
+      answer.push_back(ranked);
   }
   return answer;
 }
