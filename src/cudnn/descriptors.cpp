@@ -291,4 +291,16 @@ size_t OutputBytes(const ConvolutionProblem& problem) {
          ElementBytes(problem.type);
 }
 
+size_t ResultBytes(const ConvolutionProblem& problem) {
+  switch (problem.operation) {
+    case Operation::kForward:
+      return OutputBytes(problem);
+    case Operation::kBackwardData:
+      return ImageBytes(problem);
+    case Operation::kBackwardFilter:
+      break;
+  }
+  return FilterBytes(problem);
+}
+
 }  // namespace ucudnn::cudnn

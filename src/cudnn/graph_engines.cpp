@@ -147,6 +147,20 @@ bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
   });
 }
 
+bool MayReplace(const GraphTemplate& other, const GraphTemplate& own) {
+  if (!IsExactAs(other.notes, own.notes)) return false;
+  // For fp32, tensor cores compute in TF32.
+  const auto in_tf32 = [](const GraphTemplate& one) {
+    return one.convolution.problem.type == DataType::kFloat &&
+           one.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  };
+  if (in_tf32(other) && !in_tf32(own)) return false;
+  FusedConvolution same = other.convolution;
+  same.engine = own.convolution.engine;
+  same.compiled = own.convolution.compiled;
+  return same == own.convolution;
+}
+
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan) {
   UCUDNN_ASSIGN_OR_RETURN(std::string json, PlanJson(functions, plan));
   return ReadTemplate(functions, plan, std::move(json));
@@ -163,6 +177,13 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
   if (notes.Has(CUDNN_NUMERICAL_NOTE_FFT)) read.numeric = NumericClass::kFft;
   if (notes.Has(CUDNN_NUMERICAL_NOTE_WINOGRAD)) read.numeric = NumericClass::kWinograd;
   return read;
+}
+
+Result<GraphTemplate> AtExtents(const GraphTemplate& original, const ConvolutionProblem& problem) {
+  GraphTemplate at = original;
+  UCUDNN_ASSIGN_OR_RETURN(at.json, WithExtents(original.json, original.convolution, problem));
+  UCUDNN_ASSIGN_OR_RETURN(at.convolution, ReadFusedConvolution(at.json, &original.convolution));
+  return at;
 }
 
 Result<BackendDescriptor> BuildAtBatch(const Functions& functions, const PlanDevice& device,

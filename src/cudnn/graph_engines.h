@@ -29,6 +29,10 @@ struct GraphTemplate {
 // such are no loss.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
+// Whether `other` computes what `own` does, as exactly (IsExactAs), and not in TF32 instead of
+// fp32.
+bool MayReplace(const GraphTemplate& other, const GraphTemplate& own);
+
 // Reads a finalized plan, whose JSON is `json`. The error says why the plan is left alone.
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan,
                                    std::string json);
@@ -38,6 +42,9 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
 // not name are left at their default.
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine);
+
+// The same graph on images of other extents (WithExtents says of which ones).
+Result<GraphTemplate> AtExtents(const GraphTemplate& original, const ConvolutionProblem& problem);
 
 // Builds `original` for another batch and other scales, finalized. An error when the library
 // refuses it, or when what it built does not say what was asked for.

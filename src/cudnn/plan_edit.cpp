@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include "cudnn/knobs.h"
 
@@ -48,6 +49,18 @@ class Splice {
     copied_ = end;
     return true;
   }
+  // Replaces the numbers of the list whose first one begins at `from`.
+  bool ReplaceAll(size_t from, const std::vector<int64_t>& numbers) {
+    const size_t end = from == std::string_view::npos ? from : text_.find(']', from);
+    if (end == std::string_view::npos || from < copied_) return false;
+    result_.append(text_.substr(copied_, from - copied_));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (i > 0) result_ += ',';
+      result_ += std::to_string(numbers[i]);
+    }
+    copied_ = end;
+    return true;
+  }
   std::string Finish() { return std::move(result_.append(text_.substr(copied_))); }
 
  private:
@@ -55,6 +68,47 @@ class Splice {
   std::string result_;
   size_t copied_ = 0;
 };
+
+// The extents and strides of a tensor of the convolution, as its JSON lists them.
+struct Shape {
+  std::vector<int64_t> dims, strides;
+};
+
+template <typename Values>
+void AppendAxes(const ConvolutionProblem& problem, const Values& values, std::vector<int64_t>& to) {
+  to.insert(to.end(), values.end() - problem.spatial_rank, values.end());
+}
+
+Shape ShapeOf(const ConvolutionProblem& problem, bool is_image) {
+  const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
+  Shape shape{{problem.n, is_image ? problem.c : problem.k}, {strides[0], strides[1]}};
+  AppendAxes(problem, is_image ? problem.x : OutputExtents(problem), shape.dims);
+  AppendAxes(problem, strides, shape.strides);
+  return shape;
+}
+
+// What reading the edited plan must give.
+FusedConvolution AtExtents(const FusedConvolution& convolution, const ConvolutionProblem& problem) {
+  FusedConvolution expected = convolution;
+  ConvolutionProblem& at = expected.problem;
+  at.n = problem.n;
+  at.x = problem.x;
+  at.pad = problem.pad;
+  at.x_strides = problem.x_strides;
+  at.y_strides = problem.y_strides;
+  const Shape result = ShapeOf(at, at.operation == Operation::kBackwardData);
+  for (FusedOperand& operand : expected.operands) {
+    if (operand.image_bytes == 0) continue;
+    const size_t element = ElementBytes(operand.type);
+    int64_t last = 0;
+    for (size_t i = 1; i < result.dims.size(); ++i) {
+      last += (result.dims[i] - 1) * result.strides[i];
+    }
+    operand.image_bytes = static_cast<size_t>(result.strides[0]) * element;
+    operand.span_bytes = static_cast<size_t>(last + 1) * element;
+  }
+  return expected;
+}
 
 Status Check(std::string_view json, const FusedConvolution& expected) {
   UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution edited, ReadFusedConvolution(json, &expected));
@@ -89,6 +143,43 @@ Result<std::string> EditPlan(std::string_view json, const FusedConvolution& conv
   if (!scaled || (edit.beta != convolution.beta &&
                   !splice.Replace(Behind(json, "\"beta\":", at), NumberText(edit.beta)))) {
     return Unfamiliar("a scale");
+  }
+  std::string edited = splice.Finish();
+  UCUDNN_RETURN_IF_ERROR(Check(edited, expected));
+  return edited;
+}
+
+Result<std::string> WithExtents(std::string_view json, const FusedConvolution& convolution,
+                                const ConvolutionProblem& problem) {
+  const FusedConvolution expected = AtExtents(convolution, problem);
+  const bool forward = problem.operation == Operation::kForward;
+  // The convolution reads one tensor of its own extents; all others of the batch are its result's.
+  const std::string read =
+      "\"name\":\"" + std::to_string(forward ? convolution.x_uid : convolution.y_uid) + "\"";
+  const Shape exchanged = ShapeOf(expected.problem, forward);
+  const Shape result = ShapeOf(expected.problem, !forward);
+  Splice splice(json);
+  size_t at = Behind(json, "\"tensors\":[", 0);
+  for (int tensor = 0; tensor < convolution.tensors; ++tensor) {
+    if (at == std::string_view::npos) return Unfamiliar("a tensor is missing");
+    const size_t end = json.find('}', at);
+    const bool is_read = end != std::string_view::npos &&
+                         json.substr(at, end - at).find(read) != std::string_view::npos;
+    const Shape& shape = is_read ? exchanged : result;
+    const size_t dims = Behind(json, "\"dim\":[", at);
+    const size_t strides = Behind(json, "\"stride\":[", dims);
+    const bool changes = (convolution.batched >> tensor & 1) != 0;
+    if (changes &&
+        !(splice.ReplaceAll(dims, shape.dims) && splice.ReplaceAll(strides, shape.strides))) {
+      return Unfamiliar("a tensor's extents");
+    }
+    at = end == std::string_view::npos ? end : end + 1;
+  }
+  at = Behind(json, "\"nodes\":[", at == std::string_view::npos ? json.size() : at);
+  std::vector<int64_t> pad;
+  AppendAxes(problem, problem.pad, pad);
+  if (at == std::string_view::npos || !splice.ReplaceAll(Behind(json, "\"pad\":[", at), pad)) {
+    return Unfamiliar("the padding");
   }
   std::string edited = splice.Finish();
   UCUDNN_RETURN_IF_ERROR(Check(edited, expected));

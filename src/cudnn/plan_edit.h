@@ -1,6 +1,6 @@
-// Makes the same execution plan for another mini-batch, other scales or another engine by replacing
-// single values of cuDNN's plan JSON. The result is read back and must say exactly what was wanted;
-// the rest of the text stays byte for byte. Pure functions.
+// Makes the same execution plan for another mini-batch, other scales, other extents or another
+// engine by replacing single values of cuDNN's plan JSON. The result is read back and must say
+// exactly what was wanted; the rest of the text stays byte for byte. Pure functions.
 #pragma once
 
 #include <string>
@@ -19,6 +19,12 @@ struct PlanEdit {
 // `json`, whose content is `convolution`, with the batch and scales of `edit`.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
+
+// `json` for images of other extents: `problem` differs from the convolution's in mini-batch,
+// extents, padding and strides, and all of its tensors are packed. What is fused must read nothing
+// but one value for each channel, and tensors that are laid out like the output.
+Result<std::string> WithExtents(std::string_view json, const FusedConvolution& convolution,
+                                const ConvolutionProblem& problem);
 
 // `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the engine does
 // not name are left at their default.

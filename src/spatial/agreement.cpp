@@ -84,15 +84,18 @@ Result<Claim> DecodeClaim(std::string_view text) {
   return claim;
 }
 
-std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const SpatialGrid& grid) {
+std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
+                       const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
   // What the local extents change is not common; strides follow from them, or are a rank's own.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] > 1) common.x[axis] = 0;
   }
-  std::string text = Describe(common) + " sums in " + DataTypeName(problem.compute);
+  std::string text = form.is_bias_gradient ? "gradient of a bias: " : "";
+  text += Describe(common) + " sums in " + DataTypeName(problem.compute);
   if (problem.mode == ConvolutionMode::kConvolution) text += " flipped";
-  if (is_fused) text += " with bias and activation";
+  if (form.is_fused) text += " with bias and activation";
+  if (form.is_plan) text += " in the graph API";
   return text;
 }
 

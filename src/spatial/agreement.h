@@ -14,6 +14,7 @@
 #include "base/spatial_grid.h"
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "spatial/call_form.h"
 
 namespace ucudnn::spatial {
 
@@ -36,7 +37,8 @@ Result<Claim> DecodeClaim(std::string_view text);
 
 // All of a problem that ranks must have in common: everything but the extents of x along the axes
 // that `grid` cuts, and what follows from them.
-std::string KernelText(const ConvolutionProblem& problem, bool is_fused, const SpatialGrid& grid);
+std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
+                       const SpatialGrid& grid);
 
 // Of the extents of every rank's x.
 uint64_t ExtentsHash(std::span<const Spatial> extents);

@@ -138,7 +138,7 @@ void SlicePlan::FetchTaps(const HaloTerm& term, Places& places, Step& step) cons
   } else {
     step.filter = place;
     step.fetches.push_back(
-        {Source::kFilter, BoxCopy(extents, strides, packed, element), at, place});
+        {Source::kFilter, 0, BoxCopy(extents, strides, packed, element), at, place});
   }
 }
 
@@ -178,7 +178,7 @@ Status SlicePlan::PlanTerm(const PlanContext& context, const Block& received,
     const Strides from = PackedStrides(problem_.layout, whole);
     step.exchanged = places.Take(static_cast<size_t>(Elements(part)) * element);
     step.fetches.push_back(
-        {Source::kReceived, BoxCopy(part, from, PackedStrides(problem_.layout, part), element),
+        {Source::kReceived, 0, BoxCopy(part, from, PackedStrides(problem_.layout, part), element),
          static_cast<int64_t>(received.place) + OffsetOf(read, from, element), step.exchanged});
   }
   FetchTaps(term, places, step);
@@ -190,7 +190,8 @@ Status SlicePlan::PlanTerm(const PlanContext& context, const Block& received,
   const int64_t at = OffsetOf(own, strides, element);
   if (problem_.operation == Operation::kBackwardFilter) {
     step.image = place;
-    step.fetches.push_back({Source::kImage, BoxCopy(extents, strides, packed, element), at, place});
+    step.fetches.push_back(
+        {Source::kImage, 0, BoxCopy(extents, strides, packed, element), at, place});
   } else {
     step.result = place;
     step.result_at = at;
@@ -237,6 +238,35 @@ SlicePlan::Fetch SlicePlan::FetchAssembled(std::span<const HaloMessage> messages
   return fetch;
 }
 
+void SlicePlan::FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
+                           Step& step) {
+  const bool forward = problem_.operation == Operation::kForward;
+  const Strides& strides = forward ? problem_.y_strides : problem_.x_strides;
+  const Strides packed = PackedStrides(problem_.layout, extents);
+  const int64_t first = step.result_at / static_cast<int64_t>(ElementBytes(problem_.type));
+  step.keeps_fused = form_.reads_result;
+  const auto add = [&](size_t operand, DataType type) {
+    const size_t element = ElementBytes(type);
+    const size_t bytes = static_cast<size_t>(Elements(extents)) * element;
+    size_t place = kept_bytes_;
+    if (step.keeps_fused) {
+      kept_bytes_ += Aligned(bytes);
+    } else {
+      place = places.Take(bytes);
+    }
+    step.fused.push_back({operand, place});
+    (step.keeps_fused ? step.kept : step.fetches)
+        .push_back({Source::kFused, operand, BoxCopy(extents, strides, packed, element),
+                    first * static_cast<int64_t>(element), place});
+  };
+  if (context.demand.fused_plan == nullptr) return add(0, problem_.type);  // z
+  const std::vector<cudnn::FusedOperand>& operands =
+      context.demand.fused_plan->convolution.operands;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].image_bytes > 0) add(i, operands[i].type);
+  }
+}
+
 Status SlicePlan::PlanRegion(const PlanContext& context, std::span<const HaloMessage> messages,
                              const RecomputedBox& region) {
   const bool forward = problem_.operation == Operation::kForward;
@@ -272,17 +302,15 @@ Status SlicePlan::PlanRegion(const PlanContext& context, std::span<const HaloMes
   step.result_at = OffsetOf(region.result, strides, element);
   step.fetch_result = BoxCopy(extents, strides, packed, element);
   step.store_result = BoxCopy(extents, packed, strides, element);
-  step.is_kept = form_.reads_result;
+  step.is_kept = form_.reads_result && !form_.is_fused;
   if (step.is_kept) {
-    step.result = step.residual = kept_bytes_;
+    step.result = kept_bytes_;
+    step.kept.push_back({Source::kResult, 0, step.fetch_result, step.result_at, kept_bytes_});
     kept_bytes_ += Aligned(bytes);
   } else {
     step.result = places.Take(bytes);
   }
-  if (form_.is_fused && !step.is_kept) {
-    step.residual = places.Take(bytes);
-    step.fetches.push_back({Source::kResidual, step.fetch_result, step.result_at, step.residual});
-  }
+  if (form_.is_fused) FetchFused(context, extents, places, step);
   return MakeConvolution(context, small, places, step);
 }
 

@@ -19,6 +19,7 @@
 #include "cudnn/convolution_call.h"
 #include "cudnn/partial_sum.h"
 #include "spatial/box_copy.h"
+#include "spatial/call_form.h"
 #include "spatial/group_stripes.h"
 #include "spatial/small_convolution.h"
 #include "transport/channel.h"
@@ -29,19 +30,6 @@ namespace ucudnn::spatial {
 enum class Correction {
   kAdded,       // what it contributes is added to what the caller's own call computed
   kRecomputed,  // results that it touches are computed anew, with it, and overwritten
-};
-
-// Linear calls of 32 and 64 bit are corrected by adding; filter gradients always are, because their
-// sums are kept in 32 bit at least.
-Correction CorrectionOf(const ConvolutionProblem& problem, bool is_fused);
-
-// What a call does beside its convolution, as far as the correction depends on it.
-struct CallForm {
-  bool is_fused = false;      // cudnnConvolutionBiasActivationForward
-  bool is_identity = false;   // its activation does nothing
-  bool reads_result = false;  // beta is not 0, or z is y
-  bool is_bias_gradient = false;
-  bool operator==(const CallForm&) const = default;
 };
 
 // Linear calls of 32 and 64 bit are corrected by adding; filter gradients always are, because their
@@ -109,10 +97,12 @@ class SlicePlan {
     std::vector<Block> blocks;
     size_t place = 0, bytes = 0;
   };
-  enum class Source { kReceived, kExchanged, kImage, kFilter, kResidual };
-  // Elements of an operand that are packed at `to` of the buffer before a small convolution.
+  enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
+  // Elements of an operand that are packed at `to` of the buffer before a small convolution, or of
+  // what is kept before the caller's own call.
   struct Fetch {
     Source source = Source::kReceived;
+    size_t operand = 0;  // kFused: which one
     BoxCopy copy;
     int64_t from = 0;  // bytes into the source
     size_t to = 0;
@@ -121,14 +111,22 @@ class SlicePlan {
     std::unique_ptr<SmallConvolution> convolution;
     size_t zero_place = 0, zero_bytes = 0;  // set to 0 before the fetches
     std::vector<Fetch> fetches;
-    size_t exchanged = 0, image = 0, residual = 0, workspace = 0;  // places of its operands
-    std::optional<size_t> filter;                                  // none: the caller's filter
+    size_t exchanged = 0, image = 0, workspace = 0;  // places of its operands
+    // Of what is fused behind the sum: operands that are laid out like the result, as many
+    // elements.
+    struct Fused {
+      size_t operand = 0, place = 0;
+    };
+    std::vector<Fused> fused;
+    bool keeps_fused = false;      // they are in what is kept
+    std::vector<Fetch> kept;       // Keep fetches these
+    std::optional<size_t> filter;  // none: the caller's filter
     // The result's box: in the buffer, or in what is kept. Without a place it is the whole filter
     // gradient, where that lies.
     std::optional<size_t> result;
     BoxCopy fetch_result, store_result;
     int64_t result_at = 0;  // bytes into the result
-    bool is_kept = false;   // Keep fetches it
+    bool is_kept = false;   // the result is in what is kept
     bool is_added = false;  // to what is there
   };
   class Places;  // of the buffer, given one after the other
@@ -148,12 +146,20 @@ class SlicePlan {
   Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
                          Places& places, Step& step);
   void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
+  // What a region's result, of `extents`, needs of what is there before, and of what is fused.
+  void FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
+                  Step& step);
   // In slice_run.cpp, as is all that follows, and what is public and runs.
   bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
-  void* Address(const SliceCall& slice, Source source) const;
+  CUdeviceptr Address(const SliceCall& slice, const Fetch& fetch) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
   // The call of a step's convolution, with its operands in the buffer.
-  cudnn::ConvolutionCall CallOf(const Step& step, const SliceCall& slice) const;
+  struct StepCall {
+    cudnn::ConvolutionCall call;
+    cudnn::BiasActivation bias;
+    cudnn::FusedPointers fused;
+  };
+  void Fill(const Step& step, const SliceCall& slice, StepCall& to) const;
   Status RunStep(const Step& step, const SliceCall& slice) const;
   Status RunSummed(const Step& step, const SliceCall& slice, cudnn::ConvolutionCall& call) const;
 

@@ -31,24 +31,30 @@ std::span<const transport::Message> SlicePlan::Receives(CUdeviceptr buffer) {
   return received_;
 }
 
-void* SlicePlan::Address(const SliceCall& slice, Source source) const {
-  switch (source) {
+CUdeviceptr SlicePlan::Address(const SliceCall& slice, const Fetch& fetch) const {
+  const cudnn::ConvolutionCall& call = slice.call;
+  const auto at = [&](const void* tensor) {
+    return ToDevice(tensor) + static_cast<size_t>(fetch.from);
+  };
+  switch (fetch.source) {
     case Source::kReceived:
-      return ToPointer(slice.buffer);
+      return slice.buffer + static_cast<size_t>(fetch.from);
     case Source::kExchanged:
-      return exchanges_gradient() ? slice.call.y : slice.call.x;
+      return at(exchanges_gradient() ? call.y : call.x);
     case Source::kImage:
-      return slice.call.x;
+      return at(call.x);
     case Source::kFilter:
-      return slice.call.w;
-    case Source::kResidual:
-      return const_cast<void*>(slice.call.bias->z);
+      return at(call.w);
+    case Source::kFused:
+      return at(call.bias != nullptr ? call.bias->z : call.fused->pointers[fetch.operand]);
+    case Source::kResult:
+      return at(call.*cudnn::OutputOf(problem_.operation));
   }
-  return nullptr;
+  return 0;
 }
 
 Status SlicePlan::Pack(const SliceCall& slice, CUstream stream) const {
-  const CUdeviceptr exchanged = ToDevice(Address(slice, Source::kExchanged));
+  const CUdeviceptr exchanged = ToDevice(exchanges_gradient() ? slice.call.y : slice.call.x);
   for (const Packet& packet : sends_) {
     for (const Block& block : packet.blocks) {
       UCUDNN_RETURN_IF_ERROR(block.pack.Enqueue(*driver_,
@@ -67,12 +73,11 @@ CUdeviceptr SlicePlan::ResultOf(const Step& step, const SliceCall& slice) {
 }
 
 Status SlicePlan::Keep(const SliceCall& slice) const {
-  const CUdeviceptr result = ToDevice(slice.call.*cudnn::OutputOf(problem_.operation));
   for (const Step& step : steps_) {
-    if (!step.is_kept) continue;
-    UCUDNN_RETURN_IF_ERROR(step.fetch_result.Enqueue(*driver_,
-                                                     result + static_cast<size_t>(step.result_at),
-                                                     ResultOf(step, slice), slice.stream));
+    for (const Fetch& fetch : step.kept) {
+      UCUDNN_RETURN_IF_ERROR(
+          fetch.copy.Enqueue(*driver_, Address(slice, fetch), slice.kept + fetch.to, slice.stream));
+    }
   }
   return Status::Ok();
 }
@@ -82,8 +87,8 @@ Status SlicePlan::Correct(const SliceCall& slice) const {
   return Status::Ok();
 }
 
-cudnn::ConvolutionCall SlicePlan::CallOf(const Step& step, const SliceCall& slice) const {
-  cudnn::ConvolutionCall call = slice.call;
+void SlicePlan::Fill(const Step& step, const SliceCall& slice, StepCall& to) const {
+  cudnn::ConvolutionCall& call = to.call = slice.call;
   const auto at = [&](size_t place) { return ToPointer(slice.buffer + place); };
   if (exchanges_gradient()) {
     call.y = at(step.exchanged);
@@ -93,7 +98,19 @@ cudnn::ConvolutionCall SlicePlan::CallOf(const Step& step, const SliceCall& slic
   }
   if (step.filter) call.w = at(*step.filter);
   call.workspace = at(step.workspace);
-  return call;
+  if (call.fused != nullptr) {
+    to.fused = *call.fused;
+    call.fused = &to.fused;
+  }
+  if (call.bias != nullptr) {
+    to.bias = *call.bias;
+    call.bias = &to.bias;
+  }
+  for (const Step::Fused& operand : step.fused) {
+    void* const place = ToPointer((step.keeps_fused ? slice.kept : slice.buffer) + operand.place);
+    to.fused.pointers[operand.operand] = place;
+    to.bias.z = place;
+  }
 }
 
 Status SlicePlan::Try(const SliceCall& slice) const {
@@ -102,16 +119,12 @@ Status SlicePlan::Try(const SliceCall& slice) const {
       *driver_, driver_->cuMemsetD8Async(slice.buffer, 0, buffer_bytes(), slice.stream),
       "clearing the buffer"));
   for (const Step& step : steps_) {
-    cudnn::ConvolutionCall call = CallOf(step, slice);
+    StepCall filled;
+    Fill(step, slice, filled);
+    cudnn::ConvolutionCall& call = filled.call;
     call.beta = OneOf(problem_.type);
     if (slice.sum != nullptr) call.w = slice.sum->Partial(slice.sums);
     if (step.result) call.*cudnn::OutputOf(problem_.operation) = ToPointer(ResultOf(step, slice));
-    cudnn::BiasActivation bias;
-    if (call.bias != nullptr) {
-      bias = *call.bias;
-      bias.z = ToPointer((step.is_kept ? slice.kept : slice.buffer) + step.residual);
-      call.bias = &bias;
-    }
     UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
                                               Describe(step.convolution->problem()).c_str()));
   }
@@ -127,11 +140,12 @@ Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
         "clearing an assembled tensor"));
   }
   for (const Fetch& fetch : step.fetches) {
-    UCUDNN_RETURN_IF_ERROR(fetch.copy.Enqueue(
-        driver, ToDevice(Address(slice, fetch.source)) + static_cast<size_t>(fetch.from),
-        buffer + fetch.to, slice.stream));
+    UCUDNN_RETURN_IF_ERROR(
+        fetch.copy.Enqueue(driver, Address(slice, fetch), buffer + fetch.to, slice.stream));
   }
-  cudnn::ConvolutionCall call = CallOf(step, slice);
+  StepCall filled;
+  Fill(step, slice, filled);
+  cudnn::ConvolutionCall& call = filled.call;
   if (slice.sum != nullptr) return RunSummed(step, slice, call);
   if (step.is_added) call.beta = OneOf(problem_.type);
   void* const output = slice.call.*cudnn::OutputOf(problem_.operation);
@@ -142,12 +156,6 @@ Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
       UCUDNN_RETURN_IF_ERROR(
           step.fetch_result.Enqueue(driver, result, ResultOf(step, slice), slice.stream));
     }
-  }
-  cudnn::BiasActivation bias;
-  if (call.bias != nullptr) {
-    bias = *call.bias;
-    bias.z = ToPointer((step.is_kept ? slice.kept : buffer) + step.residual);
-    call.bias = &bias;
   }
   UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
                                             "computing what a halo contributes"));
@@ -160,7 +168,6 @@ Status SlicePlan::RunSummed(const Step& step, const SliceCall& slice,
                             cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;
   void* const partial = slice.sum->Partial(slice.sums);
-  call.alpha = OneOf(problem_.type);
   call.beta = ZeroOf(problem_.type);
   call.w = partial;
   if (step.result) {

@@ -3,22 +3,40 @@
 #include <algorithm>
 #include <vector>
 
+#include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 
 namespace ucudnn::spatial {
+namespace {
 
-Result<std::unique_ptr<SmallConvolution>> SmallConvolution::Make(const cudnn::Functions& functions,
-                                                                 cudnnHandle_t handle,
-                                                                 const ConvolutionProblem& problem,
-                                                                 const EngineDemand& demand) {
-  std::unique_ptr<SmallConvolution> made(new SmallConvolution(functions, problem));
-  UCUDNN_RETURN_IF_ERROR(made->descriptors_.Create(problem));
-  UCUDNN_RETURN_IF_ERROR(made->ChooseEngine(handle, demand));
-  return made;
+Status NoneServes(const ConvolutionProblem& problem) {
+  return Status::Error("no engine of the library adds what a halo contributes: " +
+                       Describe(problem));
 }
 
-bool SmallConvolution::Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
-                             const EngineDemand& demand) {
+class LegacyConvolution : public SmallConvolution {
+ public:
+  LegacyConvolution(const cudnn::Functions& functions, const ConvolutionProblem& problem)
+      : SmallConvolution(problem), functions_(functions), descriptors_(functions) {}
+  Status Create(cudnnHandle_t handle, const EngineDemand& demand) {
+    UCUDNN_RETURN_IF_ERROR(descriptors_.Create(problem_));
+    return ChooseEngine(handle, demand);
+  }
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const override;
+
+ private:
+  // Takes the algorithm where it fits the demand.
+  bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
+             const EngineDemand& demand);
+  Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);
+
+  const cudnn::Functions& functions_;
+  cudnn::OwnedDescriptors descriptors_;
+  int algorithm_ = 0;
+};
+
+bool LegacyConvolution::Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
+                              const EngineDemand& demand) {
   const bool serves =
       entry.status == CUDNN_STATUS_SUCCESS &&
       (!demand.deterministic || entry.determinism == CUDNN_DETERMINISTIC) &&
@@ -35,7 +53,7 @@ bool SmallConvolution::Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerform
   return true;
 }
 
-Status SmallConvolution::ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand) {
+Status LegacyConvolution::ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand) {
   std::vector<cudnn::AlgorithmPerformance> ranking;
   const cudnnStatus_t ranked =
       cudnn::RankAlgorithms(functions_, problem_.operation, handle, descriptors_.get(), ranking);
@@ -53,11 +71,10 @@ Status SmallConvolution::ChooseEngine(cudnnHandle_t handle, const EngineDemand& 
     if (demand.is_identity && !is_precomputed(entry)) break;
     if (Takes(handle, entry, demand)) return Status::Ok();
   }
-  return Status::Error("no engine of the library adds what a halo contributes: " +
-                       Describe(problem_));
+  return NoneServes(problem_);
 }
 
-cudnnStatus_t SmallConvolution::Run(const cudnn::ConvolutionCall& call) const {
+cudnnStatus_t LegacyConvolution::Run(const cudnn::ConvolutionCall& call) const {
   cudnn::ConvolutionCall mine = call;
   mine.operation = problem_.operation;
   mine.descriptors = descriptors_.get();
@@ -69,6 +86,74 @@ cudnnStatus_t SmallConvolution::Run(const cudnn::ConvolutionCall& call) const {
   bias.z_descriptor = descriptors_.get().y;
   mine.bias = &bias;
   return cudnn::Convolve(functions_, mine);
+}
+
+// A plan with fused operations, at other extents.
+class PlanConvolution : public SmallConvolution {
+ public:
+  explicit PlanConvolution(const ConvolutionProblem& problem) : SmallConvolution(problem) {}
+  Status Create(const cudnn::Functions& functions, cudnnHandle_t handle,
+                const EngineDemand& demand);
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const override {
+    return piece_->Run(call, false);
+  }
+
+ private:
+  Status Take(const cudnn::Functions& functions, cudnnHandle_t handle,
+              const cudnn::GraphTemplate& plan, const EngineDemand& demand);
+
+  std::unique_ptr<cudnn::Piece> piece_;
+};
+
+Status PlanConvolution::Take(const cudnn::Functions& functions, cudnnHandle_t handle,
+                             const cudnn::GraphTemplate& plan, const EngineDemand& demand) {
+  if (demand.deterministic && !plan.deterministic) return Status::Error("not deterministic");
+  UCUDNN_ASSIGN_OR_RETURN(const cudnn::GraphTemplate at, cudnn::AtExtents(plan, problem_));
+  const cudnn::PlanDevice device{handle, nullptr};
+  const cudnn::FusedConvolution& convolution = at.convolution;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const cudnn::BackendDescriptor built,
+      cudnn::BuildAtBatch(functions, device, at, problem_.n, convolution.alpha, convolution.beta));
+  UCUDNN_ASSIGN_OR_RETURN(workspace_bytes_, cudnn::PlanWorkspace(functions, built.get()));
+  if (workspace_bytes_ > demand.most_workspace_bytes) return Status::Error("too much workspace");
+  cudnn::GraphEngines engines(functions, device, {&at});
+  MicroConfiguration whole;
+  whole.engine = convolution.engine;
+  whole.micro_batch = problem_.n;
+  whole.workspace_bytes = workspace_bytes_;
+  UCUDNN_ASSIGN_OR_RETURN(piece_, engines.MakePiece(convolution.problem, whole));
+  return Status::Ok();
+}
+
+Status PlanConvolution::Create(const cudnn::Functions& functions, cudnnHandle_t handle,
+                               const EngineDemand& demand) {
+  constexpr int kMostEngines = 128;
+  const cudnn::GraphTemplate& own = *demand.fused_plan;
+  const Status taken = Take(functions, handle, own, demand);
+  if (taken.ok()) return taken;
+  for (int engine = 0; engine < kMostEngines; ++engine) {
+    const auto other = cudnn::WithOtherEngine(functions, {handle, nullptr}, own,
+                                              "graph:" + std::to_string(engine));
+    if (!other.ok() || !cudnn::MayReplace(*other, own)) continue;
+    if (Take(functions, handle, *other, demand).ok()) return Status::Ok();
+  }
+  return Status::Error(NoneServes(problem_).message() + " (its own: " + taken.message() + ")");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SmallConvolution>> SmallConvolution::Make(const cudnn::Functions& functions,
+                                                                 cudnnHandle_t handle,
+                                                                 const ConvolutionProblem& problem,
+                                                                 const EngineDemand& demand) {
+  if (demand.fused_plan != nullptr) {
+    auto made = std::make_unique<PlanConvolution>(problem);
+    UCUDNN_RETURN_IF_ERROR(made->Create(functions, handle, demand));
+    return std::unique_ptr<SmallConvolution>(std::move(made));
+  }
+  auto made = std::make_unique<LegacyConvolution>(functions, problem);
+  UCUDNN_RETURN_IF_ERROR(made->Create(handle, demand));
+  return std::unique_ptr<SmallConvolution>(std::move(made));
 }
 
 }  // namespace ucudnn::spatial

@@ -1,6 +1,6 @@
 // A convolution of ours beside the caller's: what a halo contributes to boundary rows, or boundary
 // rows computed anew. Its tensors are packed, so that every engine of cuDNN's legacy API takes
-// them. Immutable once made; a call allocates nothing. Thread-safe as far as cuDNN is.
+// them. Immutable once made; a call allocates nothing of ours. Thread-safe as far as cuDNN is.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "convolution/problem.h"
 #include "cudnn/convolution_call.h"
-#include "cudnn/descriptors.h"
+#include "cudnn/graph_engines.h"
 
 namespace ucudnn::spatial {
 
@@ -20,37 +20,33 @@ struct EngineDemand {
   // alone without one.
   bool is_fused = false;
   bool is_identity = false;
+  // An execution plan with operations fused behind its convolution: the same at other extents
+  // serves. Null: none.
+  const cudnn::GraphTemplate* fused_plan = nullptr;
 };
 
 class SmallConvolution {
  public:
-  // `problem` has packed tensors. The engine is the first of the library's own ranking that sums
-  // directly, in the problem's math type, within the demand. An error says that none serves.
+  // `problem` has packed tensors. Of the legacy API the engine is the first of the library's own
+  // ranking that sums directly, in the problem's math type, within the demand; of a fused plan it
+  // is the plan's own or one as exact. An error says that none serves.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,
                                                         const EngineDemand& demand);
+  virtual ~SmallConvolution() = default;
 
   const ConvolutionProblem& problem() const { return problem_; }
   size_t workspace_bytes() const { return workspace_bytes_; }
-  const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
 
   // Enqueues on the stream of `call.handle`. Of `call` it takes the handle, scales, pointers,
   // workspace and what is fused; z has the shape of y.
-  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const;
+  virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const = 0;
 
- private:
-  SmallConvolution(const cudnn::Functions& functions, const ConvolutionProblem& problem)
-      : functions_(functions), problem_(problem), descriptors_(functions) {}
-  // Takes the algorithm where it fits the demand.
-  bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
-             const EngineDemand& demand);
-  Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);
+ protected:
+  explicit SmallConvolution(const ConvolutionProblem& problem) : problem_(problem) {}
 
-  const cudnn::Functions& functions_;
   const ConvolutionProblem problem_;
-  cudnn::OwnedDescriptors descriptors_;
-  int algorithm_ = 0;
   size_t workspace_bytes_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // The first execution of a kernel: what each rank says of it, and what all of them make of that.
 #include <algorithm>
+#include <bit>
 
 #include "base/log.h"
 #include "spatial/split_calls.h"
@@ -17,9 +18,27 @@ uint64_t HashOf(std::string_view bytes) {
   return hash;
 }
 
+// What is fused behind a plan's convolution, in words; empty: nothing.
+std::string_view FusionOf(const SplitCall& call) {
+  const EngineId::Graph* const engine =
+      call.plan != nullptr ? call.plan->convolution.engine.graph() : nullptr;
+  return engine != nullptr ? std::string_view(engine->fusion) : std::string_view();
+}
+
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   CallForm form;
+  form.is_plan = call.plan != nullptr;
   form.is_bias_gradient = call.is_bias_gradient;
+  if (const std::string_view fusion = FusionOf(call); !fusion.empty()) {
+    form.is_fused = true;
+    form.operations = HashOf(fusion) ^ std::bit_cast<uint64_t>(call.plan->convolution.alpha);
+    const cudnn::FusedPointers& fused = *call.call.fused;
+    const void* const result = call.call.*cudnn::OutputOf(call.problem.operation);
+    for (size_t i = 0; i < fused.operands.size(); ++i) {
+      form.reads_result = form.reads_result || fused.pointers[i] == result;
+    }
+    return form;
+  }
   const cudnn::BiasActivation* const bias = call.call.bias;
   if (bias == nullptr) {
     form.reads_result = cudnn::ScaleOf(call.call.beta, call.problem.type) != 0;
@@ -34,18 +53,6 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
                                                             &coefficient) == CUDNN_STATUS_SUCCESS &&
                      mode == CUDNN_ACTIVATION_IDENTITY;
   return form;
-}
-
-size_t OutputBytes(const ConvolutionProblem& problem) {
-  switch (problem.operation) {
-    case Operation::kForward:
-      return cudnn::OutputBytes(problem);
-    case Operation::kBackwardData:
-      return cudnn::ImageBytes(problem);
-    case Operation::kBackwardFilter:
-      break;
-  }
-  return cudnn::FilterBytes(problem);
 }
 
 }  // namespace
@@ -91,7 +98,7 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   cudnn::ConvolutionCall trial = call.call;
   CUdeviceptr scratch = 0;
   if (FormOf(functions_, call).reads_result) {
-    const size_t bytes = OutputBytes(call.problem);
+    const size_t bytes = cudnn::ResultBytes(call.problem);
     UCUDNN_RETURN_IF_ERROR(
         cuda::DriverStatus(driver_, driver_.cuMemAlloc(&scratch, bytes), "memory to try the call"));
     trial.*cudnn::OutputOf(call.problem.operation) = reinterpret_cast<void*>(scratch);
@@ -107,8 +114,11 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
 Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made) {
   Claim claim;
   claim.options = settings_.shared_options;
-  claim.kernel = call.is_bias_gradient ? "gradient of a bias: " : "";
-  claim.kernel += KernelText(call.problem, FormOf(functions_, call).is_fused, settings_.grid);
+  claim.kernel = KernelText(call.problem, FormOf(functions_, call), settings_.grid);
+  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
+    claim.kernel += " times " + std::to_string(call.plan->convolution.alpha);
+  }
+  claim.kernel += FusionOf(call);
   claim.extents = call.problem.x;
   claim.sequence = sequence_;
   bool has_run = false;
@@ -163,7 +173,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
 
 Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {
   const bool gradient = call.problem.operation == Operation::kBackwardFilter;
-  if (gradient && !call.is_legacy && !settings_.sums_gradients) {
+  if (gradient && call.plan != nullptr && !settings_.sums_gradients) {
     return Status::Error(
         "a filter gradient of the graph API: UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, "
         "none leaves that to the program");
@@ -178,8 +188,10 @@ PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
   PlanContext context{functions_, driver_, call.call.handle, {}};
   context.demand.deterministic = settings_.deterministic;
   context.demand.most_workspace_bytes = settings_.most_buffer_bytes / 2;
-  context.demand.is_fused = call.call.bias != nullptr;
-  context.demand.is_identity = FormOf(functions_, call).is_identity;
+  const CallForm form = FormOf(functions_, call);
+  context.demand.is_fused = form.is_fused;
+  context.demand.is_identity = form.is_identity;
+  if (form.is_fused) context.demand.fused_plan = call.plan;
   return context;
 }
 

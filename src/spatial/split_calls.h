@@ -56,7 +56,8 @@ struct SplitCall {
   CUcontext context = nullptr;  // of the stream; null: the current one
   CUstream stream = nullptr;
   bool is_captured = false;
-  bool is_legacy = true;
+  // Of the plan of the graph API that the call executes; null: it is one of the legacy API.
+  const cudnn::GraphTemplate* plan = nullptr;
   // The gradient of a bias instead, which is that of a filter of one tap over an image of ones: the
   // problem has one input channel, and the call no image.
   bool is_bias_gradient = false;

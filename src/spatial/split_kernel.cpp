@@ -15,26 +15,40 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
-// The call at image `image`. Filters have no images.
-cudnn::ConvolutionCall AtImage(cudnn::ConvolutionCall call, const ConvolutionProblem& problem,
-                               cudnn::BiasActivation& bias, int64_t image) {
-  const auto element = static_cast<int64_t>(ElementBytes(problem.type));
-  const int64_t y_bytes = image * problem.y_strides[0] * element;
-  call.x = static_cast<char*>(call.x) + image * problem.x_strides[0] * element;
-  call.y = static_cast<char*>(call.y) + y_bytes;
-  if (call.bias != nullptr) {
-    bias = *call.bias;
-    bias.z = static_cast<const char*>(bias.z) + y_bytes;
-    call.bias = &bias;
+// A call at an image. Filters have no images.
+class ImageCall {
+ public:
+  ImageCall(const cudnn::ConvolutionCall& whole, const ConvolutionProblem& problem, int64_t image)
+      : call_(whole) {
+    const auto element = static_cast<int64_t>(ElementBytes(problem.type));
+    const int64_t y_bytes = image * problem.y_strides[0] * element;
+    call_.x = static_cast<char*>(call_.x) + image * problem.x_strides[0] * element;
+    call_.y = static_cast<char*>(call_.y) + y_bytes;
+    if (call_.bias != nullptr) {
+      bias_ = *call_.bias;
+      bias_.z = static_cast<const char*>(bias_.z) + y_bytes;
+      call_.bias = &bias_;
+    }
+    if (call_.fused != nullptr) {
+      fused_ = *call_.fused;
+      fused_.Advance(static_cast<size_t>(image));
+      call_.fused = &fused_;
+    }
   }
-  return call;
-}
+  ImageCall(const ImageCall&) = delete;
+  ImageCall& operator=(const ImageCall&) = delete;
+  const cudnn::ConvolutionCall& get() const { return call_; }
+
+ private:
+  cudnn::ConvolutionCall call_;
+  cudnn::BiasActivation bias_;
+  cudnn::FusedPointers fused_;
+};
 
 }  // namespace
 
 size_t KernelKeyHash::operator()(const KernelKey& key) const {
-  return key.problem.Hash() * 8 + (key.form.is_fused ? 1 : 0) + (key.form.is_identity ? 2 : 0) +
-         (key.form.reads_result ? 4 : 0) + (key.form.is_bias_gradient ? 1024 : 0);
+  return key.problem.Hash() * 32 + key.form.Hash();
 }
 
 ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,
@@ -176,7 +190,7 @@ cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,
   if (!is_gradient() || gradient_bytes_ == 0) return own;
   own.beta = ZeroOf(problem_.type);
   if (sum_ != nullptr) {
-    own.alpha = OneOf(problem_.type);
+    if (!form_.is_plan) own.alpha = OneOf(problem_.type);
     own.w = sum_->Partial(ToPointer(buffer + gradient_place_));
   } else {
     own.w = ToPointer(buffer + gradient_place_);
@@ -198,12 +212,11 @@ Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
   const CUdeviceptr buffer = device.buffer.address();
-  cudnn::BiasActivation bias;
-  const cudnn::ConvolutionCall sliced = AtImage(own, problem_, bias, image);
+  const ImageCall sliced(own, problem_, image);
   // Behind what computed the rows, and behind the slice before, which reads the buffer.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
-  UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced, buffer), stream));
+  UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced.get(), buffer), stream));
   UCUDNN_RETURN_IF_ERROR(channel.Exchange(plan.Sends(buffer), plan.Receives(buffer), stream));
   return device.exchanged.Record(stream);
 }
@@ -211,9 +224,8 @@ Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
 Status SplitKernel::KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                             CUdeviceptr buffer) {
   for (int64_t image = 0; image < problem_.n; image += slice_) {
-    cudnn::BiasActivation bias;
-    const cudnn::ConvolutionCall sliced = AtImage(own, problem_, bias, image);
-    UCUDNN_RETURN_IF_ERROR(PlanAt(image).Keep(SliceAt(image, call, sliced, buffer)));
+    const ImageCall sliced(own, problem_, image);
+    UCUDNN_RETURN_IF_ERROR(PlanAt(image).Keep(SliceAt(image, call, sliced.get(), buffer)));
   }
   return Status::Ok();
 }
@@ -244,9 +256,8 @@ Status SplitKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionC
     if (!plan.exchanges()) continue;
     if (image > 0) UCUDNN_RETURN_IF_ERROR(ExchangeAt(image, call, own, device, channel));
     UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
-    cudnn::BiasActivation bias;
-    const cudnn::ConvolutionCall sliced = AtImage(own, problem_, bias, image);
-    UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced, buffer)));
+    const ImageCall sliced(own, problem_, image);
+    UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), buffer)));
   }
   return Status::Ok();
 }
@@ -310,10 +321,11 @@ Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& de
     UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
   }
   if (sum_ != nullptr) {
-    return cudnn::CudnnStatus(*functions_,
-                              sum_->Store(call.call.handle, ToPointer(sums), call.call.alpha,
-                                          call.call.beta, call.call.w),
-                              "storing a gradient");
+    const void* const alpha = form_.is_plan ? OneOf(problem_.type) : call.call.alpha;
+    return cudnn::CudnnStatus(
+        *functions_,
+        sum_->Store(call.call.handle, ToPointer(sums), alpha, call.call.beta, call.call.w),
+        "storing a gradient");
   }
   if (gradient_bytes_ == 0) return Status::Ok();
   return device.add.Run(call.call.handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, gradient,

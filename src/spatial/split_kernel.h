@@ -110,7 +110,7 @@ class SplitKernel {
   bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
   // The rank's own call where gradients are summed: into memory of ours where the caller's is read.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // The slice that begins at image `image`. `sliced` and `bias` hold its pointers.
+  // The slice that begins at image `image`, of which `sliced` has the pointers.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     CUdeviceptr buffer) const;
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }

@@ -130,18 +130,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
 }
 
 EngineTemplate GraphSteps::Serving(Result<cudnn::GraphTemplate> other) const {
-  const cudnn::GraphTemplate& own = *kernel_.own;
-  if (!other.ok() || !cudnn::IsExactAs(other->notes, own.notes)) return nullptr;
-  // For fp32, tensor cores compute in TF32.
-  const auto in_tf32 = [&](const cudnn::GraphTemplate& one) {
-    return kernel_.problem().type == DataType::kFloat &&
-           one.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-  };
-  if (in_tf32(*other) && !in_tf32(own)) return nullptr;
-  cudnn::FusedConvolution same = other->convolution;
-  same.engine = own.convolution.engine;
-  same.compiled = own.convolution.compiled;
-  if (same != own.convolution) return nullptr;
+  if (!other.ok() || !cudnn::MayReplace(*other, *kernel_.own)) return nullptr;
   return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
 }
 

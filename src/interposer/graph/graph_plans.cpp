@@ -144,25 +144,11 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
   }
 }
 
-bool GraphPlans::IsRefusedSplit(cudnnBackendDescriptor_t plan) {
-  const Splitter& splitter = process_.splitter;
-  if (!splitter.active() || (splitter.refusal().empty() && !splitter.enabled())) return false;
-  const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
-  if (shadow && shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return false;
-  if (shadow && shadow->is_pointwise && splitter.refusal().empty()) return false;
-  splitter.Refuse(!splitter.refusal().empty() ? splitter.refusal()
-                  : shadow && shadow->kind != GraphKind::kOther
-                      ? "convolutions of cuDNN's graph API are not split over ranks yet"
-                      : "an operation graph that is not pointwise is not split over ranks");
-  return true;
-}
-
 cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = process_.functions.cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS || FindOwnPack(descriptor) != nullptr) return status;
-  if (process_.splitter.active() && FindPack(descriptor) == nullptr && IsRefusedSplit(descriptor)) {
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  }
+  if (process_.splitter.splits() && FindPack(descriptor) == nullptr)
+    return FinalizeSplit(descriptor);
   try {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
     if (!shadow || shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
@@ -172,23 +158,30 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     PlanState* const state = Decide(descriptor, *shadow);
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    Plans* plans = plans_.load(std::memory_order_acquire);
-    if (plans == nullptr) {
-      auto made = std::make_unique<Plans>();
-      if (plans_.compare_exchange_strong(plans, made.get(), std::memory_order_acq_rel)) {
-        plans = made.release();
-      }
-    }
     // Nothing was promised yet, so a plan that finds no room in the table stays as it is.
-    if (!plans->Insert(descriptor, state)) {
-      process_.reporter.TooManyKernels();
-    } else if (state->budget != nullptr) {
-      state->budget->Ask({state->own->convolution.problem, 0, state->finalized});
-    }
+    Enter(descriptor, *state);
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan is left alone");
   }
   return status;
+}
+
+bool GraphPlans::Enter(cudnnBackendDescriptor_t plan, PlanState& state) {
+  Plans* plans = plans_.load(std::memory_order_acquire);
+  if (plans == nullptr) {
+    auto made = std::make_unique<Plans>();
+    if (plans_.compare_exchange_strong(plans, made.get(), std::memory_order_acq_rel)) {
+      plans = made.release();
+    }
+  }
+  if (!plans->Insert(plan, &state)) {
+    process_.reporter.TooManyKernels();
+    return false;
+  }
+  if (state.budget != nullptr) {
+    state.budget->Ask({state.own->convolution.problem, 0, state.finalized});
+  }
+  return true;
 }
 
 PlanState* GraphPlans::FindPlan(cudnnBackendDescriptor_t plan) const {
@@ -204,7 +197,12 @@ cudnnBackendDescriptor_t GraphPlans::UndividedPlanOf(cudnnBackendDescriptor_t pl
 
 cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
-  if (process_.splitter.active() && IsRefusedSplit(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
+  return process_.splitter.splits() ? ExecuteSplit(handle, plan, pack)
+                                    : ExecuteHere(handle, plan, pack);
+}
+
+cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                      cudnnBackendDescriptor_t pack) {
   PlanState* state = FindPlan(plan);
   if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
   if (state->budget != nullptr) Follow(handle, *state);
@@ -220,7 +218,7 @@ cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                            cudnnBackendDescriptor_t pack) noexcept {
-  if (process_.splitter.active() && process_.splitter.enabled()) {
+  if (process_.splitter.splits()) {
     return process_.splitter.Fail("out of memory in a split call");
   }
   const PlanState* const state = FindPlan(plan);
@@ -253,6 +251,33 @@ Session* GraphPlans::SessionOf(cudnnHandle_t handle, const PlanState& state) con
   }
 }
 
+std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
+                                                         const PlanState& state,
+                                                         const VariantPack& operands,
+                                                         cudnn::FusedPointers& fused) {
+  const cudnn::FusedConvolution& graph = state.own->convolution;
+  const bool wide = graph.problem.type == DataType::kDouble;
+  cudnn::ConvolutionCall call;
+  call.operation = graph.problem.operation;
+  call.handle = handle;
+  call.alpha = wide ? static_cast<const void*>(&state.wide_alpha) : &state.alpha;
+  call.beta = wide ? static_cast<const void*>(&state.wide_beta) : &state.beta;
+  call.x = operands.Find(graph.x_uid);
+  call.w = operands.Find(graph.w_uid);
+  call.y = operands.Find(graph.y_uid);
+  // A pointer carries no size; the caller was told this one.
+  call.workspace = operands.workspace;
+  call.workspace_bytes = state.decision.promised_bytes;
+  bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
+  fused.operands = graph.operands;
+  for (size_t i = 0; i < graph.operands.size(); ++i) {
+    fused.pointers[i] = operands.Find(graph.operands[i].uid);
+    complete = complete && fused.pointers[i] != nullptr;
+  }
+  call.fused = &fused;
+  return complete ? std::optional(call) : std::nullopt;
+}
+
 cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
                                     cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
                                     PlanState& state) {
@@ -266,31 +291,11 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return undivided();
   }
-  const cudnn::FusedConvolution& graph = state.own->convolution;
-  const bool wide = graph.problem.type == DataType::kDouble;
-  cudnn::ConvolutionCall call;
-  call.operation = graph.problem.operation;
-  call.handle = handle;
-  call.alpha = wide ? static_cast<const void*>(&state.wide_alpha) : &state.alpha;
-  call.beta = wide ? static_cast<const void*>(&state.wide_beta) : &state.beta;
-  call.x = operands->Find(graph.x_uid);
-  call.w = operands->Find(graph.w_uid);
-  call.y = operands->Find(graph.y_uid);
-  // A pointer carries no size; the caller was told this one.
-  call.workspace = operands->workspace;
-  call.workspace_bytes = state.decision.promised_bytes;
-  cudnn::FusedPointers fused{graph.operands};
-  bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
-  for (size_t i = 0; i < graph.operands.size(); ++i) {
-    fused.pointers[i] = operands->Find(graph.operands[i].uid);
-    complete = complete && fused.pointers[i] != nullptr;
-  }
-  call.fused = &fused;
+  cudnn::FusedPointers fused;
+  const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // Packs that lack an operand are the real library's to refuse.
-  if (!complete) {
-    return undivided();
-  }
-  return RunSchedule({process_, *session, graph.problem, state, call}, other);
+  if (!call) return undivided();
+  return RunSchedule({process_, *session, state.own->convolution.problem, state, *call}, other);
 }
 
 cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,

@@ -72,9 +72,15 @@ class GraphPlans : public DivisionChoices {
  private:
   using Plans = AddressTable<PlanState>;
 
-  // In a process whose calls are split: whether the plan would see only its rank's stripe. Then it
-  // is refused by name.
-  bool IsRefusedSplit(cudnnBackendDescriptor_t plan);
+  // In split_plans.cpp, as are the next two: in a process whose calls are split, plans of pointwise
+  // operations run as they are, convolutions over all ranks, and all else is refused by name.
+  // Finishes finalizing any descriptor but a pack.
+  cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
+  cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack);
+  // Whether the plan cannot become a native CUDA graph because it is no pointwise one; that is
+  // told.
+  bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
   // In native_graphs.cpp: the undivided plan inside the promise as a native graph.
   cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -84,12 +90,22 @@ class GraphPlans : public DivisionChoices {
   // pack.
   std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
+  // Makes `state` that of the plan. Returns false where the table is full, which is told.
+  bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
   // The plan to give to the real library in place of `plan`: the substitute where there is one.
   cudnnBackendDescriptor_t UndividedPlanOf(cudnnBackendDescriptor_t plan) const;
   // The session that executes the plan; null where none is open, or memory is out.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
   void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
+  // On this rank alone.
+  cudnnStatus_t ExecuteHere(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                            cudnnBackendDescriptor_t pack);
+  // The call that executing the plan is, with its operands in `fused`; none where the pack lacks
+  // one of them.
+  static std::optional<cudnn::ConvolutionCall> CallOf(cudnnHandle_t handle, const PlanState& state,
+                                                      const VariantPack& operands,
+                                                      cudnn::FusedPointers& fused);
   cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
   // The workspace that a plan of this configuration would report; none where that is its own need.

@@ -143,7 +143,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
 
 cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (process_.splitter.active() && IsRefusedSplit(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (process_.splitter.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) Count(SessionOf(handle, *state), handle, *state);
   if (state != nullptr && PopulatePieces(handle, *state, pack, graph)) return CUDNN_STATUS_SUCCESS;
@@ -153,7 +153,7 @@ cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDe
 cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack,
                                             cudaGraph_t graph) noexcept {
-  if (process_.splitter.active() && process_.splitter.enabled()) {
+  if (process_.splitter.splits()) {
     return process_.splitter.Fail("out of memory in a split call");
   }
   return PopulateAsOne(handle, plan, pack, graph);
@@ -170,7 +170,7 @@ cudnnStatus_t GraphPlans::PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescri
 
 cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                           cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (process_.splitter.active() && IsRefusedSplit(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (process_.splitter.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   const Plans* const plans = plans_.load(std::memory_order_acquire);
   PlanState* state = plans == nullptr ? nullptr : plans->Find(plan);
   const std::vector<CUgraph> children =
@@ -202,6 +202,7 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
 
 bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const Options& options = process_.options;
+  if (process_.splitter.splits() && !engine.is_pointwise) return false;
   if (engine.handle == nullptr || engine.configuration == nullptr || options.mode != Mode::kOn) {
     return true;
   }

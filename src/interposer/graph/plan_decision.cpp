@@ -249,7 +249,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
     return LeaveAlone(plan, limit, "a convolution of dynamic or ragged shapes");
   }
   const bool undividable = shadow.kind == GraphKind::kUndividable;
-  if (undividable && !process_.options.deterministic && !process_.TellsAll()) {
+  if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
+      !process_.TellsAll()) {
     // No limit bites, so the report says nothing of it.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     if (!bytes.ok() || *bytes <= limit) return nullptr;

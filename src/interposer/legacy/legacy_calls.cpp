@@ -112,8 +112,7 @@ bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
 }
 
 cudnnStatus_t LegacyCalls::Convolve(const cudnn::ConvolutionCall& call) {
-  const bool split = process_.splitter.active() && process_.splitter.enabled();
-  return split ? ConvolveSplit(call) : ConvolveHere(call);
+  return process_.splitter.splits() ? ConvolveSplit(call) : ConvolveHere(call);
 }
 
 cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {

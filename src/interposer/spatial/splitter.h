@@ -29,6 +29,8 @@ class Splitter {
   const std::string& refusal() const { return options_.spatial.refusal; }
   // Whether the program took its calls out (ucudnnSpatialEnable): they are its own then.
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
+  // Whether the program's next call is.
+  bool splits() const { return active() && (enabled() || !refusal().empty()); }
   void Enable(bool enabled) { enabled_.store(enabled, std::memory_order_relaxed); }
 
   // One convolution of the program, on `session`. Requires active().

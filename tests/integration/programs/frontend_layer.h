@@ -77,26 +77,37 @@ inline const std::map<std::string, Type>& Types() {
   return types;
 }
 
-// Of the layer: images of size^spatial, which the output has too.
+inline int64_t Variable(const char* name, int64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? std::atoll(value) : otherwise;
+}
+
+// Of the layer: images of size^spatial, which the output has too. Of WORLD_SIZE processes that of
+// number RANK has its share of their rows, on device LOCAL_RANK; without these variables, all.
 struct Layer {
   Type type;
   int spatial;  // 2 or 3
   int64_t batch, size;
+  int64_t first_row = size * Variable("RANK", 0) / Variable("WORLD_SIZE", 1);
+  int64_t end_row = size * (Variable("RANK", 0) + 1) / Variable("WORLD_SIZE", 1);
 
   int64_t depth() const { return spatial == 3 ? size : 1; }
 };
 
-// A channels-last tensor of small integers, on the host and on the device. A side has `extent`
-// elements.
+// A channels-last tensor of small integers: the whole on the host and, of images, the process's
+// rows on the device. A side has `extent` elements.
 struct Tensor {
   Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
       : type(layer.type),
         channels(c),
         side(extent),
         depth(layer.spatial == 3 ? extent : 1),
+        first_row(extent == layer.size ? layer.first_row : 0),
+        rows(extent == layer.size ? layer.end_row - layer.first_row : extent),
         values(n * c * depth * extent * extent) {
     dims = {n, c};
     dims.insert(dims.end(), layer.spatial, extent);
+    dims[dims.size() - 2] = rows;
     strides.assign(dims.size(), 1);
     int64_t stride = c;
     for (size_t axis = dims.size() - 1; axis >= 2; --axis) {
@@ -104,8 +115,8 @@ struct Tensor {
       stride *= dims[axis];
     }
     strides[0] = stride;
-    Check(cudaMalloc(&device, values.size() * type.bytes));
-    Check(cudaMemset(device, 0, values.size() * type.bytes));
+    Check(cudaMalloc(&device, device_bytes()));
+    Check(cudaMemset(device, 0, device_bytes()));
   }
   ~Tensor() { cudaFree(device); }
   Tensor(const Tensor&) = delete;
@@ -114,29 +125,40 @@ struct Tensor {
   float& At(int64_t n, int64_t c, const std::array<int64_t, 3>& at) {
     return values[(((n * depth + at[0]) * side + at[1]) * side + at[2]) * channels + c];
   }
-  void Fill(uint32_t seed) {
-    std::vector<char> elements(values.size() * type.bytes);
-    for (size_t i = 0; i < values.size(); ++i) {
-      seed = seed * 1664525u + 1013904223u;
-      values[i] = static_cast<float>(static_cast<int>(seed >> 24) % 3 - 1);
-      type.encode(values[i], &elements[i * type.bytes]);
+  size_t device_bytes() const { return values.size() / side * rows * type.bytes; }
+  // Calls visit(value, element) for each that the device has.
+  template <class Visit>
+  void ForEachOnDevice(const Visit& visit) const {
+    const int64_t row = side * channels;
+    size_t element = 0;
+    for (int64_t plane = 0; plane < static_cast<int64_t>(values.size()) / (side * row); ++plane) {
+      const int64_t first = (plane * side + first_row) * row;
+      for (int64_t i = first; i < first + rows * row; ++i) visit(values[i], element++);
     }
+  }
+  void Fill(uint32_t seed) {
+    for (float& value : values) {
+      seed = seed * 1664525u + 1013904223u;
+      value = static_cast<float>(static_cast<int>(seed >> 24) % 3 - 1);
+    }
+    std::vector<char> elements(device_bytes());
+    ForEachOnDevice([&](float value, size_t i) { type.encode(value, &elements[i * type.bytes]); });
     Check(cudaMemcpy(device, elements.data(), elements.size(), cudaMemcpyHostToDevice));
   }
   // Whether the device holds what `values` says, rounded once; prints the checksum of what it
   // holds.
   bool Report(const char* name, int64_t workspace_bytes) const {
-    std::vector<char> elements(values.size() * type.bytes);
+    std::vector<char> elements(device_bytes());
     Check(cudaMemcpy(elements.data(), device, elements.size(), cudaMemcpyDeviceToHost));
     uint64_t sum = 1469598103934665603u;
     bool same = true;
-    for (size_t i = 0; i < values.size(); ++i) {
+    ForEachOnDevice([&](float wanted, size_t i) {
       const float value = type.decode(&elements[i * type.bytes]);
       char rounded[sizeof(float)];
-      type.encode(values[i], rounded);
+      type.encode(wanted, rounded);
       same = same && value == type.decode(rounded);
       sum = (sum ^ static_cast<uint64_t>(static_cast<int64_t>(value))) * 1099511628211u;
-    }
+    });
     std::printf("%s checksum %016llx workspace %lld %s\n", name,
                 static_cast<unsigned long long>(sum), static_cast<long long>(workspace_bytes),
                 same ? "exact" : "WRONG");
@@ -144,7 +166,7 @@ struct Tensor {
   }
 
   const Type type;
-  const int64_t channels, side, depth;
+  const int64_t channels, side, depth, first_row, rows;
   std::vector<int64_t> dims, strides;
   std::vector<float> values;
   void* device = nullptr;

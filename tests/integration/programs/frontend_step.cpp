@@ -5,7 +5,7 @@
 // nothing of ucudnn.
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 // Prints, of every step, a checksum of every result and the workspace its plan asked for; exits 1
-// where a result differs from plain loops.
+// where a result differs from plain loops, over the whole images where the process has a stripe.
 #include "frontend_layer.h"
 
 namespace {
@@ -76,7 +76,7 @@ bool Step(cudnnHandle_t handle, const Layer& layer) {
   exact = dz.Report("relu_gradient", relu_bytes) && exact;
   exact = dx.Report("backward_data", data_bytes) && exact;
   exact = dw.Report("backward_filter", filter_bytes) && exact;
-  Check(cudaMemset(fused_y.device, 0, fused_y.values.size() * layer.type.bytes));
+  Check(cudaMemset(fused_y.device, 0, fused_y.device_bytes()));
   return fused_y.Report("fused_again", fused.RunLoaded()) && exact;
 }
 
@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]\n");
     return 2;
   }
+  Check(cudaSetDevice(static_cast<int>(Variable("LOCAL_RANK", 0))));
   cudnnHandle_t handle;
   Check(cudnnCreate(&handle));
   bool exact = true;

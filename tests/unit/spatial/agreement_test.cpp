@@ -155,17 +155,20 @@ TEST(Agreement, KernelTextLeavesOutWhatTheGridCuts) {
   ConvolutionProblem p;
   p.n = 2, p.c = 2, p.k = 3;
   p.x = {1, 8, 6};
-  const std::string text = KernelText(p, false, rows);
+  const std::string text = KernelText(p, {}, rows);
   ConvolutionProblem other = p;
   other.x[1] = 9;
-  EXPECT_EQ(KernelText(other, false, rows), text);
+  EXPECT_EQ(KernelText(other, {}, rows), text);
   other.x[2] = 7;
-  EXPECT_NE(KernelText(other, false, rows), text);
-  EXPECT_NE(KernelText(p, true, rows), text);
+  EXPECT_NE(KernelText(other, {}, rows), text);
+  for (const CallForm& form : {CallForm{.is_fused = true}, CallForm{.is_plan = true},
+                               CallForm{.is_bias_gradient = true}}) {
+    EXPECT_NE(KernelText(p, form, rows), text);
+  }
   const auto changed = [&](auto change) {
     ConvolutionProblem q = p;
     change(q);
-    return KernelText(q, false, rows);
+    return KernelText(q, {}, rows);
   };
   EXPECT_NE(changed([](auto& q) { q.pad = {0, 1, 0}; }), text);
   EXPECT_NE(changed([](auto& q) { q.stride = {1, 2, 1}; }), text);

@@ -50,7 +50,7 @@ std::unique_ptr<transport::Ranks> JoinAs(int rank, const SpatialGrid& grid,
 cudnnStatus_t RankState::Run(const ConvolutionProblem& problem,
                              const cudnn::ConvolutionCall& call) {
   PlainCall plain;
-  return calls->Run({problem, call, context, stream, false, true}, plain);
+  return calls->Run({problem, call, context, stream}, plain);
 }
 
 StripeResult RankState::RunStripe(const WholeCase& whole, const Stripe& stripe) {

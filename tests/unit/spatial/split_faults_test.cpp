@@ -211,7 +211,7 @@ StripeResult RunGiven(RankState& rank, const WholeCase& whole, const Stripe& str
                       const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run) {
   return RunStripe(whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
     GivenCall given(run);
-    return rank.calls->Run({stripe.problem, call, rank.context, rank.stream, false, true}, given);
+    return rank.calls->Run({stripe.problem, call, rank.context, rank.stream}, given);
   });
 }
 
@@ -550,14 +550,13 @@ TEST(SplitOrder, ForwardAndBackwardOnThreadsOfTheirOwnAreExact) {
       for (int step = 0; step < 3; ++step) {
         turns[step].get_future().wait();
         for (const SplitLayer* layer : {&filter, &data}) {
-          const StripeResult result = RunStripe(
-              layer->whole, layer->stripes[at], own.handle,
-              [&](const cudnn::ConvolutionCall& call) {
-                GivenCall given(RunReal);
-                return rank.calls->Run(
-                    {layer->stripes[at].problem, call, rank.context, own.stream, false, true},
-                    given);
-              });
+          const StripeResult result =
+              RunStripe(layer->whole, layer->stripes[at], own.handle,
+                        [&](const cudnn::ConvolutionCall& call) {
+                          GivenCall given(RunReal);
+                          return rank.calls->Run(
+                              {layer->stripes[at].problem, call, rank.context, own.stream}, given);
+                        });
           EXPECT_EQ(result.status, kFine);
           EXPECT_EQ(result.output, layer->Part(rank.rank));
         }
@@ -628,7 +627,7 @@ TEST(SplitOrder, ThreeHandlesOnThreeStreamsAreExact) {
                         const size_t which = i * 5 % 3;
                         GivenCall given(RunReal);
                         status = rank.calls->Run({layers[which].stripes[at].problem, *calls[which],
-                                                  rank.context, handles[which].stream, false, true},
+                                                  rank.context, handles[which].stream},
                                                  given);
                       }
                       return status;

@@ -1,0 +1,158 @@
+// Execution plans in a process whose calls are split over ranks.
+#include <algorithm>
+#include <iterator>
+
+#include "cuda/resources.h"
+#include "cudnn/descriptors.h"
+#include "interposer/graph/graph_plans.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+const char kNotPointwise[] = "an operation graph that is not pointwise is not split over ranks";
+
+// Why the convolution of a plan cannot be split; null where it can.
+const char* WhyNotSplit(const PlanState* state) {
+  if (state == nullptr)
+    return "a convolution of the graph API that ucudnn cannot read is not split";
+  const cudnn::FusedConvolution& convolution = state->own->convolution;
+  const EngineId::Graph* const engine = convolution.engine.graph();
+  if (engine == nullptr) return "a plan of an unknown engine is not split";
+  // What the text says in full is neither one value for each channel nor laid out like the output.
+  if (engine->fusion.find("shared") != std::string::npos) {
+    return "a convolution of the graph API is not split whose fused operations read a tensor that "
+           "is "
+           "neither one value for each channel nor laid out like the output";
+  }
+  if (!engine->fusion.empty() && convolution.beta != 0) {
+    return "a convolution of the graph API with fused operations and beta is not split";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
+  const Splitter& splitter = process_.splitter;
+  try {
+    const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
+    if (shadow && shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+      return CUDNN_STATUS_SUCCESS;
+    }
+    if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+    if (shadow && shadow->is_pointwise) return CUDNN_STATUS_SUCCESS;
+    if (!shadow || shadow->kind == GraphKind::kOther || shadow->handle == nullptr) {
+      return splitter.Refuse(kNotPointwise);
+    }
+    PlanState* const state = Decide(descriptor, *shadow);
+    if (state != nullptr && state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (const char* const why = WhyNotSplit(state)) return splitter.Refuse(why);
+    return Enter(descriptor, *state) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+  } catch (...) {
+    return CUDNN_STATUS_ALLOC_FAILED;
+  }
+}
+
+cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                       cudnnBackendDescriptor_t pack) {
+  // The plan on this rank's stripe. Where the result goes elsewhere than the program said, it does
+  // so by a pack of ours.
+  class OwnCall : public spatial::LocalCall {
+   public:
+    OwnCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
+            cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack, CUstream stream)
+        : plans_(plans),
+          state_(state),
+          operands_(operands),
+          plan_(plan),
+          pack_(pack),
+          stream_(stream) {}
+
+    cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+      const cudnn::FusedConvolution& graph = state_.own->convolution;
+      const int64_t uids[] = {graph.x_uid, graph.w_uid, graph.y_uid};
+      void* const pointers[] = {call.x, call.w, call.y};
+      VariantPack moved = operands_;
+      bool same = true;
+      for (int i = 0; i < std::min(moved.uid_count, moved.pointer_count); ++i) {
+        for (size_t role = 0; role < std::size(uids); ++role) {
+          if (moved.uids[i] != uids[role]) continue;
+          same = same && moved.pointers[i] == pointers[role];
+          moved.pointers[i] = pointers[role];
+        }
+      }
+      if (same) return plans_.ExecuteHere(call.handle, plan_, pack_);
+      if (state_.wide_beta != 0) {
+        // The plan adds to what is there, which must be nothing.
+        const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
+            reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
+            cudnn::ResultBytes(graph.problem), stream_);
+        if (cleared != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
+      }
+      cudnnBackendDescriptor_t pack = nullptr;
+      cudnnStatus_t status = plans_.Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+      if (status != CUDNN_STATUS_SUCCESS) return status;
+      const auto set = [&](auto name, auto type, int64_t count, const void* values) {
+        if (status == CUDNN_STATUS_SUCCESS) status = plans_.Set(pack, name, type, count, values);
+      };
+      set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, moved.pointer_count,
+          moved.pointers.data());
+      set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, moved.uid_count, moved.uids.data());
+      set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &call.workspace);
+      if (status == CUDNN_STATUS_SUCCESS) status = plans_.Finalize(pack);
+      if (status == CUDNN_STATUS_SUCCESS) status = plans_.ExecuteHere(call.handle, plan_, pack);
+      plans_.Destroy(pack);
+      return status;
+    }
+
+   private:
+    GraphPlans& plans_;
+    const PlanState& state_;
+    const VariantPack& operands_;
+    const cudnnBackendDescriptor_t plan_, pack_;
+    const CUstream stream_;
+  };
+  Splitter& splitter = process_.splitter;
+  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+  const PlanState* const state = FindPlan(plan);
+  if (state == nullptr) {
+    const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
+    if (!shadow || !shadow->is_pointwise) return splitter.Refuse(kNotPointwise);
+    return process_.functions.cudnnBackendExecute(handle, plan, pack);
+  }
+  // It may have been finalized while the program's calls were its own.
+  if (const char* const why = WhyNotSplit(state)) return splitter.Refuse(why);
+  Session* const session = process_.sessions.Of(handle);
+  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
+  const VariantPack* const operands = FindPack(pack);
+  ConvolutionProblem problem = state->own->convolution.problem;
+  if (operands == nullptr || !operands->plain) {
+    return splitter.RefuseCall(problem.operation, handle,
+                               "a convolution of the graph API is not split: its variant pack has "
+                               "more than pointers and a workspace");
+  }
+  cudnn::FusedPointers fused;
+  const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
+  if (!call) return CUDNN_STATUS_BAD_PARAM;
+  // Which arithmetic a plan has, its engine says, and that is each rank's own choice. What becomes
+  // of a halo must not depend on it, and be no less exact.
+  if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
+  OwnCall own(*this, *state, *operands, plan, pack, session->stream());
+  spatial::SplitCall split{problem, *call, session->context(), session->stream(),
+                           process_.sessions.Capturing(*session)};
+  split.plan = state->own.get();
+  return splitter.Run(split, own);
+}
+
+bool GraphPlans::IsRefusedNative(cudnnBackendDescriptor_t plan) {
+  const Splitter& splitter = process_.splitter;
+  const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
+  if (shadow && shadow->is_pointwise && splitter.refusal().empty()) return false;
+  splitter.Refuse(!splitter.refusal().empty() ? splitter.refusal()
+                  : FindPlan(plan) == nullptr
+                      ? kNotPointwise
+                      : "a convolution that is split over ranks has no native CUDA graph");
+  return true;
+}
+
+}  // namespace ucudnn::interposer
