@@ -186,8 +186,9 @@ cudnnStatus_t MicroBatchedConvolution::Run(const cudnn::ConvolutionCall& call,
 cudnnStatus_t MicroBatchedConvolution::AfterFailure(const cudnn::ConvolutionCall& call,
                                                     cudnnStatus_t status, bool untouched,
                                                     Outcome& outcome) const {
-  if (has_undivided() && (untouched || MayRerun(call))) return RunUndivided(call, outcome);
-  outcome = untouched ? Outcome::kNotAttempted : Outcome::kFailed;
+  const bool may_run_again = untouched || MayRerun(call);
+  if (has_undivided() && may_run_again) return RunUndivided(call, outcome);
+  outcome = may_run_again ? Outcome::kNotAttempted : Outcome::kFailed;
   return status;
 }
 

@@ -14,8 +14,9 @@ enum class Outcome {
   // A piece failed after others had changed the output, which a rerun would read; the status is the
   // real error.
   kFailed,
-  // The output was not touched: the workspace is missing or too small or, with its error as status,
-  // the first piece failed and no undivided engine replaces it.
+  // The output was not touched, because the workspace is missing or too small; or, with its error
+  // as status, a piece failed that no undivided engine replaces, and whatever runs next may write
+  // all of the output again.
   kNotAttempted,
 };
 

@@ -58,6 +58,8 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
+    // Others may have written the store: a time that is no number does not even equal itself.
+    if (!std::isfinite(row.micro.time_ms) || row.micro.time_ms < 0) continue;
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
     if (!family.Holds(row.micro.engine)) continue;
     const std::pair<int, EngineId> key{row.micro.micro_batch, row.micro.engine};
@@ -91,8 +93,6 @@ void MeasuredKernels::NoteGraphEngine(const MicroConfiguration& row, Known& lega
   const EngineId::Graph* const engine = row.engine.graph();
   if (engine == nullptr || !engine->fusion.empty() || row.micro_batch < 1) return;
   const double image_ms = row.time_ms / row.micro_batch;
-  // Others may have written the store, so its rows may hold anything.
-  if (!std::isfinite(image_ms) || image_ms < 0) return;
   double& best = legacy.graph_engines.try_emplace(row.engine, image_ms).first->second;
   best = std::min(best, image_ms);
 }

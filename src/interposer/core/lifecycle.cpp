@@ -54,14 +54,20 @@ bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
 }  // namespace
 
 Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
-  for (;;) {
+  for (int taken = 1;; ++taken) {
     planning::Step step = planning::Decide(facts);
+    const char* broken = nullptr;
+    if (taken >= planning::kMostSteps && !std::holds_alternative<Decision>(step)) {
+      step = Decision();
+      broken = "its questions do not end";
+    }
     auto* const decision = std::get_if<Decision>(&step);
     if (decision == nullptr) {
       std::visit(AnswerStep{facts, steps, reporter}, step);
       continue;
     }
-    if (const char* const broken = planning::BrokenInvariant(facts, *decision)) {
+    if (broken == nullptr) broken = planning::BrokenInvariant(facts, *decision);
+    if (broken != nullptr) {
       assert(!"a decision contradicts itself");
       *decision = planning::AsAsked(facts, planning::Because::kNotMeasured);
       decision->standing = facts.earlier.has_value();

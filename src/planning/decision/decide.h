@@ -87,5 +87,8 @@ const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
 // After so many plans of a kernel were found wrong, no further one is compared.
 constexpr int kMostWrong = 4;
+// No decision takes so many steps: a question would be asked for ever whose answer is not found
+// again.
+constexpr int kMostSteps = 100;
 
 }  // namespace ucudnn::planning

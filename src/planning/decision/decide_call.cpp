@@ -328,7 +328,7 @@ void CallDecider::Run(bool trusted) {
       decision_.undivided = undivided;
       const size_t need = call_.need_bytes.value_or(kNoLimit);
       const bool over = facts_.strict_limit && need > facts_.user_limit;
-      const bool real = !told_ && need <= call_.passed_bytes && !over;
+      const bool real = (trusted || !told_) && need <= call_.passed_bytes && !over;
       decision_.otherwise = has_whole ? Otherwise::kUndivided
                             : real    ? Otherwise::kReal
                                       : Otherwise::kPieces;

@@ -250,17 +250,19 @@ Broken Invariants::Limited() const {
   if (decision_.owned_bytes == 0) return nullptr;
   const size_t share = facts_.share ? facts_.share->usable_bytes() : 0;
   // Without what was assured, nothing keeps a promise of pieces alone.
-  const bool alone = decision_.otherwise == Otherwise::kPieces;
+  const bool alone = !has_whole_;
   return decision_.owned_bytes > (alone ? facts_.assured_bytes : share)
              ? "8: it exceeds what the budget has"
              : nullptr;
 }
 
-// 9. Only what was compared runs, but for pieces that alone keep a promise.
+// 9. Only what was compared runs, but for pieces that alone keep a promise: they were before it was
+// given.
 Broken Invariants::Compared() const {
   const bool needs = decision_.configuration.Pieces() > 1 ||
                      (call_ != nullptr && UsesGraph(decision_.configuration));
-  if (!needs || decision_.otherwise == Otherwise::kPieces) return nullptr;
+  const bool told = call_ != nullptr && (call_->told || call_->told_alone);
+  if (!needs || decision_.otherwise == Otherwise::kPieces || (told && !has_whole_)) return nullptr;
   const auto& compared = facts_.compared.entries();
   const bool trusted = std::any_of(compared.begin(), compared.end(), [&](const auto& known) {
     return known.first.configuration == decision_.configuration &&

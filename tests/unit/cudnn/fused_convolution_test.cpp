@@ -149,6 +149,45 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_THAT(ReadFusedConvolution(JsonOf(problem, options))->engine.Text(), HasSubstr("+bias"));
 }
 
+// Some rows of the image, as a stripe's neighbour sees them.
+TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
+  int built = 0;
+  for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
+    for (const auto& [operation, fuses] :
+         {std::pair{Operation::kForward, true}, std::pair{Operation::kForward, false},
+          std::pair{Operation::kBackwardData, false}}) {
+      ConvolutionProblem problem = Problem(operation);
+      problem.type = type;
+      problem.layout = Layout::kNhwc;
+      SetPackedStrides(problem);
+      GraphOptions options;
+      options.residual = options.bias = options.relu = fuses;
+      ConvolutionProblem rows = problem;
+      rows.n = 8;
+      rows.x = {1, 5, 28};
+      rows.pad = {0, 0, 1};
+      SetPackedStrides(rows);
+      const Graph graph(problem, options), other(rows, options);
+      ASSERT_TRUE(graph.ok() && other.ok());
+      for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 4)) {
+        const auto read = ReadTemplate(RealCudnn(), plan.get());
+        ASSERT_TRUE(read.ok()) << read.message();
+        const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
+        const auto native = other.Plan(static_cast<int>(engine), knobs);
+        const auto at = AtExtents(*read, rows);
+        ASSERT_TRUE(at.ok()) << at.message();
+        EXPECT_EQ(at->convolution.problem, rows);
+        const auto plan_at = BuildAtBatch(RealCudnn(), test::DescribedDevice(), *at, rows.n, 1, 0);
+        ASSERT_EQ(native.has_value(), plan_at.ok()) << read->convolution.engine;
+        if (!native) continue;
+        EXPECT_EQ(*PlanJson(RealCudnn(), plan_at->get()), *PlanJson(RealCudnn(), native->get()));
+        ++built;
+      }
+    }
+  }
+  EXPECT_GE(built, 12);
+}
+
 TEST(FusedConvolution, NamesKnobsByNumber) {
   const Graph graph(Problem());
   const auto plan = graph.Plan(38, {{23, 0}, {2, 0}, {13, 2}, {14, 3}, {18, 0}, {22, 0}});

@@ -216,6 +216,7 @@ plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | 1@4:3/4 1@2:1/2 0@8:9/0 | wrong=1
 
 # What only its pieces keep is told no more once they are found wrong.
 plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 | -> 1@4x2 or fails; 4; Divided 2
+plain need=8 passes=8 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 | -> 1@4x2 else asked; 4; Divided 2
 plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 | failed -> 1@4x2 or fails; 4; Divided 2
 plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 1@2:2/2 | wrong=1@4 -> 1@2x4 or fails; 2; Divided 4; !DivisionWrong
 plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | 1@8:4/8 1@4:3/4 0@8:9/0 | wrong=1@4 -> 0@8; 0; InPlaceOf 1; !DivisionWrong

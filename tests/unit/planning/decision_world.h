@@ -33,7 +33,6 @@ struct World {
 // Answers what Decide asks until it decides, as the interposer's life cycle does: wrong pieces
 // leave the rows and clear what was measured, and what another process promised first is decided
 // about anew. None where kMostSteps steps lead to no decision.
-constexpr int kMostSteps = 40;
 std::optional<Decision> DecideIn(World& world);
 
 }  // namespace ucudnn::planning

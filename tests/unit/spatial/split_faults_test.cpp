@@ -713,7 +713,7 @@ cudnnStatus_t RunAsCaptured(RankState& rank, const SplitLayer& layer) {
                    [&](const cudnn::ConvolutionCall& call) {
                      GivenCall given(RunReal);
                      return rank.calls->Run(
-                         {stripe.problem, call, rank.context, rank.stream, true, true}, given);
+                         {stripe.problem, call, rank.context, rank.stream, true}, given);
                    })
       .status;
 }
