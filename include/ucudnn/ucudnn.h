@@ -83,6 +83,30 @@ cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
  * about, or the handle's stream is captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
+/* --- Images split over ranks ------------------------------------------------------------------ */
+
+/* Without UCUDNN_SPATIAL these have no effect, and ucudnnSpatialGetCell is
+ * CUDNN_STATUS_NOT_SUPPORTED. All ranks must say the same at the same place of their calls. */
+
+/* 0: from now on this rank's calls, on all threads, are its own and see its stripe alone, without
+ * the other ranks, which do not wait for them: an evaluation on rank 0, say. 1: they are split. */
+cudnnStatus_t ucudnnSpatialEnable(int enabled);
+
+/* 1: from now on the calling thread's tensors are the same on every rank and whole (a gathered
+ * picture, what lies behind global pooling), not stripes: its calls compute what they say,
+ * gradients of filters are not summed, and nothing is refused. 0: they are stripes again. Other
+ * threads, such as one that runs a backward pass, say it for themselves. */
+cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
+
+/* Which part of each image this process holds. */
+typedef struct {
+  size_t struct_size;
+  int rank, ranks;                       /* of the job */
+  int groups, d_parts, h_parts, w_parts; /* of the grid; groups have images of their own */
+  int group, d, h, w;                    /* this rank's, each counted from 0 */
+} ucudnnSpatialCell_t;
+cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell);
+
 /* --- Reading back ---------------------------------------------------------------------------- */
 
 /* Structs begin with their size, which the program sets to what sizeof says before it passes one:

@@ -56,9 +56,8 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
 
   static cudnnStatus_t Call(Arguments... arguments) {
     interposer::Splitter& splitter = ProcessInterposer()->process().splitter;
-    const bool refuses =
-        !splitter.refusal().empty() || (splitter.enabled() && !(IsLocal(arguments) || ...));
-    if (refuses) return Refuse(splitter);
+    const bool is_local = splitter.refusal().empty() && (IsLocal(arguments) || ...);
+    if (!is_local && !splitter.RunsAlone()) return Refuse(splitter);
     using Function = cudnnStatus_t (*)(Arguments...);
     return reinterpret_cast<Function>(real.load(std::memory_order_acquire))(arguments...);
   }

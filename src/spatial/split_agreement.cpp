@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/log.h"
+#include "spatial/scales.h"
 #include "spatial/split_calls.h"
 
 namespace ucudnn::spatial {
@@ -53,6 +54,17 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
                                                             &coefficient) == CUDNN_STATUS_SUCCESS &&
                      mode == CUDNN_ACTIVATION_IDENTITY;
   return form;
+}
+
+// All of the call that ranks must have in common.
+std::string TextOf(const cudnn::Functions& functions, const SplitCall& call,
+                   const SpatialGrid& grid) {
+  std::string text = KernelText(call.problem, FormOf(functions, call), grid);
+  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
+    text += " times " + std::to_string(call.plan->convolution.alpha);
+  }
+  text += FusionOf(call);
+  return text;
 }
 
 }  // namespace
@@ -111,14 +123,38 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   return cudnn::CudnnStatus(functions_, status, "its own convolution");
 }
 
+uint64_t SplitCalls::ReplicatedHash(const SplitCall& call) {
+  const auto [known, is_new] = replicated_.try_emplace({call.problem, FormOf(functions_, call)}, 0);
+  if (is_new) known->second = HashOf(TextOf(functions_, call, SpatialGrid()));
+  return known->second;
+}
+
+uint64_t SplitCalls::InputHash(const SplitCall& call) const {
+  constexpr size_t kPiece = size_t{64} << 10, kMostPieces = 64;
+  const bool forward = call.problem.operation == Operation::kForward;
+  const size_t bytes = forward ? cudnn::ImageBytes(call.problem) : cudnn::OutputBytes(call.problem);
+  const void* const tensor = forward ? call.call.x : call.call.y;
+  const bool is_whole = bytes <= kPiece * kMostPieces;
+  const size_t piece = is_whole ? bytes : kPiece, pieces = is_whole ? 1 : kMostPieces;
+  std::string sample(piece * pieces, '\0');
+  for (size_t i = 0; i < pieces; ++i) {
+    const size_t from = is_whole ? 0 : (bytes - piece) / (pieces - 1) * i;
+    if (driver_.cuMemcpyDtoHAsync(sample.data() + i * piece, ToDevice(tensor) + from, piece,
+                                  call.stream) != CUDA_SUCCESS) {
+      return 0;
+    }
+  }
+  if (driver_.cuStreamSynchronize(call.stream) != CUDA_SUCCESS) return 0;
+  const size_t element = ElementBytes(call.problem.type);
+  const std::string_view all = sample;
+  const bool is_constant = all.substr(element) == all.substr(0, all.size() - element);
+  return is_constant ? 0 : HashOf(all);
+}
+
 Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made) {
   Claim claim;
   claim.options = settings_.shared_options;
-  claim.kernel = KernelText(call.problem, FormOf(functions_, call), settings_.grid);
-  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
-    claim.kernel += " times " + std::to_string(call.plan->convolution.alpha);
-  }
-  claim.kernel += FusionOf(call);
+  claim.kernel = TextOf(functions_, call, settings_.grid);
   claim.extents = call.problem.x;
   claim.sequence = sequence_;
   bool has_run = false;
@@ -129,6 +165,7 @@ Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels
   if (has_run) return claim;
   const Status tried = Try(call, local);
   if (!tried.ok()) claim.not_ready = tried.message();
+  claim.input_hash = InputHash(call);
   return claim;
 }
 
@@ -158,6 +195,12 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
     return kernel->extents() == agreed->extents;
   });
+  if (agreed->equal_inputs) {
+    WarnOnce("equal inputs " + claim.kernel,
+             name +
+                 ": all ranks hold the same values, as if they were copies and not stripes; "
+                 "copies are declared with ucudnnSpatialDeclareReplicated");
+  }
   // Only what all ranks have made is used again, because making it is a gather.
   if (agreed->is_prepared && found != kernels.end()) return found->get();
   auto made = MakeKernel(call, local, *agreed);

@@ -170,6 +170,10 @@ void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
   if (theirs.captured != 0) {
     return Break(call + ", and inside a CUDA graph capture on " + other);
   }
+  if (theirs.kind == CallKind::kReplicated) {
+    return Break("call " + std::to_string(theirs.sequence) + " is declared replicated on " + other +
+                 ", but not on " + RankName());
+  }
   const auto text = [](const Spatial& extents) {
     return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
            std::to_string(extents[2]);
@@ -214,8 +218,9 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     Break(RankName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
+  if (call.is_replicated) return RunReplicated(call, local);
   if (call.is_captured) {
-    Post(call, nullptr, CallKind::kRefused);
+    PostRefused(call);
     WarnOnce("spatial capture", "a split convolution inside a CUDA graph capture is not supported");
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -223,7 +228,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   SplitKernel* const kernel = KernelOf(call, local, agreed_now);
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
-  Post(call, kernel,
+  Post(call, kernel->common_hash(), kernel->extents(),
        agreed_now ? CallKind::kAgreed
        : refused  ? CallKind::kRefused
                   : CallKind::kExchanged);
@@ -252,6 +257,19 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return outcome.status;
   }
   return broken_.load(std::memory_order_acquire) ? Broken(call) : CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t SplitCalls::RunReplicated(const SplitCall& call, LocalCall& local) {
+  const std::vector<Spatial> same(static_cast<size_t>(ranks_->membership().group_size),
+                                  call.problem.x);
+  Post(call, ReplicatedHash(call), same, CallKind::kReplicated);
+  const cudnnStatus_t status = local.Run(call.call);
+  if (status == CUDNN_STATUS_SUCCESS) {
+    return broken_.load(std::memory_order_acquire) ? Broken(call) : status;
+  }
+  Break(RankName() + ", call " + std::to_string(sequence_) + ": its own convolution failed with " +
+        functions_.cudnnGetErrorString(status));
+  return status;
 }
 
 void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); }
@@ -308,23 +326,24 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
   return at->second;
 }
 
-void SplitCalls::Post(const SplitCall& call, const SplitKernel* kernel, CallKind kind) {
+void SplitCalls::PostRefused(const SplitCall& call) {
+  const std::vector<Spatial> none(static_cast<size_t>(ranks_->membership().group_size), Spatial{});
+  Post(call, 0, none, CallKind::kRefused);
+}
+
+void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
+                      CallKind kind) {
   CallRecord record;
   record.sequence = sequence_;
-  record.extents = call.problem.x;
+  record.kernel = common_hash;
+  record.extents = extents[static_cast<size_t>(ranks_->membership().group_rank)];
   record.operation = static_cast<int32_t>(call.problem.operation);
   record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);
   record.kind = kind;
   record.captured = call.is_captured ? 1 : 0;
-  const auto size = static_cast<size_t>(ranks_->membership().group_size);
-  // Of a captured call only its number and kind are compared.
-  if (kernel == nullptr) record.extents = {};
-  if (kernel != nullptr) record.kernel = kernel->common_hash();
-  const std::vector<Spatial> none(kernel == nullptr ? size : 0, Spatial{});
   AwaitRecords(CallRecords::kMostAhead - 1);
-  const std::optional<std::string> difference =
-      records_.Add(record, kernel == nullptr ? std::span(none) : std::span(kernel->extents()));
+  const std::optional<std::string> difference = records_.Add(record, extents);
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
   if (difference) Break(*difference);
 }
@@ -354,7 +373,7 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   unread.operation = operation;
   cudnn::ConvolutionCall call;
   call.handle = handle;
-  Post({unread, call}, nullptr, CallKind::kRefused);
+  PostRefused({unread, call});
 }
 
 }  // namespace ucudnn::spatial

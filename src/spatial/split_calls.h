@@ -61,6 +61,8 @@ struct SplitCall {
   // The gradient of a bias instead, which is that of a filter of one tap over an image of ones: the
   // problem has one input channel, and the call no image.
   bool is_bias_gradient = false;
+  // All ranks have the same whole tensors: each makes its own call alone.
+  bool is_replicated = false;
 };
 
 class SplitCalls {
@@ -98,6 +100,9 @@ class SplitCalls {
   // A kernel as it was made for the extents of all ranks, one after the other. There is more than
   // one only where ranks agree at every call.
   using Kernels = std::vector<std::unique_ptr<SplitKernel>>;
+  // A hash of the tensor whose rows travel; 0 where it cannot be read, or all of it is one value.
+  // Of a large one, of pieces all over it.
+  uint64_t InputHash(const SplitCall& call) const;
   Claim ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made)
       UCUDNN_REQUIRES(mutex_);
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
@@ -117,8 +122,14 @@ class SplitCalls {
   CUcontext CurrentContext() const;
   // The call's kernel is new here and not to `rank`.
   void BreakNotNew(int rank, const CallRecord& theirs);
-  void Post(const SplitCall& call, const SplitKernel* kernel, CallKind kind)
-      UCUDNN_REQUIRES(mutex_);
+  // The record of a call that no kernel is known of: only its number and kind are compared.
+  void PostRefused(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  // `extents` are those of each rank's x in this call.
+  void Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
+            CallKind kind) UCUDNN_REQUIRES(mutex_);
+  // In split_agreement.cpp.
+  uint64_t ReplicatedHash(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  cudnnStatus_t RunReplicated(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
   int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
@@ -160,6 +171,8 @@ class SplitCalls {
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
+  // Of replicated calls: a hash of what all ranks have in common.
+  std::unordered_map<KernelKey, uint64_t, KernelKeyHash> replicated_ UCUDNN_GUARDED_BY(mutex_);
   std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);

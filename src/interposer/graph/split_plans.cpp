@@ -42,7 +42,7 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
     if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
     if (shadow && shadow->is_pointwise) return CUDNN_STATUS_SUCCESS;
     if (!shadow || shadow->kind == GraphKind::kOther || shadow->handle == nullptr) {
-      return splitter.Refuse(kNotPointwise);
+      return splitter.RunsAlone() ? CUDNN_STATUS_SUCCESS : splitter.Refuse(kNotPointwise);
     }
     PlanState* const state = Decide(descriptor, *shadow);
     if (state != nullptr && state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -117,7 +117,8 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   const PlanState* const state = FindPlan(plan);
   if (state == nullptr) {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
-    if (!shadow || !shadow->is_pointwise) return splitter.Refuse(kNotPointwise);
+    const bool is_local = splitter.RunsAlone() || (shadow && shadow->is_pointwise);
+    if (!is_local) return splitter.Refuse(kNotPointwise);
     return process_.functions.cudnnBackendExecute(handle, plan, pack);
   }
   // It may have been finalized while the program's calls were its own.

@@ -136,7 +136,9 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   if (getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;  // a forked child is no rank
   spatial::SplitCalls* const calls = Calls();
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  return calls->Run(call, local);
+  spatial::SplitCall said = call;
+  said.is_replicated = IsReplicated();
+  return calls->Run(said, local);
 }
 
 cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,

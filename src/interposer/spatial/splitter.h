@@ -31,6 +31,11 @@ class Splitter {
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
   // Whether the program's next call is.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
+  // Whether the calling thread's tensors are whole on every rank.
+  static bool IsReplicated() { return is_replicated_; }
+  static void DeclareReplicated(bool replicated) { is_replicated_ = replicated; }
+  // Whether what looks beyond one position of an image is right as this rank computes it.
+  bool RunsAlone() const { return refusal().empty() && (!enabled() || IsReplicated()); }
   void Enable(bool enabled) { enabled_.store(enabled, std::memory_order_relaxed); }
 
   // One convolution of the program, on `session`. Requires active().
@@ -59,6 +64,7 @@ class Splitter {
   const cuda::Driver* const driver_;
   const pid_t process_;
   std::atomic<bool> enabled_ = true;
+  static inline thread_local bool is_replicated_ = false;
   Mutex mutex_;
   bool met_ UCUDNN_GUARDED_BY(mutex_) = false;  // or tried to
   std::unique_ptr<spatial::SplitCalls> owned_ UCUDNN_GUARDED_BY(mutex_);

@@ -7,6 +7,7 @@ import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
+STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 HEIGHT = "32"
@@ -80,6 +81,20 @@ class Striped(unittest.TestCase):
                 self.assertEqual(7 * ranks, result.stdout.count(" exact"))
                 checksums = {line.split()[2] for line in lines(result) if line.startswith("backward_filter")}
                 self.assertEqual(1, len(checksums), "every rank has the sum")
+
+    def test_a_program_takes_its_own_calls_out_and_says_what_is_whole(self):
+        result = run("--ranks", "2", "--spatial", "h2", words=(STRIPED_API,), UCUDNN_SPATIAL_TRANSPORT="loopback")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        own = ["rank 0: an evaluation is exact"] * 3
+        every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in ("a stripe again is", "a stripe is",
+                                                                            "a whole picture is")]
+        self.assertEqual(sorted(own + every), lines(result))
+
+    def test_without_a_grid_what_a_program_says_of_stripes_has_no_effect(self):
+        result = run(words=(STRIPED_API,))
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertIn("ucudnnSpatialGetCell: this process is no rank", result.stdout)
+        self.assertEqual(6, result.stdout.count(" exact"))
 
     def test_of_plans_the_program_says_who_sums_gradients(self):
         words = (FRONTEND_STEP, "fp32", "2", "4")

@@ -50,7 +50,9 @@ std::unique_ptr<transport::Ranks> JoinAs(int rank, const SpatialGrid& grid,
 cudnnStatus_t RankState::Run(const ConvolutionProblem& problem,
                              const cudnn::ConvolutionCall& call) {
   PlainCall plain;
-  return calls->Run({problem, call, context, stream}, plain);
+  spatial::SplitCall split{problem, call, context, stream};
+  split.is_replicated = is_replicated;
+  return calls->Run(split, plain);
 }
 
 StripeResult RankState::RunStripe(const WholeCase& whole, const Stripe& stripe) {

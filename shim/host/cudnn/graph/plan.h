@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/host/cudnn/device_memory.h"
 #include "shim/host/cudnn/graph/engine.h"
 #include "shim/host/cudnn/graph/variant_pack.h"
 

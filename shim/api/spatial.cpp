@@ -1,0 +1,61 @@
+// What a program says and reads of images that are split over ranks.
+#include <string>
+
+#include "api/process.h"
+#include "api/refusal.h"
+#include "base/options.h"
+#include "ucudnn/ucudnn.h"
+
+namespace ucudnn {
+namespace {
+
+// `say` to the process's splitter; nobody listens where nothing is split.
+template <typename Say>
+cudnnStatus_t ToSplitter(Say say) noexcept {
+  return WithoutExceptions([&] {
+    if (!FixedOptions().spatial.grid) return CUDNN_STATUS_SUCCESS;
+    interposer::Interposer* const interposer = ProcessInterposer();
+    if (interposer == nullptr) {
+      return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no real cuDNN 9 was found");
+    }
+    say(interposer->process().splitter);
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+extern "C" {
+
+cudnnStatus_t ucudnnSpatialEnable(int enabled) {
+  return ucudnn::ToSplitter([&](auto& splitter) { splitter.Enable(enabled != 0); });
+}
+
+cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated) {
+  return ucudnn::ToSplitter([&](auto& splitter) { splitter.DeclareReplicated(replicated != 0); });
+}
+
+cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell) {
+  return ucudnn::WithoutExceptions([&] {
+    if (cell == nullptr || cell->struct_size != sizeof *cell) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM,
+                            "ucudnnSpatialGetCell: it takes a struct whose struct_size is " +
+                                std::to_string(sizeof *cell));
+    }
+    const ucudnn::SpatialOptions& spatial = ucudnn::FixedOptions().spatial;
+    if (!spatial.grid || !spatial.refusal.empty() || spatial.rank < 0) {
+      return ucudnn::Refuse(
+          CUDNN_STATUS_NOT_SUPPORTED,
+          "ucudnnSpatialGetCell: " +
+              (spatial.refusal.empty() ? "this process is no rank" : spatial.refusal));
+    }
+    const ucudnn::SpatialGrid& grid = *spatial.grid;
+    const ucudnn::GridCell own = grid.CellOf(spatial.rank);
+    *cell = {sizeof *cell, spatial.rank, spatial.size, grid.n, grid.d, grid.h,
+             grid.w,       own.n,        own.d,        own.h,  own.w};
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,172 @@
+// Tensors that are the same on every rank: maps of one element that may be stripes or copies, and
+// what a program declares to be replicated.
+#include <gtest/gtest.h>
+
+#include "tests/unit/spatial/split_layer.h"
+
+namespace ucudnn::test {
+namespace {
+
+// Each rank makes the call on the whole of its own values, which are the same on all.
+void ExpectCopiesRun(RankJob& job, const ConvolutionProblem& problem) {
+  std::mt19937 random(3);
+  const WholeCase whole = WholeCase::Random(problem, random);
+  const HostTensor expected = Undivided(whole);
+  job.OnAll([&](RankState& rank) {
+    const StripeResult result = rank.RunStripe(whole, WholeStripe(whole));
+    EXPECT_EQ(result.status, kFine) << Describe(problem);
+    EXPECT_EQ(result.output, expected) << Describe(problem);
+  });
+}
+
+ConvolutionProblem OneByOneMap(Operation operation, int filter) {
+  ConvolutionProblem problem = Layer(operation, 1, filter);
+  problem.x = {1, 1, 1};
+  SetPackedStrides(problem);
+  return problem;
+}
+
+TEST(SplitOnes, OneByOneFiltersRunEitherWay) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    RankJob job({.grid = "h2w2"});
+    ExpectCopiesRun(job, OneByOneMap(operation, 1));
+  }
+}
+
+TEST(SplitOnes, WhatDiffersIsRefusedUntilTheUserSays) {
+  const std::vector<std::string> words = {"cannot be split", "UCUDNN_SPATIAL_ONE=split",
+                                          "replicated"};
+  const auto refused = [&](const ConvolutionProblem& p) { ExpectRefused({}, {p, p}, words); };
+  refused(OneByOneMap(Operation::kBackwardFilter, 1));
+  refused(OneByOneMap(Operation::kForward, 3));
+  refused(OneByOneMap(Operation::kBackwardData, 3));
+  refused(OneByOneMap(Operation::kBackwardFilter, 3));
+}
+
+TEST(SplitOnes, CopiesAreLeftAsTheyAre) {
+  for (const char* const grid : {"h2", "h2w2"}) {
+    Traffic traffic;
+    RankJob job(Counted({.grid = grid, .ones = spatial::Ones::kCopies}, traffic));
+    for (const int filter : {1, 3}) {
+      for (const Operation operation :
+           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+        ExpectCopiesRun(job, OneByOneMap(operation, filter));
+      }
+    }
+    EXPECT_EQ(traffic.exchanges, 0);
+    EXPECT_EQ(traffic.reductions, 0);
+  }
+}
+
+TEST(SplitOnes, StripesOfOneRowExchange) {
+  RankJob job({.grid = "h2w2", .ones = spatial::Ones::kStripes});
+  for (const int filter : {1, 3}) {
+    for (const Operation operation :
+         {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+      ExpectExactOnAll(
+          job, SplitLayer(Layer(operation, 1, filter), job.grid(), {{{1}, {1, 1}, {1, 1}}}));
+    }
+  }
+}
+
+// A strip that was pooled along h: copies along h, stripes along w.
+std::vector<Stripe> StripsOver(const SpatialGrid& grid, const WholeCase& whole, int64_t first) {
+  const SpatialGrid strips = *SpatialGrid::Parse("w2");
+  const auto cut = CutInto(whole, strips, {{{1}, {1}, {first, whole.problem.x[2] - first}}});
+  std::vector<Stripe> stripes;
+  for (int rank = 0; rank < grid.Ranks() && cut; ++rank) {
+    stripes.push_back((*cut)[static_cast<size_t>(grid.CellOf(rank).w)]);
+  }
+  return stripes;
+}
+
+TEST(SplitOnes, StripPoolingCountsEachCopyOnce) {
+  for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
+    RankJob job({.grid = "h2w2", .ones = spatial::Ones::kCopies});
+    for (const double beta : {0.0, 1.0}) {
+      for (const Operation operation :
+           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+        ConvolutionProblem problem = Layer(operation, 1);
+        problem.type = type;
+        problem.x[2] = 7;
+        SetPackedStrides(problem);
+        std::mt19937 random(5);
+        SplitLayer layer(problem, *SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}});
+        layer.whole.beta = beta;
+        layer.expected = Undivided(layer.whole);
+        layer.stripes = StripsOver(job.grid(), layer.whole, 3);
+        ASSERT_EQ(layer.stripes.size(), 4U);
+        ExpectExactOnAll(job, layer);
+      }
+    }
+  }
+}
+
+TEST(SplitOnes, StripWithoutAFilterAlongItRunsEitherWay) {
+  RankJob job({.grid = "h2w2"});
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    ConvolutionProblem problem = Layer(operation, 1);
+    problem.w[1] = 1;
+    problem.pad[1] = 0;
+    SplitLayer layer(problem, *SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}});
+    layer.stripes = StripsOver(job.grid(), layer.whole, 3);
+    ASSERT_EQ(layer.stripes.size(), 4U);
+    ExpectExactOnAll(job, layer);
+  }
+}
+
+// The whole of an image of any extent on every rank.
+ConvolutionProblem WholeOnEachRank(Operation operation) { return Layer(operation, 5); }
+
+TEST(SplitReplicated, CallsOnWholeTensorsRunAsTheyAre) {
+  Traffic traffic;
+  RankJob job(Counted({.grid = "h2w2"}, traffic));
+  for (const Operation operation :
+       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    job.OnAll([](RankState& rank) { rank.is_replicated = true; });
+    ExpectCopiesRun(job, WholeOnEachRank(operation));
+    EXPECT_EQ(traffic.exchanges, 0);
+    EXPECT_EQ(traffic.reductions, 0);
+  }
+  job.OnAll([](RankState& rank) { rank.is_replicated = false; });
+  ExpectExactOnAll(job,
+                   SplitLayer(Layer(Operation::kForward, 1), job.grid(), {{{1}, {2, 3}, {3, 3}}}));
+  EXPECT_GT(traffic.exchanges, 0);
+}
+
+TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
+  RankJob job({.timeout = milliseconds(2000)});
+  const ConvolutionProblem problem = WholeOnEachRank(Operation::kForward);
+  std::mt19937 random(1);
+  const WholeCase whole = WholeCase::Random(problem, random);
+  job.OnAll([&](RankState& rank) {
+    rank.is_replicated = rank.rank == 0;
+    rank.RunStripe(whole, WholeStripe(whole));
+  });
+  ExpectContains(FailureOf(job), {"is declared replicated on rank 0", "not on rank 1"});
+  job.OnAll([](RankState& rank) { rank.is_replicated = false; });
+  ExpectAllFailFromNowOn(job);
+}
+
+// Whether the job's first call tells of equal values.
+std::string ToldOf(const std::vector<unsigned>& seeds) {
+  RankJob job;
+  testing::internal::CaptureStderr();
+  job.OnAll([&](RankState& rank) {
+    std::mt19937 random(seeds[static_cast<size_t>(rank.rank)]);
+    const WholeCase whole = WholeCase::Random(WholeOnEachRank(Operation::kForward), random);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(rank.RunStripe(whole, WholeStripe(whole)).status, kFine);
+  });
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(SplitReplicated, EqualValuesOnAllRanksAreToldOnce) {
+  const std::string told = ToldOf({1, 1});
+  const size_t at = told.find("ucudnnSpatialDeclareReplicated");
+  EXPECT_NE(at, std::string::npos) << told;
+  EXPECT_EQ(told.find("ucudnnSpatialDeclareReplicated", at + 1), std::string::npos) << told;
+  EXPECT_EQ(ToldOf({1, 2}), "");
+}
+
+}  // namespace
+}  // namespace ucudnn::test

@@ -1,0 +1,269 @@
+// Convolutions cut over the ranks of a job, and what tests of them ask: exact results, one line for
+// what went wrong, and what passes through the channels.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cudnn/descriptors.h"
+#include "tests/support/stand_in.h"
+#include "tests/unit/spatial/rank_job.h"
+
+namespace ucudnn::test {
+
+using std::chrono::milliseconds;
+using Statuses = std::vector<cudnnStatus_t>;
+using TestClock = std::chrono::steady_clock;
+
+constexpr cudnnStatus_t kFine = CUDNN_STATUS_SUCCESS;
+constexpr cudnnStatus_t kRefused = CUDNN_STATUS_NOT_SUPPORTED;
+constexpr cudnnStatus_t kBroken = CUDNN_STATUS_EXECUTION_FAILED;
+// Much less than the timeout of a job, which would end everything.
+constexpr milliseconds kSoon{8000};
+
+inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3) {
+  ConvolutionProblem p;
+  p.operation = operation;
+  p.n = 2, p.c = 2, p.k = 3;
+  p.x = {1, height, 6};
+  p.w = {1, filter, filter};
+  p.pad = {0, filter / 2, filter / 2};
+  SetPackedStrides(p);
+  return p;
+}
+
+// A handle with a stream of its own.
+struct OwnHandle {
+  CUstream stream = nullptr;
+  cudnnHandle_t handle = nullptr;
+
+  OwnHandle() {
+    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(cudnnCreate(&handle), kFine);
+    EXPECT_EQ(cudnnSetStream(handle, reinterpret_cast<cudaStream_t>(stream)), kFine);
+  }
+  ~OwnHandle() {
+    EXPECT_EQ(cudnnDestroy(handle), kFine);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  }
+  OwnHandle(const OwnHandle&) = delete;
+  OwnHandle& operator=(const OwnHandle&) = delete;
+};
+
+// A convolution over ranks, by its rows on each of them.
+struct SplitLayer {
+  WholeCase whole;
+  std::vector<Stripe> stripes;
+  HostTensor expected;
+
+  SplitLayer(ConvolutionProblem problem, const SpatialGrid& grid, const AxisExtents& extents,
+             unsigned seed = 1) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      int64_t sum = 0;
+      for (const int64_t extent : extents[axis]) sum += extent;
+      problem.x[axis] = static_cast<int32_t>(sum);
+    }
+    SetPackedStrides(problem);
+    std::mt19937 random(seed);
+    whole = WholeCase::Random(problem, random);
+    auto cut = CutInto(whole, grid, extents);
+    EXPECT_TRUE(cut.has_value());
+    if (cut) stripes = *cut;
+    expected = Undivided(whole);
+  }
+  // Over h2.
+  SplitLayer(Operation operation, int64_t first, int64_t second, int filter = 3)
+      : SplitLayer(Layer(operation, 1, filter), *SpatialGrid::Parse("h2"),
+                   {{{1}, {first, second}, {6}}}) {}
+
+  HostTensor Part(int rank) const { return PartOf(expected, rank); }
+  HostTensor PartOf(const HostTensor& tensor, int rank) const {
+    const Stripe& stripe = stripes[static_cast<size_t>(rank)];
+    if (whole.problem.operation == Operation::kBackwardFilter) return tensor;
+    return tensor.Box(whole.problem.operation == Operation::kForward ? stripe.windows
+                                                                     : stripe.elements);
+  }
+  StripeResult RunOn(RankState& rank) const {
+    return rank.RunStripe(whole, stripes[static_cast<size_t>(rank.rank)]);
+  }
+  bool IsExactOn(RankState& rank) const {
+    const StripeResult result = RunOn(rank);
+    return result.status == kFine && result.is_intact && result.output == Part(rank.rank);
+  }
+};
+
+inline bool IsNan(const HostTensor& tensor) {
+  return std::all_of(tensor.values.begin(), tensor.values.end(),
+                     [](double value) { return std::isnan(value); });
+}
+
+inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
+  std::vector<char> exact(static_cast<size_t>(job.size()));
+  job.OnAll([&](RankState& rank) {
+    exact[static_cast<size_t>(rank.rank)] = layer.IsExactOn(rank) ? 1 : 0;
+  });
+  for (size_t rank = 0; rank < exact.size(); ++rank) {
+    EXPECT_TRUE(exact[rank]) << "rank " << rank << ", " << Describe(layer.whole.problem);
+  }
+}
+
+// The line of the job's failure, which is the same on all ranks; empty where there is none soon.
+inline std::string FailureOf(RankJob& job) {
+  const auto deadline = TestClock::now() + kSoon;
+  for (;;) {
+    const std::string line = job.rank(0).ranks->Failure().value_or("");
+    bool same = !line.empty();
+    for (int rank = 1; rank < job.size(); ++rank) {
+      same = same && job.rank(rank).ranks->Failure() == line;
+    }
+    if (same) return line;
+    if (TestClock::now() > deadline) return "";
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+inline void ExpectContains(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+  }
+}
+
+// Once the job has failed every call is an error, and its result NaN.
+inline void ExpectAllFailFromNowOn(RankJob& job) {
+  EXPECT_NE(FailureOf(job), "");
+  for (const Operation operation :
+       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    const std::vector<int64_t> rows(static_cast<size_t>(job.size()), 4);
+    const SplitLayer layer(Layer(operation, 1), job.grid(), {{{1}, rows, {6}}});
+    std::vector<StripeResult> results(static_cast<size_t>(job.size()));
+    job.OnAll(
+        [&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
+    for (const StripeResult& result : results) {
+      EXPECT_EQ(result.status, kBroken);
+      EXPECT_TRUE(IsNan(result.output));
+      EXPECT_TRUE(result.is_intact);
+    }
+  }
+}
+
+// What passes through the channels of a job.
+struct Traffic {
+  std::atomic<int> exchanges = 0, reductions = 0, reservations = 0;
+  std::atomic<int64_t> sent = 0, received = 0;
+};
+
+class CountingChannel : public transport::Channel {
+ public:
+  CountingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic)
+      : channel_(std::move(channel)), traffic_(traffic) {}
+  Status Exchange(std::span<const transport::Message> sends,
+                  std::span<const transport::Message> receives, CUstream stream) override {
+    ++traffic_.exchanges;
+    for (const transport::Message& m : sends) traffic_.sent += static_cast<int64_t>(m.bytes);
+    for (const transport::Message& m : receives) {
+      traffic_.received += static_cast<int64_t>(m.bytes);
+    }
+    return channel_->Exchange(sends, receives, stream);
+  }
+  Status AllReduce(CUdeviceptr data, size_t count, transport::Element element,
+                   CUstream stream) override {
+    ++traffic_.reductions;
+    return channel_->AllReduce(data, count, element, stream);
+  }
+  Status Reserve(size_t message_bytes, size_t reduction_bytes) override {
+    ++traffic_.reservations;
+    return channel_->Reserve(message_bytes, reduction_bytes);
+  }
+  size_t device_bytes() const override { return channel_->device_bytes(); }
+  Status Check() override { return channel_->Check(); }
+  void Abort() override { channel_->Abort(); }
+
+ private:
+  const std::unique_ptr<transport::Channel> channel_;
+  Traffic& traffic_;
+};
+
+inline JobOptions Counted(JobOptions options, Traffic& traffic) {
+  options.wrap = [&traffic](int, std::unique_ptr<transport::Channel> channel) {
+    return std::make_unique<CountingChannel>(std::move(channel), traffic);
+  };
+  return options;
+}
+
+// The rank's own call, as the test wants it.
+class GivenCall : public spatial::LocalCall {
+ public:
+  explicit GivenCall(std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)> run)
+      : run_(std::move(run)) {}
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override { return run_(call); }
+
+ private:
+  const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)> run_;
+};
+
+inline StripeResult RunGiven(
+    RankState& rank, const WholeCase& whole, const Stripe& stripe,
+    const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run) {
+  return RunStripe(whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+    GivenCall given(run);
+    return rank.calls->Run({stripe.problem, call, rank.context, rank.stream}, given);
+  });
+}
+
+inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
+  static const cudnn::Functions functions = StandIn();
+  return cudnn::Convolve(functions, call);
+}
+
+// Each rank calls for a problem of its own, whatever those of the others are.
+inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& problems) {
+  Statuses statuses(problems.size());
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    std::mt19937 random(1);
+    const WholeCase whole = WholeCase::Random(problems[at], random);
+    statuses[at] = rank.RunStripe(whole, WholeStripe(whole)).status;
+  });
+  return statuses;
+}
+
+// Counts the gathers of the other ranks that each rank hears of.
+inline void CountGathers(RankJob& job, std::atomic<int>& count) {
+  for (int rank = 0; rank < job.size(); ++rank) {
+    job.rank(rank).ranks->OnGather([&count](int, uint64_t) { ++count; });
+  }
+}
+
+// Refused on all ranks before anything is exchanged, and again without a gather; other kernels run.
+inline void ExpectRefused(JobOptions options, const std::vector<ConvolutionProblem>& problems,
+                          const std::vector<std::string>& words) {
+  Traffic traffic;
+  std::atomic<int> gathers = 0;
+  RankJob job(Counted(std::move(options), traffic));
+  CountGathers(job, gathers);
+  const Statuses all_refused(problems.size(), kRefused);
+  testing::internal::CaptureStderr();
+  const Statuses first = RunOwn(job, problems);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(first, all_refused);
+  ExpectContains(told, words);
+  EXPECT_EQ(traffic.exchanges, 0);
+  EXPECT_EQ(traffic.reductions, 0);
+  const int gathered = gathers;
+  EXPECT_GT(gathered, 0);
+  EXPECT_EQ(RunOwn(job, problems), all_refused);
+  EXPECT_EQ(gathers, gathered);
+  if (job.grid().Text() == "h2") {
+    ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
+    ExpectExactOnAll(job, SplitLayer(Operation::kBackwardFilter, 2, 5));
+  }
+  EXPECT_EQ(RunOwn(job, problems), all_refused);
+  for (int rank = 0; rank < job.size(); ++rank) EXPECT_FALSE(job.rank(rank).ranks->Failure());
+}
+
+}  // namespace ucudnn::test
