@@ -132,6 +132,9 @@ void SplitCalls::Watch() {
   MutexLock lock(watch_mutex_);
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
     watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
+    transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
+    const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
+    if (!exchanged.ok()) Break(RankName() + ": " + exchanged.message());
     const CallRecords::Slowest slowest = records_.slowest();
     const bool comes = slowest.last >= waiting_.load(std::memory_order_acquire) ||
                        slowest.rank != awaited.rank || slowest.last != awaited.last;

@@ -137,7 +137,8 @@ class SplitCalls {
 
   // Whether a rank of the group has left that would have to make this call, too.
   std::optional<std::string> LeftBehind() const;
-  // On a thread of its own: looks whether the other ranks come to the calls that this one has made.
+  // On a thread of its own: looks whether exchanges failed after their calls had returned, and
+  // whether the other ranks come to the calls that this one has made.
   void Watch();
 
   // On the transport's thread.

@@ -150,7 +150,9 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
 }
 
 Status Communicators::Check() {
-  MutexLock lock(mutex_);
+  // A call that is under way returns its own error, and may wait for other ranks.
+  if (!mutex_.TryLock()) return Status::Ok();
+  MutexLock lock(mutex_, MutexLock::kAdopt);
   if (ended_) return Status::Error("the exchange was aborted");
   for (Communicator* const communicator : {exchanges_.load(), reductions_.load()}) {
     int error = kSuccess;

@@ -237,6 +237,17 @@ bool Ranks::AllHaveLeft() const {
                      [](const Peer& peer) { return peer.last.has_value(); });
 }
 
+std::string Ranks::ServedGroups() const {
+  if (hub_ == nullptr || failed_) return "";
+  std::string ranks;
+  const MutexLock lock(mutex_);
+  for (const Peer& peer : peers_) {
+    if (peer.last || peer.place.group == meeting_.membership.group) continue;
+    ranks += (ranks.empty() ? "rank " : ", rank ") + std::to_string(peer.place.rank);
+  }
+  return ranks;
+}
+
 std::vector<std::optional<std::string>> Ranks::Leave(std::string_view last) {
   if (Forked()) return {};
   const size_t rank = static_cast<size_t>(meeting_.membership.rank);
@@ -250,11 +261,22 @@ std::vector<std::optional<std::string>> Ranks::Leave(std::string_view last) {
     Tell(FrameKind::kLeave, last);
     const Clock::time_point deadline = Clock::now() + meeting_.times.leaving;
     const auto done = [this] { return finished_ || ended_; };
-    while (!done() && Clock::now() < deadline) news_.Wait(Milliseconds(5));
+    bool warned = false;
+    for (;;) {
+      const Clock::time_point now = Clock::now();
+      const std::string served = ServedGroups();
+      if (done() || (now >= deadline && served.empty())) break;
+      if (now > deadline + meeting_.times.warning && !std::exchange(warned, true)) {
+        Log(LogLevel::kWarn, "rank 0 has ended, and serves " + served +
+                                 " of other groups, who meet through it, until they end");
+      }
+      news_.Wait(Milliseconds(5));
+    }
     stop_ = true;
     outbox_.wake().Raise();
     // The service thread ends at once, unless a callback holds it.
-    while (!ended_ && Clock::now() < deadline + kTurn) {
+    const Clock::time_point end = Clock::now() + kTurn;
+    while (!ended_ && Clock::now() < end) {
       std::this_thread::sleep_for(Milliseconds(1));
     }
   }

@@ -46,6 +46,14 @@ class Striped(unittest.TestCase):
             with self.subTest(ranks=ranks):
                 self.assert_like_the_whole(run("--ranks", str(ranks), "--spatial", f"h{ranks}"))
 
+    def test_groups_have_images_of_their_own_and_may_end_apart(self):
+        script = f'exec {STRIPED_CNN} {HEIGHT} $((RANK < 2 ? 4 : 500))'
+        result = run("--ranks", "4", "--spatial", "n2h2", words=("bash", "-c", script), UCUDNN_SPATIAL_TRANSPORT="loopback")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertEqual(50, len(lines(result)))
+        # The first group's image is the first half of the rows.
+        self.assertLessEqual(set(lines(run(words=(STRIPED_CNN, "16", "4")))), set(lines(result)))
+
     def test_each_ranks_own_calls_are_divided_as_always(self):
         self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--workspace-limit", "64KiB"))
 

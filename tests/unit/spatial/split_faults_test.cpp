@@ -465,6 +465,37 @@ cudnnStatus_t RunAsCaptured(RankState& rank, const SplitLayer& layer) {
       .status;
 }
 
+// Fails when `fails` says so, long after its calls have returned, as NCCL does.
+class FailingChannel : public CountingChannel {
+ public:
+  FailingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
+                 const std::atomic<bool>& fails)
+      : CountingChannel(std::move(channel), traffic), fails_(fails) {}
+  Status Check() override {
+    return fails_ ? Status::Error("unhandled system error") : CountingChannel::Check();
+  }
+
+ private:
+  const std::atomic<bool>& fails_;
+};
+
+TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
+  Traffic traffic;
+  std::atomic<bool> fails = false;
+  JobOptions options;
+  options.wrap =
+      [&](int rank,
+          std::unique_ptr<transport::Channel> channel) -> std::unique_ptr<transport::Channel> {
+    if (rank != 1) return channel;
+    return std::make_unique<FailingChannel>(std::move(channel), traffic, fails);
+  };
+  RankJob job(options);
+  ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 4));
+  fails = true;
+  ExpectContains(FailureOf(job), {"rank 1: unhandled system error"});
+  ExpectAllFailFromNowOn(job);
+}
+
 TEST(SplitCapture, CapturedCallsAreRefusedOnAll) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));

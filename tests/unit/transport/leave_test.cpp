@@ -58,6 +58,33 @@ TEST(Leave, DoesNotWaitLongForARankThatDoesNotCome) {
   }
 }
 
+TEST(Leave, RankZeroServesOtherGroupsUntilTheyEnd) {
+  Job job(4);
+  job.meeting.times.leaving = Milliseconds(200);
+  std::vector<Meeting> meetings;
+  for (int rank = 0; rank < 4; ++rank) {
+    meetings.push_back(job.Of(rank));
+    meetings.back().membership = {rank, 4, rank / 2, rank % 2, 2};
+  }
+  const auto joined = JoinThese(meetings);
+  std::atomic<int> others = 2;
+  OnThreads(4, [&](int rank) {
+    ASSERT_TRUE(joined[static_cast<size_t>(rank)]->ok());
+    Ranks& ranks = *joined[static_cast<size_t>(rank)]->value();
+    if (rank < 2) {
+      ranks.Leave("");
+      EXPECT_TRUE(rank != 0 || others == 0) << "rank 0 left first";
+      return;
+    }
+    std::this_thread::sleep_for(Milliseconds(1000));
+    const auto gathered = ranks.Gather(std::to_string(rank), "a later gather");
+    EXPECT_TRUE(gathered.ok()) << gathered.message();
+    --others;
+    ranks.Leave("");
+    EXPECT_FALSE(ranks.Failure());
+  });
+}
+
 TEST(Leave, TellsTheOthersAtOnce) {
   const Job job(2);
   const auto all = JoinAll(job);
