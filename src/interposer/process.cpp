@@ -47,6 +47,7 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
 
 std::string Process::ReportText() {
   budgets.NoteAll();
+  splitter.Note(reporter.report());
   return reporter.report().Json(ModeName(options.mode), kernels.measured());
 }
 
@@ -54,6 +55,7 @@ void Process::WriteReport() {
   Report& report = reporter.report();
   if (options.report.empty() || report.empty()) return;
   budgets.NoteAll();
+  splitter.Note(report);
   MutexLock lock(report_mutex_);
   const Status status = report.Write(options.report, ModeName(options.mode), kernels.measured());
   if (!status.ok()) WarnOnce("report", "the report cannot be written: " + status.message());

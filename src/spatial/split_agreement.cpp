@@ -294,6 +294,7 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
     Break(ready.message());
     return nullptr;
   }
+  owned_bytes_ = device_->buffer.size() + channel_->device_bytes();
   (*made)->set_extents(agreed.extents);
   return std::move(*made);
 }

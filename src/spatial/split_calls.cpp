@@ -249,6 +249,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     AwaitRecords(0);
     if (broken_.load(std::memory_order_acquire) || records_.differ()) return Broken(call);
   }
+  exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = kernel->Run({call.call, call.stream, local}, *device_, *channel_);
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + outcome.exact.message());
@@ -273,6 +274,10 @@ cudnnStatus_t SplitCalls::RunReplicated(const SplitCall& call, LocalCall& local)
   Break(RankName() + ", call " + std::to_string(sequence_) + ": its own convolution failed with " +
         functions_.cudnnGetErrorString(status));
   return status;
+}
+
+SplitFigures SplitCalls::figures() const {
+  return {records_.last(), exchanged_bytes_.load(), owned_bytes_.load()};
 }
 
 void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); }

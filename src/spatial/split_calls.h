@@ -65,6 +65,13 @@ struct SplitCall {
   bool is_replicated = false;
 };
 
+// What a rank has done so far.
+struct SplitFigures {
+  uint64_t calls = 0;
+  uint64_t exchanged_bytes = 0;  // received and sent, without sums of gradients
+  size_t owned_bytes = 0;        // device memory for exchanges and sums
+};
+
 class SplitCalls {
  public:
   // Opens the rank's channel with the context of its first call current.
@@ -85,6 +92,7 @@ class SplitCalls {
   void NoteRefused(Operation operation, cudnnHandle_t handle);
   // All ranks' calls fail from now on, because of `why` on this one.
   void Fail(const std::string& why);
+  SplitFigures figures() const;
   // The rank makes no more calls. Returns a line where the ranks of the group did not make equally
   // many; waits for them for a bounded time.
   std::optional<std::string> Leave();
@@ -165,6 +173,8 @@ class SplitCalls {
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};  // of that call
   std::atomic<transport::Channel*> published_channel_ = nullptr;         // for Abort
   std::atomic<bool> broken_ = false;
+  std::atomic<uint64_t> exchanged_bytes_ = 0;
+  std::atomic<size_t> owned_bytes_ = 0;
   std::atomic<uint64_t> waiting_ = 0;  // the last call that needs the other ranks
 
   Mutex mutex_;

@@ -153,9 +153,14 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
 
 Status SplitKernel::MakePlans(const PlanContext& context, const GroupStripes& group) {
   UCUDNN_ASSIGN_OR_RETURN(full_, PlanOf(context, group, form_, slice_));
+  const auto exchanged = [](const SlicePlan& plan) {
+    return plan.received_bytes() + plan.sent_bytes();
+  };
+  exchanged_bytes_ = exchanged(*full_) * static_cast<uint64_t>(problem_.n / slice_);
   const int left = problem_.n % slice_;
   if (left == 0) return Status::Ok();
   UCUDNN_ASSIGN_OR_RETURN(rest_, PlanOf(context, group, form_, left));
+  exchanged_bytes_ += exchanged(*rest_);
   return Status::Ok();
 }
 
@@ -174,14 +179,6 @@ size_t SplitKernel::largest_message_bytes() const {
 size_t SplitKernel::reduced_bytes() const {
   if (!sums_) return 0;
   return sum_ != nullptr ? AccumulatorBytes(problem_) : cudnn::FilterBytes(problem_);
-}
-
-int64_t SplitKernel::exchanged_bytes() const {
-  if (full_ == nullptr) return 0;
-  const auto of = [](const SlicePlan& plan) {
-    return static_cast<int64_t>(plan.received_bytes() + plan.sent_bytes());
-  };
-  return of(*full_) * (problem_.n / slice_) + (rest_ != nullptr ? of(*rest_) : 0);
 }
 
 cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,

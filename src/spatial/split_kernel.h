@@ -98,7 +98,8 @@ class SplitKernel {
   int slice_images() const { return slice_; }
   // Whether a call waits for other ranks.
   bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
-  int64_t exchanged_bytes() const;  // that this rank receives and sends in one call
+  // That this rank receives and sends in one call.
+  uint64_t exchanged_bytes() const { return exchanged_bytes_; }
 
   // Runs the small convolutions once; an error is that the library refuses one.
   Status Try(const KernelCall& call, ExchangeResources& device);
@@ -136,7 +137,7 @@ class SplitKernel {
   CallForm form_;
   std::string refusal_;
   std::vector<Spatial> extents_;
-  uint64_t common_hash_ = 0;
+  uint64_t common_hash_ = 0, exchanged_bytes_ = 0;
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over
   bool sums_ = false;                       // gradients are summed over ranks

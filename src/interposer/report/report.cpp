@@ -272,6 +272,11 @@ void Report::SetPlatform(const planning::Platform& platform) {
   platform_ = platform;
 }
 
+void Report::SetSpatial(SpatialRecord spatial) {
+  MutexLock lock(mutex_);
+  spatial_ = std::move(spatial);
+}
+
 void Report::SetBudget(const void* device, const BudgetRecord& budget) {
   MutexLock lock(mutex_);
   for (auto& [known, record] : budgets_) {
@@ -306,6 +311,16 @@ std::string Report::Json(const char* mode, long measured) {
                    {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
                    {"measured", Scalar(measured)}};
   if (!budgets_.empty()) fields.emplace_back("total_workspace", BudgetsText(budgets_));
+  if (spatial_) {
+    fields.emplace_back("spatial",
+                        Object({{"grid", Scalar(spatial_->grid)},
+                                {"rank", Scalar(spatial_->rank)},
+                                {"ranks", Scalar(spatial_->ranks)},
+                                {"calls", Scalar(spatial_->calls)},
+                                {"exchanged_bytes", Scalar(spatial_->exchanged_bytes)},
+                                {"owned_workspace_bytes", Scalar(spatial_->owned_bytes)}},
+                               1));
+  }
   fields.emplace_back("kernels", Array(kernels, 1));
   fields.emplace_back("fallbacks", Array(fallbacks, 1));
   return Object(fields, 0) + "\n";

@@ -78,6 +78,15 @@ struct BudgetRecord {
       optimal;  // proven by the solver, or not; none: a workspace plan says the shares
 };
 
+// What splitting over ranks did so far.
+struct SpatialRecord {
+  std::string grid;
+  int rank = 0, ranks = 1;
+  uint64_t calls = 0;            // split, refused and replicated ones
+  uint64_t exchanged_bytes = 0;  // that this rank received and sent, without sums of gradients
+  size_t owned_bytes = 0;        // device memory of ucudnn's for exchanges
+};
+
 class Report {
  public:
   // The record on which calls of this decision are counted; the report owns it and keeps it at its
@@ -103,6 +112,8 @@ class Report {
   // Replaces the record of the device that the address `device` names.
   void SetBudget(const void* device, const BudgetRecord& budget);
 
+  void SetSpatial(SpatialRecord spatial);
+
   // The whole report as JSON text. `measured` is the number of measurements that this process made.
   std::string Json(const char* mode, long measured);
   // Writes Json to `path`, in which %p stands for the process id, by rename.
@@ -114,7 +125,8 @@ class Report {
   Mutex mutex_;
   planning::Platform platform_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::pair<const void*, BudgetRecord>> budgets_
-      UCUDNN_GUARDED_BY(mutex_);                                 // by device, as they were met
+      UCUDNN_GUARDED_BY(mutex_);  // by device, as they were met
+  std::optional<SpatialRecord> spatial_ UCUDNN_GUARDED_BY(mutex_);
   std::deque<CountedKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // keep their address
   std::unordered_multimap<size_t, CountedKernel*> by_hash_
       UCUDNN_GUARDED_BY(mutex_);                    // of problem and limit

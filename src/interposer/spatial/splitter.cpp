@@ -161,6 +161,14 @@ void Splitter::Forget(cudnnHandle_t handle) {
   if (spatial::SplitCalls* calls = calls_.load(std::memory_order_acquire)) calls->Forget(handle);
 }
 
+void Splitter::Note(Report& report) const {
+  const spatial::SplitCalls* const calls = calls_.load(std::memory_order_acquire);
+  if (calls == nullptr) return;
+  const spatial::SplitFigures figures = calls->figures();
+  report.SetSpatial({options_.spatial.grid->Text(), options_.spatial.rank, options_.spatial.size,
+                     figures.calls, figures.exchanged_bytes, figures.owned_bytes});
+}
+
 void Splitter::Leave() {
   spatial::SplitCalls* const calls = calls_.load(std::memory_order_acquire);
   if (calls == nullptr) return;

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/options.h"
 #include "cuda/driver.h"
+#include "interposer/report/report.h"
 #include "interposer/session/session.h"
 #include "spatial/split_calls.h"
 
@@ -51,6 +52,8 @@ class Splitter {
   // One that all ranks refuse by themselves, because it cannot be read.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, const std::string& what);
   void Forget(cudnnHandle_t handle);
+  // Tells the report what was done so far; nothing where no call was split.
+  void Note(Report& report) const;
   // The process ends: ranks compare how many calls they made.
   void Leave();
 

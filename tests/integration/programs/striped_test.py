@@ -1,8 +1,10 @@
 """A program whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process with
 the whole image prints; and what cannot be exact is an error on all of them."""
 
+import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
@@ -63,6 +65,22 @@ class Striped(unittest.TestCase):
                 result = run("--ranks", "2", "--spatial", "h2", UCUDNN_SPATIAL_TRANSPORT=transport)
                 self.assert_like_the_whole(result)
                 self.assertEqual("", result.stderr)
+
+    def test_reports_tell_what_was_exchanged_and_what_that_took(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", UCUDNN_REPORT=f"{folder}/%p.json"))
+            told = []
+            for name in os.listdir(folder):
+                with open(f"{folder}/{name}") as file:
+                    told.append(json.load(file)["spatial"])
+                subprocess.run([COMMAND, "report", f"{folder}/{name}"], check=True, capture_output=True)
+        self.assertEqual([("h2", 0, 2, 64), ("h2", 1, 2, 64)],
+                         sorted((one["grid"], one["rank"], one["ranks"], one["calls"]) for one in told))
+        # What one sends the other receives.
+        self.assertEqual(told[0]["exchanged_bytes"], told[1]["exchanged_bytes"])
+        for one in told:
+            self.assertGreater(one["exchanged_bytes"], 0)
+            self.assertGreater(one["owned_workspace_bytes"], 0)
 
     def test_a_call_more_on_one_rank_is_an_error_on_all(self):
         script = f'exec {STRIPED_CNN} {HEIGHT} $((4 + RANK))'
