@@ -98,6 +98,12 @@ cudnnStatus_t ucudnnSpatialEnable(int enabled);
  * threads, such as one that runs a backward pass, say it for themselves. */
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
+/* Where ranks are threads of one process that no launcher started (UCUDNN_SPATIAL_TRANSPORT=
+ * loopback: all on one device, for tests), calls on `handle` are those of `rank`, and each rank has
+ * a thread of its own; with `peer` a call's rank is its device's. To be called before the handle's
+ * first call. CUDNN_STATUS_NOT_SUPPORTED elsewhere, and for ranks that the grid lacks. */
+cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank);
+
 /* Which part of each image this process holds. */
 typedef struct {
   size_t struct_size;

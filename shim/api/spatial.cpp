@@ -36,6 +36,25 @@ cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated) {
   return ucudnn::ToSplitter([&](auto& splitter) { splitter.DeclareReplicated(replicated != 0); });
 }
 
+cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank) {
+  return ucudnn::WithoutExceptions([&] {
+    const std::string name = "ucudnnSpatialJoin: ";
+    if (handle == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + "the handle is a null pointer");
+    }
+    const ucudnn::SpatialOptions& spatial = ucudnn::FixedOptions().spatial;
+    auto* const interposer = ucudnn::ProcessInterposer();
+    if (!spatial.grid || !spatial.refusal.empty() || interposer == nullptr) {
+      return ucudnn::Refuse(
+          CUDNN_STATUS_NOT_SUPPORTED,
+          name + (spatial.refusal.empty() ? "nothing is split" : spatial.refusal));
+    }
+    const ucudnn::Status joined = interposer->process().splitter.Join(handle, rank);
+    if (joined.ok()) return CUDNN_STATUS_SUCCESS;
+    return ucudnn::Refuse(CUDNN_STATUS_NOT_SUPPORTED, name + joined.message());
+  });
+}
+
 cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell) {
   return ucudnn::WithoutExceptions([&] {
     if (cell == nullptr || cell->struct_size != sizeof *cell) {

@@ -128,7 +128,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   const VariantPack* const operands = FindPack(pack);
   ConvolutionProblem problem = state->own->convolution.problem;
   if (operands == nullptr || !operands->plain) {
-    return splitter.RefuseCall(problem.operation, handle,
+    return splitter.RefuseCall(problem.operation, handle, *session,
                                "a convolution of the graph API is not split: its variant pack has "
                                "more than pointers and a workspace");
   }

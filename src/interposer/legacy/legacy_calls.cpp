@@ -135,13 +135,13 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
   const char* const unreadable =
       cudnn::ReadProblem(process_.functions, call.operation, call.descriptors, problem);
   if (unreadable != nullptr) {
-    return splitter.RefuseCall(call.operation, call.handle,
+    return splitter.RefuseCall(call.operation, call.handle, *session,
                                std::string("a convolution is not split: ") + unreadable);
   }
   if (call.bias != nullptr &&
       !cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
     return splitter.RefuseCall(
-        call.operation, call.handle,
+        call.operation, call.handle, *session,
         "a convolution is not split: z and y differ in shape: " + Describe(problem));
   }
   OwnCall own(*this);

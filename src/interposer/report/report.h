@@ -81,7 +81,7 @@ struct BudgetRecord {
 // What splitting over ranks did so far.
 struct SpatialRecord {
   std::string grid;
-  int rank = 0, ranks = 1;
+  int rank = 0, ranks = 1;       // rank -1: the ranks are threads of this process, all together
   uint64_t calls = 0;            // split, refused and replicated ones
   uint64_t exchanged_bytes = 0;  // that this rank received and sent, without sums of gradients
   size_t owned_bytes = 0;        // device memory of ucudnn's for exchanges

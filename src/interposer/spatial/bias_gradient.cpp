@@ -37,7 +37,7 @@ cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
           : cudnn::ReadBiasGradient(process.functions, call.dy_descriptor, call.db_descriptor,
                                     problem);
   if (unreadable != nullptr) {
-    return splitter.RefuseCall(Operation::kBackwardFilter, call.handle,
+    return splitter.RefuseCall(Operation::kBackwardFilter, call.handle, *session,
                                std::string("a bias gradient is not split: ") + unreadable);
   }
   cudnn::ConvolutionCall filter;

@@ -2,12 +2,17 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include <algorithm>
+#include <filesystem>
+#include <thread>
 
 #include "base/byte_size.h"
 #include "base/launcher_note.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "cuda/resources.h"
 #include "transport/opening.h"
 
 namespace ucudnn::interposer {
@@ -58,28 +63,47 @@ transport::MeetingPlace PlaceOf(const RendezvousAddress& address) {
 
 Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
                    const cuda::Driver* driver)
-    : options_(options), functions_(functions), driver_(driver), process_(getpid()) {}
+    : options_(options), functions_(functions), driver_(driver), process_(getpid()) {
+  const int ranks = options.spatial.in_process ? options.spatial.size : 1;
+  for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<Rank>());
+}
 
 cudnnStatus_t Splitter::Refuse(const std::string& what) const {
   WarnOnce("split " + what, what);
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-Status Splitter::Meet() {
+Result<transport::MeetingPlace> Splitter::OwnPlace() {
+  MutexLock lock(mutex_);
+  if (folder_.empty()) {
+    std::error_code error;
+    std::string folder =
+        (std::filesystem::temp_directory_path(error) / "ucudnn-ranks-XXXXXX").string();
+    if (error || mkdtemp(folder.data()) == nullptr) {
+      return Status::Error("ranks of one process need a folder for temporary files to meet in");
+    }
+    folder_ = std::move(folder);
+  }
+  transport::MeetingPlace place;
+  place.file = folder_ + "/meeting";
+  return place;
+}
+
+Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   const SpatialOptions& spatial = options_.spatial;
   if (driver_ == nullptr) return Status::Error("there is no CUDA driver to split convolutions on");
-  if (spatial.in_process) {
-    return Status::Error("ranks that are threads of one process are not served yet");
-  }
   transport::Meeting meeting;
   const SpatialGrid& grid = *spatial.grid;
-  meeting.membership = {spatial.rank, spatial.size, grid.GroupOf(spatial.rank),
-                        grid.GroupRankOf(spatial.rank), grid.GroupSize()};
-  if (!spatial.rendezvous) {
+  meeting.membership = {rank, spatial.size, grid.GroupOf(rank), grid.GroupRankOf(rank),
+                        grid.GroupSize()};
+  if (spatial.rendezvous) {
+    meeting.place = PlaceOf(*spatial.rendezvous);
+  } else if (spatial.in_process) {
+    UCUDNN_ASSIGN_OR_RETURN(meeting.place, OwnPlace());
+  } else {
     return Status::Error(
         "nobody says where ranks meet: UCUDNN_RENDEZVOUS=tcp://host:port or file:PATH");
   }
-  meeting.place = PlaceOf(*spatial.rendezvous);
   meeting.token = spatial.token;
   meeting.version = kVersion;
   meeting.terms = TermsOf(options_);
@@ -112,29 +136,75 @@ Status Splitter::Meet() {
     }
     return std::move(opened.channel);
   };
-  owned_ = std::make_unique<spatial::SplitCalls>(std::move(settings), functions_, *driver_,
-                                                 std::move(ranks), open);
-  return Status::Ok();
+  return std::make_unique<spatial::SplitCalls>(std::move(settings), functions_, *driver_,
+                                               std::move(ranks), open);
 }
 
-spatial::SplitCalls* Splitter::Calls() {
-  if (spatial::SplitCalls* calls = calls_.load(std::memory_order_acquire)) return calls;
-  MutexLock lock(mutex_);
-  if (!met_) {
-    met_ = true;
-    if (Status met = Meet(); !met.ok()) {
+Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
+  const SpatialOptions& spatial = options_.spatial;
+  if (!spatial.in_process) return spatial.rank;
+  int rank = -1;
+  if (spatial.transport == SpatialTransport::kPeer) {
+    const cuda::ContextScope scope(*driver_, context);
+    CUdevice device = -1;
+    if (driver_->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+      return Status::Error("a split call is on no device");
+    }
+    rank = device;
+    if (rank >= spatial.size) {
+      return Status::Error("device " + std::to_string(rank) + " is no rank of the grid " +
+                           spatial.grid->Text());
+    }
+  } else {
+    MutexLock lock(mutex_);
+    const auto joined = joined_.find(handle);
+    if (joined == joined_.end()) {
+      return Status::Error("a cuDNN handle belongs to no rank: ucudnnSpatialJoin says to which");
+    }
+    rank = joined->second;
+  }
+  // A thread that stood for two ranks would wait for itself.
+  struct Bound {
+    const Splitter* splitter = nullptr;
+    int rank = -1;
+  };
+  thread_local Bound bound;
+  if (bound.splitter != this) bound = {this, rank};
+  if (bound.rank == rank) return rank;
+  return Status::Error("a thread makes split calls for rank " + std::to_string(bound.rank) +
+                       " and for rank " + std::to_string(rank) +
+                       ": each rank of one process has a thread of its own");
+}
+
+spatial::SplitCalls* Splitter::CallsOf(int number) {
+  Rank& rank = At(number);
+  if (spatial::SplitCalls* calls = rank.calls.load(std::memory_order_acquire)) return calls;
+  MutexLock lock(rank.mutex);
+  if (!rank.met) {
+    rank.met = true;
+    auto met = Meet(number);
+    if (met.ok()) {
+      rank.owned = std::move(*met);
+    } else {
       Log(LogLevel::kError, met.message());
       TellLauncher(LauncherNote::kFailed, met.message());
     }
-    calls_.store(owned_.get(), std::memory_order_release);
+    rank.calls.store(rank.owned.get(), std::memory_order_release);
   }
-  return owned_.get();
+  return rank.owned.get();
+}
+
+spatial::SplitCalls* Splitter::CallsOf(cudnnHandle_t handle, CUcontext context) {
+  const Result<int> rank = RankOf(handle, context);
+  if (rank.ok()) return CallsOf(*rank);
+  Refuse(rank.message());
+  return nullptr;
 }
 
 cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& local) {
   if (!refusal().empty()) return Refuse(refusal());
   if (getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;  // a forked child is no rank
-  spatial::SplitCalls* const calls = Calls();
+  spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
   spatial::SplitCall said = call;
   said.is_replicated = IsReplicated();
@@ -142,40 +212,98 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
 }
 
 cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
-                                   const std::string& what) {
-  if (spatial::SplitCalls* calls = Calls()) calls->NoteRefused(operation, handle);
+                                   const Session& session, const std::string& what) {
+  if (spatial::SplitCalls* calls = CallsOf(handle, session.context())) {
+    calls->NoteRefused(operation, handle);
+  }
   return Refuse(what);
 }
 
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   try {
-    // Ranks that have yet to meet wait for this one.
-    if (spatial::SplitCalls* calls = Calls()) calls->Fail(why);
+    // Ranks that have yet to meet wait for this one. Which of several ranks the call was nobody
+    // knows.
+    if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
+    for (const auto& rank : ranks_) {
+      spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
+      if (calls != nullptr) calls->Fail(why);
+    }
   } catch (...) {
     // Out of memory even for the line: the others miss this rank's next record.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
 }
 
+Status Splitter::Join(cudnnHandle_t handle, int rank) {
+  const SpatialOptions& spatial = options_.spatial;
+  if (!spatial.in_process || spatial.transport != SpatialTransport::kLoopback) {
+    return Status::Error(
+        "only where ranks are threads of one process that no launcher started, with "
+        "UCUDNN_SPATIAL_TRANSPORT=loopback, does a handle say its rank");
+  }
+  if (rank < 0 || rank >= spatial.size) {
+    return Status::Error("the grid " + spatial.grid->Text() + " has no rank " +
+                         std::to_string(rank));
+  }
+  MutexLock lock(mutex_);
+  joined_[handle] = rank;
+  return Status::Ok();
+}
+
 void Splitter::Forget(cudnnHandle_t handle) {
-  if (spatial::SplitCalls* calls = calls_.load(std::memory_order_acquire)) calls->Forget(handle);
+  {
+    MutexLock lock(mutex_);
+    joined_.erase(handle);
+  }
+  for (const auto& rank : ranks_) {
+    spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
+    if (calls != nullptr) calls->Forget(handle);
+  }
 }
 
 void Splitter::Note(Report& report) const {
-  const spatial::SplitCalls* const calls = calls_.load(std::memory_order_acquire);
-  if (calls == nullptr) return;
-  const spatial::SplitFigures figures = calls->figures();
-  report.SetSpatial({options_.spatial.grid->Text(), options_.spatial.rank, options_.spatial.size,
-                     figures.calls, figures.exchanged_bytes, figures.owned_bytes});
+  SpatialRecord record;
+  bool any = false;
+  for (const auto& rank : ranks_) {
+    const spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
+    if (calls == nullptr) continue;
+    const spatial::SplitFigures figures = calls->figures();
+    any = true;
+    record.calls += figures.calls;
+    record.exchanged_bytes += figures.exchanged_bytes;
+    record.owned_bytes += figures.owned_bytes;
+  }
+  if (!any) return;
+  record.grid = options_.spatial.grid->Text();
+  record.rank = options_.spatial.rank;
+  record.ranks = options_.spatial.size;
+  report.SetSpatial(std::move(record));
 }
 
 void Splitter::Leave() {
-  spatial::SplitCalls* const calls = calls_.load(std::memory_order_acquire);
-  if (calls == nullptr) return;
-  const std::optional<std::string> line = calls->Leave();
-  if (!line) return;
-  Log(LogLevel::kError, *line);
-  TellLauncher(LauncherNote::kUnequal, *line);
+  // Each rank waits for the others.
+  std::vector<std::thread> leaving;
+  for (const auto& rank : ranks_) {
+    spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
+    if (calls == nullptr) continue;
+    const auto leave = [calls] {
+      const std::optional<std::string> line = calls->Leave();
+      if (!line) return;
+      Log(LogLevel::kError, *line);
+      TellLauncher(LauncherNote::kUnequal, *line);
+    };
+    if (ranks_.size() == 1) {
+      leave();
+    } else {
+      leaving.emplace_back(leave);
+    }
+  }
+  for (std::thread& thread : leaving) thread.join();
+  MutexLock lock(mutex_);
+  if (!folder_.empty() && getpid() == process_) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
 }
 
 }  // namespace ucudnn::interposer

@@ -1,13 +1,17 @@
-// Splitting in this process: whether its calls are split at all, who its rank is, and the ranks'
-// meeting at the first split call. Where calls are split, every convolution comes through here, and
-// its own call alone is never the answer. Thread-safe.
+// Splitting in this process: whether its calls are split at all, whose rank's a call is, and the
+// ranks' meeting at the first split call of each. The process is a rank, or its threads are: then
+// each rank has a thread, and a call's rank is its device's (peer) or its handle's (loopback).
+// Where calls are split, every convolution comes through here, and its own call alone is never the
+// answer. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/options.h"
@@ -15,6 +19,7 @@
 #include "interposer/report/report.h"
 #include "interposer/session/session.h"
 #include "spatial/split_calls.h"
+#include "transport/meeting.h"
 
 namespace ucudnn::interposer {
 
@@ -49,8 +54,11 @@ class Splitter {
   cudnnStatus_t Refuse(const std::string& what) const;
   // The call failed before it could be looked at: an error on all ranks.
   cudnnStatus_t Fail(const char* why) noexcept;
-  // One that all ranks refuse by themselves, because it cannot be read.
-  cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, const std::string& what);
+  // One on `session` that all ranks refuse by themselves, because it cannot be read.
+  cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, const Session& session,
+                           const std::string& what);
+  // Calls on `handle` are those of `rank`, a thread of this process. An error says why not.
+  Status Join(cudnnHandle_t handle, int rank);
   void Forget(cudnnHandle_t handle);
   // Tells the report what was done so far; nothing where no call was split.
   void Note(Report& report) const;
@@ -58,9 +66,25 @@ class Splitter {
   void Leave();
 
  private:
-  // This process's calls; null where its ranks do not meet, which was told then.
-  spatial::SplitCalls* Calls();
-  Status Meet() UCUDNN_REQUIRES(mutex_);
+  // One rank of this process.
+  struct Rank {
+    Mutex mutex;
+    bool met UCUDNN_GUARDED_BY(mutex) = false;  // or tried to
+    std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
+    std::atomic<spatial::SplitCalls*> calls = nullptr;
+  };
+  // The number of the rank whose call comes on `handle`, in `context`.
+  Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
+  // A rank's calls; null where the ranks do not meet, which was told then.
+  spatial::SplitCalls* CallsOf(int rank);
+  // The calls of the rank whose call comes on `handle`; null where it is refused, which is told.
+  spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
+  Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank);
+  // Where ranks meet that are threads of this process.
+  Result<transport::MeetingPlace> OwnPlace();
+  Rank& At(int rank) {
+    return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
+  }
 
   const Options& options_;
   const cudnn::Functions& functions_;
@@ -68,10 +92,10 @@ class Splitter {
   const pid_t process_;
   std::atomic<bool> enabled_ = true;
   static inline thread_local bool is_replicated_ = false;
+  std::vector<std::unique_ptr<Rank>> ranks_;  // this process's: one, or by number
   Mutex mutex_;
-  bool met_ UCUDNN_GUARDED_BY(mutex_) = false;  // or tried to
-  std::unique_ptr<spatial::SplitCalls> owned_ UCUDNN_GUARDED_BY(mutex_);
-  std::atomic<spatial::SplitCalls*> calls_ = nullptr;
+  std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);
+  std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // of OwnPlace; empty: none
 };
 
 }  // namespace ucudnn::interposer

@@ -2,11 +2,16 @@
 // image it holds, convolves its stripe, evaluates an image of its own on rank 0 alone, and
 // convolves a small picture that every process has whole. Exits 1 where a result differs from plain
 // loops.
+//   striped_api                       this process is a rank, or the only one
+//   striped_api handles|devices RANKS  each rank is a thread, with a handle or a device of its own
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "check_calls.h"
@@ -16,8 +21,6 @@ namespace {
 constexpr int kWidth = 6, kRows = 4;  // of each process's stripe
 constexpr float kOne = 1, kZero = 0;
 const float kFilter[9] = {1, 2, 3, -1, 0, 1, 2, -2, 1};
-
-cudnnHandle_t handle;
 
 float Pixel(int row, int column) { return static_cast<float>((row * 5 + column * 3) % 7 - 3); }
 
@@ -33,7 +36,7 @@ float Expected(int height, int row, int column) {
 
 // Convolves `rows` rows that begin at row `first` of a picture of `height`. Returns whether each is
 // what plain loops give.
-bool Convolve(int first, int rows, int height) {
+bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
   const size_t count = static_cast<size_t>(rows * kWidth);
   std::vector<float> host(count);
   for (size_t i = 0; i < count; ++i) {
@@ -73,6 +76,60 @@ bool Convolve(int first, int rows, int height) {
   return same;
 }
 
+// The same of a handle that belongs to no rank, or on the thread of another one. Returns whether it
+// is refused.
+bool IsRefused(cudnnHandle_t handle) {
+  cudnnTensorDescriptor_t image;
+  cudnnFilterDescriptor_t filter;
+  cudnnConvolutionDescriptor_t convolution;
+  float* memory = nullptr;
+  CHECK_CUDA(cudaMalloc(&memory, sizeof(float)));
+  CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
+  CHECK_CUDNN(cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1));
+  CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
+  CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 1, 1));
+  CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
+  CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, 0, 0, 1, 1, 1, 1,
+                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  const cudnnStatus_t status = ucudnnConvolutionForward(
+      handle, &kOne, image, memory, filter, memory, convolution,
+      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, image, memory);
+  CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
+  CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
+  CHECK_CUDNN(cudnnDestroyTensorDescriptor(image));
+  CHECK_CUDA(cudaFree(memory));
+  return status == CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+// Ranks that are threads of this process.
+bool OnThreads(bool by_handle, int ranks) {
+  std::atomic<bool> same = true;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      CHECK_CUDA(cudaSetDevice(by_handle ? 0 : rank));
+      cudnnHandle_t handle;
+      CHECK_CUDNN(ucudnnCreate(&handle));
+      if (by_handle) CHECK_CUDNN(ucudnnSpatialJoin(handle, rank));
+      for (int i = 0; i < 2; ++i) {
+        if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
+      }
+      if (by_handle) {
+        cudnnHandle_t other;
+        CHECK_CUDNN(ucudnnCreate(&other));
+        if (!IsRefused(other)) same = false;
+        CHECK_CUDNN(ucudnnSpatialJoin(other, (rank + 1) % ranks));
+        if (!IsRefused(other)) same = false;
+        CHECK_CUDNN(ucudnnDestroy(other));
+      }
+      CHECK_CUDNN(ucudnnDestroy(handle));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::printf("%d ranks on threads %s\n", ranks, same ? "exact" : "WRONG");
+  return same;
+}
+
 bool Report(const char* what, int rank, bool same) {
   std::printf("rank %d: %s %s\n", rank, what, same ? "exact" : "WRONG");
   return same;
@@ -80,7 +137,11 @@ bool Report(const char* what, int rank, bool same) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc == 3) {
+    return OnThreads(std::string(argv[1]) == "handles", std::atoi(argv[2])) ? 0 : 1;
+  }
+  cudnnHandle_t handle;
   ucudnnSpatialCell_t cell = {};
   cell.struct_size = sizeof cell;
   if (ucudnnSpatialGetCell(&cell) != CUDNN_STATUS_SUCCESS) {
@@ -89,19 +150,19 @@ int main() {
   }
   CHECK_CUDNN(ucudnnCreate(&handle));
   const int height = kRows * cell.h_parts, first = kRows * cell.h;
-  bool same = Report("a stripe is", cell.rank, Convolve(first, kRows, height));
+  bool same = Report("a stripe is", cell.rank, Convolve(handle, first, kRows, height));
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
     // A whole picture of its own, of which the others know nothing.
     for (int i = 0; i < 3; ++i) {
-      same = Report("an evaluation is", cell.rank, Convolve(0, 9, 9)) && same;
+      same = Report("an evaluation is", cell.rank, Convolve(handle, 0, 9, 9)) && same;
     }
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(1));
-  same = Report("a whole picture is", cell.rank, Convolve(0, 5, 5)) && same;
+  same = Report("a whole picture is", cell.rank, Convolve(handle, 0, 5, 5)) && same;
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
-  same = Report("a stripe again is", cell.rank, Convolve(first, kRows, height)) && same;
+  same = Report("a stripe again is", cell.rank, Convolve(handle, first, kRows, height)) && same;
   CHECK_CUDNN(ucudnnDestroy(handle));
   return same ? 0 : 1;
 }

@@ -116,6 +116,17 @@ class Striped(unittest.TestCase):
                                                                             "a whole picture is")]
         self.assertEqual(sorted(own + every), lines(result))
 
+    def test_ranks_may_be_threads_of_one_process(self):
+        for kind, transport, devices in (("handles", "loopback", ()), ("devices", "peer", ("--devices", "3"))):
+            for ranks in (2, 3):
+                with self.subTest(kind=kind, ranks=ranks):
+                    result = run(*devices, "--spatial", f"h{ranks}", words=(STRIPED_API, kind, str(ranks)),
+                                 UCUDNN_SPATIAL_TRANSPORT=transport)
+                    self.assertEqual((0, f"{ranks} ranks on threads exact\n"), (result.returncode, result.stdout), result.stderr)
+                    if kind == "handles":
+                        self.assertIn("a cuDNN handle belongs to no rank: ucudnnSpatialJoin says to which", result.stderr)
+                        self.assertIn("each rank of one process has a thread of its own", result.stderr)
+
     def test_without_a_grid_what_a_program_says_of_stripes_has_no_effect(self):
         result = run(words=(STRIPED_API,))
         self.assertEqual((0, ""), (result.returncode, result.stderr))
