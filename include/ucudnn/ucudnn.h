@@ -98,6 +98,21 @@ cudnnStatus_t ucudnnSpatialEnable(int enabled);
  * threads, such as one that runs a backward pass, say it for themselves. */
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
+/* The calling thread's next two split calls are the data and the filter gradient of one
+ * convolution, in either order, and read the same dy with the same values: the second takes the
+ * rows that the first received. Without this each exchanges its own. */
+cudnnStatus_t ucudnnSpatialSameGradient(void);
+
+/* 1: from now on the stream of the calling thread's calls does not wait for the sums of filter and
+ * bias gradients over ranks, so that the next layers' gradients are computed meanwhile. The program
+ * neither reads nor writes such a gradient before ucudnnSpatialAwait on a handle of that stream. 0:
+ * what follows a call sees its sum, as at first. */
+cudnnStatus_t ucudnnSpatialDefer(int deferred);
+
+/* What is enqueued on the handle's stream from now on comes after all sums that were deferred.
+ * CUDNN_STATUS_NOT_SUPPORTED while that stream is captured. */
+cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
+
 /* Where ranks are threads of one process that no launcher started (UCUDNN_SPATIAL_TRANSPORT=
  * loopback: all on one device, for tests), calls on `handle` are those of `rank`, and each rank has
  * a thread of its own; with `peer` a call's rank is its device's. To be called before the handle's

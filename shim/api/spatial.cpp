@@ -33,7 +33,43 @@ cudnnStatus_t ucudnnSpatialEnable(int enabled) {
 }
 
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated) {
-  return ucudnn::ToSplitter([&](auto& splitter) { splitter.DeclareReplicated(replicated != 0); });
+  return ucudnn::ToSplitter(
+      [&](auto& splitter) { splitter.declared().is_replicated = replicated != 0; });
+}
+
+cudnnStatus_t ucudnnSpatialSameGradient(void) {
+  return ucudnn::ToSplitter(
+      [&](auto& splitter) { splitter.declared().pair = ucudnn::spatial::Declared::Pair::kFirst; });
+}
+
+cudnnStatus_t ucudnnSpatialDefer(int deferred) {
+  return ucudnn::ToSplitter(
+      [&](auto& splitter) { splitter.declared().is_deferred = deferred != 0; });
+}
+
+cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle) {
+  return ucudnn::WithoutExceptions([&] {
+    const std::string name = "ucudnnSpatialAwait: ";
+    if (handle == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + "the handle is a null pointer");
+    }
+    if (!ucudnn::FixedOptions().spatial.grid) return CUDNN_STATUS_SUCCESS;
+    auto* const interposer = ucudnn::ProcessInterposer();
+    if (interposer == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_NOT_INITIALIZED, name + "no real cuDNN 9 was found");
+    }
+    auto& process = interposer->process();
+    const ucudnn::interposer::Session* const session = process.sessions.Of(handle);
+    if (session == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + "the handle is of no known device");
+    }
+    if (process.sessions.Capturing(*session)) {
+      return ucudnn::Refuse(CUDNN_STATUS_NOT_SUPPORTED, name + "the handle's stream is captured");
+    }
+    const ucudnn::Status awaited = process.splitter.Await(handle, *session);
+    if (awaited.ok()) return CUDNN_STATUS_SUCCESS;
+    return ucudnn::Refuse(CUDNN_STATUS_EXECUTION_FAILED, name + awaited.message());
+  });
 }
 
 cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank) {

@@ -19,7 +19,7 @@ const char* KindWords(const CallRecord& record) {
   if (record.captured != 0) return "is inside a CUDA graph capture";
   switch (record.kind) {
     case CallKind::kExchanged:
-      return "is split";
+      return record.has_rows != 0 ? "takes the rows that the call before received" : "is split";
     case CallKind::kAgreed:
       return "is its kernel's first";
     case CallKind::kRefused:
@@ -67,7 +67,8 @@ std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& thei
            " elements where " + ExtentsText(agreed) +
            " were agreed on; UCUDNN_SPATIAL_AGREE=each lets extents change";
   }
-  if (theirs.kind != mine.kind || theirs.captured != mine.captured) {
+  if (theirs.kind != mine.kind || theirs.captured != mine.captured ||
+      theirs.has_rows != mine.has_rows) {
     return both + "of rank " + std::to_string(first_ + rank_) + " it " + KindWords(mine) +
            ", of rank " + std::to_string(first_ + rank) + " it " + KindWords(theirs);
   }

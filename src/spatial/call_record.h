@@ -27,7 +27,8 @@ struct CallRecord {
   int32_t handle = 0;
   CallKind kind = CallKind::kExchanged;
   uint8_t captured = 0;
-  uint8_t reserved[22] = {};
+  uint8_t has_rows = 0;  // those that the call before received
+  uint8_t reserved[21] = {};
 
   bool operator==(const CallRecord&) const = default;
 };

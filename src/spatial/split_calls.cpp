@@ -221,7 +221,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     Break(RankName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
-  if (call.is_replicated) return RunReplicated(call, local);
+  if (call.declared.is_replicated) return RunReplicated(call, local);
   if (call.is_captured) {
     PostRefused(call);
     WarnOnce("spatial capture", "a split convolution inside a CUDA graph capture is not supported");
@@ -231,10 +231,13 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   SplitKernel* const kernel = KernelOf(call, local, agreed_now);
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
+  // An agreement clears the buffer.
+  const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
   Post(call, kernel->common_hash(), kernel->extents(),
        agreed_now ? CallKind::kAgreed
        : refused  ? CallKind::kRefused
-                  : CallKind::kExchanged);
+                  : CallKind::kExchanged,
+       has_rows);
   if (refused) {
     // The trial may have left the rank's own result there, which looks like one.
     if (agreed_now) FillOutput(call);
@@ -249,8 +252,9 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     AwaitRecords(0);
     if (broken_.load(std::memory_order_acquire) || records_.differ()) return Broken(call);
   }
-  exchanged_bytes_ += kernel->exchanged_bytes();
-  const KernelOutcome outcome = kernel->Run({call.call, call.stream, local}, *device_, *channel_);
+  if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
+  const KernelOutcome outcome = kernel->Run(
+      {call.call, call.stream, local, has_rows, call.declared.is_deferred}, *device_, *channel_);
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + outcome.exact.message());
     return Broken(call);
@@ -260,7 +264,30 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
           ": its own convolution failed with " + functions_.cudnnGetErrorString(outcome.status));
     return outcome.status;
   }
+  if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
+    received_ = {sequence_, call.call.y, call.problem};
+  }
   return broken_.load(std::memory_order_acquire) ? Broken(call) : CUDNN_STATUS_SUCCESS;
+}
+
+bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const {
+  if (call.declared.pair != Declared::Pair::kSecond || received_.sequence + 1 != sequence_ ||
+      received_.dy != call.call.y || received_.problem.operation == call.problem.operation ||
+      !kernel.exchanges_gradient_at_once()) {
+    return false;
+  }
+  // What is x of the one is dx of the other, wherever that lies.
+  ConvolutionProblem other = received_.problem;
+  other.operation = call.problem.operation;
+  other.x_strides = call.problem.x_strides;
+  return other == call.problem;
+}
+
+Status SplitCalls::Await(CUcontext context, CUstream stream) {
+  MutexLock lock(mutex_);
+  if (!device_) return Status::Ok();
+  const cuda::ContextScope scope(driver_, context);
+  return device_->deferred.HoldBack(stream);
 }
 
 cudnnStatus_t SplitCalls::RunReplicated(const SplitCall& call, LocalCall& local) {
@@ -340,7 +367,7 @@ void SplitCalls::PostRefused(const SplitCall& call) {
 }
 
 void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
-                      CallKind kind) {
+                      CallKind kind, bool has_rows) {
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
@@ -350,6 +377,7 @@ void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<con
   record.handle = NumberOf(call.call.handle);
   record.kind = kind;
   record.captured = call.is_captured ? 1 : 0;
+  record.has_rows = has_rows ? 1 : 0;
   AwaitRecords(CallRecords::kMostAhead - 1);
   const std::optional<std::string> difference = records_.Add(record, extents);
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});

@@ -49,6 +49,17 @@ struct SplitSettings {
   std::chrono::milliseconds timeout{600000};  // and after which it is an error on all
 };
 
+// What the program says of its calls, on all ranks alike.
+struct Declared {
+  bool is_replicated = false;  // all ranks have the same whole tensors: each makes its call alone
+  // This call and the next are the data and the filter gradient of one convolution and read the
+  // same values of dy: the second takes the rows that the first received.
+  enum class Pair : uint8_t { kNone, kFirst, kSecond };
+  Pair pair = Pair::kNone;
+  // The caller's stream does not wait for sums of gradients until it is told to (Await).
+  bool is_deferred = false;
+};
+
 // One call as it comes in, on the stream of its handle.
 struct SplitCall {
   const ConvolutionProblem& problem;  // the rank's own
@@ -61,8 +72,7 @@ struct SplitCall {
   // The gradient of a bias instead, which is that of a filter of one tap over an image of ones: the
   // problem has one input channel, and the call no image.
   bool is_bias_gradient = false;
-  // All ranks have the same whole tensors: each makes its own call alone.
-  bool is_replicated = false;
+  Declared declared;
 };
 
 // What a rank has done so far.
@@ -86,6 +96,8 @@ class SplitCalls {
   SplitCalls& operator=(const SplitCalls&) = delete;
 
   cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
+  // What is enqueued on `stream` from now on sees all sums that were deferred.
+  Status Await(CUcontext context, CUstream stream);
   // The handle was destroyed: another one at its address is another one.
   void Forget(cudnnHandle_t handle);
   // A call that all ranks refuse by themselves, because it cannot be read: only its number counts.
@@ -132,9 +144,11 @@ class SplitCalls {
   void BreakNotNew(int rank, const CallRecord& theirs);
   // The record of a call that no kernel is known of: only its number and kind are compared.
   void PostRefused(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
+  // Whether the rows that the call needs are those that the call before received.
+  bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
   // `extents` are those of each rank's x in this call.
   void Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
-            CallKind kind) UCUDNN_REQUIRES(mutex_);
+            CallKind kind, bool has_rows = false) UCUDNN_REQUIRES(mutex_);
   // In split_agreement.cpp.
   uint64_t ReplicatedHash(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   cudnnStatus_t RunReplicated(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
@@ -179,6 +193,13 @@ class SplitCalls {
 
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  // The last call that was the first of a pair; what it received lies in the buffer until the next.
+  struct ReceivedGradient {
+    uint64_t sequence = 0;  // 0: none
+    const void* dy = nullptr;
+    ConvolutionProblem problem;
+  };
+  ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);

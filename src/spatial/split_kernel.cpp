@@ -61,6 +61,7 @@ ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,
       entered(driver),
       exchanged(driver),
       read(driver),
+      deferred(driver),
       add(functions) {}
 
 ExchangeResources::~ExchangeResources() {
@@ -71,7 +72,7 @@ Status ExchangeResources::Create(CUcontext current) {
   context = current;
   UCUDNN_RETURN_IF_ERROR(stream.CreateUrgent());
   UCUDNN_RETURN_IF_ERROR(pool.Create(stream.get()));
-  for (cuda::Event* event : {&entered, &exchanged, &read}) {
+  for (cuda::Event* event : {&entered, &exchanged, &read, &deferred}) {
     UCUDNN_RETURN_IF_ERROR(event->CreateUntimed());
   }
   UCUDNN_RETURN_IF_ERROR(
@@ -276,7 +277,7 @@ KernelOutcome SplitKernel::Run(const KernelCall& call, ExchangeResources& device
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
   // The first slice's rows are under way before the rank's own call. Where that fails, the others
   // get their rows all the same.
-  const Status sent = ExchangeAt(0, call, own, device, channel);
+  const Status sent = call.has_rows ? Status::Ok() : ExchangeAt(0, call, own, device, channel);
   KernelOutcome outcome = RunOwn(call, own, device);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.status != CUDNN_STATUS_SUCCESS && outcome.exact.ok()) {
@@ -288,11 +289,19 @@ KernelOutcome SplitKernel::Run(const KernelCall& call, ExchangeResources& device
   outcome.exact = device.read.HoldBack(call.stream);
   if (outcome.exact.ok()) outcome.exact = CorrectAll(call, own, device, channel);
   if (outcome.exact.ok() && is_gradient()) outcome.exact = FinishGradient(call, device, channel);
-  if (!outcome.exact.ok()) return outcome;
-  // The next call, on whichever stream, may overwrite the buffer only behind this one.
-  outcome.exact = device.read.Record(call.stream);
-  if (outcome.exact.ok()) outcome.exact = device.read.HoldBack(device.stream.get());
+  if (outcome.exact.ok()) outcome.exact = Leave(call, device);
   return outcome;
+}
+
+Status SplitKernel::Leave(const KernelCall& call, ExchangeResources& device) const {
+  const CUstream exchanges = device.stream.get();
+  if (IsDeferred(call)) {
+    // That stream is behind the caller's.
+    UCUDNN_RETURN_IF_ERROR(device.deferred.Record(exchanges));
+    return device.read.Record(exchanges);
+  }
+  UCUDNN_RETURN_IF_ERROR(device.read.Record(call.stream));
+  return device.read.HoldBack(exchanges);
 }
 
 Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& device,
@@ -315,18 +324,18 @@ Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& de
         gradient, count, wide ? transport::Element::kFloat64 : transport::Element::kFloat32,
         device.stream.get()));
     UCUDNN_RETURN_IF_ERROR(device.exchanged.Record(device.stream.get()));
-    UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
+    if (!IsDeferred(call)) UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
   }
+  const cudnnHandle_t handle = IsDeferred(call) ? device.handle : call.call.handle;
   if (sum_ != nullptr) {
     const void* const alpha = form_.is_plan ? OneOf(problem_.type) : call.call.alpha;
     return cudnn::CudnnStatus(
-        *functions_,
-        sum_->Store(call.call.handle, ToPointer(sums), alpha, call.call.beta, call.call.w),
+        *functions_, sum_->Store(handle, ToPointer(sums), alpha, call.call.beta, call.call.w),
         "storing a gradient");
   }
   if (gradient_bytes_ == 0) return Status::Ok();
-  return device.add.Run(call.call.handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, gradient,
-                        count, call.call.beta, reinterpret_cast<CUdeviceptr>(call.call.w));
+  return device.add.Run(handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, gradient, count,
+                        call.call.beta, reinterpret_cast<CUdeviceptr>(call.call.w));
 }
 
 }  // namespace ucudnn::spatial

@@ -46,8 +46,8 @@ struct ExchangeResources {
   cuda::MemoryPool pool;
   cuda::DeviceBuffer buffer;
   // Behind what the caller's stream had when a call came in; behind an exchange; behind the last
-  // reader of the buffer.
-  cuda::Event entered, exchanged, read;
+  // reader of the buffer; behind the last sum that no stream waited for.
+  cuda::Event entered, exchanged, read, deferred;
   cudnnHandle_t handle = nullptr;  // of ours, on the stream of exchanges
   TensorAdd add;
 };
@@ -64,6 +64,8 @@ struct KernelCall {
   const cudnn::ConvolutionCall& call;
   CUstream stream = nullptr;
   LocalCall& local;
+  bool has_rows = false;     // the call before received them, and they are still in the buffer
+  bool is_deferred = false;  // `stream` does not wait for the sum of gradients
 };
 
 // What became of a call.
@@ -98,6 +100,11 @@ class SplitKernel {
   int slice_images() const { return slice_; }
   // Whether a call waits for other ranks.
   bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
+  // Whether all rows of dy that a call receives are in the buffer when it ends.
+  bool exchanges_gradient_at_once() const {
+    return problem_.operation != Operation::kForward && full_ != nullptr && full_->exchanges() &&
+           rest_ == nullptr && slice_ == problem_.n;
+  }
   // That this rank receives and sends in one call.
   uint64_t exchanged_bytes() const { return exchanged_bytes_; }
 
@@ -130,6 +137,9 @@ class SplitKernel {
   // Sums the rank's gradients over all ranks, and makes the caller's result of the sum.
   Status FinishGradient(const KernelCall& call, ExchangeResources& device,
                         transport::Channel& channel);
+  bool IsDeferred(const KernelCall& call) const { return call.is_deferred && sums_; }
+  // The next call, on whichever stream, may overwrite the buffer only behind this one.
+  Status Leave(const KernelCall& call, ExchangeResources& device) const;
 
   const cudnn::Functions* functions_ = nullptr;
   const cuda::Driver* driver_ = nullptr;

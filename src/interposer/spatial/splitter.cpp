@@ -207,7 +207,9 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
   spatial::SplitCall said = call;
-  said.is_replicated = IsReplicated();
+  said.declared = declared_;
+  using Pair = spatial::Declared::Pair;
+  declared_.pair = declared_.pair == Pair::kFirst ? Pair::kSecond : Pair::kNone;
   return calls->Run(said, local);
 }
 
@@ -248,6 +250,13 @@ Status Splitter::Join(cudnnHandle_t handle, int rank) {
   MutexLock lock(mutex_);
   joined_[handle] = rank;
   return Status::Ok();
+}
+
+Status Splitter::Await(cudnnHandle_t handle, const Session& session) {
+  UCUDNN_ASSIGN_OR_RETURN(const int rank, RankOf(handle, session.context()));
+  spatial::SplitCalls* const calls = At(rank).calls.load(std::memory_order_acquire);
+  if (calls == nullptr) return Status::Ok();
+  return calls->Await(session.context(), session.stream());
 }
 
 void Splitter::Forget(cudnnHandle_t handle) {

@@ -37,11 +37,10 @@ class Splitter {
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
   // Whether the program's next call is.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
-  // Whether the calling thread's tensors are whole on every rank.
-  static bool IsReplicated() { return is_replicated_; }
-  static void DeclareReplicated(bool replicated) { is_replicated_ = replicated; }
+  // What the calling thread says of its calls.
+  static spatial::Declared& declared() { return declared_; }
   // Whether what looks beyond one position of an image is right as this rank computes it.
-  bool RunsAlone() const { return refusal().empty() && (!enabled() || IsReplicated()); }
+  bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
   void Enable(bool enabled) { enabled_.store(enabled, std::memory_order_relaxed); }
 
   // One convolution of the program, on `session`. Requires active().
@@ -59,6 +58,8 @@ class Splitter {
                            const std::string& what);
   // Calls on `handle` are those of `rank`, a thread of this process. An error says why not.
   Status Join(cudnnHandle_t handle, int rank);
+  // The sums of gradients that calls on `handle` deferred come before what follows on its stream.
+  Status Await(cudnnHandle_t handle, const Session& session);
   void Forget(cudnnHandle_t handle);
   // Tells the report what was done so far; nothing where no call was split.
   void Note(Report& report) const;
@@ -91,7 +92,7 @@ class Splitter {
   const cuda::Driver* const driver_;
   const pid_t process_;
   std::atomic<bool> enabled_ = true;
-  static inline thread_local bool is_replicated_ = false;
+  static inline thread_local spatial::Declared declared_;
   std::vector<std::unique_ptr<Rank>> ranks_;  // this process's: one, or by number
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);

@@ -51,7 +51,7 @@ cudnnStatus_t RankState::Run(const ConvolutionProblem& problem,
                              const cudnn::ConvolutionCall& call) {
   PlainCall plain;
   spatial::SplitCall split{problem, call, context, stream};
-  split.is_replicated = is_replicated;
+  split.declared = declared;
   return calls->Run(split, plain);
 }
 

@@ -36,7 +36,7 @@ struct RankState {
   cudnnHandle_t handle = nullptr;
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;  // of `calls`
-  bool is_replicated = false;         // the next calls
+  spatial::Declared declared;         // of the next calls
 
   // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);

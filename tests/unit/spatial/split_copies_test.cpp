@@ -123,12 +123,12 @@ TEST(SplitReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   RankJob job(Counted({.grid = "h2w2"}, traffic));
   for (const Operation operation :
        {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-    job.OnAll([](RankState& rank) { rank.is_replicated = true; });
+    job.OnAll([](RankState& rank) { rank.declared.is_replicated = true; });
     ExpectCopiesRun(job, WholeOnEachRank(operation));
     EXPECT_EQ(traffic.exchanges, 0);
     EXPECT_EQ(traffic.reductions, 0);
   }
-  job.OnAll([](RankState& rank) { rank.is_replicated = false; });
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = false; });
   ExpectExactOnAll(job,
                    SplitLayer(Layer(Operation::kForward, 1), job.grid(), {{{1}, {2, 3}, {3, 3}}}));
   EXPECT_GT(traffic.exchanges, 0);
@@ -140,11 +140,11 @@ TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
   std::mt19937 random(1);
   const WholeCase whole = WholeCase::Random(problem, random);
   job.OnAll([&](RankState& rank) {
-    rank.is_replicated = rank.rank == 0;
+    rank.declared.is_replicated = rank.rank == 0;
     rank.RunStripe(whole, WholeStripe(whole));
   });
   ExpectContains(FailureOf(job), {"is declared replicated on rank 0", "not on rank 1"});
-  job.OnAll([](RankState& rank) { rank.is_replicated = false; });
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = false; });
   ExpectAllFailFromNowOn(job);
 }
 

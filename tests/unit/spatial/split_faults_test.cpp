@@ -526,31 +526,6 @@ TEST(SplitCapture, CaptureOnOneRankIsAnErrorOnAll) {
   }
 }
 
-// dw += the gradient of each step, on the same memory.
-TEST(SplitGradients, AccumulateOverSteps) {
-  for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
-    RankJob job;
-    ConvolutionProblem problem = Layer(Operation::kBackwardFilter, 1);
-    problem.type = type;
-    if (type == DataType::kDouble) problem.compute = type;
-    SplitLayer layer(problem, job.grid(), {{{1}, {3, 4}, {5}}});
-    layer.whole.beta = 1;
-    WholeCase second = layer.whole;
-    second.Output() = Undivided(layer.whole);
-    const HostTensor expected = Undivided(second);
-    job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-      const StripeResult result =
-          RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-            const cudnnStatus_t first = rank.Run(stripe.problem, call);
-            return first == kFine ? rank.Run(stripe.problem, call) : first;
-          });
-      EXPECT_EQ(result.status, kFine);
-      EXPECT_EQ(result.output, expected);
-    });
-  }
-}
-
 TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {
   for (const Operation operation :
        {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {

@@ -1,0 +1,298 @@
+// Gradients over several calls: accumulated, with the rows of dy received once for two calls, and
+// with sums that nobody waits for yet.
+#include <cuda.h>
+
+#include "tests/unit/spatial/split_layer.h"
+
+namespace ucudnn::test {
+namespace {
+
+// dw += the gradient of each step, on the same memory.
+TEST(SplitGradients, AccumulateOverSteps) {
+  for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
+    RankJob job;
+    ConvolutionProblem problem = Layer(Operation::kBackwardFilter, 1);
+    problem.type = type;
+    if (type == DataType::kDouble) problem.compute = type;
+    SplitLayer layer(problem, job.grid(), {{{1}, {3, 4}, {5}}});
+    layer.whole.beta = 1;
+    WholeCase second = layer.whole;
+    second.Output() = Undivided(layer.whole);
+    const HostTensor expected = Undivided(second);
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+      const StripeResult result =
+          RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+            const cudnnStatus_t first = rank.Run(stripe.problem, call);
+            return first == kFine ? rank.Run(stripe.problem, call) : first;
+          });
+      EXPECT_EQ(result.status, kFine);
+      EXPECT_EQ(result.output, expected);
+    });
+  }
+}
+
+// The data and the filter gradient of one layer, which read one dy.
+struct GradientPair {
+  SplitLayer filter, data;
+
+  explicit GradientPair(const RankJob& job, DataType type = DataType::kFloat,
+                        const std::vector<int64_t>& rows = {4, 5}, int images = 2)
+      : filter(Make(Operation::kBackwardFilter, type, job, rows, images)),
+        data(Make(Operation::kBackwardData, type, job, rows, images)) {
+    data.whole.y = filter.whole.y;
+    data.expected = Undivided(data.whole);
+  }
+  static SplitLayer Make(Operation operation, DataType type, const RankJob& job,
+                         const std::vector<int64_t>& rows, int images) {
+    ConvolutionProblem problem = Layer(operation, 1);
+    problem.n = images;
+    problem.type = type;
+    if (type == DataType::kDouble) problem.compute = type;
+    return SplitLayer(problem, job.grid(), {{{1}, rows, {6}}});
+  }
+
+  // Makes both calls on `rank`, on one dy in device memory; `between` is done between them.
+  // `is_said`: the program says that it is one.
+  void Run(RankState& rank, bool data_first, bool is_said,
+           const std::function<void(void* dy)>& between, Statuses& statuses,
+           bool expects_exact = true) const {
+    using Pair = spatial::Declared::Pair;
+    const SplitLayer& one = data_first ? data : filter;
+    const SplitLayer& two = data_first ? filter : data;
+    const auto at = static_cast<size_t>(rank.rank);
+    StripeResult second;
+    const StripeResult first =
+        RunStripe(one.whole, one.stripes[at], rank.handle, [&](const cudnn::ConvolutionCall& a) {
+          rank.declared.pair = is_said ? Pair::kFirst : Pair::kNone;
+          const cudnnStatus_t status = rank.Run(one.stripes[at].problem, a);
+          statuses.push_back(status);
+          second = RunStripe(two.whole, two.stripes[at], rank.handle,
+                             [&](const cudnn::ConvolutionCall& b) {
+                               cudnn::ConvolutionCall same = b;
+                               same.y = a.y;
+                               rank.declared.pair = Pair::kNone;
+                               between(a.y);
+                               rank.declared.pair = is_said ? Pair::kSecond : Pair::kNone;
+                               statuses.push_back(rank.Run(two.stripes[at].problem, same));
+                               return statuses.back();
+                             });
+          return status;
+        });
+    rank.declared.pair = Pair::kNone;
+    if (!expects_exact) return;
+    EXPECT_EQ(first.output, one.Part(rank.rank));
+    EXPECT_EQ(second.output, two.Part(rank.rank));
+    EXPECT_EQ(statuses, (Statuses{kFine, kFine}));
+  }
+};
+
+const auto kNothing = [](void*) {};
+
+void RunOnAll(RankJob& job, const GradientPair& pair, bool data_first, bool is_said) {
+  job.OnAll([&](RankState& rank) {
+    Statuses statuses;
+    pair.Run(rank, data_first, is_said, kNothing, statuses);
+  });
+}
+
+void Declare(RankJob& job, spatial::Declared declared) {
+  job.OnAll([&](RankState& rank) { rank.declared = declared; });
+}
+
+TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
+  for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
+    for (const char* grid : {"h2", "h3"}) {
+      for (const bool data_first : {false, true}) {
+        SCOPED_TRACE(std::string(grid) + (data_first ? ", data first" : ", filter first"));
+        Traffic traffic;
+        RankJob job(Counted({.grid = grid}, traffic));
+        const auto ranks = static_cast<size_t>(job.size());
+        const GradientPair pair(job, type, std::vector<int64_t>(ranks, 4));
+        RunOnAll(job, pair, data_first, false);
+        const int64_t both = traffic.sent;
+        for (int i = 1; i <= 3; ++i) {
+          RunOnAll(job, pair, data_first, true);
+          EXPECT_EQ(traffic.sent, both + i * both / 2);
+          EXPECT_EQ(traffic.exchanges, (2 + i) * job.size());
+        }
+        RunOnAll(job, pair, data_first, false);
+        EXPECT_EQ(traffic.exchanges, (2 + 3 + 2) * job.size());
+      }
+    }
+  }
+}
+
+// A pointer proves nothing.
+TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
+  RankJob job;
+  const GradientPair pair(job);
+  GradientPair other = pair;
+  std::mt19937 random(3);
+  other.data.whole.y = RandomTensor(pair.data.whole.y.extents, 3, random);
+  other.data.expected = Undivided(other.data.whole);
+  for (int i = 0; i < 2; ++i) {
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = other.data.stripes[static_cast<size_t>(rank.rank)];
+      const DeviceTensor values(other.data.whole.y.Box(stripe.windows), stripe.problem.y_strides,
+                                DataType::kFloat);
+      Statuses statuses;
+      other.Run(
+          rank, false, false,
+          [&](void* dy) {
+            ASSERT_EQ(cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(dy),
+                                        reinterpret_cast<CUdeviceptr>(values.data()),
+                                        cudnn::OutputBytes(stripe.problem), rank.stream),
+                      CUDA_SUCCESS);
+          },
+          statuses);
+    });
+  }
+}
+
+TEST(SameGradient, WhatDoesNotFollowDirectlyIsExchanged) {
+  Traffic traffic;
+  RankJob job(Counted({}, traffic));
+  const GradientPair pair(job);
+  const SplitLayer between(Operation::kForward, 4, 3);
+  RunOnAll(job, pair, false, false);
+  ExpectExactOnAll(job, between);
+  int before = traffic.exchanges;
+  job.OnAll([&](RankState& rank) {
+    Statuses statuses;
+    pair.Run(
+        rank, false, true, [&](void*) { EXPECT_TRUE(between.IsExactOn(rank)); }, statuses);
+  });
+  EXPECT_EQ(traffic.exchanges, before + 3 * 2);
+  // Twice the same gradient is no pair.
+  before = traffic.exchanges;
+  Declare(job, {.pair = spatial::Declared::Pair::kFirst});
+  ExpectExactOnAll(job, pair.data);
+  Declare(job, {.pair = spatial::Declared::Pair::kSecond});
+  ExpectExactOnAll(job, pair.data);
+  EXPECT_EQ(traffic.exchanges, before + 2 * 2);
+}
+
+TEST(SameGradient, WhereImagesAreExchangedInSlicesEachCallExchangesItsOwn) {
+  Traffic traffic;
+  RankJob job(Counted({.most_buffer_bytes = 8 << 10}, traffic));
+  const GradientPair pair(job, DataType::kFloat, {4, 5}, 64);
+  RunOnAll(job, pair, true, false);
+  const int both = traffic.exchanges;
+  ASSERT_GE(both, 2 * 2 * job.size());
+  RunOnAll(job, pair, true, true);
+  EXPECT_EQ(traffic.exchanges, 2 * both);
+}
+
+TEST(SameGradient, OnOneRankAloneIsAnErrorOnAll) {
+  RankJob job;
+  const GradientPair pair(job);
+  RunOnAll(job, pair, false, false);
+  job.OnAll([&](RankState& rank) {
+    Statuses statuses;
+    pair.Run(rank, false, rank.rank == 1, kNothing, statuses, false);
+  });
+  ExpectContains(FailureOf(job), {"takes the rows that the call before received", "is split"});
+  ExpectAllFailFromNowOn(job);
+}
+
+// Holds every reduction back until it is let through.
+class HeldChannel : public CountingChannel {
+ public:
+  HeldChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
+              std::atomic<bool>& passes)
+      : CountingChannel(std::move(channel), traffic), passes_(passes) {}
+  Status AllReduce(CUdeviceptr data, size_t count, transport::Element element,
+                   CUstream stream) override {
+    const auto wait = [](void* passes) {
+      while (!static_cast<std::atomic<bool>*>(passes)->load()) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+    };
+    EXPECT_EQ(cuLaunchHostFunc(stream, wait, &passes_), CUDA_SUCCESS);
+    return CountingChannel::AllReduce(data, count, element, stream);
+  }
+
+ private:
+  std::atomic<bool>& passes_;
+};
+
+bool EndsSoon(CUstream stream) {
+  const auto deadline = TestClock::now() + kSoon;
+  while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
+    if (TestClock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
+TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
+  for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
+    for (const double beta : {0.0, 1.0, 0.5}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(type)) + ", beta " + std::to_string(beta));
+      Traffic traffic;
+      std::atomic<bool> passes = true;
+      JobOptions options;
+      options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
+        return std::make_unique<HeldChannel>(std::move(channel), traffic, passes);
+      };
+      RankJob job(options);
+      SplitLayer layer = GradientPair(job, type).filter;
+      layer.whole.beta = beta;
+      layer.expected = Undivided(layer.whole);
+      ExpectExactOnAll(job, layer);
+      Declare(job, {.is_deferred = true});
+      passes = false;
+      std::atomic<int> ended = 0;
+      job.OnAll([&](RankState& rank) {
+        const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+        const StripeResult result =
+            RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+              const cudnnStatus_t status = rank.Run(stripe.problem, call);
+              EXPECT_TRUE(EndsSoon(rank.stream)) << "the stream waits for the sum";
+              if (++ended == job.size()) passes = true;
+              EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
+              return status;
+            });
+        EXPECT_EQ(result.status, kFine);
+        EXPECT_EQ(result.output, layer.Part(rank.rank));
+        EXPECT_TRUE(result.is_intact);
+      });
+      Declare(job, {});
+      ExpectExactOnAll(job, layer);
+    }
+  }
+}
+
+// A layer's sum is still under way while the next layers' calls come.
+TEST(Deferred, CallsThatFollowAreExact) {
+  for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
+    RankJob job;
+    const GradientPair pair(job, type);
+    Declare(job, {.is_deferred = true});
+    for (int i = 0; i < 5; ++i) {
+      job.OnAll([&](RankState& rank) {
+        const auto at = static_cast<size_t>(rank.rank);
+        StripeResult inner;
+        const Stripe& filter = pair.filter.stripes[at];
+        const StripeResult outer = RunStripe(
+            pair.filter.whole, filter, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+              const cudnnStatus_t status = rank.Run(filter.problem, call);
+              EXPECT_TRUE(pair.data.IsExactOn(rank));
+              inner = RunStripe(pair.filter.whole, filter, rank.handle,
+                                [&](const cudnn::ConvolutionCall& next) {
+                                  const cudnnStatus_t ran = rank.Run(filter.problem, next);
+                                  EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
+                                  return ran;
+                                });
+              return status;
+            });
+        EXPECT_EQ(outer.output, pair.filter.Part(rank.rank));
+        EXPECT_EQ(inner.output, pair.filter.Part(rank.rank));
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
