@@ -7,7 +7,9 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,25 @@ struct Shape {
   int n, c, size, k, filter, pad, stride, groups;
 };
 
+// The part of every image that a process holds: images are cut into rows x columns equal cells, and
+// this is the one in row `row` and column `column`.
+struct Cell {
+  int rows = 1, columns = 1, row = 0, column = 0;
+};
+
+// Where the elements of the process's part of an output lie in the whole one, in the order of its
+// own memory. Filters, of which every process has all, do not depend on the cell.
+std::vector<size_t> OutputPlaces(const Shape& shape, cudnnTensorFormat_t layout,
+                                 Operation operation, const Cell& cell);
+
+// What results come to, rounded to whole numbers.
+struct WholeNumbers {
+  unsigned long long checksum = 1469598103934665603u;
+  double off_whole = 0;  // the largest distance of a value from a whole number
+
+  void Add(float value);
+};
+
 // Device memory of `count` elements of `type`.
 class Buffer {
  public:
@@ -32,8 +53,9 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   void* get() const { return device_; }
-  // Values of -1, 0 and 1, of which one in `sparsity` is not 0.
-  void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity);
+  // Values of -1, 0 and 1, of which one in `sparsity` is not 0. What element i gets depends on
+  // places[i] alone; without places, on i.
+  void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity, std::span<const size_t> places = {});
   void FillWithNan();
   std::vector<float> Values() const;
 
@@ -45,8 +67,10 @@ class Buffer {
 
 class Convolution {
  public:
+  // Of the cell of every image. A cell's outputs are those of the whole image where the stride
+  // divides its height and width.
   Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
-              cudnnTensorFormat_t layout, Operation operation);
+              cudnnTensorFormat_t layout, Operation operation, const Cell& cell = {});
   ~Convolution();
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
@@ -54,6 +78,8 @@ class Convolution {
   // Chooses the algorithm; false when cuDNN has none for this convolution.
   bool Find(void* workspace, size_t bytes);
   // output = result + beta * output
+  cudnnStatus_t TryToRun(void* workspace, float beta);
+  // Ends the program where that fails.
   void Run(void* workspace, float beta);
 
   Buffer& output();

@@ -6,8 +6,6 @@
 //
 //   convolution_cases [WORKSPACE_MIB [SHAPES]]
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -23,6 +21,7 @@ using ucudnn::gpu_tests::Convolution;
 using ucudnn::gpu_tests::Name;
 using ucudnn::gpu_tests::Operation;
 using ucudnn::gpu_tests::Shape;
+using ucudnn::gpu_tests::WholeNumbers;
 
 // 13 images leave unequal remainders. An image of `odd_image` is 8 bytes off 16-byte alignment in
 // 16 bits, so its micro-batches must be even.
@@ -32,32 +31,21 @@ constexpr Shape kShapes[] = {{"odd_image", 13, 4, 15, 8, 3, 1, 1, 1},
                              {"grouped", 13, 32, 14, 32, 3, 1, 1, 4},
                              {"1x1", 32, 64, 14, 128, 1, 0, 1, 1}};
 
-struct Result {
-  unsigned long long checksum = 1469598103934665603u;
-  double off_whole = 0;  // the largest distance of a value from a whole number
-
-  void Add(const Buffer& buffer) {
-    for (const float value : buffer.Values()) {
-      const double whole = std::nearbyint(value);
-      const double off = std::fabs(value - whole);
-      if (!(off <= off_whole)) off_whole = std::isfinite(value) ? off : INFINITY;
-      const long long number = std::isfinite(value) ? static_cast<long long>(whole) : INT64_MIN;
-      checksum = (checksum ^ static_cast<unsigned long long>(number)) * 1099511628211u;
-    }
-  }
-};
+void Add(const Buffer& buffer, WholeNumbers& result) {
+  for (const float value : buffer.Values()) result.Add(value);
+}
 
 void RunCase(Convolution& convolution, void* workspace, size_t bytes) {
   if (!convolution.Find(workspace, bytes)) {
     std::printf("unsupported\n");
     return;
   }
-  Result result;
+  WholeNumbers result;
   convolution.output().FillWithNan();  // beta = 0 must not read it
   convolution.Run(workspace, 0);
-  result.Add(convolution.output());
+  Add(convolution.output(), result);
   convolution.Run(workspace, 1);
-  result.Add(convolution.output());
+  Add(convolution.output(), result);
   std::printf("%016llx %.4f %d %zu\n", result.checksum, result.off_whole, convolution.algorithm(),
               convolution.workspace_bytes());
 }

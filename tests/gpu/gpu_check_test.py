@@ -15,7 +15,8 @@ import machine
 NEED_A_GPU = {"device profile", "trace of PyTorch", "compute-sanitizer", "test torch legacy",
               "test torch training UNet3dLegacy", "test torch training ResNet50Legacy"}
 RUN_ON_THE_STAND_IN = {"test alexnet", "test differential", "test memory", "test profile", "test trace",
-                       "test capture", "network alexnet 1", "cliff",
+                       "test capture", "test spatial programs", "test spatial grids", "test spatial faults", "test nccl",
+                       "network alexnet 1", "cliff",
                        "L2-sized micro-batches", "table alexnet", "export", "benches"}
 # On the CPU, where the framework is there.
 RUN_WITH = {
@@ -27,7 +28,7 @@ RUN_WITH = {
 HERE = {framework for framework in RUN_WITH if importlib.util.find_spec(framework)}
 RUN = RUN_ON_THE_STAND_IN.union(*(RUN_WITH[framework] for framework in HERE))
 SKIPPED = NEED_A_GPU.union(*RUN_WITH.values()) - RUN
-MINUTES = 12 if HERE else 8
+MINUTES = 13 if HERE else 9
 
 
 def gpu_check(*words):

@@ -1,0 +1,244 @@
+// NCCL as ucudnn loads and calls it, with one rank: all that one GPU can tell of it. Finds it
+// beside CUDNN_FILE as for a program with that cuDNN; with `--own NCCL_FILE` as for a program that
+// has loaded its own. Prints which it is, a line for each step, and what opening took; exit code 1
+// with the reason where a step fails, 77 where there is no NCCL.
+//
+//   nccl_smoke [CUDNN_FILE]
+//   nccl_smoke --own NCCL_FILE
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "cuda/resources.h"
+#include "transport/nccl_communicators.h"
+#include "transport/nccl_functions.h"
+#include "transport/opening.h"
+
+namespace {
+
+using ucudnn::Result;
+using ucudnn::Status;
+using ucudnn::cuda::DeviceBuffer;
+using ucudnn::cuda::Driver;
+using ucudnn::cuda::DriverStatus;
+using ucudnn::transport::Channel;
+using ucudnn::transport::ChannelSetup;
+using ucudnn::transport::Element;
+using ucudnn::transport::Message;
+using ucudnn::transport::nccl::Communicators;
+using ucudnn::transport::nccl::Functions;
+
+constexpr int kFailed = 1, kSkipped = 77;
+constexpr size_t kNumbers = 1000;
+
+// What the ranks of a group of one tell each other.
+struct Alone : ucudnn::transport::Gatherer {
+  Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
+    return std::vector<std::string>{std::string(mine)};
+  }
+};
+
+// A device's memory, and a stream on which all is enqueued.
+class Device {
+ public:
+  explicit Device(const Driver& driver)
+      : driver_(driver), stream_(driver), pool_(driver), memory_(pool_, driver) {}
+
+  Status Create(size_t bytes) {
+    UCUDNN_RETURN_IF_ERROR(stream_.Create());
+    return memory_.Reserve(bytes);
+  }
+  CUstream stream() const { return stream_.get(); }
+  CUdeviceptr at(size_t offset) const { return memory_.address() + offset; }
+
+  Status Upload(CUdeviceptr to, const void* from, size_t bytes) {
+    return DriverStatus(driver_, driver_.cuMemcpyHtoDAsync(to, from, bytes, stream()), "uploading");
+  }
+  Status Fill(CUdeviceptr to, size_t bytes) {
+    return DriverStatus(driver_, driver_.cuMemsetD8Async(to, 0xff, bytes, stream()), "filling");
+  }
+  // Behind all that was enqueued: whether `bytes` at `from` are those at `wanted`.
+  Status Compare(CUdeviceptr from, const void* wanted, size_t bytes) {
+    std::vector<char> found(bytes);
+    UCUDNN_RETURN_IF_ERROR(DriverStatus(
+        driver_, driver_.cuMemcpyDtoHAsync(found.data(), from, bytes, stream()), "downloading"));
+    UCUDNN_RETURN_IF_ERROR(stream_.Synchronize());
+    if (std::memcmp(found.data(), wanted, bytes) == 0) return Status::Ok();
+    return Status::Error("the device holds something else");
+  }
+
+ private:
+  const Driver& driver_;
+  ucudnn::cuda::Stream stream_;
+  const ucudnn::cuda::MemoryPool pool_;
+  DeviceBuffer memory_;
+};
+
+template <class Number>
+std::vector<Number> Numbers() {
+  std::vector<Number> numbers(kNumbers);
+  for (size_t i = 0; i < kNumbers; ++i) numbers[i] = static_cast<Number>(i) - Number{0.25};
+  return numbers;
+}
+
+// The sum over one rank, in several pieces. The channel overwrites the numbers before it reduces
+// them, so what it leaves was reduced.
+template <class Number>
+Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
+  const std::vector<Number> numbers = Numbers<Number>();
+  const size_t bytes = kNumbers * sizeof(Number);
+  UCUDNN_RETURN_IF_ERROR(channel.Reserve(1000, 1024));
+  UCUDNN_RETURN_IF_ERROR(device.Upload(device.at(0), numbers.data(), bytes));
+  UCUDNN_RETURN_IF_ERROR(channel.AllReduce(device.at(0), kNumbers, element, device.stream()));
+  UCUDNN_RETURN_IF_ERROR(device.Compare(device.at(0), numbers.data(), bytes));
+  return channel.Check();
+}
+
+// From one place to another, as Communicators reduce.
+Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
+  const std::vector<float> numbers = Numbers<float>();
+  const size_t bytes = kNumbers * sizeof(float);
+  UCUDNN_RETURN_IF_ERROR(device.Upload(device.at(0), numbers.data(), bytes));
+  UCUDNN_RETURN_IF_ERROR(device.Fill(device.at(bytes), bytes));
+  UCUDNN_RETURN_IF_ERROR(communicators.AllReduce(device.at(0), device.at(bytes), kNumbers,
+                                                 Element::kFloat32, device.stream()));
+  UCUDNN_RETURN_IF_ERROR(device.Compare(device.at(bytes), numbers.data(), bytes));
+  return communicators.Check();
+}
+
+// One group of messages of different lengths from this rank to itself; they come in order.
+Status SendToItself(Communicators& communicators, Device& device) {
+  const size_t lengths[] = {1, 4096, 100003};
+  const size_t kRoom = 100352;  // for one message, aligned
+  std::vector<Message> sends, receives;
+  std::vector<std::string> texts;
+  for (const size_t length : lengths) {
+    const size_t i = texts.size();
+    std::string& text = texts.emplace_back(length, '\0');
+    for (size_t at = 0; at < length; ++at) text[at] = static_cast<char>((at * 7 + i) % 251);
+    sends.push_back({0, device.at(2 * i * kRoom), length});
+    receives.push_back({0, device.at((2 * i + 1) * kRoom), length});
+    UCUDNN_RETURN_IF_ERROR(device.Upload(sends[i].data, text.data(), length));
+    UCUDNN_RETURN_IF_ERROR(device.Fill(receives[i].data, length));
+  }
+  UCUDNN_RETURN_IF_ERROR(communicators.Exchange(sends, receives, device.stream()));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(device.Compare(receives[i].data, texts[i].data(), texts[i].size()));
+  }
+  return communicators.Check();
+}
+
+Status IsOver(Communicators& communicators, Device& device) {
+  const Message message = {0, device.at(0), 16};
+  if (communicators.Exchange({&message, 1}, {&message, 1}, device.stream()).ok()) {
+    return Status::Error("it still exchanges");
+  }
+  return Status::Ok();
+}
+
+// Prints what came of a step; false where it failed.
+bool Told(const char* step, const Status& status) {
+  if (status.ok()) {
+    std::printf("%s: ok\n", step);
+  } else {
+    std::fprintf(stderr, "%s: %s\n", step, status.message().c_str());
+  }
+  return status.ok();
+}
+
+double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+// As a rank of a job does it: both communicators, and the reduction.
+bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device& device) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto opened =
+      ucudnn::transport::OpenChannel(setup, ucudnn::transport::Transport::kNccl, cudnn_file);
+  if (!Told("channel", opened.status())) return false;
+  std::printf("opened in %.1f ms\n", MillisecondsSince(begin));
+  Channel& channel = *opened->channel;
+  const bool good =
+      Told("sum of fp32", AllReduceOverChannel<float>(channel, device, Element::kFloat32)) &&
+      Told("sum of fp64", AllReduceOverChannel<double>(channel, device, Element::kFloat64));
+  opened->channel.reset();
+  return good && Told("channel closed", Status::Ok());
+}
+
+// What a channel keeps for other ranks: messages. Ends once as channels close, once as they abort.
+bool TryCommunicators(const ChannelSetup& setup, const Functions& functions, Device& device) {
+  for (const bool aborted : {false, true}) {
+    ucudnn::transport::nccl::UniqueIds ids = {};
+    for (auto* const id : {&ids.exchanges, &ids.reductions}) {
+      const Status made = functions.StatusOf(functions.GetUniqueId(id), "identity", nullptr);
+      if (!made.ok()) return Told("communicators", made);
+    }
+    const auto made = Communicators::Make(setup, functions, ids);
+    if (!Told("communicators", made.status())) return false;
+    if (!Told("messages", SendToItself(**made, device))) return false;
+    if (!Told("sum", AllReduceOverCommunicator(**made, device))) return false;
+    aborted ? Communicators::Abort(*made) : Communicators::Destroy(*made);
+    if (!Told(aborted ? "aborted" : "destroyed", IsOver(**made, device))) return false;
+  }
+  return true;
+}
+
+int Run(const std::string& cudnn_file) {
+  const Driver* const driver = ucudnn::cuda::GetDriver();
+  if (driver == nullptr || driver->cuInit(0) != CUDA_SUCCESS) {
+    std::fprintf(stderr, "there is no CUDA driver\n");
+    return kFailed;
+  }
+  const Result<Functions> functions = ucudnn::transport::nccl::Load(cudnn_file);
+  if (!functions.ok()) {
+    std::fprintf(stderr, "%s\n", functions.message().c_str());
+    return functions.message().starts_with("NCCL cannot be loaded") ? kSkipped : kFailed;
+  }
+  std::printf("NCCL %s %s\n", ucudnn::transport::nccl::VersionText(functions->version).c_str(),
+              functions->file.c_str());
+  Alone alone;
+  ChannelSetup setup;
+  setup.driver = driver;
+  setup.gatherer = &alone;
+  setup.timeout = std::chrono::seconds(60);
+  CUdevice number = 0;
+  if (driver->cuDeviceGet(&number, 0) != CUDA_SUCCESS ||
+      driver->cuDevicePrimaryCtxRetain(&setup.context, number) != CUDA_SUCCESS) {
+    std::fprintf(stderr, "there is no device\n");
+    return kFailed;
+  }
+  bool good = false;
+  {
+    const ucudnn::cuda::ContextScope scope(*driver, setup.context);
+    Device device(*driver);
+    good = Told("device", device.Create(size_t{1} << 20)) &&
+           TryChannel(setup, cudnn_file, device) && TryCommunicators(setup, *functions, device);
+  }
+  driver->cuDevicePrimaryCtxRelease(number);
+  return good ? 0 : kFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (argc == 3 && std::strcmp(argv[1], "--own") == 0) {
+    if (dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL) != nullptr) return Run("");
+    std::fprintf(stderr, "%s\n", dlerror());
+    return kFailed;
+  }
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "usage: nccl_smoke [CUDNN_FILE | --own NCCL_FILE]\n");
+    return 2;
+  }
+  return Run(argc == 2 ? argv[1] : "");
+}

@@ -1,0 +1,298 @@
+"""Images that are split over processes, or threads, which share the GPU: together they compute what one computes with the
+whole images; what is not split is refused on all of them; a job whose rank dies ends in time; nothing is left behind.
+
+Ranks exchange by loopback, since NCCL refuses to share a GPU; nccl_test.py tries what of NCCL one GPU can."""
+
+import collections
+import json
+import os
+import pathlib
+import tempfile
+import time
+import unittest
+import uuid
+
+import machine
+
+CNN, API, TRAIN, FRONTEND = (machine.BUILD / "tests" / name for name in (
+    "striped_cnn", "striped_api", "train_cnn", "frontend_step"))
+CASES = machine.BUILD / "tests/gpu/bin/split_cases"
+HEIGHT, STEPS = 32, 4  # of striped_cnn
+SHAPES = "1" if machine.HOST else "5"  # of split_cases
+GRIDS = {"h2": (2, 1), "h2w2": (2, 2)} if machine.HOST else {"h2": (2, 1), "h4": (4, 1), "h2w2": (2, 2)}
+# Type, axes and ranks; 3-D images have 5 rows, so their stripes are of unequal height.
+LAYERS = ((("fp32", "2", 3), ("fp16", "3", 2)) if machine.HOST else
+          tuple((kind, axes, 2) for kind in ("fp32", "fp16", "bf16") for axes in ("2", "3")) +
+          (("fp32", "2", 4), ("fp16", "2", 3)))
+# Measuring is tried by others: what it did not reach runs undivided.
+SHORT = {"OMP_NUM_THREADS": "1"} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "1:15"}
+# Until a rank is killed that has begun; on a GPU cuDNN takes a while to load.
+BEGUN_SECONDS = 2 if machine.HOST else 12
+# A dead rank is an error on all within 15 seconds; then ranks have some for their last words.
+END_SECONDS = 15 + 10
+
+store = None  # measurements of one job are the next one's, too
+
+
+def setUpModule():
+    holder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(holder.cleanup)
+    global store
+    store = f"{holder.name}/measurements.db"
+
+
+Job = collections.namedtuple("Job", "code lines errors seconds left reports")
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if "ucudnn" in name}
+
+
+def processes_with(mark):
+    """Words of the processes that have `mark` in their environment."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def left_behind(mark, folder, shared):
+    """What is left of a job whose processes have `mark` and `folder` for temporary files."""
+    deadline = time.monotonic() + 2
+    while (processes := processes_with(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    files = [str(path.relative_to(folder)) for path in folder.rglob("*ucudnn*")]
+    return processes + files + sorted(shared_memory() - shared)
+
+
+def under_ucudnn(words, program, **variables):
+    """`program` under `ucudnn run WORDS`, on one device."""
+    host = ["--host", "--devices", "1"] if machine.HOST else []
+    environment = machine.environment(**SHORT | variables)
+    environment["LD_LIBRARY_PATH"] = f"{environment['LD_LIBRARY_PATH']}:{machine.BUILD}/lib".strip(":")  # libucudnn's
+    return machine.call([machine.UCUDNN, "run", *host, *words, "--", *program], environment, machine.seconds_left())
+
+
+def alone(program):
+    """Lines of `program` in one process with the whole images, without ucudnn."""
+    code, output, errors = under_ucudnn(["--off"], program)
+    if code != 0:
+        raise machine.Failed(f"{machine.described(program)} without ucudnn: exit code {code}\n{output[-500:]}\n{errors[-1500:]}")
+    return sorted(output.splitlines())
+
+
+def job(grid, ranks, program, *options, **variables):
+    """`program` with its images split over `ranks` processes, each with the first device; None: over threads of its own."""
+    mark = f"SPLIT_JOB={uuid.uuid4()}"
+    shared, begin = shared_memory(), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as reports:
+        words = ["--spatial", grid, "--db", store, *options, *(["--ranks", str(ranks)] if ranks else [])]
+        # Programs take the device that LOCAL_RANK says.
+        program = ["env", "LOCAL_RANK=0", *program] if ranks else program
+        code, output, errors = under_ucudnn(words, program, TMPDIR=folder, UCUDNN_REPORT=f"{reports}/%p.json", **{
+            "UCUDNN_SPATIAL_TRANSPORT": "loopback"} | variables | dict([mark.split("=")]))
+        seconds = time.monotonic() - begin
+        left = left_behind(mark, pathlib.Path(folder), shared)
+        told = [json.loads(path.read_text()) for path in pathlib.Path(reports).glob("*.json")]
+    return Job(code, sorted(output.splitlines()), errors, seconds, left, told)
+
+
+def shell(script):
+    return ["bash", "-c", script]
+
+
+class Split(unittest.TestCase):
+    def assert_ran(self, result):
+        self.assertEqual((0, []), (result.code, result.left), result.errors)
+
+    def assert_failed(self, result, *texts):
+        self.assertNotEqual(0, result.code)
+        self.assertEqual([], result.left)
+        for text in texts:
+            self.assertIn(text, result.errors)
+
+
+# striped_cnn prints sums in fp64, rounded to nine digits. Engines, which differ from call to call and from rank to rank, may
+# add in another order: a sum of t terms is off by t units of roundoff, of the sum of their absolute values. In a step, a
+# value of the output has 27 + 294 + 72 + 6 terms on its way, a gradient of images as many, one of filters 3 * 32 * 12 more;
+# what is printed adds up to 3 * 3 * 3 * 6 of them, each taken to be as large as the largest number printed of its kind.
+TERMS = STEPS * (2 * (27 + 294 + 72 + 6) + 3 * HEIGHT * 12)
+ROUNDOFF = 2.0 ** -53 * TERMS * 3 * 3 * 3 * 6
+LAST_DIGIT = 1e-8  # a unit of the ninth digit, of a number that begins with 1
+
+
+def numbers(lines):
+    """Of striped_cnn's lines, by kind and place."""
+    result = {}
+    for line in lines:
+        name, number = line.rsplit(": ", 1)
+        result[name] = float(number)
+    return result
+
+
+def kind(name):
+    return name.split(" row ")[0]
+
+
+def differences(whole, split):
+    """Names of the numbers that differ by more than rounding."""
+    largest = collections.defaultdict(float)
+    for name, number in whole.items():
+        largest[kind(name)] = max(largest[kind(name)], abs(number))
+    return [name for name, number in whole.items()
+            if not abs(split[name] - number) <= LAST_DIGIT * abs(number) + ROUNDOFF * largest[kind(name)]]
+
+
+class Programs(Split):
+    """Programs that know nothing of ucudnn, or only what they must say of their stripes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.words = [CNN, str(HEIGHT), str(STEPS)]
+        cls.whole = numbers(alone(cls.words))
+
+    def assert_like_the_whole(self, result):
+        self.assert_ran(result)
+        split = numbers(result.lines)
+        self.assertEqual(self.whole.keys(), split.keys())
+        self.assertEqual([], differences(self.whole, split))
+
+    def test_a_network_learns_the_same_in_stripes(self):
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                result = job(f"h{ranks}", ranks, self.words)
+                self.assert_like_the_whole(result)
+                told = [report["spatial"] for report in result.reports]
+                self.assertEqual([16 * STEPS] * ranks, [one["calls"] for one in told])
+                machine.record(f"striped_cnn h{ranks}", {"exchanged_bytes": [one["exchanged_bytes"] for one in told],
+                                                         "seconds": round(result.seconds, 1)})
+
+    def test_stripes_without_the_exchange_are_noticed(self):
+        code, output, errors = under_ucudnn(["--off", "--ranks", "2"], ["env", "LOCAL_RANK=0", *self.words])
+        self.assertEqual(0, code, errors)
+        self.assertGreater(len(differences(self.whole, numbers(output.splitlines()))), len(self.whole) / 2)
+
+    def test_each_ranks_own_calls_keep_their_limit(self):
+        result = job("h2", 2, self.words, "--workspace-limit", "64KiB")
+        self.assert_like_the_whole(result)
+        for report in result.reports:
+            for kernel in report["kernels"]:
+                self.assertLessEqual(kernel["workspace_bytes"], 64 << 10, kernel)
+
+    def test_ranks_that_share_a_gpu_find_loopback_by_themselves(self):
+        result = job("h2", 2, self.words, UCUDNN_SPATIAL_TRANSPORT="auto")
+        self.assert_like_the_whole(result)
+        self.assertIn("ranks 0 and 1 share one GPU, which NCCL refuses: they exchange by loopback", result.errors)
+
+    def test_plans_of_the_graph_api_give_what_plain_loops_give(self):
+        for type_name, axes, ranks in LAYERS:
+            with self.subTest(type=type_name, axes=axes, ranks=ranks):
+                words = [FRONTEND, type_name, axes, "4"]
+                self.assertEqual(7, sum(line.endswith(" exact") for line in alone(words)))
+                result = job(f"h{ranks}", ranks, words, UCUDNN_SPATIAL_REDUCE="all")
+                self.assert_ran(result)
+                self.assertEqual(7 * ranks, sum(line.endswith(" exact") for line in result.lines), result.lines)
+                checksums = {line.split()[2] for line in result.lines if line.startswith("backward_filter")}
+                self.assertEqual(1, len(checksums), "every rank has the sum")
+
+    def test_a_program_takes_its_own_calls_out_and_says_what_is_whole(self):
+        result = job("h2", 2, [API])
+        self.assert_ran(result)
+        own = ["rank 0: an evaluation is exact"] * 3
+        every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in ("a stripe again is", "a stripe is",
+                                                                            "a whole picture is")]
+        self.assertEqual(sorted(own + every), result.lines)
+
+    def test_ranks_may_be_threads_with_a_handle_each(self):
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                result = job(f"h{ranks}", None, [API, "handles", str(ranks)])
+                self.assert_ran(result)
+                self.assertEqual([f"{ranks} ranks on threads exact"], result.lines)
+                self.assertIn("a cuDNN handle belongs to no rank: ucudnnSpatialJoin says to which", result.errors)
+
+
+def results(lines):
+    """Of split_cases: checksum and distance from whole numbers by case and cell, or why there are none."""
+    split = (line.split(" ", 1) for line in lines)
+    return {name: (told.split()[0], float(told.split()[1])) if told[:1] in "0123456789abcdef" else told for name, told in split}
+
+
+class Grids(Split):
+    """Three operations, types and layouts, strides and groups, on whole numbers, in stripes and in cells of a grid."""
+
+    def test_cells_together_are_the_whole(self):
+        for grid, (rows, columns) in GRIDS.items():
+            words = [CASES, str(rows), str(columns), "64", SHAPES]
+            whole = results(alone(words))
+            result = job(grid, rows * columns, words)
+            self.assert_ran(result)
+            cells = results(result.lines)
+            self.assertEqual(whole.keys(), cells.keys())
+            ran = {name: told for name, told in whole.items() if isinstance(told, tuple)}
+            self.assertGreaterEqual(len(ran), len(whole) // 2)
+            machine.record(f"split_cases {grid}", {
+                "ran": len(ran), "cells": len(whole), "seconds": round(result.seconds, 1),
+                "refused": sorted(f"{name}: {cells[name]}" for name in ran if isinstance(cells[name], str))})
+            for name, (checksum, off_whole) in ran.items():
+                with self.subTest(grid=grid, case=name):
+                    self.assertLess(off_whole, 0.25)
+                    self.assertIsInstance(cells[name], tuple, cells[name])
+                    self.assertEqual(checksum, cells[name][0])
+                    self.assertLess(cells[name][1], 0.25)
+
+
+class Faults(Split):
+    def cnn(self, steps, before="", after="exit $?"):
+        """The program on each rank, between what bash does there."""
+        return shell(f"{before}\n{CNN} {HEIGHT} {steps}\n{after}")
+
+    def test_what_is_not_split_is_refused_by_name_on_all_ranks(self):
+        for word, function in (("norm", "cudnnBatchNormalizationForwardTraining"), ("plain", "cudnnPoolingForward")):
+            with self.subTest(function=function):
+                # Each rank stays until the other has had its say.
+                script = f"{TRAIN} fp32 nchw {word} 8 1; code=$?; sleep 3; exit $code"
+                result = job("h2", 2, shell(script))
+                self.assert_failed(result, "CUDNN_STATUS_NOT_SUPPORTED")
+                self.assertEqual(1, result.code)
+                for rank in (0, 1):
+                    self.assertRegex(result.errors, rf"ucudnn rank {rank}\[\d+\] warning: {function} is not split")
+                self.assertEqual([], result.lines)
+
+    def test_nccl_is_refused_where_ranks_share_a_gpu(self):
+        result = job("h2", 2, self.cnn(1), UCUDNN_SPATIAL_TRANSPORT="nccl")
+        self.assert_failed(result, "ranks 0 and 1 share one GPU, which NCCL refuses: loopback serves there, for tests")
+        self.assertEqual(1, result.code)
+
+    def test_a_rank_that_dies_ends_the_job_in_time(self):
+        # Before it meets the others, and amid steps that would take for ever.
+        for name, seconds, before in (("early", 1, "[ $RANK = 1 ] && { sleep 1; kill -KILL $$; }"),
+                                      ("amid", BEGUN_SECONDS, f"[ $RANK = 1 ] && (sleep {BEGUN_SECONDS}; kill -KILL $$) &")):
+            with self.subTest(when=name):
+                result = job("h2", 2, shell(f"{before}\nexec {CNN} {HEIGHT} 100000000"))
+                # By who is first seen to end.
+                self.assert_failed(result)
+                self.assertRegex(result.errors, r"rank 1 (was ended by signal 9|died or ended)")
+                self.assertIn(result.code, (1, 128 + 9))
+                self.assertEqual([], result.lines)
+                self.assertLess(result.seconds, seconds + END_SECONDS)
+                machine.record(f"end of a job whose rank dies {name}", {"seconds": round(result.seconds - seconds, 1)})
+
+    def test_a_rank_that_does_not_come_is_waited_for_until_the_timeout(self):
+        result = job("h2", 2, self.cnn(1, before="[ $RANK = 1 ] && exec sleep 600"), UCUDNN_SPATIAL_TIMEOUT="3")
+        self.assert_failed(result, "rank 0 has waited", "for rank 1")
+        self.assertEqual([], result.lines)
+        self.assertLess(result.seconds, BEGUN_SECONDS + 3 + END_SECONDS)
+
+    def test_a_call_more_on_one_rank_is_an_error_on_all(self):
+        result = job("h2", 2, self.cnn("$((2 + RANK))"))
+        self.assert_failed(result, "rank 0 ended after split call 32, but rank 1 makes call")
+        self.assertEqual(1, result.code)
+
+
+if __name__ == "__main__":
+    machine.main()

@@ -1,0 +1,153 @@
+// Convolutions of images that are cut into ROWS x COLUMNS cells, of which each process holds one:
+// of WORLD_SIZE processes that of number RANK, columns running fastest. A process without these
+// variables has the images whole. Prints one line for each convolution and cell: what it is, a
+// checksum of the cell's part of its result rounded to whole numbers, and how far the result is
+// from whole numbers. The data are whole numbers that depend on the place in the whole image alone,
+// so all processes together, under ucudnn, must print the checksums that one with the whole images
+// prints. One that fails is a line that says so, and the next one comes. Knows nothing of ucudnn.
+//
+//   split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "convolution.h"
+
+namespace {
+
+using ucudnn::gpu_tests::Cell;
+using ucudnn::gpu_tests::Check;
+using ucudnn::gpu_tests::Convolution;
+using ucudnn::gpu_tests::Name;
+using ucudnn::gpu_tests::Operation;
+using ucudnn::gpu_tests::OutputPlaces;
+using ucudnn::gpu_tests::Shape;
+using ucudnn::gpu_tests::WholeNumbers;
+
+// Cells are all alike, so sizes are multiples of four times the stride. A filter of 7 reaches over
+// most of a stripe of 4 rows; an image of `odd_image` is 8 bytes off 16-byte alignment in 16 bits
+// once it is cut into four.
+constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
+                             {"5x5_stride_2", 13, 16, 32, 32, 5, 2, 2, 1},
+                             {"7x7", 8, 32, 16, 32, 7, 3, 1, 1},
+                             {"grouped", 13, 32, 16, 32, 3, 1, 1, 4},
+                             {"1x1", 16, 64, 16, 128, 1, 0, 1, 1}};
+
+struct Grid {
+  int rows, columns;
+  std::optional<int> rank;  // none: this process has all cells
+
+  Cell CellOf(int of) const { return {rows, columns, of / columns, of % columns}; }
+  std::vector<int> OwnRanks() const {
+    if (rank) return {*rank};
+    std::vector<int> all(static_cast<size_t>(rows * columns));
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    return all;
+  }
+};
+
+struct Case {
+  const Shape& shape;
+  cudnnDataType_t type;
+  cudnnTensorFormat_t layout;
+  Operation operation;
+};
+
+void PrintLine(const Case& of, int rank, const char* result) {
+  std::printf("%s/%s/%s/%s/%d %s\n", of.shape.name, Name(of.type), Name(of.layout),
+              Name(of.operation), rank, result);
+}
+
+// With beta = 0, which must not read what the output holds, and once more with beta = 1.
+cudnnStatus_t RunTwice(Convolution& convolution, void* workspace,
+                       std::vector<std::vector<float>>* results) {
+  convolution.output().FillWithNan();
+  for (const float beta : {0.0f, 1.0f}) {
+    const cudnnStatus_t status = convolution.TryToRun(workspace, beta);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
+    results->push_back(convolution.output().Values());
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+void RunCase(cudnnHandle_t handle, const Case& of, const Grid& grid, void* workspace,
+             size_t bytes) {
+  const std::vector<int> ranks = grid.OwnRanks();
+  const Cell held = grid.rank ? grid.CellOf(*grid.rank) : Cell{};
+  Convolution convolution(handle, of.shape, of.type, of.layout, of.operation, held);
+  std::vector<std::vector<float>> results;
+  const char* fault = nullptr;
+  if (!convolution.Find(workspace, bytes)) {
+    fault = "unsupported";
+  } else if (const cudnnStatus_t status = RunTwice(convolution, workspace, &results);
+             status != CUDNN_STATUS_SUCCESS) {
+    fault = cudnnGetErrorString(status);
+  }
+  for (const int rank : ranks) {
+    if (fault != nullptr) {
+      PrintLine(of, rank, fault);
+      continue;
+    }
+    WholeNumbers told;
+    for (const std::vector<float>& result : results) {
+      if (grid.rank) {
+        for (const float value : result) told.Add(value);
+      } else {
+        const auto places = OutputPlaces(of.shape, of.layout, of.operation, grid.CellOf(rank));
+        for (const size_t place : places) told.Add(result[place]);
+      }
+    }
+    char text[64];
+    std::snprintf(text, sizeof text, "%016llx %.4f", told.checksum, told.off_whole);
+    PrintLine(of, rank, text);
+  }
+}
+
+std::optional<Grid> ReadGrid(int argc, char** argv) {
+  Grid grid = {argc > 2 ? std::atoi(argv[1]) : 0, argc > 2 ? std::atoi(argv[2]) : 0, {}};
+  const char* const rank = std::getenv("RANK");
+  const char* const ranks = std::getenv("WORLD_SIZE");
+  const bool cuts =
+      grid.rows > 0 && grid.columns > 0 && 4 % grid.rows == 0 && 4 % grid.columns == 0;
+  if (!cuts || (rank != nullptr && (!ranks || std::atoi(ranks) != grid.rows * grid.columns))) {
+    return std::nullopt;
+  }
+  if (rank != nullptr) grid.rank = std::atoi(rank);
+  return grid;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::optional<Grid> grid = ReadGrid(argc, argv);
+  if (!grid) {
+    std::fprintf(
+        stderr,
+        "usage: split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]], of 1, 2 or 4 each, in one "
+        "process or with one for each cell\n");
+    return 2;
+  }
+  const size_t bytes = (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 256) << 20;
+  const size_t shapes = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : std::size(kShapes);
+  cudnnHandle_t handle;
+  Check(cudnnCreate(&handle), "cudnnCreate");
+  void* workspace = nullptr;
+  if (bytes > 0) Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
+  for (const Shape& shape : std::span(kShapes).first(std::min(shapes, std::size(kShapes)))) {
+    for (const auto type : {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
+      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
+        for (const auto operation :
+             {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+          RunCase(handle, {shape, type, layout, operation}, *grid, workspace, bytes);
+        }
+      }
+    }
+  }
+  Check(cudaFree(workspace), "cudaFree");
+  Check(cudnnDestroy(handle), "cudnnDestroy");
+  return 0;
+}
