@@ -71,8 +71,7 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
   return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
                  [&] {
                    interposer::Splitter& splitter = Ucudnn().process().splitter;
-                   if (splitter.active() && splitter.enabled())
-                     return splitter.Fail("out of memory in a split call");
+                   if (splitter.splits()) return splitter.Fail("out of memory in a split call");
                    return cudnn::Convolve(Real(), call);
                  });
 }

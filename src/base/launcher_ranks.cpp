@@ -1,5 +1,6 @@
 #include "base/launcher_ranks.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -84,6 +85,7 @@ int PortOf(const std::string& job, int not_this) {
 
 void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, LauncherRanks& ranks) {
   const int local_size = RankNumber(ValueOrEmpty(lookup, launcher.local_size));
+  ranks.local_size = std::max(local_size, 0);
   const bool on_one_host =
       local_size > 0 ? local_size == ranks.size
                      : RankNumber(ValueOrEmpty(lookup, FirstSet(lookup, launcher.hosts))) == 1;

@@ -15,6 +15,7 @@ struct LauncherRanks {
   int rank = -1;
   int size = -1;
   int local_rank = -1;        // among the job's processes of this host
+  int local_size = 0;         // how many those are; 0: unsaid
   std::string rank_variable;  // who said the rank; empty: nobody
   std::string size_variable;  // of the same launcher, also where it is unset
   std::string fault;          // why rank, size and local rank make no sense; empty: they do

@@ -45,7 +45,7 @@ Result<RendezvousAddress> RendezvousAddress::Parse(std::string_view text) {
   RendezvousAddress address;
   if (value.starts_with(kFile)) {
     address.path = value.substr(kFile.size());
-    if (address.path.empty()) return Status::Error("a file without a path");
+    if (!address.path.starts_with('/')) return Status::Error("no absolute path of a file");
     return address;
   }
   if (!value.starts_with(kTcp)) return Status::Error("neither tcp:// nor file:");

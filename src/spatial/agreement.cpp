@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/text.h"
+#include "spatial/call_record.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -99,16 +100,14 @@ std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
   return text;
 }
 
-uint64_t ExtentsHash(std::span<const Spatial> extents) {
-  uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const Spatial& rank : extents) {
-    for (const int32_t extent : rank) {
-      for (int byte = 0; byte < 4; ++byte) {
-        hash = (hash ^ (static_cast<uint32_t>(extent) >> 8 * byte & 255)) * 1099511628211u;
-      }
-    }
-  }
+uint64_t HashOf(std::string_view bytes) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
   return hash;
+}
+
+uint64_t ExtentsHash(std::span<const Spatial> extents) {
+  return HashOf({reinterpret_cast<const char*>(extents.data()), extents.size_bytes()});
 }
 
 Result<Agreed> Agree(std::span<const Claim> claims, int first) {
@@ -116,7 +115,8 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first) {
     return Status::Error("the ranks' options differ: " + other);
   }
   if (std::string other = Difference(claims, &Claim::kernel, first); !other.empty()) {
-    return Status::Error("the ranks do not call the same convolution: " + other);
+    return Status::Error("the ranks do not call the same convolution: " + other + ". " +
+                         kPrivateCalls);
   }
   for (size_t rank = 0; rank < claims.size(); ++rank) {
     if (claims[rank].sequence != claims[0].sequence) {

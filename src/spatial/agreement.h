@@ -40,6 +40,8 @@ Result<Claim> DecodeClaim(std::string_view text);
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid);
 
+// FNV-1a.
+uint64_t HashOf(std::string_view bytes);
 // Of the extents of every rank's x.
 uint64_t ExtentsHash(std::span<const Spatial> extents);
 

@@ -36,9 +36,17 @@ CallRecords::CallRecords(int rank, int ranks, int first)
     : rank_(rank),
       ranks_(ranks),
       first_(first),
-      own_(kMostAhead),
+      most_ahead_(MostAhead(ranks)),
+      own_(most_ahead_),
       peers_(static_cast<size_t>(ranks)) {
-  for (Peer& peer : peers_) peer.early.resize(2 * kMostAhead);
+  for (int other = 0; other < ranks; ++other) {
+    if (other != rank) peers_[static_cast<size_t>(other)].early.resize(2 * most_ahead());
+  }
+}
+
+size_t CallRecords::MostAhead(int ranks) {
+  constexpr size_t kMost = 8192, kLeast = 128, kOfAll = size_t{1} << 18;
+  return std::clamp(kOfAll / static_cast<size_t>(ranks), kLeast, kMost);
 }
 
 uint32_t CallRecords::Known(std::span<const Spatial> extents) {
@@ -52,14 +60,12 @@ uint32_t CallRecords::Known(std::span<const Spatial> extents) {
 }
 
 std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
-  const Own& own = own_[theirs.sequence % kMostAhead];
+  const Own& own = own_[theirs.sequence % most_ahead()];
   const CallRecord& mine = own.record;
   const std::string both = CallOf(first_ + rank_, mine.sequence) + " and of rank " +
                            std::to_string(first_ + rank) + " differ: ";
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
-    return both +
-           "they are not the same convolution. Ranks that time plans do so a private number of "
-           "times: in PyTorch, set benchmark = False";
+    return both + "they are not the same convolution. " + kPrivateCalls;
   }
   const Spatial& agreed = known_[own.extents][static_cast<size_t>(rank)];
   if (theirs.extents != agreed) {
@@ -92,7 +98,7 @@ std::optional<std::string> CallRecords::Add(const CallRecord& record,
                                             std::span<const Spatial> extents) {
   MutexLock lock(mutex_);
   last_ = record.sequence;
-  own_[last_ % kMostAhead] = {record, Known(extents)};
+  own_[last_ % most_ahead()] = {record, Known(extents)};
   std::optional<std::string> difference;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (rank != rank_) Drain(rank, difference);

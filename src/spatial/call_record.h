@@ -34,12 +34,17 @@ struct CallRecord {
 };
 static_assert(sizeof(CallRecord) == 64);
 
+// What ends a line that says that ranks make different calls.
+inline constexpr const char* kPrivateCalls =
+    "Ranks that time plans do so a private number of times: in PyTorch, set benchmark = False";
+
 // Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
 // calls and the transport's thread use it. Add allocates nothing.
 class CallRecords {
  public:
-  // How far a rank may be ahead of the slowest other one.
-  static constexpr size_t kMostAhead = 8192;
+  // How far a rank of a group of `ranks` may be ahead of the slowest other one: less in large
+  // groups, so that what is kept of all of them stays below some tens of MiB.
+  static size_t MostAhead(int ranks);
 
   // `first` is the job's rank that is number 0 of the group: lines name ranks of the job.
   CallRecords(int rank, int ranks, int first = 0);
@@ -62,6 +67,7 @@ class CallRecords {
   // has come, before whoever was told of the difference has acted.
   bool differ() const;
 
+  size_t most_ahead() const { return most_ahead_; }
   // This rank's last sequence number.
   uint64_t last() const;
   // How many calls this rank is ahead of the slowest other one.
@@ -85,6 +91,7 @@ class CallRecords {
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
 
   const int rank_, ranks_, first_;
+  const size_t most_ahead_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring

@@ -12,19 +12,25 @@ namespace {
 // Of one convolution, where extents change.
 constexpr size_t kMostKernels = 64;
 
-// FNV-1a.
-uint64_t HashOf(std::string_view bytes) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
-  return hash;
-}
-
 // What is fused behind a plan's convolution, in words; empty: nothing.
 std::string_view FusionOf(const SplitCall& call) {
   const EngineId::Graph* const engine =
       call.plan != nullptr ? call.plan->convolution.engine.graph() : nullptr;
   return engine != nullptr ? std::string_view(engine->fusion) : std::string_view();
 }
+
+// All of the call that ranks must have in common.
+std::string TextOf(const cudnn::Functions& functions, const SplitCall& call,
+                   const SpatialGrid& grid) {
+  std::string text = KernelText(call.problem, FormOf(functions, call), grid);
+  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
+    text += " times " + std::to_string(call.plan->convolution.alpha);
+  }
+  text += FusionOf(call);
+  return text;
+}
+
+}  // namespace
 
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   CallForm form;
@@ -55,19 +61,6 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
                      mode == CUDNN_ACTIVATION_IDENTITY;
   return form;
 }
-
-// All of the call that ranks must have in common.
-std::string TextOf(const cudnn::Functions& functions, const SplitCall& call,
-                   const SpatialGrid& grid) {
-  std::string text = KernelText(call.problem, FormOf(functions, call), grid);
-  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
-    text += " times " + std::to_string(call.plan->convolution.alpha);
-  }
-  text += FusionOf(call);
-  return text;
-}
-
-}  // namespace
 
 Status SplitCalls::Prepare() {
   if (device_) return Status::Ok();
@@ -136,16 +129,16 @@ uint64_t SplitCalls::InputHash(const SplitCall& call) const {
   const void* const tensor = forward ? call.call.x : call.call.y;
   const bool is_whole = bytes <= kPiece * kMostPieces;
   const size_t piece = is_whole ? bytes : kPiece, pieces = is_whole ? 1 : kMostPieces;
+  const size_t element = ElementBytes(call.problem.type);
   std::string sample(piece * pieces, '\0');
   for (size_t i = 0; i < pieces; ++i) {
-    const size_t from = is_whole ? 0 : (bytes - piece) / (pieces - 1) * i;
+    const size_t from = is_whole ? 0 : (bytes - piece) / (pieces - 1) / element * element * i;
     if (driver_.cuMemcpyDtoHAsync(sample.data() + i * piece, ToDevice(tensor) + from, piece,
                                   call.stream) != CUDA_SUCCESS) {
       return 0;
     }
   }
   if (driver_.cuStreamSynchronize(call.stream) != CUDA_SUCCESS) return 0;
-  const size_t element = ElementBytes(call.problem.type);
   const std::string_view all = sample;
   const bool is_constant = all.substr(element) == all.substr(0, all.size() - element);
   return is_constant ? 0 : HashOf(all);
@@ -178,6 +171,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   const std::string name = Describe(call.problem);
   const Claim claim = ClaimOf(call, local, kernels);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
+  gathered_kernel_.store(HashOf(claim.kernel), std::memory_order_release);
   gathering_.store(sequence_, std::memory_order_release);
   // A record that comes from now on is compared as it comes.
   if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
@@ -195,7 +189,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
     return kernel->extents() == agreed->extents;
   });
-  if (agreed->equal_inputs) {
+  if (agreed->equal_inputs && HoldsStripes(*agreed)) {
     WarnOnce("equal inputs " + claim.kernel,
              name +
                  ": all ranks hold the same values, as if they were copies and not stripes; "
@@ -212,6 +206,16 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   if (found != kernels.end()) return (*found = std::move(made)).get();
   if (kernels.size() == kMostKernels) kernels.erase(kernels.begin());
   return kernels.emplace_back(std::move(made)).get();
+}
+
+bool SplitCalls::HoldsStripes(const Agreed& agreed) const {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const bool may_be_copies = settings_.grid.Parts()[axis] > 1 &&
+                               std::all_of(agreed.extents.begin(), agreed.extents.end(),
+                                           [&](const Spatial& rank) { return rank[axis] == 1; });
+    if (may_be_copies) return false;
+  }
+  return true;
 }
 
 Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {
@@ -288,12 +292,13 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
   // Both gather, too, and end alike on all ranks.
-  Status ready = Open();
-  if (ready.ok()) ready = channel_->Reserve(bytes[0], bytes[1]);
-  if (!ready.ok()) {
-    Break(ready.message());
+  if (const Status opened = Open(); !opened.ok()) {
+    Break(OfChannel(opened));
     return nullptr;
   }
+  const Status reserved = channel_->Reserve(bytes[0], bytes[1]);
+  if (broken_.load(std::memory_order_acquire)) return nullptr;
+  if (!reserved.ok()) return refused(OfChannel(reserved));
   owned_bytes_ = device_->buffer.size() + channel_->device_bytes();
   (*made)->set_extents(agreed.extents);
   return std::move(*made);

@@ -105,8 +105,9 @@ void SplitCalls::HearFailure(std::string_view line) {
 
 std::optional<std::string> SplitCalls::LeftBehind() const {
   for (size_t rank = 0; rank < left_.size(); ++rank) {
-    const uint64_t last = left_[rank].load(std::memory_order_acquire);
-    if (last >= waiting_.load(std::memory_order_acquire)) continue;
+    // A rank's leaving and this one's waiting are two words: whoever is second sees the other.
+    const uint64_t last = left_[rank].load();
+    if (last >= waiting_.load()) continue;
     return "rank " +
            std::to_string(
                settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(rank))) +
@@ -119,7 +120,7 @@ std::optional<std::string> SplitCalls::LeftBehind() const {
 void SplitCalls::HearLeave(int rank, std::string_view last) {
   if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
   const auto at = static_cast<size_t>(settings_.grid.GroupRankOf(rank));
-  left_[at].store(std::strtoull(std::string(last).c_str(), nullptr, 10), std::memory_order_release);
+  left_[at].store(std::strtoull(std::string(last).c_str(), nullptr, 10));
   if (std::optional<std::string> line = LeftBehind()) Break(*line);
 }
 
@@ -134,7 +135,7 @@ void SplitCalls::Watch() {
     watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
-    if (!exchanged.ok()) Break(RankName() + ": " + exchanged.message());
+    if (!exchanged.ok()) return Break(RankName() + ": " + OfChannel(exchanged));
     const CallRecords::Slowest slowest = records_.slowest();
     const bool comes = slowest.last >= waiting_.load(std::memory_order_acquire) ||
                        slowest.rank != awaited.rank || slowest.last != awaited.last;
@@ -150,7 +151,7 @@ void SplitCalls::Watch() {
         std::to_string(settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank)) +
         " has not come to split call " + std::to_string(slowest.last + 1) + " for " +
         std::to_string(waited.count() / 1000) + " s";
-    if (waited > settings_.timeout) Break(line);
+    if (waited > settings_.timeout) return Break(line);
     if (waited > settings_.warning && !told) {
       Log(LogLevel::kWarn, RankName() + " waits: " + line);
       told = true;
@@ -176,6 +177,11 @@ void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
   if (theirs.kind == CallKind::kReplicated) {
     return Break("call " + std::to_string(theirs.sequence) + " is declared replicated on " + other +
                  ", but not on " + RankName());
+  }
+  if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
+    return Break(call + ", and another convolution" +
+                 (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") + other +
+                 ". " + kPrivateCalls);
   }
   const auto text = [](const Spatial& extents) {
     return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
@@ -207,10 +213,14 @@ void SplitCalls::FillOutput(const SplitCall& call) const {
   if (!filled.ok() && LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, filled.message());
 }
 
+void SplitCalls::BreakTwoThreads() {
+  Break("two threads of " + RankName() +
+        " call split convolutions at once, so their order differs between ranks");
+}
+
 cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (!mutex_.TryLock()) {
-    Break("two threads of rank " + std::to_string(ranks_->membership().group_rank) +
-          " call split convolutions at once, so their order differs between ranks");
+    BreakTwoThreads();
     return Broken(call);
   }
   MutexLock lock(mutex_, MutexLock::kAdopt);
@@ -221,12 +231,12 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     Break(RankName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
-  if (call.declared.is_replicated) return RunReplicated(call, local);
   if (call.is_captured) {
     PostRefused(call);
     WarnOnce("spatial capture", "a split convolution inside a CUDA graph capture is not supported");
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
+  if (call.declared.is_replicated) return RunReplicated(call, local);
   bool agreed_now = false;
   SplitKernel* const kernel = KernelOf(call, local, agreed_now);
   if (kernel == nullptr) return Broken(call);
@@ -240,23 +250,20 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
        has_rows);
   if (refused) {
     // The trial may have left the rank's own result there, which looks like one.
-    if (agreed_now) FillOutput(call);
+    if (agreed_now && !FormOf(functions_, call).reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (kernel->needs_others()) waiting_.store(sequence_, std::memory_order_release);
+  if (kernel->needs_others()) waiting_.store(sequence_);
   if (std::optional<std::string> line = LeftBehind()) {
     Break(*line);
     return Broken(call);
   }
-  if (settings_.waits_for_records) {
-    AwaitRecords(0);
-    if (broken_.load(std::memory_order_acquire) || records_.differ()) return Broken(call);
-  }
+  if (!AwaitIfChecked()) return Broken(call);
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = kernel->Run(
       {call.call, call.stream, local, has_rows, call.declared.is_deferred}, *device_, *channel_);
   if (!outcome.exact.ok()) {
-    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + outcome.exact.message());
+    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact));
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
@@ -291,9 +298,9 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
 }
 
 cudnnStatus_t SplitCalls::RunReplicated(const SplitCall& call, LocalCall& local) {
-  const std::vector<Spatial> same(static_cast<size_t>(ranks_->membership().group_size),
-                                  call.problem.x);
-  Post(call, ReplicatedHash(call), same, CallKind::kReplicated);
+  same_extents_.assign(left_.size(), call.problem.x);
+  Post(call, ReplicatedHash(call), same_extents_, CallKind::kReplicated);
+  if (!AwaitIfChecked()) return Broken(call);
   const cudnnStatus_t status = local.Run(call.call);
   if (status == CUDNN_STATUS_SUCCESS) {
     return broken_.load(std::memory_order_acquire) ? Broken(call) : status;
@@ -341,6 +348,12 @@ int SplitCalls::FirstRank() const {
   return settings_.grid.RankInGroup(ranks_->membership().group, 0);
 }
 
+std::string SplitCalls::OfChannel(const Status& status) const {
+  if (FirstRank() == 0) return status.message();
+  return status.message() + " (by numbers in group " + std::to_string(ranks_->membership().group) +
+         ", which begins with rank " + std::to_string(FirstRank()) + ")";
+}
+
 std::string SplitCalls::RankName() const {
   return "rank " + std::to_string(ranks_->membership().rank);
 }
@@ -362,8 +375,8 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
 }
 
 void SplitCalls::PostRefused(const SplitCall& call) {
-  const std::vector<Spatial> none(static_cast<size_t>(ranks_->membership().group_size), Spatial{});
-  Post(call, 0, none, CallKind::kRefused);
+  same_extents_.assign(left_.size(), Spatial{});
+  Post(call, 0, same_extents_, CallKind::kRefused);
 }
 
 void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
@@ -378,7 +391,7 @@ void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<con
   record.kind = kind;
   record.captured = call.is_captured ? 1 : 0;
   record.has_rows = has_rows ? 1 : 0;
-  AwaitRecords(CallRecords::kMostAhead - 1);
+  AwaitRecords(records_.most_ahead() - 1);
   const std::optional<std::string> difference = records_.Add(record, extents);
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
   if (difference) Break(*difference);
@@ -396,13 +409,21 @@ void SplitCalls::AwaitRecords(uint64_t most_ahead) {
   }
 }
 
+bool SplitCalls::AwaitIfChecked() {
+  if (!settings_.waits_for_records) return true;
+  AwaitRecords(0);
+  return !broken_.load(std::memory_order_acquire) && !records_.differ();
+}
+
 CUcontext SplitCalls::CurrentContext() const {
   CUcontext current = nullptr;
   return driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
 }
 
 void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
-  MutexLock lock(mutex_);
+  if (getpid() != process_) return;
+  if (!mutex_.TryLock()) return BreakTwoThreads();
+  MutexLock lock(mutex_, MutexLock::kAdopt);
   if (broken_.load(std::memory_order_acquire)) return;
   ++sequence_;
   ConvolutionProblem unread;

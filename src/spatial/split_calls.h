@@ -75,6 +75,9 @@ struct SplitCall {
   Declared declared;
 };
 
+// What the call does beside its convolution.
+CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call);
+
 // What a rank has done so far.
 struct SplitFigures {
   uint64_t calls = 0;
@@ -135,6 +138,8 @@ class SplitCalls {
   std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
       std::span<const uint64_t> mine, const Status& own, const std::string& doing)
       UCUDNN_REQUIRES(mutex_);
+  // Whether no cut axis has maps of one row, which may well be copies.
+  bool HoldsStripes(const Agreed& agreed) const;
   // The stripes of the call, by what was agreed; an error is the same on all ranks.
   Result<GroupStripes> StripesOf(const SplitCall& call, const Agreed& agreed) const;
   PlanContext ContextOf(const SplitCall& call) const;
@@ -154,6 +159,9 @@ class SplitCalls {
   cudnnStatus_t RunReplicated(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
+  // Where each call waits for all ranks' records of it: whether they have come and are the same.
+  bool AwaitIfChecked();
+  void BreakTwoThreads();
   int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
   int NumberOf(cudnnHandle_t handle);
 
@@ -169,6 +177,8 @@ class SplitCalls {
   void HearFailure(std::string_view line);
   int FirstRank() const;  // the job's rank that is number 0 of the group
   std::string RankName() const;
+  // What a channel says, which counts ranks within the group.
+  std::string OfChannel(const Status& status) const;
   // From now on all ranks' calls fail, with this line.
   void Break(const std::string& line);
   // What a call returns then: an error, and NaN as its result.
@@ -185,6 +195,7 @@ class SplitCalls {
   CallRecords records_;
   std::atomic<uint64_t> gathering_ = 0;  // the call whose claims this rank waits for; 0: none
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};  // of that call
+  std::atomic<uint64_t> gathered_kernel_ = 0;                            // and its common hash
   std::atomic<transport::Channel*> published_channel_ = nullptr;         // for Abort
   std::atomic<bool> broken_ = false;
   std::atomic<uint64_t> exchanged_bytes_ = 0;
@@ -203,6 +214,8 @@ class SplitCalls {
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
+  // Of a call that has the same extents on all ranks.
+  std::vector<Spatial> same_extents_ UCUDNN_GUARDED_BY(mutex_);
   // Of replicated calls: a hash of what all ranks have in common.
   std::unordered_map<KernelKey, uint64_t, KernelKeyHash> replicated_ UCUDNN_GUARDED_BY(mutex_);
   std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity

@@ -35,11 +35,16 @@ size_t OrderedReduction::LargestMessage(size_t bytes, int size) {
 
 Status OrderedReduction::Reserve(size_t bytes) {
   if (size_ == 1 || bytes == 0) return Status::Ok();
-  const size_t piece = std::max(piece_bytes_, std::min(bytes, kReductionPieceBytes));
+  const size_t before = piece_bytes_;
+  const size_t piece = std::max(before, std::min(bytes, kReductionPieceBytes));
   piece_bytes_ = 0;
-  UCUDNN_RETURN_IF_ERROR(scratch_.Reserve(PartBytes(piece, size_) * size_));
-  piece_bytes_ = piece;
-  return Status::Ok();
+  const Status reserved = scratch_.Reserve(PartBytes(piece, size_) * size_);
+  if (reserved.ok()) {
+    piece_bytes_ = piece;
+  } else if (before > 0 && scratch_.Reserve(PartBytes(before, size_) * size_).ok()) {
+    piece_bytes_ = before;
+  }
+  return reserved;
 }
 
 OrderedReduction::Part OrderedReduction::PartOf(int rank, size_t bytes) const {

@@ -76,6 +76,7 @@ class GraphPlans : public DivisionChoices {
   // operations run as they are, convolutions over all ranks, and all else is refused by name.
   // Finishes finalizing any descriptor but a pack.
   cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
+  class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
   // Whether the plan cannot become a native CUDA graph because it is no pointwise one; that is

@@ -53,65 +53,66 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
   }
 }
 
+// The plan on this rank's stripe. Where the result goes elsewhere than the program said, it does
+// so by a pack of ours.
+class GraphPlans::OwnSplitCall : public spatial::LocalCall {
+ public:
+  OwnSplitCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
+               cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack, CUstream stream)
+      : plans_(plans),
+        state_(state),
+        operands_(operands),
+        plan_(plan),
+        pack_(pack),
+        stream_(stream) {}
+
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    const cudnn::FusedConvolution& graph = state_.own->convolution;
+    const int64_t uids[] = {graph.x_uid, graph.w_uid, graph.y_uid};
+    void* const pointers[] = {call.x, call.w, call.y};
+    VariantPack moved = operands_;
+    bool same = true;
+    for (int i = 0; i < std::min(moved.uid_count, moved.pointer_count); ++i) {
+      for (size_t role = 0; role < std::size(uids); ++role) {
+        if (moved.uids[i] != uids[role]) continue;
+        same = same && moved.pointers[i] == pointers[role];
+        moved.pointers[i] = pointers[role];
+      }
+    }
+    if (same) return plans_.ExecuteHere(call.handle, plan_, pack_);
+    if (state_.wide_beta != 0) {
+      // The plan adds to what is there, which must be nothing.
+      const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
+          reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
+          cudnn::ResultBytes(graph.problem), stream_);
+      if (cleared != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
+    }
+    cudnnBackendDescriptor_t pack = nullptr;
+    cudnnStatus_t status = plans_.Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
+    const auto set = [&](auto name, auto type, int64_t count, const void* values) {
+      if (status == CUDNN_STATUS_SUCCESS) status = plans_.Set(pack, name, type, count, values);
+    };
+    set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, moved.pointer_count,
+        moved.pointers.data());
+    set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, moved.uid_count, moved.uids.data());
+    set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &call.workspace);
+    if (status == CUDNN_STATUS_SUCCESS) status = plans_.Finalize(pack);
+    if (status == CUDNN_STATUS_SUCCESS) status = plans_.ExecuteHere(call.handle, plan_, pack);
+    plans_.Destroy(pack);
+    return status;
+  }
+
+ private:
+  GraphPlans& plans_;
+  const PlanState& state_;
+  const VariantPack& operands_;
+  const cudnnBackendDescriptor_t plan_, pack_;
+  const CUstream stream_;
+};
+
 cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                        cudnnBackendDescriptor_t pack) {
-  // The plan on this rank's stripe. Where the result goes elsewhere than the program said, it does
-  // so by a pack of ours.
-  class OwnCall : public spatial::LocalCall {
-   public:
-    OwnCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
-            cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack, CUstream stream)
-        : plans_(plans),
-          state_(state),
-          operands_(operands),
-          plan_(plan),
-          pack_(pack),
-          stream_(stream) {}
-
-    cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
-      const cudnn::FusedConvolution& graph = state_.own->convolution;
-      const int64_t uids[] = {graph.x_uid, graph.w_uid, graph.y_uid};
-      void* const pointers[] = {call.x, call.w, call.y};
-      VariantPack moved = operands_;
-      bool same = true;
-      for (int i = 0; i < std::min(moved.uid_count, moved.pointer_count); ++i) {
-        for (size_t role = 0; role < std::size(uids); ++role) {
-          if (moved.uids[i] != uids[role]) continue;
-          same = same && moved.pointers[i] == pointers[role];
-          moved.pointers[i] = pointers[role];
-        }
-      }
-      if (same) return plans_.ExecuteHere(call.handle, plan_, pack_);
-      if (state_.wide_beta != 0) {
-        // The plan adds to what is there, which must be nothing.
-        const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
-            reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
-            cudnn::ResultBytes(graph.problem), stream_);
-        if (cleared != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
-      }
-      cudnnBackendDescriptor_t pack = nullptr;
-      cudnnStatus_t status = plans_.Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
-      if (status != CUDNN_STATUS_SUCCESS) return status;
-      const auto set = [&](auto name, auto type, int64_t count, const void* values) {
-        if (status == CUDNN_STATUS_SUCCESS) status = plans_.Set(pack, name, type, count, values);
-      };
-      set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, moved.pointer_count,
-          moved.pointers.data());
-      set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, moved.uid_count, moved.uids.data());
-      set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &call.workspace);
-      if (status == CUDNN_STATUS_SUCCESS) status = plans_.Finalize(pack);
-      if (status == CUDNN_STATUS_SUCCESS) status = plans_.ExecuteHere(call.handle, plan_, pack);
-      plans_.Destroy(pack);
-      return status;
-    }
-
-   private:
-    GraphPlans& plans_;
-    const PlanState& state_;
-    const VariantPack& operands_;
-    const cudnnBackendDescriptor_t plan_, pack_;
-    const CUstream stream_;
-  };
   Splitter& splitter = process_.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   const PlanState* const state = FindPlan(plan);
@@ -138,7 +139,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   // Which arithmetic a plan has, its engine says, and that is each rank's own choice. What becomes
   // of a halo must not depend on it, and be no less exact.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
-  OwnCall own(*this, *state, *operands, plan, pack, session->stream());
+  OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),
                            process_.sessions.Capturing(*session)};
   split.plan = state->own.get();

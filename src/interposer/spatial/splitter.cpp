@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/byte_size.h"
 #include "base/launcher_note.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -46,7 +45,7 @@ std::vector<transport::Term> TermsOf(const Options& options) {
       {"UCUDNN_SPATIAL_ONE", spatial.ones ? SpatialOnesName(*spatial.ones) : "unset"},
       {"UCUDNN_SPATIAL_TRANSPORT", SpatialTransportName(spatial.transport)},
       {"UCUDNN_WORKSPACE_LIMIT",
-       options.workspace_limit ? FormatByteSize(*options.workspace_limit) : "unset"},
+       options.workspace_limit ? std::to_string(*options.workspace_limit) + " bytes" : "unset"},
       {"UCUDNN_DETERMINISTIC", options.deterministic ? "1" : "0"},
   };
 }
@@ -105,6 +104,7 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
         "nobody says where ranks meet: UCUDNN_RENDEZVOUS=tcp://host:port or file:PATH");
   }
   meeting.token = spatial.token;
+  meeting.local_size = spatial.in_process ? spatial.size : spatial.launcher.local_size;
   meeting.version = kVersion;
   meeting.terms = TermsOf(options_);
   meeting.times.timeout = transport::Milliseconds(static_cast<long>(spatial.timeout_seconds * 1e3));
@@ -203,7 +203,7 @@ spatial::SplitCalls* Splitter::CallsOf(cudnnHandle_t handle, CUcontext context) 
 
 cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& local) {
   if (!refusal().empty()) return Refuse(refusal());
-  if (getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;  // a forked child is no rank
+  if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
   spatial::SplitCall said = call;
@@ -215,6 +215,7 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
 
 cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
                                    const Session& session, const std::string& what) {
+  if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   if (spatial::SplitCalls* calls = CallsOf(handle, session.context())) {
     calls->NoteRefused(operation, handle);
   }
@@ -222,6 +223,7 @@ cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
 }
 
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
+  if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
     // Ranks that have yet to meet wait for this one. Which of several ranks the call was nobody
     // knows.

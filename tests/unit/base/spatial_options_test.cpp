@@ -155,11 +155,12 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{"UCUDNN_RENDEZVOUS", "tcp://me@node1:7001"},
         std::pair{"UCUDNN_RENDEZVOUS", "tcp://::1:7001"},
         std::pair{"UCUDNN_RENDEZVOUS", "tcp://[]:7001"}, std::pair{"UCUDNN_RENDEZVOUS", "file:"},
+        std::pair{"UCUDNN_RENDEZVOUS", "file:relative"},
         std::pair{"UCUDNN_RENDEZVOUS", "http://node1:7001"}));
 
 TEST(SpatialOptions, AddressesComeBackAsTheyWere) {
-  for (const char* text : {"tcp://node1:1", "tcp://10.0.0.1:65535", "tcp://[::1]:7001",
-                           "file:/a b/c", "file:relative", "file:/a:b"}) {
+  for (const char* text :
+       {"tcp://node1:1", "tcp://10.0.0.1:65535", "tcp://[::1]:7001", "file:/a b/c", "file:/a:b"}) {
     const Result<RendezvousAddress> address = RendezvousAddress::Parse(text);
     ASSERT_TRUE(address.ok()) << text;
     EXPECT_EQ(address->Text(), text);

@@ -290,7 +290,7 @@ TEST(Records, HostileRecordsAreRefused) {
 }
 
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
-  const uint64_t most = CallRecords::kMostAhead;
+  const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
   // Only the first of the calls has another thread.
   for (uint64_t call = 1; call <= most; ++call) {
@@ -311,8 +311,8 @@ TEST(Records, RankThatIsTooFarAheadIsRefused) {
   uint64_t call = 0;
   while (!records.Met(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
   // Both may be as far ahead as is allowed, one after the other.
-  EXPECT_GE(call, CallRecords::kMostAhead);
-  EXPECT_LE(call, 2 * CallRecords::kMostAhead);
+  EXPECT_GE(call, CallRecords::MostAhead(2));
+  EXPECT_LE(call, 2 * CallRecords::MostAhead(2));
   for (uint64_t own = 1; own <= call; ++own) {
     ASSERT_EQ(records.Add(RecordOf(own), kAgreedExtents), std::nullopt) << own;
   }
