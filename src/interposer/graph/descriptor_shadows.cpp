@@ -1,6 +1,5 @@
 #include "interposer/graph/descriptor_shadows.h"
 
-#include <algorithm>
 
 namespace ucudnn::interposer {
 namespace {
@@ -48,11 +47,12 @@ void DescriptorShadows::Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t f
 void DescriptorShadows::TakeOperations(DescriptorShadow& graph, int64_t count,
                                        const cudnnBackendDescriptor_t* operations) {
   graph.kind = GraphKind::kOther;
-  graph.is_pointwise = std::all_of(operations, operations + count, [&](auto* operation) {
-    const DescriptorShadow* const shadow = At(operation);
-    return shadow != nullptr && shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR &&
-           !shadow->reads_position;
-  });
+  graph.is_pointwise = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const DescriptorShadow* const shadow = At(operations[i]);
+    graph.is_pointwise = graph.is_pointwise && shadow != nullptr && !shadow->reads_position &&
+                         shadow->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+  }
   for (int64_t i = 0; i < count; ++i) {
     const DescriptorShadow* const operation = At(operations[i]);
     if (operation == nullptr) {
