@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "spatial/scales.h"
 #include "spatial/split_calls.h"
@@ -264,8 +265,9 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   const PlanContext context = ContextOf(call);
   const CallForm form = FormOf(functions_, call);
 
+  const bool sums = settings_.sums_gradients.value_or(true);
   const Result<int> fitting =
-      SplitKernel::FittingImages(context, *group, form, settings_.most_buffer_bytes);
+      SplitKernel::FittingImages(context, *group, form, sums, settings_.most_buffer_bytes);
   const std::array<uint64_t, 1> images = {fitting.ok() ? static_cast<uint64_t>(*fitting)
                                                        : uint64_t{1}};
   const auto slices = GatherNumbers(images, fitting.status(), doing);
@@ -274,10 +276,17 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   uint64_t slice = images[0];
   for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
 
-  Result<std::unique_ptr<SplitKernel>> made = SplitKernel::Make(
-      context, *group, form, settings_.sums_gradients.value_or(true), static_cast<int>(slice));
+  Result<std::unique_ptr<SplitKernel>> made =
+      SplitKernel::Make(context, *group, form, sums, static_cast<int>(slice));
   const size_t before = device_->buffer.size();
-  Status own = made.ok() ? device_->Grow((*made)->buffer_bytes()) : made.status();
+  Status own = made.status();
+  // More slices than this rank asked for keep more.
+  if (own.ok() && (*made)->device_bytes() > settings_.most_buffer_bytes) {
+    own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
+                        FormatByteSize((*made)->device_bytes()) + ", and the limit leaves " +
+                        FormatByteSize(settings_.most_buffer_bytes));
+  }
+  if (own.ok()) own = device_->Grow((*made)->buffer_bytes());
   if (device_->buffer.size() < before) {
     Break(RankName() + " lost its memory for exchanges: " + own.message());
     return nullptr;

@@ -15,6 +15,23 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
+// Where a gradient is made that is not made where the caller wants it.
+size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
+  if (problem.operation != Operation::kBackwardFilter) return 0;
+  if (SumsPartials(problem)) return PartialSumBytes(problem);
+  return form.reads_result ? cudnn::FilterBytes(problem) : 0;
+}
+
+// What is summed over ranks where a gradient is.
+size_t SummedBytes(const ConvolutionProblem& problem) {
+  return SumsPartials(problem) ? AccumulatorBytes(problem) : cudnn::FilterBytes(problem);
+}
+
+bool SumsOverRanks(const GroupStripes& group, bool sums_gradients) {
+  return group.stripes.local.operation == Operation::kBackwardFilter && sums_gradients &&
+         group.cuts;
+}
+
 // A call at an image. Filters have no images.
 class ImageCall {
  public:
@@ -84,19 +101,26 @@ Status ExchangeResources::Create(CUcontext current) {
 }
 
 Result<int> SplitKernel::FittingImages(const PlanContext& context, const GroupStripes& group,
-                                       const CallForm& form, size_t most_bytes) {
+                                       const CallForm& form, bool sums_gradients,
+                                       size_t most_bytes) {
+  const bool sums = SumsOverRanks(group, sums_gradients);
+  const size_t gradient =
+      GradientBytes(group.stripes.local, form) +
+      (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
   // What a slice needs grows with its images.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(const auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
-    const size_t bytes = plan->buffer_bytes() + static_cast<size_t>(slices) * plan->kept_bytes();
+    const size_t bytes =
+        plan->buffer_bytes() + static_cast<size_t>(slices) * plan->kept_bytes() + gradient;
     if (bytes <= most_bytes) return images;
     if (images == 1) {
       return Status::Error("what is exchanged of one image takes " + FormatByteSize(bytes) +
                            ", and the limit leaves " + FormatByteSize(most_bytes));
     }
     const size_t image_bytes = plan->buffer_bytes() / static_cast<size_t>(images) + 1;
-    images = std::clamp(static_cast<int>(most_bytes / image_bytes), 1, images - 1);
+    const size_t left = most_bytes - std::min(most_bytes, gradient);
+    images = std::clamp(static_cast<int>(left / image_bytes), 1, images - 1);
   }
 }
 
@@ -129,7 +153,7 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   kernel->driver_ = &context.driver;
   kernel->problem_ = group.stripes.local;
   kernel->form_ = form;
-  kernel->sums_ = kernel->is_gradient() && sums_gradients && group.cuts;
+  kernel->sums_ = SumsOverRanks(group, sums_gradients);
   // Copies that nobody sums stay as they are; in a sum, ours or the program's, one counts.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice_images;
@@ -140,14 +164,11 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   const auto slices = static_cast<size_t>((kernel->problem_.n - 1) / kernel->slice_ + 1);
   kernel->gradient_place_ = kernel->kept_place_ + slices * kernel->full_->kept_bytes();
   kernel->buffer_bytes_ = kernel->gradient_place_;
-  if (!kernel->is_gradient()) return kernel;
-  if (SumsPartials(kernel->problem_)) {
+  if (kernel->is_gradient() && SumsPartials(kernel->problem_)) {
     UCUDNN_ASSIGN_OR_RETURN(kernel->sum_,
                             cudnn::PartialSum::Create(context.functions, kernel->problem_));
-    kernel->gradient_bytes_ = PartialSumBytes(kernel->problem_);
-  } else if (form.reads_result) {
-    kernel->gradient_bytes_ = cudnn::FilterBytes(kernel->problem_);
   }
+  kernel->gradient_bytes_ = GradientBytes(kernel->problem_, form);
   kernel->buffer_bytes_ += kernel->gradient_bytes_;
   return kernel;
 }
@@ -177,9 +198,10 @@ size_t SplitKernel::largest_message_bytes() const {
   return largest;
 }
 
-size_t SplitKernel::reduced_bytes() const {
-  if (!sums_) return 0;
-  return sum_ != nullptr ? AccumulatorBytes(problem_) : cudnn::FilterBytes(problem_);
+size_t SplitKernel::reduced_bytes() const { return sums_ ? SummedBytes(problem_) : 0; }
+
+size_t SplitKernel::device_bytes() const {
+  return buffer_bytes_ + transport::ReductionScratchBytes(reduced_bytes());
 }
 
 cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,

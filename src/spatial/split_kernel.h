@@ -79,11 +79,12 @@ class SplitKernel {
  public:
   // A kernel that is an error on all ranks.
   static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
-  // How many images one exchange of this rank may have, for its buffer to hold at most
-  // `most_bytes`. The ranks agree on the fewest of all. An error is that not even one image's fits,
-  // or that a part of the kernel cannot be made; the ranks then agree to refuse it.
+  // How many images one exchange of this rank may have, for all that a call needs to be at most
+  // `most_bytes`: the buffer, and what the channel needs to sum gradients. The ranks agree on the
+  // fewest of all. An error is that not even one image's fits, or that a part of the kernel cannot
+  // be made; the ranks then agree to refuse it.
   static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
-                                   const CallForm& form, size_t most_bytes);
+                                   const CallForm& form, bool sums_gradients, size_t most_bytes);
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images);
@@ -94,6 +95,8 @@ class SplitKernel {
   uint64_t common_hash() const { return common_hash_; }
   void set_common_hash(uint64_t hash) { common_hash_ = hash; }
   size_t buffer_bytes() const { return buffer_bytes_; }
+  // And those of the channel.
+  size_t device_bytes() const;
   size_t largest_message_bytes() const;
   size_t reduced_bytes() const;
   // Images of one exchange.
@@ -153,7 +156,7 @@ class SplitKernel {
   bool sums_ = false;                       // gradients are summed over ranks
   bool counts_ = true;                      // this rank's among them
   std::unique_ptr<cudnn::PartialSum> sum_;  // of 16-bit gradients
-  // Of the buffer: behind what slices use, what they keep, then the gradient.
+  // Of the buffer: behind what slices use, what they keep, then the gradient, where it is made.
   size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0, buffer_bytes_ = 0;
 };
 

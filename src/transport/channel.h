@@ -36,6 +36,13 @@ enum class Element { kFloat32, kFloat64 };
 
 inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 8; }
 
+// Reductions go in pieces of at most so many bytes, for which a channel has device memory.
+inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
+// What Reserve allocates on the device, but for alignment, for reductions of up to `bytes`.
+inline size_t ReductionScratchBytes(size_t bytes) {
+  return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
+}
+
 class Channel {
  public:
   virtual ~Channel() = default;

@@ -80,7 +80,7 @@ class NcclChannel final : public Channel {
     {
       const cuda::ContextScope scope(driver_, setup_.context);
       const cuda::RelaxedCaptureScope relaxed(driver_);
-      reserved = owned_->scratch.Reserve(std::min(reduction_bytes, kReductionPieceBytes));
+      reserved = owned_->scratch.Reserve(ReductionScratchBytes(reduction_bytes));
     }
     return GatherVerdict(*setup_.gatherer, setup_.size, reserved, "making room for an exchange");
   }

@@ -36,7 +36,7 @@ size_t OrderedReduction::LargestMessage(size_t bytes, int size) {
 Status OrderedReduction::Reserve(size_t bytes) {
   if (size_ == 1 || bytes == 0) return Status::Ok();
   const size_t before = piece_bytes_;
-  const size_t piece = std::max(before, std::min(bytes, kReductionPieceBytes));
+  const size_t piece = std::max(before, ReductionScratchBytes(bytes));
   piece_bytes_ = 0;
   const Status reserved = scratch_.Reserve(PartBytes(piece, size_) * size_);
   if (reserved.ok()) {

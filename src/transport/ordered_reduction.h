@@ -11,9 +11,6 @@
 
 namespace ucudnn::transport {
 
-// A reduction runs in pieces of so many bytes, which bounds the memory it needs.
-inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
-
 class OrderedReduction {
  public:
   explicit OrderedReduction(const ChannelSetup& setup);

@@ -1,6 +1,5 @@
 #include "interposer/graph/descriptor_shadows.h"
 
-
 namespace ucudnn::interposer {
 namespace {
 
