@@ -38,6 +38,14 @@
   F(cudnnSpatialTfSamplerBackward)            \
   F(cudnnSpatialTfSamplerForward)
 
+// What looks at one position, or at the channels of one, and is right on a stripe: refused only
+// where the process's calls should be split and cannot.
+#define UCUDNN_LOCAL_WHEN_SPLIT(F)           \
+  F(cudnnBatchNormalizationForwardInference) \
+  F(cudnnLRNCrossChannelBackward)            \
+  F(cudnnLRNCrossChannelForward)             \
+  F(cudnnNormalizationForwardInference)
+
 namespace ucudnn {
 namespace {
 
@@ -56,7 +64,8 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
 
   static cudnnStatus_t Call(Arguments... arguments) {
     interposer::Splitter& splitter = ProcessInterposer()->process().splitter;
-    const bool is_local = splitter.refusal().empty() && (IsLocal(arguments) || ...);
+    const bool is_local =
+        splitter.refusal().empty() && (Name::kIsLocal || (IsLocal(arguments) || ...));
     if (!is_local && !splitter.RunsAlone()) return Refuse(splitter);
     using Function = cudnnStatus_t (*)(Arguments...);
     return reinterpret_cast<Function>(real.load(std::memory_order_acquire))(arguments...);
@@ -72,12 +81,18 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
   }
 };
 
-#define UCUDNN_NAME(name)                       \
+#define UCUDNN_NAME_OF(name, is_local)          \
   struct Name_##name {                          \
     static constexpr const char* kText = #name; \
+    static constexpr bool kIsLocal = is_local;  \
   };
-UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_NAME)
-#undef UCUDNN_NAME
+#define UCUDNN_REFUSED_NAME(name) UCUDNN_NAME_OF(name, false)
+#define UCUDNN_LOCAL_NAME(name) UCUDNN_NAME_OF(name, true)
+UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_REFUSED_NAME)
+UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_LOCAL_NAME)
+#undef UCUDNN_LOCAL_NAME
+#undef UCUDNN_REFUSED_NAME
+#undef UCUDNN_NAME_OF
 
 }  // namespace
 
@@ -85,7 +100,8 @@ std::span<const Hook> SplitRefusals() {
 #define UCUDNN_HOOK(name)                                                             \
   Hook{#name, reinterpret_cast<void*>(&Refused<Name_##name, decltype(::name)>::Call), \
        &Refused<Name_##name, decltype(::name)>::real},
-  static const std::array hooks = {UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_HOOK)};
+  static const std::array hooks = {UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_HOOK)
+                                       UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_HOOK)};
 #undef UCUDNN_HOOK
   return hooks;
 }

@@ -157,6 +157,7 @@ Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels
     has_run = has_run || kernel->refusal().empty();
   }
   if (has_run) return claim;
+  ranks_->Doing("measuring and trying " + Describe(call.problem));
   const Status tried = Try(call, local);
   if (!tried.ok()) claim.not_ready = tried.message();
   claim.input_hash = InputHash(call);

@@ -130,9 +130,14 @@ void SplitCalls::Watch() {
   CallRecords::Slowest awaited;
   Clock::time_point since = Clock::now();
   bool told = false;
+  uint64_t told_last = 0;
   MutexLock lock(watch_mutex_);
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
     watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
+    if (const uint64_t last = records_.last(); last != told_last) {
+      told_last = last;
+      ranks_->Doing("what comes behind its split call " + std::to_string(last));
+    }
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
     if (!exchanged.ok()) return Break(RankName() + ": " + OfChannel(exchanged));
@@ -146,11 +151,10 @@ void SplitCalls::Watch() {
       told = false;
       continue;
     }
-    const std::string line =
-        "rank " +
-        std::to_string(settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank)) +
-        " has not come to split call " + std::to_string(slowest.last + 1) + " for " +
-        std::to_string(waited.count() / 1000) + " s";
+    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
+    const std::string line = ranks_->NameWithDoing(rank) + " has not come to split call " +
+                             std::to_string(slowest.last + 1) + " for " +
+                             std::to_string(waited.count() / 1000) + " s";
     if (waited > settings_.timeout) return Break(line);
     if (waited > settings_.warning && !told) {
       Log(LogLevel::kWarn, RankName() + " waits: " + line);

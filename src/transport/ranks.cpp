@@ -161,10 +161,21 @@ std::string Ranks::Awaited() const {
   for (const int rank : group_) {
     const Peer& peer = peers_[static_cast<size_t>(rank)];
     if (rank == meeting_.membership.rank || !peer.contributions.empty()) continue;
-    awaited.push_back("rank " + std::to_string(rank) + " (which does: " +
-                      (peer.doing.empty() ? "nothing that it told" : peer.doing) + ")");
+    awaited.push_back(NameWithDoingLocked(rank));
   }
   return ucudnn::Join(awaited, ", ");
+}
+
+std::string Ranks::NameWithDoing(int rank) const {
+  if (Forked()) return "rank " + std::to_string(rank);
+  const MutexLock lock(mutex_);
+  return NameWithDoingLocked(rank);
+}
+
+std::string Ranks::NameWithDoingLocked(int rank) const {
+  const std::string& doing = peers_[static_cast<size_t>(rank)].doing;
+  return "rank " + std::to_string(rank) +
+         " (which does: " + (doing.empty() ? "nothing that it told" : doing) + ")";
 }
 
 void Ranks::Doing(std::string_view what) {

@@ -58,6 +58,8 @@ class Ranks final : private Sink {
   // What the others' warnings say of this rank, at most 200 bytes. They learn of it with the next
   // heartbeat, or gather.
   void Doing(std::string_view what);
+  // "rank 1 (which does: …)": what that rank of the job told last.
+  std::string NameWithDoing(int rank) const;
 
   // The job fails: on this rank at once, on the others as soon as they hear of it. The first line
   // that reaches rank 0 becomes that of all ranks; until then this one's Failure() is `line`.
@@ -110,6 +112,7 @@ class Ranks final : private Sink {
   // What Gather waits for: the contributions, the error that ends it, or neither yet.
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,
                                                                std::string_view doing);
+  std::string NameWithDoingLocked(int rank) const UCUDNN_REQUIRES(mutex_);
   // Who has not come to this rank's gather, and what they do.
   std::string Awaited() const;
   bool AllHaveLeft() const;

@@ -177,7 +177,7 @@ class Programs(Split):
         self.assertGreater(len(differences(self.whole, numbers(output.splitlines()))), len(self.whole) / 2)
 
     def test_each_ranks_own_calls_keep_their_limit(self):
-        result = job("h2", 2, self.words, "--workspace-limit", "64KiB")
+        result = job("h2", 2, self.words, "--workspace-limit", "192KiB")
         self.assert_like_the_whole(result)
         for report in result.reports:
             for kernel in report["kernels"]:

@@ -34,6 +34,7 @@ std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
   const Options& options = process_.options;
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   size_t budget = options.total_workspace ? *options.total_workspace : *workspace_plan->total_bytes;
+  budget -= process_.splitter.ShareOf(budget);
   size_t free_bytes = 0, device_bytes = 0;
   if (process_.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
   if (workspace_plan != nullptr && workspace_plan->reserved_bytes > device_bytes) {

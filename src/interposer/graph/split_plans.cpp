@@ -70,16 +70,18 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     const cudnn::FusedConvolution& graph = state_.own->convolution;
     const int64_t uids[] = {graph.x_uid, graph.w_uid, graph.y_uid};
     void* const pointers[] = {call.x, call.w, call.y};
-    VariantPack moved = operands_;
-    bool same = true;
-    for (int i = 0; i < std::min(moved.uid_count, moved.pointer_count); ++i) {
+    const auto pointer_of = [&](int i) -> void* {
       for (size_t role = 0; role < std::size(uids); ++role) {
-        if (moved.uids[i] != uids[role]) continue;
-        same = same && moved.pointers[i] == pointers[role];
-        moved.pointers[i] = pointers[role];
+        if (operands_.uids[i] == uids[role]) return pointers[role];
       }
-    }
+      return operands_.pointers[i];
+    };
+    const int count = static_cast<int>(std::min(operands_.uid_count, operands_.pointer_count));
+    bool same = true;
+    for (int i = 0; i < count; ++i) same = same && operands_.pointers[i] == pointer_of(i);
     if (same) return plans_.ExecuteHere(call.handle, plan_, pack_);
+    VariantPack moved = operands_;
+    for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
       // The plan adds to what is there, which must be nothing.
       const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(

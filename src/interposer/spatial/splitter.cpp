@@ -10,6 +10,7 @@
 
 #include "base/launcher_note.h"
 #include "base/log.h"
+#include "base/shared_library.h"
 #include "base/version.h"
 #include "cuda/resources.h"
 #include "transport/opening.h"
@@ -46,6 +47,8 @@ std::vector<transport::Term> TermsOf(const Options& options) {
       {"UCUDNN_SPATIAL_TRANSPORT", SpatialTransportName(spatial.transport)},
       {"UCUDNN_WORKSPACE_LIMIT",
        options.workspace_limit ? std::to_string(*options.workspace_limit) + " bytes" : "unset"},
+      {"UCUDNN_TOTAL_WORKSPACE",
+       options.total_workspace ? std::to_string(*options.total_workspace) + " bytes" : "unset"},
       {"UCUDNN_DETERMINISTIC", options.deterministic ? "1" : "0"},
   };
 }
@@ -119,18 +122,20 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
     settings.ones =
         *spatial.ones == SpatialOnes::kSplit ? spatial::Ones::kStripes : spatial::Ones::kCopies;
   }
-  settings.most_buffer_bytes =
-      options_.workspace_limit ? ShareOf(*options_.workspace_limit) : kMostBufferBytes;
+  const auto& limit =
+      options_.total_workspace ? options_.total_workspace : options_.workspace_limit;
+  settings.most_buffer_bytes = limit ? ShareOf(*limit) : kMostBufferBytes;
   settings.deterministic = options_.deterministic;
   settings.waits_for_records = options_.check;
   settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
   const transport::Transport wanted = WantedOf(spatial.transport);
+  // NCCL of the program's own wheels lies beside its cuDNN.
+  const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
   const auto open =
-      [this, wanted](
+      [cudnn_file, wanted](
           const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
-    UCUDNN_ASSIGN_OR_RETURN(auto opened,
-                            transport::OpenChannel(setup, wanted, options_.real_cudnn));
+    UCUDNN_ASSIGN_OR_RETURN(auto opened, transport::OpenChannel(setup, wanted, cudnn_file));
     if (setup.rank == 0 && !opened.choice.note.empty()) {
       WarnOnce("transport", opened.choice.note);
     }

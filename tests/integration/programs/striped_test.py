@@ -57,7 +57,7 @@ class Striped(unittest.TestCase):
         self.assertLessEqual(set(lines(run(words=(STRIPED_CNN, "16", "4")))), set(lines(result)))
 
     def test_each_ranks_own_calls_are_divided_as_always(self):
-        self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--workspace-limit", "64KiB"))
+        self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--workspace-limit", "192KiB"))
 
     def test_every_transport_gives_the_same(self):
         for transport in ("nccl", "loopback"):
