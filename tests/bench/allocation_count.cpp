@@ -16,13 +16,27 @@ void __libc_free(void* memory);
 namespace ucudnn::bench {
 namespace {
 
-std::atomic<long> allocations = 0;
+std::atomic<long> allocations = 0, watched = 0;
+std::atomic<uintptr_t> watched_begin = 0, watched_end = 0;
 
-void Count() { allocations.fetch_add(1, std::memory_order_relaxed); }
+void Count(const void* caller) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  if (address < watched_begin.load(std::memory_order_relaxed)) return;
+  if (address >= watched_end.load(std::memory_order_relaxed)) return;
+  watched.fetch_add(1, std::memory_order_relaxed);
+}
 
 }  // namespace
 
 long Allocations() { return allocations.load(); }
+
+void WatchAllocations(uintptr_t begin, uintptr_t end) {
+  watched_begin = begin;
+  watched_end = end;
+}
+
+long WatchedAllocations() { return watched.load(); }
 
 }  // namespace ucudnn::bench
 
@@ -30,24 +44,28 @@ long Allocations() { return allocations.load(); }
 extern "C" {
 
 void* malloc(size_t bytes) {
-  ucudnn::bench::Count();
+  ucudnn::bench::Count(__builtin_return_address(0));
   return __libc_malloc(bytes);
 }
 void* calloc(size_t count, size_t bytes) {
-  ucudnn::bench::Count();
+  ucudnn::bench::Count(__builtin_return_address(0));
   return __libc_calloc(count, bytes);
 }
 void* realloc(void* old, size_t bytes) {
-  ucudnn::bench::Count();
+  ucudnn::bench::Count(__builtin_return_address(0));
   return __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-  ucudnn::bench::Count();
+  ucudnn::bench::Count(__builtin_return_address(0));
   return __libc_memalign(alignment, bytes);
 }
-void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  ucudnn::bench::Count(__builtin_return_address(0));
+  return __libc_memalign(alignment, bytes);
+}
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  *memory = memalign(alignment, bytes);
+  ucudnn::bench::Count(__builtin_return_address(0));
+  *memory = __libc_memalign(alignment, bytes);
   return *memory != nullptr ? 0 : ENOMEM;
 }
 void free(void* memory) { __libc_free(memory); }

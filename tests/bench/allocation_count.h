@@ -2,9 +2,15 @@
 // libraries loaded later too. Not for sanitizer builds, which have an allocator of their own.
 #pragma once
 
+#include <cstdint>
+
 namespace ucudnn::bench {
 
 // Allocations by any thread so far.
 long Allocations();
+
+// Counts apart those whose caller's code lies from `begin` to `end`: a library's own.
+void WatchAllocations(uintptr_t begin, uintptr_t end);
+long WatchedAllocations();
 
 }  // namespace ucudnn::bench
