@@ -4,6 +4,7 @@
 // loops.
 //   striped_api                       this process is a rank, or the only one
 //   striped_api handles|devices RANKS  each rank is a thread, with a handle or a device of its own
+//   striped_api queries                rank 0 alone asks for algorithms and workspace first
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -130,6 +131,47 @@ bool OnThreads(bool by_handle, int ranks) {
   return same;
 }
 
+// Everything that a program can ask before it convolves such a stripe, which measures, too.
+void Ask(cudnnHandle_t handle) {
+  cudnnTensorDescriptor_t image;
+  cudnnFilterDescriptor_t filter;
+  cudnnConvolutionDescriptor_t convolution;
+  CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
+  CHECK_CUDNN(
+      cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, kRows, kWidth));
+  CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
+  CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 3, 3));
+  CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
+  CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, 1, 1, 1, 1, 1, 1,
+                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  cudnnConvolutionFwdAlgoPerf_t forward;
+  cudnnConvolutionBwdDataAlgoPerf_t data;
+  cudnnConvolutionBwdFilterAlgoPerf_t gradient;
+  int count = 0;
+  size_t bytes = 0;
+  CHECK_CUDNN(ucudnnGetConvolutionForwardAlgorithm_v7(handle, image, filter, convolution, image, 1,
+                                                      &count, &forward));
+  CHECK_CUDNN(ucudnnFindConvolutionForwardAlgorithm(handle, image, filter, convolution, image, 1,
+                                                    &count, &forward));
+  CHECK_CUDNN(ucudnnGetConvolutionForwardWorkspaceSize(handle, image, filter, convolution, image,
+                                                       forward.algo, &bytes));
+  CHECK_CUDNN(ucudnnGetConvolutionBackwardDataAlgorithm_v7(handle, filter, image, convolution,
+                                                           image, 1, &count, &data));
+  CHECK_CUDNN(ucudnnFindConvolutionBackwardDataAlgorithm(handle, filter, image, convolution, image,
+                                                         1, &count, &data));
+  CHECK_CUDNN(ucudnnGetConvolutionBackwardDataWorkspaceSize(handle, filter, image, convolution,
+                                                            image, data.algo, &bytes));
+  CHECK_CUDNN(ucudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, image, image, convolution,
+                                                             filter, 1, &count, &gradient));
+  CHECK_CUDNN(ucudnnFindConvolutionBackwardFilterAlgorithm(handle, image, image, convolution,
+                                                           filter, 1, &count, &gradient));
+  CHECK_CUDNN(ucudnnGetConvolutionBackwardFilterWorkspaceSize(handle, image, image, convolution,
+                                                              filter, gradient.algo, &bytes));
+  CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
+  CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
+  CHECK_CUDNN(cudnnDestroyTensorDescriptor(image));
+}
+
 bool Report(const char* what, int rank, bool same) {
   std::printf("rank %d: %s %s\n", rank, what, same ? "exact" : "WRONG");
   return same;
@@ -150,6 +192,7 @@ int main(int argc, char** argv) {
   }
   CHECK_CUDNN(ucudnnCreate(&handle));
   const int height = kRows * cell.h_parts, first = kRows * cell.h;
+  if (argc == 2 && cell.rank == 0) Ask(handle);
   bool same = Report("a stripe is", cell.rank, Convolve(handle, first, kRows, height));
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {

@@ -10,8 +10,13 @@
 // together can be compared with those of one that has the whole image.
 //
 //   striped_cnn [HEIGHT [STEPS]]
+//
+// With ANNOUNCE set each process says which one it is when it has made its first step. That of
+// number SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2 processes hold halves of
+// rows, the left one first, and each half is a line.
 #include <cuda_runtime.h>
 #include <cudnn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,7 +31,7 @@
 namespace {
 
 constexpr int kBatch = 3;
-constexpr int kWidth = 12;
+constexpr int kWidth = 12;  // of the whole image
 constexpr double kRate = 1e-4;
 constexpr double kOne = 1, kZero = 0;
 
@@ -61,18 +66,21 @@ struct Tensor {
     CHECK_CUDA(cudaMemcpy(host.data(), data, Count() * sizeof(double), cudaMemcpyDeviceToHost));
     return host;
   }
-  // One line for each row: its number in the whole image and the sum of what it holds.
-  void PrintRows(const char* name, int first_row) const {
+  // One line for each row and `columns` of its columns: its number in the whole image, the first
+  // column's, and the sum of what they hold.
+  void PrintRows(const char* name, int first_row, int first_column, int columns) const {
     const std::vector<double> host = Read();
     for (int row = 0; row < height; ++row) {
-      double sum = 0;
-      for (int plane = 0; plane < kBatch * channels; ++plane) {
-        for (int column = 0; column < width; ++column) {
-          sum += host[static_cast<size_t>((plane * height + row) * width + column)] *
-                 (1 + (plane + column) % 7);
+      for (int first = 0; first < width; first += columns) {
+        double sum = 0;
+        for (int plane = 0; plane < kBatch * channels; ++plane) {
+          for (int column = first; column < first + columns; ++column) {
+            sum += host[static_cast<size_t>((plane * height + row) * width + column)] *
+                   (1 + (plane + first_column + column) % 7);
+          }
         }
+        std::printf("%s row %d from %d: %.9g\n", name, first_row + row, first_column + first, sum);
       }
-      std::printf("%s row %d: %.9g\n", name, first_row + row, sum);
     }
   }
 };
@@ -202,9 +210,11 @@ int main(int argc, char** argv) {
   const int height = argc > 1 ? std::atoi(argv[1]) : 32;
   const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
   const int rank = Variable("RANK", 0), ranks = Variable("WORLD_SIZE", 1);
-  const int rows = height / ranks, first = rank * rows;
-  if (rows * ranks != height || rows % 2 != 0) {
-    std::fprintf(stderr, "striped_cnn: %d rows are not %d even stripes\n", height, ranks);
+  const int halves = Variable("WIDTH_PARTS", 1), parts = ranks > 1 ? halves : 1;
+  const int rows = height * parts / ranks, first = rank / parts * rows;
+  const int columns = kWidth / parts, left = rank % parts * columns;
+  if (rows * ranks != height * parts || rows % 2 != 0) {
+    std::fprintf(stderr, "striped_cnn: %d rows are not %d even stripes\n", height, ranks / parts);
     return 2;
   }
   CHECK_CUDA(cudaSetDevice(Variable("LOCAL_RANK", 0)));
@@ -214,13 +224,13 @@ int main(int argc, char** argv) {
   CHECK_CUDNN(cudnnCreateActivationDescriptor(&relu));
   CHECK_CUDNN(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
 
-  Tensor x(3, rows, kWidth), dx(3, rows, kWidth);
+  Tensor x(3, rows, columns), dx(3, rows, columns);
   std::vector<double> image(x.Count());
   size_t next = 0;
   for (int plane = 0; plane < kBatch * 3; ++plane) {
     for (int row = 0; row < rows; ++row) {
-      for (int column = 0; column < kWidth; ++column)
-        image[next++] = Pixel(plane, first + row, column);
+      for (int column = 0; column < columns; ++column)
+        image[next++] = Pixel(plane, first + row, left + column);
     }
   }
   CHECK_CUDA(cudaMemcpy(x.data, image.data(), x.Count() * sizeof(double), cudaMemcpyHostToDevice));
@@ -231,6 +241,13 @@ int main(int argc, char** argv) {
   layers.push_back(std::make_unique<Layer>(layers.back()->y(), 6, 3, 1, 2, 3));
   layers.push_back(std::make_unique<Layer>(layers.back()->y(), 4, 1, 1, 1, 4));
   for (int step = 0; step < steps; ++step) {
+    if (step == 1 && Variable("ANNOUNCE", 0) != 0) {
+      std::printf("rank %d is process %d\n", rank, static_cast<int>(getpid()));
+      std::fflush(stdout);
+    }
+    if (step == steps / 2 && rank == Variable("SLEEP_RANK", -1)) {
+      sleep(static_cast<unsigned>(Variable("SLEEP_SECONDS", 0)));
+    }
     for (auto& layer : layers) layer->Forward(layer == layers.back() ? nullptr : relu);
     // The gradient of half the sum of squares is the output.
     Tensor& out = layers.back()->y();
@@ -242,8 +259,8 @@ int main(int argc, char** argv) {
     }
     for (auto& layer : layers) layer->Learn();
   }
-  layers.back()->y().PrintRows("y", first / 2);
-  dx.PrintRows("dx", first);
+  layers.back()->y().PrintRows("y", first / 2, left / 2, kWidth / halves / 2);
+  dx.PrintRows("dx", first, left, kWidth / halves);
   if (rank == 0) layers.front()->PrintSums();
   CHECK_CUDNN(cudnnDestroy(handle));
   return 0;
