@@ -113,6 +113,15 @@ cudnnStatus_t ucudnnSpatialDefer(int deferred);
  * CUDNN_STATUS_NOT_SUPPORTED while that stream is captured. */
 cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
 
+/* y becomes x with the rows that lie beside it on other ranks, for what a program computes itself (a
+ * pooling, a norm, an interpolation of its own): y has the extents of x, and along each of d, h and
+ * w as many elements more on the one side as on the other. What lies outside the whole image is 0;
+ * without UCUDNN_SPATIAL x is the whole image. On the handle's stream; all ranks call it alike. One
+ * floating-point type; tensors of any positive strides that do not overlap.
+ * CUDNN_STATUS_BAD_PARAM where the tensors do not fit each other. */
+cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_t xDesc,
+                                    const void* x, cudnnTensorDescriptor_t yDesc, void* y);
+
 /* Where ranks are threads of one process that no launcher started (UCUDNN_SPATIAL_TRANSPORT=
  * loopback: all on one device, for tests), calls on `handle` are those of `rank`, and each rank has
  * a thread of its own; with `peer` a call's rank is its device's. To be called before the handle's

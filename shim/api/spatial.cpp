@@ -4,6 +4,7 @@
 #include "api/process.h"
 #include "api/refusal.h"
 #include "base/options.h"
+#include "interposer/spatial/row_exchange.h"
 #include "ucudnn/ucudnn.h"
 
 namespace ucudnn {
@@ -69,6 +70,24 @@ cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle) {
     const ucudnn::Status awaited = process.splitter.Await(handle, *session);
     if (awaited.ok()) return CUDNN_STATUS_SUCCESS;
     return ucudnn::Refuse(CUDNN_STATUS_EXECUTION_FAILED, name + awaited.message());
+  });
+}
+
+cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_t xDesc,
+                                    const void* x, cudnnTensorDescriptor_t yDesc, void* y) {
+  return ucudnn::WithoutExceptions([&] {
+    const std::string name = "ucudnnSpatialExchange: ";
+    if (handle == nullptr || xDesc == nullptr || x == nullptr || yDesc == nullptr || y == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + "an argument is a null pointer");
+    }
+    auto* const interposer = ucudnn::ProcessInterposer();
+    if (interposer == nullptr) {
+      return ucudnn::Refuse(CUDNN_STATUS_NOT_INITIALIZED, name + "no real cuDNN 9 was found");
+    }
+    std::string why;
+    const cudnnStatus_t status = ucudnn::interposer::RunRowExchange(
+        interposer->process(), {handle, xDesc, x, yDesc, y}, why);
+    return why.empty() ? status : ucudnn::Refuse(status, name + why);
   });
 }
 

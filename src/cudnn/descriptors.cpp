@@ -218,6 +218,40 @@ const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t
   return nullptr;
 }
 
+const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x_descriptor,
+                           cudnnTensorDescriptor_t y_descriptor, ConvolutionProblem& problem) {
+  problem = ConvolutionProblem{};
+  DescribedTensor x, y;
+  if (!ReadDescriptor(functions, x_descriptor, x) || !ReadDescriptor(functions, y_descriptor, y)) {
+    return "a tensor descriptor cannot be read";
+  }
+  if ((x.rank != 4 && x.rank != 5) || y.rank != x.rank) return "x and y are not both 2-D or 3-D";
+  if (x.type != y.type || !ToDataType(x.type, problem.type)) {
+    return "the data types are not one floating-point type";
+  }
+  if (x.extents[0] != y.extents[0] || x.extents[1] != y.extents[1]) {
+    return "x and y have not equally many images and channels";
+  }
+  problem.spatial_rank = x.rank - 2;
+  problem.n = x.extents[0];
+  problem.c = problem.k = problem.groups = x.extents[1];
+  problem.compute = problem.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
+  for (int i = 0; i < problem.spatial_rank; ++i) {
+    const int axis = kMaxSpatial - problem.spatial_rank + i;
+    const int more = y.extents[2 + i] - x.extents[2 + i];
+    if (more < 0 || more % 2 != 0) return "y has not as many rows more on both sides of x";
+    problem.x[axis] = x.extents[2 + i];
+    problem.pad[axis] = more / 2;
+    problem.w[axis] = more + 1;
+  }
+  for (int i = 0; i < x.rank; ++i) {
+    if (x.strides[i] < 1 || y.strides[i] < 1) return "a tensor stride is not positive";
+  }
+  problem.x_strides = WidenStrides(x);
+  problem.y_strides = WidenStrides(y);
+  return nullptr;
+}
+
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b) {
   DescribedTensor first, second;
   return ReadDescriptor(functions, a, first) && ReadDescriptor(functions, b, second) &&

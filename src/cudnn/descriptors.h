@@ -27,6 +27,12 @@ cudnnDataType_t CudnnType(DataType type);
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
+// A stripe x, and y that is x with as many rows more on either side of each axis, as a forward
+// problem with a filter of its own for each channel that reads just those rows. Returns null on
+// success, else why it is none (static text).
+const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
+                           cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
+
 // The gradient of a bias with these tensors as a backward_filter problem: a filter of one tap over
 // an image of ones, with one input channel. Returns null on success, else why it is none (static
 // text).

@@ -134,12 +134,11 @@ Status BoxCopy::Enqueue(const cuda::Driver& driver, CUdeviceptr from, CUdevicept
   return Status::Ok();
 }
 
-Status FillWithNan(const cuda::Driver& driver, const BoxExtents& extents, const Strides& strides,
-                   size_t element_bytes, CUdeviceptr first, CUstream stream) {
-  if (Elements(extents) == 0) return Status::Ok();
+Status Fill(const cuda::Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream) {
+  if (Elements(box.extents) == 0) return Status::Ok();
   int64_t run_bytes = 0;
-  std::vector<CopyAxis> axes =
-      JoinedAxes(extents, strides, strides, static_cast<int64_t>(element_bytes), run_bytes);
+  std::vector<CopyAxis> axes = JoinedAxes(box.extents, box.strides, box.strides,
+                                          static_cast<int64_t>(box.element_bytes), run_bytes);
   CopyAxis rows = {1, run_bytes, run_bytes};
   if (!axes.empty() && axes.front().from <= kMostPitch) {
     rows = axes.front();
@@ -156,9 +155,9 @@ Status FillWithNan(const cuda::Driver& driver, const BoxExtents& extents, const 
     UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
         driver,
         driver.cuMemsetD2D8Async(
-            first + static_cast<size_t>(offset), static_cast<size_t>(rows.from), 0xFF,
+            box.first + static_cast<size_t>(offset), static_cast<size_t>(rows.from), byte,
             static_cast<size_t>(run_bytes), static_cast<size_t>(rows.extent), stream),
-        "filling an output with NaN"));
+        "filling a tensor"));
   }
   return Status::Ok();
 }

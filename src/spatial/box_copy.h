@@ -52,9 +52,18 @@ class BoxCopy {
   int64_t copies_ = 0;
 };
 
-// Enqueues on `stream` that every byte of a box's elements becomes 0xFF, which is NaN in every
-// floating-point type, and nothing between them changes. May allocate host memory.
-Status FillWithNan(const cuda::Driver& driver, const BoxExtents& extents, const Strides& strides,
-                   size_t element_bytes, CUdeviceptr first, CUstream stream);
+// A box of elements in device memory, `first` the address of its first one.
+struct DeviceBox {
+  BoxExtents extents;
+  Strides strides;
+  size_t element_bytes = 0;
+  CUdeviceptr first = 0;
+};
+
+// 0xFF in every byte is NaN in every floating-point type.
+inline constexpr unsigned char kNanByte = 0xFF;
+// Enqueues on `stream` that every byte of a box's elements becomes `byte`, and nothing between them
+// changes. May allocate host memory.
+Status Fill(const cuda::Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream);
 
 }  // namespace ucudnn::spatial

@@ -13,12 +13,14 @@ struct CallForm {
   bool is_identity = false;   // its activation does nothing
   bool reads_result = false;  // beta is not 0, or z is y
   bool is_bias_gradient = false;
+  bool is_rows = false;     // nothing is computed: the rows beside the stripe are wanted themselves
   uint64_t operations = 0;  // hash of what is fused behind a plan's convolution, and its scale
 
   bool operator==(const CallForm&) const = default;
   uint64_t Hash() const {
     uint64_t number = operations;
-    for (const bool bit : {is_plan, is_fused, is_identity, reads_result, is_bias_gradient}) {
+    for (const bool bit :
+         {is_plan, is_fused, is_identity, reads_result, is_bias_gradient, is_rows}) {
       number = 2 * number + (bit ? 1 : 0);
     }
     return number;

@@ -62,24 +62,28 @@ uint32_t CallRecords::Known(std::span<const Spatial> extents) {
 std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
   const Own& own = own_[theirs.sequence % most_ahead()];
   const CallRecord& mine = own.record;
-  const std::string both = CallOf(first_ + rank_, mine.sequence) + " and of rank " +
-                           std::to_string(first_ + rank) + " differ: ";
+  // Of equal records no text is made.
+  const auto both = [&] {
+    return CallOf(first_ + rank_, mine.sequence) + " and of rank " + std::to_string(first_ + rank) +
+           " differ: ";
+  };
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
-    return both + "they are not the same convolution. " + kPrivateCalls;
+    return both() + "they are not the same convolution. " + kPrivateCalls;
   }
   const Spatial& agreed = known_[own.extents][static_cast<size_t>(rank)];
   if (theirs.extents != agreed) {
-    return both + "rank " + std::to_string(first_ + rank) + " has " + ExtentsText(theirs.extents) +
-           " elements where " + ExtentsText(agreed) +
+    return both() + "rank " + std::to_string(first_ + rank) + " has " +
+           ExtentsText(theirs.extents) + " elements where " + ExtentsText(agreed) +
            " were agreed on; UCUDNN_SPATIAL_AGREE=each lets extents change";
   }
   if (theirs.kind != mine.kind || theirs.captured != mine.captured ||
       theirs.has_rows != mine.has_rows) {
-    return both + "of rank " + std::to_string(first_ + rank_) + " it " + KindWords(mine) +
+    return both() + "of rank " + std::to_string(first_ + rank_) + " it " + KindWords(mine) +
            ", of rank " + std::to_string(first_ + rank) + " it " + KindWords(theirs);
   }
   if (theirs.thread != mine.thread || theirs.handle != mine.handle) {
-    return both + "they come from another thread or cuDNN handle in the order of their first calls";
+    return both() +
+           "they come from another thread or cuDNN handle in the order of their first calls";
   }
   return std::nullopt;
 }

@@ -54,6 +54,7 @@ class SlicePlan::Places {
 };
 
 Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form) {
+  if (form.is_rows) return Correction::kPlaced;
   if (problem.operation == Operation::kBackwardFilter) return Correction::kAdded;
   const bool wide = problem.type == DataType::kFloat || problem.type == DataType::kDouble;
   return wide && !form.is_fused ? Correction::kAdded : Correction::kRecomputed;
@@ -67,9 +68,17 @@ Result<std::unique_ptr<SlicePlan>> SlicePlan::Make(const PlanContext& context,
   plan->functions_ = &context.functions;
   plan->driver_ = &context.driver;
   plan->PlanPackets(group);
-  UCUDNN_RETURN_IF_ERROR(plan->correction_ == Correction::kAdded
-                             ? plan->PlanTerms(context, stripes)
-                             : plan->PlanRegions(context, stripes));
+  switch (plan->correction_) {
+    case Correction::kAdded:
+      UCUDNN_RETURN_IF_ERROR(plan->PlanTerms(context, stripes));
+      break;
+    case Correction::kRecomputed:
+      UCUDNN_RETURN_IF_ERROR(plan->PlanRegions(context, stripes));
+      break;
+    case Correction::kPlaced:
+      plan->PlanPlaces(stripes);
+      break;
+  }
   return plan;
 }
 
@@ -103,6 +112,29 @@ void SlicePlan::PlanPackets(const GroupStripes& group) {
   }
   sent_.resize(sends_.size());
   received_.resize(receives_.size());
+}
+
+void SlicePlan::PlanPlaces(const Stripes& stripes) {
+  const size_t element = ElementBytes(problem_.type);
+  const std::vector<HaloMessage> messages = stripes.Received();
+  for (size_t m = 0; m < messages.size(); ++m) {
+    const GridCell cell = stripes.grid.CellOf(messages[m].peer);
+    const std::array<int, kMaxSpatial> part = {cell.d, cell.h, cell.w};
+    for (size_t b = 0; b < messages[m].blocks.size(); ++b) {
+      const SpatialBox& box = messages[m].blocks[b].box;
+      SpatialBox target = box;
+      for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+        const std::vector<Interval>& elements = stripes.cuts[axis].elements;
+        target[axis].begin += elements[static_cast<size_t>(part[axis])].begin -
+                              elements[static_cast<size_t>(stripes.part[axis])].begin +
+                              problem_.pad[axis];
+      }
+      const BoxExtents extents = ExtentsOf(problem_.n, problem_.c, box);
+      placed_.push_back(
+          {BoxCopy(extents, PackedStrides(problem_.layout, extents), problem_.y_strides, element),
+           receives_[m].blocks[b].place, OffsetOf(target, problem_.y_strides, element)});
+    }
+  }
 }
 
 Status SlicePlan::PlanTerms(const PlanContext& context, const Stripes& stripes) {

@@ -30,6 +30,7 @@ namespace ucudnn::spatial {
 enum class Correction {
   kAdded,       // what it contributes is added to what the caller's own call computed
   kRecomputed,  // results that it touches are computed anew, with it, and overwritten
+  kPlaced,      // it is part of the result, as it is
 };
 
 // Linear calls of 32 and 64 bit are corrected by adding; filter gradients always are, because their
@@ -135,6 +136,7 @@ class SlicePlan {
       : problem_(stripes.local), form_(form), correction_(CorrectionOf(stripes.local, form)) {}
   void PlanPackets(const GroupStripes& group);
   Packet MakePacket(int peer, std::span<const SpatialBox> boxes, size_t& end) const;
+  void PlanPlaces(const Stripes& stripes);
   Status PlanTerms(const PlanContext& context, const Stripes& stripes);
   Status PlanTerm(const PlanContext& context, const Block& received, const HaloBlock& block,
                   const HaloTerm& term);
@@ -171,6 +173,13 @@ class SlicePlan {
   std::vector<Packet> sends_, receives_;
   std::vector<transport::Message> sent_, received_;
   std::vector<Step> steps_;
+  // A received block that is part of the result.
+  struct Placed {
+    BoxCopy copy;
+    size_t place = 0;
+    int64_t to = 0;  // bytes into the result
+  };
+  std::vector<Placed> placed_;
   size_t received_end_ = 0, shared_end_ = 0, kept_bytes_ = 0;
 };
 

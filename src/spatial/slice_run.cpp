@@ -84,6 +84,11 @@ Status SlicePlan::Keep(const SliceCall& slice) const {
 
 Status SlicePlan::Correct(const SliceCall& slice) const {
   for (const Step& step : steps_) UCUDNN_RETURN_IF_ERROR(RunStep(step, slice));
+  for (const Placed& placed : placed_) {
+    UCUDNN_RETURN_IF_ERROR(
+        placed.copy.Enqueue(*driver_, slice.buffer + placed.place,
+                            ToDevice(slice.call.y) + static_cast<size_t>(placed.to), slice.stream));
+  }
   return Status::Ok();
 }
 

@@ -37,6 +37,8 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   CallForm form;
   form.is_plan = call.plan != nullptr;
   form.is_bias_gradient = call.is_bias_gradient;
+  form.is_rows = call.is_rows;
+  if (call.is_rows) return form;
   if (const std::string_view fusion = FusionOf(call); !fusion.empty()) {
     form.is_fused = true;
     form.operations = HashOf(fusion) ^ std::bit_cast<uint64_t>(call.plan->convolution.alpha);

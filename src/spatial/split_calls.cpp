@@ -9,6 +9,7 @@
 #include "base/launcher_note.h"
 #include "base/log.h"
 #include "base/signals_blocked.h"
+#include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -34,28 +35,23 @@ class RanksGatherer : public transport::Gatherer {
   transport::Ranks& ranks_;
 };
 
-// The box that the call writes: its extents and strides.
-struct Output {
-  BoxExtents extents;
-  Strides strides;
-  void* data;
-};
-
-Output OutputOf(const SplitCall& call) {
+// What the call writes.
+DeviceBox OutputOf(const SplitCall& call) {
   const ConvolutionProblem& p = call.problem;
-  void* const data = call.call.*cudnn::OutputOf(p.operation);
+  const CUdeviceptr data = ToDevice(call.call.*cudnn::OutputOf(p.operation));
+  const size_t element = ElementBytes(p.type);
   switch (p.operation) {
     case Operation::kForward: {
-      const Spatial y = OutputExtents(p);
-      return {{p.n, p.k, y[0], y[1], y[2]}, p.y_strides, data};
+      const Spatial y = call.is_rows ? WithRowsBeside(p) : OutputExtents(p);
+      return {{p.n, p.k, y[0], y[1], y[2]}, p.y_strides, element, data};
     }
     case Operation::kBackwardData:
-      return {{p.n, p.c, p.x[0], p.x[1], p.x[2]}, p.x_strides, data};
+      return {{p.n, p.c, p.x[0], p.x[1], p.x[2]}, p.x_strides, element, data};
     case Operation::kBackwardFilter:
       break;
   }
   const BoxExtents filter = {p.k, p.c / p.groups, p.w[0], p.w[1], p.w[2]};
-  return {filter, PackedStrides(p.layout, filter), data};
+  return {filter, PackedStrides(p.layout, filter), element, data};
 }
 
 }  // namespace
@@ -151,15 +147,14 @@ void SplitCalls::Watch() {
       told = false;
       continue;
     }
+    if (waited <= settings_.timeout && (waited <= settings_.warning || told)) continue;
     const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
     const std::string line = ranks_->NameWithDoing(rank) + " has not come to split call " +
                              std::to_string(slowest.last + 1) + " for " +
                              std::to_string(waited.count() / 1000) + " s";
     if (waited > settings_.timeout) return Break(line);
-    if (waited > settings_.warning && !told) {
-      Log(LogLevel::kWarn, RankName() + " waits: " + line);
-      told = true;
-    }
+    Log(LogLevel::kWarn, RankName() + " waits: " + line);
+    told = true;
   }
 }
 
@@ -208,12 +203,9 @@ cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
 }
 
 void SplitCalls::FillOutput(const SplitCall& call) const {
-  const Output output = OutputOf(call);
   const cuda::ContextScope scope(driver_, call.context);
   // What cannot even be filled belongs to a device that is lost.
-  const Status filled =
-      FillWithNan(driver_, output.extents, output.strides, ElementBytes(call.problem.type),
-                  reinterpret_cast<CUdeviceptr>(output.data), call.stream);
+  const Status filled = Fill(driver_, OutputOf(call), kNanByte, call.stream);
   if (!filled.ok() && LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, filled.message());
 }
 
@@ -350,6 +342,12 @@ std::optional<std::string> SplitCalls::Leave() {
 
 int SplitCalls::FirstRank() const {
   return settings_.grid.RankInGroup(ranks_->membership().group, 0);
+}
+
+Spatial WithRowsBeside(const ConvolutionProblem& problem) {
+  Spatial extents = problem.x;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) extents[axis] += 2 * problem.pad[axis];
+  return extents;
 }
 
 std::string SplitCalls::OfChannel(const Status& status) const {

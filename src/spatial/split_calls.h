@@ -72,8 +72,14 @@ struct SplitCall {
   // The gradient of a bias instead, which is that of a filter of one tap over an image of ones: the
   // problem has one input channel, and the call no image.
   bool is_bias_gradient = false;
+  // The rows beside the stripe instead: y is x with as many rows around it as a filter with this
+  // padding reads. The problem has a channel's filter for each channel, of 2 pad + 1 taps.
+  bool is_rows = false;
   Declared declared;
 };
+
+// Of the y of a call for rows: those of x, with the rows beside.
+Spatial WithRowsBeside(const ConvolutionProblem& problem);
 
 // What the call does beside its convolution.
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call);

@@ -102,6 +102,41 @@ bool IsRefused(cudnnHandle_t handle) {
   return status == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
+// Asks for the stripe with five rows, more than a stripe has, and a column on both sides. Returns
+// whether each element is that of the picture of `height` rows, or 0 outside.
+bool Exchange(cudnnHandle_t handle, int first, int height) {
+  constexpr int kMore = 5, kBeside = 1;
+  constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
+  std::vector<float> host(kRows * kWidth), all(rows * columns);
+  for (int i = 0; i < kRows * kWidth; ++i) {
+    host[static_cast<size_t>(i)] = Pixel(first + i / kWidth, i % kWidth);
+  }
+  float *x = nullptr, *y = nullptr;
+  CHECK_CUDA(cudaMalloc(&x, host.size() * sizeof(float)));
+  CHECK_CUDA(cudaMalloc(&y, all.size() * sizeof(float)));
+  CHECK_CUDA(cudaMemcpy(x, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
+  cudnnTensorDescriptor_t stripe, with_rows;
+  CHECK_CUDNN(cudnnCreateTensorDescriptor(&stripe));
+  CHECK_CUDNN(
+      cudnnSetTensor4dDescriptor(stripe, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, kRows, kWidth));
+  CHECK_CUDNN(cudnnCreateTensorDescriptor(&with_rows));
+  CHECK_CUDNN(cudnnSetTensor4dDescriptor(with_rows, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, rows,
+                                         columns));
+  CHECK_CUDNN(ucudnnSpatialExchange(handle, stripe, x, with_rows, y));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(cudaMemcpy(all.data(), y, all.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  bool same = true;
+  for (int i = 0; i < rows * columns; ++i) {
+    const int row = first + i / columns - kMore, column = i % columns - kBeside;
+    const bool inside = row >= 0 && row < height && column >= 0 && column < kWidth;
+    same = same && all[static_cast<size_t>(i)] == (inside ? Pixel(row, column) : 0);
+  }
+  CHECK_CUDNN(cudnnDestroyTensorDescriptor(with_rows));
+  CHECK_CUDNN(cudnnDestroyTensorDescriptor(stripe));
+  for (float* memory : {x, y}) CHECK_CUDA(cudaFree(memory));
+  return same;
+}
+
 // Ranks that are threads of this process.
 bool OnThreads(bool by_handle, int ranks) {
   std::atomic<bool> same = true;
@@ -194,6 +229,7 @@ int main(int argc, char** argv) {
   const int height = kRows * cell.h_parts, first = kRows * cell.h;
   if (argc == 2 && cell.rank == 0) Ask(handle);
   bool same = Report("a stripe is", cell.rank, Convolve(handle, first, kRows, height));
+  same = Report("rows beside a stripe are", cell.rank, Exchange(handle, first, height)) && same;
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
     // A whole picture of its own, of which the others know nothing.

@@ -1,0 +1,22 @@
+// ucudnnSpatialExchange: a stripe with the rows that lie beside it on other ranks.
+#pragma once
+
+#include <cudnn.h>
+
+#include "base/status.h"
+#include "interposer/process.h"
+
+namespace ucudnn::interposer {
+
+struct RowExchangeCall {
+  cudnnHandle_t handle = nullptr;
+  cudnnTensorDescriptor_t x_descriptor = nullptr;
+  const void* x = nullptr;
+  cudnnTensorDescriptor_t y_descriptor = nullptr;
+  void* y = nullptr;
+};
+
+// Where calls are not split, x is the whole image. `why` says what is wrong with an argument.
+cudnnStatus_t RunRowExchange(Process& process, const RowExchangeCall& call, std::string& why);
+
+}  // namespace ucudnn::interposer
