@@ -108,7 +108,12 @@ class Ranks:
 
 def begin(by_ranks, **variables):
     ranks = Ranks((STRIPED_CNN, "32", "100000"), by_ranks, ANNOUNCE="1", **variables)
-    ranks.await_begin()
+    try:
+        ranks.await_begin()
+    except Exception:
+        for process in ranks.processes:
+            process.kill()
+        raise AssertionError(f"no step was made: {ranks.end()}")
     return ranks
 
 
@@ -119,7 +124,7 @@ def kill_one(by_ranks, transport, victim):
 
 
 def stop_one(transport, victim):
-    ranks = begin(False, UCUDNN_SPATIAL_TRANSPORT=transport, UCUDNN_SPATIAL_TIMEOUT="2")
+    ranks = begin(False, UCUDNN_SPATIAL_TRANSPORT=transport, UCUDNN_SPATIAL_TIMEOUT="3")
     ranks.signal(victim, signal.SIGSTOP)
     other = ranks.processes[1 - victim]
     within(BOUND_SECONDS + MARGIN_SECONDS, lambda: other.poll() is not None)
@@ -141,9 +146,9 @@ class InTheMiddle(unittest.TestCase):
         pool = concurrent.futures.ThreadPoolExecutor(6)
         cls.stopped = {(transport, victim): pool.submit(stop_one, transport, victim)
                        for transport, victim in (("loopback", 0), ("nccl", 1))}
-        cls.late = {transport: pool.submit(sleep_on_one, transport, rank, "6", "2")
+        cls.late = {transport: pool.submit(sleep_on_one, transport, rank, "7", "3")
                     for transport, rank in (("loopback", 1), ("nccl", 0))}
-        cls.slow = {transport: pool.submit(sleep_on_one, transport, rank, "3", "4")
+        cls.slow = {transport: pool.submit(sleep_on_one, transport, rank, "4", "6")
                     for transport, rank in (("loopback", 0), ("nccl", 1))}
         cls.killed = {(by_ranks, transport, victim): pool.submit(kill_one, by_ranks, transport, victim)
                       for by_ranks in (False, True) for transport in TRANSPORTS for victim in (0, 1)}
@@ -193,7 +198,7 @@ class InTheMiddle(unittest.TestCase):
                 for code, output, errors, _ in results:
                     self.assertEqual((1, ""), (code, output), errors)
                     # Two steps of sixteen calls have been made.
-                    self.assertRegex(errors, rf"error: rank {late} .*has not come to split call 33 for 2 s")
+                    self.assertRegex(errors, rf"error: rank {late} .*has not come to split call 33 for \d s")
                 self.assertRegex(results[1 - late][2], rf"warning: rank {1 - late} waits: rank {late} .*split call 33")
                 self.assert_nothing_left(ranks)
 
@@ -204,7 +209,7 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 self.assertEqual([0, 0], [code for code, _, _, _ in results], results)
                 self.assertEqual(lines(whole.stdout), lines("".join(output for _, output, _, _ in results)))
-                self.assertRegex(results[1 - late][2], rf"warning: rank {1 - late} waits: rank {late} .*split call 33 for 2 s")
+                self.assertRegex(results[1 - late][2], rf"warning: rank {1 - late} waits: rank {late} .*split call 33 for \d s")
                 self.assertEqual("", results[late][2])
                 self.assert_nothing_left(ranks)
 

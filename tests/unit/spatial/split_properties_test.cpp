@@ -452,6 +452,44 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   }
 }
 
+// A strip that is cut along w alone, for a grid of both axes: what each rank holds, a copy of the
+// ranks' beside it along h.
+void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
+  const std::vector<Stripe> parts = strip.stripes;
+  strip.stripes.clear();
+  for (int rank = 0; rank < grid.Ranks(); ++rank) {
+    strip.stripes.push_back(parts[static_cast<size_t>(grid.CellOf(rank).w)]);
+  }
+}
+
+// The program's sum counts one copy, too: the others' parts are 0.
+TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
+  Traffic traffic;
+  RankJob job(
+      Counted({.grid = "h2w2", .ones = spatial::Ones::kCopies, .sums_gradients = false}, traffic));
+  for (int type = 0; type < 4; ++type) {
+    for (const bool is_strip : {false, true}) {
+      ConvolutionProblem problem = Layer(Operation::kBackwardFilter, 1);
+      SetType(problem, static_cast<DataType>(type));
+      const SpatialGrid parts = is_strip ? *SpatialGrid::Parse("w2") : SpatialGrid();
+      SplitLayer layer(problem, parts,
+                       is_strip ? AxisExtents{{{1}, {1}, {3, 4}}} : AxisExtents{{{1}, {1}, {1}}});
+      if (is_strip) {
+        CopyAlongHeight(job.grid(), layer);
+      } else {
+        layer.stripes.assign(4, layer.stripes.front());
+      }
+      std::vector<StripeResult> results(4);
+      job.OnAll([&](RankState& rank) {
+        results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank);
+        EXPECT_EQ(results[static_cast<size_t>(rank.rank)].status, kFine);
+      });
+      EXPECT_EQ(SumOf(results), layer.expected) << Describe(layer.whole.problem);
+    }
+  }
+  EXPECT_EQ(traffic.reductions, 0);
+}
+
 // The gradient of a bias is that of a filter of one tap over an image of ones.
 SplitLayer BiasLayer(const SpatialGrid& grid, const AxisExtents& extents, DataType type,
                      double beta) {
@@ -549,11 +587,7 @@ TEST(SplitBiasGradients, OfCopiesCountEachOnce) {
     for (const double beta : {0.0, 1.0}) {
       SplitLayer layer = BiasLayer(*SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}},
                                    static_cast<DataType>(type), beta);
-      const std::vector<Stripe> halves = layer.stripes;
-      layer.stripes.clear();
-      for (int rank = 0; rank < job.size(); ++rank) {
-        layer.stripes.push_back(halves[static_cast<size_t>(job.grid().CellOf(rank).w)]);
-      }
+      CopyAlongHeight(job.grid(), layer);
       ExpectBiasExact(job, layer);
     }
   }
