@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/launcher_ranks.h"
+#include "base/rendezvous_address.h"
 #include "base/spatial_grid.h"
 #include "base/status.h"
 
@@ -19,17 +20,6 @@ enum class SpatialReduction { kAll, kNone };
 // What maps of extent 1 on every rank are.
 enum class SpatialOnes { kSplit, kReplicated };
 enum class SpatialTransport { kAuto, kNccl, kPeer, kLoopback };
-
-// Where ranks meet: a port of a host, or a file that all of them reach.
-struct RendezvousAddress {
-  std::string host;  // a name or an address, IPv6 without brackets; empty: a file
-  int port = 0;
-  std::string path;
-
-  // "tcp://HOST:PORT" or "file:PATH".
-  static Result<RendezvousAddress> Parse(std::string_view text);
-  std::string Text() const;
-};
 
 struct SpatialOptions {
   std::optional<SpatialGrid> grid;  // none: nothing is split

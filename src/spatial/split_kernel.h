@@ -99,8 +99,6 @@ class SplitKernel {
   size_t device_bytes() const;
   size_t largest_message_bytes() const;
   size_t reduced_bytes() const;
-  // Images of one exchange.
-  int slice_images() const { return slice_; }
   // Whether a call waits for other ranks.
   bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
   // Whether all rows of dy that a call receives are in the buffer when it ends.
@@ -125,9 +123,6 @@ class SplitKernel {
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     CUdeviceptr buffer) const;
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
-  // Sends and receives a slice's rows, on the stream of exchanges.
-  Status Exchange(SlicePlan& plan, const SliceCall& slice, ExchangeResources& device,
-                  transport::Channel& channel);
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own, CUdeviceptr buffer);
   // The rank's own call, and what its gradient needs behind it.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,

@@ -70,7 +70,7 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
 
 // Listens at a free port, and says in the file where. Chooses the token where there is none.
 Result<Descriptor> ListenByFile(const Meeting& meeting, std::string& token) {
-  const std::string& path = meeting.place.file;
+  const std::string& path = meeting.place.path;
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<MeetingFile> old, ReadMeetingFile(path));
   if (old && IsMeetingNow(*old, meeting)) {
     return Status::Error("rank 0 cannot use " + meeting.place.Text() +

@@ -90,7 +90,7 @@ Result<Doors> FindDoors(const Meeting& meeting) {
   doors.token = meeting.token;
   if (meeting.place.in_file()) {
     UCUDNN_ASSIGN_OR_RETURN(const std::optional<MeetingFile> file,
-                            ReadMeetingFile(meeting.place.file));
+                            ReadMeetingFile(meeting.place.path));
     if (!file) {
       doors.none = {Answer::kNobody, "rank 0 has not written it yet", nullptr};
       return doors;

@@ -38,7 +38,7 @@ void Hub::StopMeeting() {
   if (!std::exchange(meeting_now_, false)) return;
   strangers_.Close();
   if (meeting_.place.in_file() && meeting_.membership.size > 1) {
-    RemoveMeetingFile(meeting_.place.file, token_);
+    RemoveMeetingFile(meeting_.place.path, token_);
   }
 }
 

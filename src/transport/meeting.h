@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/meeting_place.h"
+#include "base/rendezvous_address.h"
 
 namespace ucudnn::transport {
 
@@ -38,7 +38,7 @@ struct Term {
 
 struct Meeting {
   Membership membership;
-  MeetingPlace place;
+  RendezvousAddress place;
   // The job's secret, printable, at most kLongestToken bytes; empty: none. It crosses the network
   // as it is: it keeps strangers out, not those who read the network's traffic.
   std::string token;

@@ -53,14 +53,6 @@ std::vector<transport::Term> TermsOf(const Options& options) {
   };
 }
 
-transport::MeetingPlace PlaceOf(const RendezvousAddress& address) {
-  transport::MeetingPlace place;
-  place.host = address.host;
-  place.port = static_cast<uint16_t>(address.port);
-  place.file = address.path;
-  return place;
-}
-
 }  // namespace
 
 Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
@@ -75,7 +67,7 @@ cudnnStatus_t Splitter::Refuse(const std::string& what) const {
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-Result<transport::MeetingPlace> Splitter::OwnPlace() {
+Result<RendezvousAddress> Splitter::OwnPlace() {
   MutexLock lock(mutex_);
   if (folder_.empty()) {
     std::error_code error;
@@ -86,8 +78,8 @@ Result<transport::MeetingPlace> Splitter::OwnPlace() {
     }
     folder_ = std::move(folder);
   }
-  transport::MeetingPlace place;
-  place.file = folder_ + "/meeting";
+  RendezvousAddress place;
+  place.path = folder_ + "/meeting";
   return place;
 }
 
@@ -99,7 +91,7 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   meeting.membership = {rank, spatial.size, grid.GroupOf(rank), grid.GroupRankOf(rank),
                         grid.GroupSize()};
   if (spatial.rendezvous) {
-    meeting.place = PlaceOf(*spatial.rendezvous);
+    meeting.place = *spatial.rendezvous;
   } else if (spatial.in_process) {
     UCUDNN_ASSIGN_OR_RETURN(meeting.place, OwnPlace());
   } else {

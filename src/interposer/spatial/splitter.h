@@ -82,7 +82,7 @@ class Splitter {
   spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
   Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank);
   // Where ranks meet that are threads of this process.
-  Result<transport::MeetingPlace> OwnPlace();
+  Result<RendezvousAddress> OwnPlace();
   Rank& At(int rank) {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
   }

@@ -25,7 +25,7 @@ TEST(Gather, GivesEveryRanksContributionInTheGroupsOrder) {
     const Job job(size, groups);
     const auto all = JoinAll(job);
     ASSERT_EQ(all.size(), static_cast<size_t>(size));
-    OnThreads(size, [&, size = size](int rank) {
+    OnThreads(size, [&](int rank) {
       for (int turn = 0; turn < 20; ++turn) {
         const auto gathered =
             all[static_cast<size_t>(rank)]->Gather(Contribution(rank, turn), "a test");

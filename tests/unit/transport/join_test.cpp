@@ -290,7 +290,7 @@ class JoinByFile : public ::testing::Test {
     job_.meeting.token.clear();
   }
   ~JoinByFile() override { std::filesystem::remove_all(folder_); }
-  const std::string& path() const { return job_.meeting.place.file; }
+  const std::string& path() const { return job_.meeting.place.path; }
   bool FolderIsEmpty() const { return std::filesystem::is_empty(folder_); }
   std::string folder_;
   Job job_;

@@ -1,0 +1,24 @@
+// Where the ranks of a job meet. Plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ucudnn {
+
+// A port of a host, or a file that all ranks reach, in which rank 0 tells where it listens.
+struct RendezvousAddress {
+  std::string host;  // a name or an address, IPv6 without brackets; empty: a file
+  uint16_t port = 0;
+  std::string path;  // absolute, since ranks may have different working folders
+
+  // "tcp://HOST:PORT" (1 to 65535; tcp://[::1]:1 for IPv6) or "file:PATH".
+  static Result<RendezvousAddress> Parse(std::string_view text);
+  std::string Text() const;
+  bool in_file() const { return !path.empty(); }
+};
+
+}  // namespace ucudnn
