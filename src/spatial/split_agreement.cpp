@@ -279,8 +279,8 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   uint64_t slice = images[0];
   for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
 
-  Result<std::unique_ptr<SplitKernel>> made =
-      SplitKernel::Make(context, *group, form, sums, static_cast<int>(slice));
+  Result<std::unique_ptr<SplitKernel>> made = SplitKernel::Make(
+      context, *group, form, sums, static_cast<int>(slice), settings_.most_buffer_bytes);
   const size_t before = device_->buffer.size();
   Status own = made.status();
   // More slices than this rank asked for keep more.

@@ -76,9 +76,10 @@ ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,
       pool(driver),
       buffer(pool, driver),
       entered(driver),
-      exchanged(driver),
+      summed(driver),
       read(driver),
       deferred(driver),
+      exchanged{cuda::Event(driver), cuda::Event(driver)},
       add(functions) {}
 
 ExchangeResources::~ExchangeResources() {
@@ -89,7 +90,8 @@ Status ExchangeResources::Create(CUcontext current) {
   context = current;
   UCUDNN_RETURN_IF_ERROR(stream.CreateUrgent());
   UCUDNN_RETURN_IF_ERROR(pool.Create(stream.get()));
-  for (cuda::Event* event : {&entered, &exchanged, &read, &deferred}) {
+  for (cuda::Event* event :
+       {&entered, &summed, &read, &deferred, exchanged.data(), exchanged.data() + 1}) {
     UCUDNN_RETURN_IF_ERROR(event->CreateUntimed());
   }
   UCUDNN_RETURN_IF_ERROR(
@@ -113,12 +115,13 @@ Result<int> SplitKernel::FittingImages(const PlanContext& context, const GroupSt
     const int slices = (group.stripes.local.n - 1) / images + 1;
     const size_t bytes =
         plan->buffer_bytes() + static_cast<size_t>(slices) * plan->kept_bytes() + gradient;
-    if (bytes <= most_bytes) return images;
+    const size_t second_room = slices > 1 ? plan->buffer_bytes() : 0;
+    if (bytes + second_room <= most_bytes || (images == 1 && bytes <= most_bytes)) return images;
     if (images == 1) {
       return Status::Error("what is exchanged of one image takes " + FormatByteSize(bytes) +
                            ", and the limit leaves " + FormatByteSize(most_bytes));
     }
-    const size_t image_bytes = plan->buffer_bytes() / static_cast<size_t>(images) + 1;
+    const size_t image_bytes = 2 * plan->buffer_bytes() / static_cast<size_t>(images) + 1;
     const size_t left = most_bytes - std::min(most_bytes, gradient);
     images = std::clamp(static_cast<int>(left / image_bytes), 1, images - 1);
   }
@@ -147,7 +150,7 @@ std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, 
 Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& context,
                                                        const GroupStripes& group,
                                                        const CallForm& form, bool sums_gradients,
-                                                       int slice_images) {
+                                                       int slice_images, size_t most_bytes) {
   std::unique_ptr<SplitKernel> kernel(new SplitKernel);
   kernel->functions_ = &context.functions;
   kernel->driver_ = &context.driver;
@@ -160,16 +163,19 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group));
   size_t bytes = kernel->full_->buffer_bytes();
   if (kernel->rest_ != nullptr) bytes = std::max(bytes, kernel->rest_->buffer_bytes());
-  kernel->kept_place_ = Aligned(bytes);
   const auto slices = static_cast<size_t>((kernel->problem_.n - 1) / kernel->slice_ + 1);
-  kernel->gradient_place_ = kernel->kept_place_ + slices * kernel->full_->kept_bytes();
-  kernel->buffer_bytes_ = kernel->gradient_place_;
+  kernel->room_bytes_ = Aligned(bytes);
+  kernel->gradient_bytes_ = GradientBytes(kernel->problem_, form);
+  for (kernel->rooms_ = slices > 1 ? 2 : 1;; kernel->rooms_ = 1) {
+    kernel->kept_place_ = kernel->rooms_ * kernel->room_bytes_;
+    kernel->gradient_place_ = kernel->kept_place_ + slices * kernel->full_->kept_bytes();
+    kernel->buffer_bytes_ = kernel->gradient_place_ + kernel->gradient_bytes_;
+    if (kernel->rooms_ == 1 || kernel->device_bytes() <= most_bytes) break;
+  }
   if (kernel->is_gradient() && SumsPartials(kernel->problem_)) {
     UCUDNN_ASSIGN_OR_RETURN(kernel->sum_,
                             cudnn::PartialSum::Create(context.functions, kernel->problem_));
   }
-  kernel->gradient_bytes_ = GradientBytes(kernel->problem_, form);
-  kernel->buffer_bytes_ += kernel->gradient_bytes_;
   return kernel;
 }
 
@@ -221,8 +227,9 @@ cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,
 SliceCall SplitKernel::SliceAt(int64_t image, const KernelCall& call,
                                const cudnn::ConvolutionCall& sliced, CUdeviceptr buffer) const {
   const auto kept = static_cast<size_t>(image / slice_) * full_->kept_bytes();
-  return {sliced,      buffer,     buffer + kept_place_ + kept,
-          call.stream, sum_.get(), ToPointer(buffer + gradient_place_)};
+  return {
+      sliced,     buffer + RoomOf(image) * room_bytes_, buffer + kept_place_ + kept, call.stream,
+      sum_.get(), ToPointer(buffer + gradient_place_)};
 }
 
 Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
@@ -233,12 +240,13 @@ Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
   const CUstream stream = device.stream.get();
   const CUdeviceptr buffer = device.buffer.address();
   const ImageCall sliced(own, problem_, image);
-  // Behind what computed the rows, and behind the slice before, which reads the buffer.
+  // Behind what computed the rows, and behind the slice that was in this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
   UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced.get(), buffer), stream));
-  UCUDNN_RETURN_IF_ERROR(channel.Exchange(plan.Sends(buffer), plan.Receives(buffer), stream));
-  return device.exchanged.Record(stream);
+  const CUdeviceptr room = buffer + RoomOf(image) * room_bytes_;
+  UCUDNN_RETURN_IF_ERROR(channel.Exchange(plan.Sends(room), plan.Receives(room), stream));
+  return device.exchanged[RoomOf(image)].Record(stream);
 }
 
 Status SplitKernel::KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
@@ -274,10 +282,14 @@ Status SplitKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionC
   for (int64_t image = 0; image < problem_.n; image += slice_) {
     SlicePlan& plan = PlanAt(image);
     if (!plan.exchanges()) continue;
-    if (image > 0) UCUDNN_RETURN_IF_ERROR(ExchangeAt(image, call, own, device, channel));
-    UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
+    UCUDNN_RETURN_IF_ERROR(device.exchanged[RoomOf(image)].HoldBack(call.stream));
     const ImageCall sliced(own, problem_, image);
     UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), buffer)));
+    // Into the same room.
+    const int64_t next = image + static_cast<int64_t>(rooms_) * slice_;
+    if (next < problem_.n) {
+      UCUDNN_RETURN_IF_ERROR(ExchangeAt(next, call, own, device, channel));
+    }
   }
   return Status::Ok();
 }
@@ -297,13 +309,17 @@ Status SplitKernel::Try(const KernelCall& call, ExchangeResources& device) {
 KernelOutcome SplitKernel::Run(const KernelCall& call, ExchangeResources& device,
                                transport::Channel& channel) {
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
-  // The first slice's rows are under way before the rank's own call. Where that fails, the others
+  // The first slices' rows are under way before the rank's own call. Where that fails, the others
   // get their rows all the same.
-  const Status sent = call.has_rows ? Status::Ok() : ExchangeAt(0, call, own, device, channel);
+  const int64_t at_once = std::min<int64_t>(problem_.n, static_cast<int64_t>(rooms_) * slice_);
+  Status sent;
+  for (int64_t image = 0; image < at_once && sent.ok() && !call.has_rows; image += slice_) {
+    sent = ExchangeAt(image, call, own, device, channel);
+  }
   KernelOutcome outcome = RunOwn(call, own, device);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.status != CUDNN_STATUS_SUCCESS && outcome.exact.ok()) {
-    for (int64_t image = slice_; image < problem_.n && outcome.exact.ok(); image += slice_) {
+    for (int64_t image = at_once; image < problem_.n && outcome.exact.ok(); image += slice_) {
       outcome.exact = ExchangeAt(image, call, own, device, channel);
     }
   }
@@ -345,8 +361,8 @@ Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& de
     UCUDNN_RETURN_IF_ERROR(channel.AllReduce(
         gradient, count, wide ? transport::Element::kFloat64 : transport::Element::kFloat32,
         device.stream.get()));
-    UCUDNN_RETURN_IF_ERROR(device.exchanged.Record(device.stream.get()));
-    if (!IsDeferred(call)) UCUDNN_RETURN_IF_ERROR(device.exchanged.HoldBack(call.stream));
+    UCUDNN_RETURN_IF_ERROR(device.summed.Record(device.stream.get()));
+    if (!IsDeferred(call)) UCUDNN_RETURN_IF_ERROR(device.summed.HoldBack(call.stream));
   }
   const cudnnHandle_t handle = IsDeferred(call) ? device.handle : call.call.handle;
   if (sum_ != nullptr) {

@@ -3,6 +3,7 @@
 // makes one call at a time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,10 +46,11 @@ struct ExchangeResources {
   cuda::Stream stream;  // of exchanges and reductions, in the order of the rank's calls
   cuda::MemoryPool pool;
   cuda::DeviceBuffer buffer;
-  // Behind what the caller's stream had when a call came in; behind an exchange; behind the last
-  // reader of the buffer; behind the last sum that no stream waited for.
-  cuda::Event entered, exchanged, read, deferred;
-  cudnnHandle_t handle = nullptr;  // of ours, on the stream of exchanges
+  // Behind what the caller's stream had when a call came in; behind a sum of gradients; behind the
+  // last reader of the buffer; behind the last sum that no stream waited for.
+  cuda::Event entered, summed, read, deferred;
+  std::array<cuda::Event, 2> exchanged;  // behind the last exchange into each room of the buffer
+  cudnnHandle_t handle = nullptr;        // of ours, on the stream of exchanges
   TensorAdd add;
 };
 
@@ -87,7 +89,8 @@ class SplitKernel {
                                    const CallForm& form, bool sums_gradients, size_t most_bytes);
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
-                                                   bool sums_gradients, int slice_images);
+                                                   bool sums_gradients, int slice_images,
+                                                   size_t most_bytes);
 
   const std::string& refusal() const { return refusal_; }  // empty: it runs
   const std::vector<Spatial>& extents() const { return extents_; }
@@ -122,6 +125,8 @@ class SplitKernel {
   // The slice that begins at image `image`, of which `sliced` has the pointers.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     CUdeviceptr buffer) const;
+  // Of the slice that begins at image `image`.
+  size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own, CUdeviceptr buffer);
   // The rank's own call, and what its gradient needs behind it.
@@ -148,6 +153,9 @@ class SplitKernel {
   uint64_t common_hash_ = 0, exchanged_bytes_ = 0;
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over
+  // Of the buffer, each for one slice, and their size: with two, the next slice's rows travel while
+  // results are corrected with this one's.
+  size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
   bool counts_ = true;                      // this rank's among them
   std::unique_ptr<cudnn::PartialSum> sum_;  // of 16-bit gradients

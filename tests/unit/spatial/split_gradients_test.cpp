@@ -196,6 +196,38 @@ TEST(SameGradient, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
+// The rows of two slices are under way when the rank's own call begins, and the third's follow as
+// soon as the first room is free.
+TEST(SplitSlices, TravelTwoAtATime) {
+  Traffic traffic;
+  RankJob job(Counted({.most_buffer_bytes = 8 << 10}, traffic));
+  ConvolutionProblem problem = Layer(Operation::kForward, 1);
+  problem.n = 64;
+  const SplitLayer layer(problem, job.grid(), {{{1}, {4, 5}, {6}}});
+  ExpectExactOnAll(job, layer);
+  const int each = traffic.exchanges / 2;
+  ASSERT_GE(each, 3);
+  std::atomic<int> began = 0;
+  job.OnAll([&](RankState& rank) {
+    const StripeResult result =
+        RunGiven(rank, layer.whole, layer.stripes[static_cast<size_t>(rank.rank)],
+                 [&](const cudnn::ConvolutionCall& call) {
+                   // Neither rank goes on before both are here.
+                   ++began;
+                   while (began < 2) std::this_thread::yield();
+                   if (rank.rank == 0) {
+                     EXPECT_EQ(traffic.exchanges, 2 * each + 2 * 2);
+                     began = 3;
+                   }
+                   while (began < 3) std::this_thread::yield();
+                   return RunReal(call);
+                 });
+    EXPECT_EQ(result.status, kFine);
+    EXPECT_EQ(result.output, layer.Part(rank.rank));
+  });
+  EXPECT_EQ(traffic.exchanges, 2 * 2 * each);
+}
+
 // Holds every reduction back until it is let through.
 class HeldChannel : public CountingChannel {
  public:

@@ -610,7 +610,7 @@ class SplitMemory : public DeviceTest {
     const auto group = spatial::GroupStripes::Make(local, grid, rank, extents, {});
     ASSERT_TRUE(group.ok()) << group.message();
     const auto plan = spatial::SlicePlan::Make(context, *group, form);
-    const auto kernel = spatial::SplitKernel::Make(context, *group, form, true, local.n);
+    const auto kernel = spatial::SplitKernel::Make(context, *group, form, true, local.n, SIZE_MAX);
     ASSERT_TRUE(plan.ok() && kernel.ok()) << kernel.status().message();
     const Spatial y = OutputExtents(local);
     const bool forward = local.operation == Operation::kForward;
