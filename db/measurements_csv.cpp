@@ -8,6 +8,7 @@
 
 #include "base/csv.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "convolution/columns.h"
 #include "db/promise_rows.h"
 

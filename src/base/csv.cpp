@@ -1,19 +1,14 @@
 #include "base/csv.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/text.h"
+#include "base/text_file.h"
 
 namespace ucudnn {
 namespace {
 
 constexpr size_t kLongestField = size_t{1} << 20;
-constexpr size_t kLargestFile = size_t{1} << 30;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -192,24 +187,6 @@ Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
     }
     table.rows_.push_back(std::move(row));
   }
-}
-
-Result<std::string> ReadTextFile(const std::string& path) {
-  const auto fault = [&](const std::string& reason) { return Status::Error(path + ": " + reason); };
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return fault(std::string("cannot be opened: ") + std::strerror(errno));
-  std::string text;
-  std::vector<char> block(size_t{1} << 16);
-  ssize_t length = 0;
-  do {
-    length = read(descriptor, block.data(), block.size());
-    if (length > 0) text.append(block.data(), static_cast<size_t>(length));
-  } while ((length > 0 && text.size() <= kLargestFile) || (length < 0 && errno == EINTR));
-  const int error = errno;
-  close(descriptor);
-  if (length < 0) return fault(std::string("cannot be read: ") + std::strerror(error));
-  if (text.size() > kLargestFile) return fault("larger than 1 GiB; expected a CSV file");
-  return text;
 }
 
 Result<CsvTable> ReadCsvFile(const std::string& path, const CsvColumns& columns) {

@@ -47,9 +47,6 @@ class CsvTable {
 Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
                           const CsvColumns& columns);
 
-// The whole text of a file or pipe of at most 1 GiB.
-Result<std::string> ReadTextFile(const std::string& path);
-
 Result<CsvTable> ReadCsvFile(const std::string& path, const CsvColumns& columns);
 
 // One line with its end, quoted where reading it back would otherwise change a field.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/csv.h"
+#include "base/text_file.h"
 #include "convolution/columns.h"
 
 namespace ucudnn {

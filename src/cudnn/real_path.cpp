@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -15,6 +14,7 @@
 
 #include "base/shared_library.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "cudnn/dynamic_section.h"
 #include "cudnn/loader_cache.h"
 
@@ -29,8 +29,8 @@ std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  Result<std::string> text = ReadTextFile(path);
+  return text.ok() ? *std::move(text) : std::string();
 }
 
 // Empty when there is no such file.

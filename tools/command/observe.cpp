@@ -11,10 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
+#include "base/text_file.h"
 #include "command/installation.h"
 #include "command/launch.h"
 
@@ -83,9 +82,9 @@ Result<int> Start(const std::string& program, const ProgramWords& words, bool to
 }
 
 ObservedProcess ReadProcess(pid_t pid, const std::string& log_path, const std::string& report) {
-  std::ifstream file(log_path, std::ios::binary);
   ObservedProcess process;
-  process.view = ReadLoaderLog({std::istreambuf_iterator<char>(file), {}});
+  const Result<std::string> log = ReadTextFile(log_path);
+  process.view = ReadLoaderLog(log.ok() ? *log : std::string());
   process.view.pid = pid;
   process.view.variables = OwnVariables();
   const std::string path = ReportPath(report, pid);

@@ -12,6 +12,7 @@
 #include "base/byte_size.h"
 #include "base/csv.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "command/command.h"
 #include "command/layer_list.h"
 #include "command/output_file.h"

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "cudnn/descriptors.h"
 #include "planner/cost/deepa_paper.h"
 

@@ -8,21 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string_view>
 
+#include "base/text_file.h"
+
 namespace ucudnn::command {
 namespace {
-
-Result<std::string> ReadWhole(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) return Status::Error(std::strerror(errno));
-  return text;
-}
 
 std::string ReadLink(const std::string& path) {
   char target[4096];
@@ -98,8 +90,8 @@ Status CheckProcess(pid_t pid) {
 
 Result<ProcessView> ViewRunningProcess(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
-  const Result<std::string> maps = ReadWhole(folder + "/maps");
-  const Result<std::string> variables = ReadWhole(folder + "/environ");
+  const Result<std::string> maps = ReadTextFile(folder + "/maps");
+  const Result<std::string> variables = ReadTextFile(folder + "/environ");
   if (!maps.ok() || !variables.ok()) {
     return Status::Error(
         "process " + std::to_string(pid) + " is " + OwnerOf(folder) +
@@ -110,7 +102,7 @@ Result<ProcessView> ViewRunningProcess(pid_t pid) {
   view.program = ReadLink(folder + "/exe");
   view.objects = MappedFiles(*maps);
   view.variables = ReadVariables(*variables);
-  if (const Result<std::string> auxiliary = ReadWhole(folder + "/auxv"); auxiliary.ok()) {
+  if (const Result<std::string> auxiliary = ReadTextFile(folder + "/auxv"); auxiliary.ok()) {
     view.secure = IsSecure(*auxiliary);
   }
   view.elsewhere = ReadLink(folder + "/ns/mnt") != ReadLink("/proc/self/ns/mnt");

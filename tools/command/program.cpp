@@ -7,12 +7,11 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 
 #include "base/text.h"
+#include "base/text_file.h"
 #include "command/elf.h"
 #include "command/script.h"
 #include "cudnn/loader_cache.h"
@@ -98,8 +97,8 @@ class Walk {
   };
 
   static std::string ReadFile(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    Result<std::string> text = ReadTextFile(path);
+    return text.ok() ? *std::move(text) : std::string();
   }
 
   static std::string Usable(const std::string& path) {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <system_error>
+
+#include "base/text_file.h"
 
 namespace ucudnn::command {
 namespace {
@@ -20,8 +20,9 @@ struct SessionMember {
 
 // The group and session of a process; false: it has ended, or cannot be looked at.
 bool ReadStat(const std::filesystem::path& process, pid_t& group, pid_t& session) {
-  std::ifstream file(process / "stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const Result<std::string> read = ReadTextFile(process / "stat");
+  if (!read.ok()) return false;
+  const std::string& text = *read;
   // The program's name stands in parentheses, and may be anything.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return false;

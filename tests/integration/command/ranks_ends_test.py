@@ -57,7 +57,7 @@ class Ends(RanksTest):
     def test_a_daemon_that_holds_the_output_is_not_waited_for(self):
         begin = time.monotonic()
         result = self.shell(1, "setsid sleep 20 & echo $!")
-        self.assertEqual(0, result.returncode)
+        self.assertEqual(0, result.returncode, result.stderr)
         self.assertLess(time.monotonic() - begin, 5)
         os.kill(int(result.stdout), signal.SIGKILL)
 
@@ -90,7 +90,7 @@ class Late(RanksTest):
 
     def test_who_does_not_end_is_killed_after_five_seconds(self):
         result, seconds = self.results["stays"]
-        self.assertEqual(3, result.returncode)
+        self.assertEqual(3, result.returncode, result.stderr)
         self.assertTrue(5.5 < seconds < 12, seconds)
 
     def test_a_failure_ends_ranks_that_do_not_end_by_themselves(self):
@@ -100,13 +100,13 @@ class Late(RanksTest):
 
     def test_what_ranks_leave_behind_ends_with_the_job(self):
         result, seconds = self.results["left"]
-        self.assertEqual(0, result.returncode)
+        self.assertEqual(0, result.returncode, result.stderr)
         self.assertLess(seconds, 5)
         self.assert_none_left(4, result)
 
     def test_what_a_failing_rank_started_ends_with_it(self):
         result, _ = self.results["left by a failure"]
-        self.assertEqual(3, result.returncode)
+        self.assertEqual(3, result.returncode, result.stderr)
         self.assert_none_left(2, result)
 
 
