@@ -32,4 +32,9 @@ Result<std::string> ReadTextFile(const std::string& path) {
   return text;
 }
 
+std::string TextFileOrEmpty(const std::string& path) {
+  Result<std::string> text = ReadTextFile(path);
+  return text.ok() ? *std::move(text) : std::string();
+}
+
 }  // namespace ucudnn

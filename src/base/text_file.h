@@ -9,5 +9,7 @@ namespace ucudnn {
 
 // All bytes of a file or pipe of at most 1 GiB. An error names the path and the reason.
 Result<std::string> ReadTextFile(const std::string& path);
+// Empty where it cannot be read.
+std::string TextFileOrEmpty(const std::string& path);
 
 }  // namespace ucudnn

@@ -28,11 +28,6 @@ constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string ReadFile(const std::string& path) {
-  Result<std::string> text = ReadTextFile(path);
-  return text.ok() ? *std::move(text) : std::string();
-}
-
 // Empty when there is no such file.
 std::string CanonicalPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
@@ -47,7 +42,7 @@ std::vector<std::string> MissingParts(const std::string& path) {
   std::vector<std::string> missing;
   struct stat status;
   if (stat(path.c_str(), &status) != 0 || status.st_size > kSmall) return missing;
-  const std::string bytes = ReadFile(path);
+  const std::string bytes = TextFileOrEmpty(path);
   for (const char* part : {"graph", "ops", "cnn", "adv"}) {
     const std::string name = std::string("libcudnn_") + part + ".so";
     if (bytes.find(name) == std::string::npos) continue;
@@ -172,7 +167,7 @@ void SearchEverywhere(Search& search, const char* configured) {
   }
   if (search.TakeFrom(from_environment)) return;
   if (TakeFromRunPaths(search, objects, &DynamicSection::runpath)) return;
-  for (const std::string& path : FindInLoaderCache(ReadFile(kLoaderCache), kSoname)) {
+  for (const std::string& path : FindInLoaderCache(TextFileOrEmpty(kLoaderCache), kSoname)) {
     if (search.Take(path)) return;
   }
   search.TakeFrom(defaults);

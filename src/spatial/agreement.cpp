@@ -180,6 +180,12 @@ Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::st
   return all;
 }
 
+bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis) {
+  return grid.Parts()[axis] > 1 &&
+         std::all_of(extents.begin(), extents.end(),
+                     [&](const Spatial& rank) { return rank[axis] == 1; });
+}
+
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
@@ -187,10 +193,7 @@ Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& probl
   static constexpr std::array<char, kMaxSpatial> kLetters = {'d', 'h', 'w'};
   std::array<bool, kMaxSpatial> copied = {};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    const bool ones =
-        grid.Parts()[axis] > 1 && std::all_of(extents.begin(), extents.end(),
-                                              [&](const Spatial& rank) { return rank[axis] == 1; });
-    if (!ones) continue;
+    if (!IsOneOnAll(grid, extents, axis)) continue;
     if (declared) {
       copied[axis] = *declared == Ones::kCopies;
       continue;

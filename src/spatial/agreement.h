@@ -71,6 +71,9 @@ Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::st
 // How tensors of extent 1 on every rank are read along an axis that is cut.
 enum class Ones { kStripes, kCopies };
 
+// Whether `grid` cuts the axis and the extent along it is 1 on every rank: stripes, or copies.
+bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
+
 // Which cut axes are copies on all ranks instead of stripes, by `extents`, each rank's. `declared`
 // is what the user says of extents of 1; none: either way where that makes no difference, else the
 // error says what would.

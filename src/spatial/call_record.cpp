@@ -6,11 +6,6 @@
 namespace ucudnn::spatial {
 namespace {
 
-std::string ExtentsText(const Spatial& extents) {
-  return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
-         std::to_string(extents[2]);
-}
-
 std::string CallOf(int rank, uint64_t sequence) {
   return "call " + std::to_string(sequence) + " of rank " + std::to_string(rank);
 }
@@ -32,12 +27,16 @@ const char* KindWords(const CallRecord& record) {
 
 }  // namespace
 
+std::string ExtentsText(const Spatial& extents) {
+  return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
+         std::to_string(extents[2]);
+}
+
 CallRecords::CallRecords(int rank, int ranks, int first)
     : rank_(rank),
       ranks_(ranks),
       first_(first),
-      most_ahead_(MostAhead(ranks)),
-      own_(most_ahead_),
+      own_(MostAhead(ranks)),
       peers_(static_cast<size_t>(ranks)) {
   for (int other = 0; other < ranks; ++other) {
     if (other != rank) peers_[static_cast<size_t>(other)].early.resize(2 * most_ahead());

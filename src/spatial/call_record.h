@@ -14,6 +14,9 @@
 
 namespace ucudnn::spatial {
 
+// "1x16x12".
+std::string ExtentsText(const Spatial& extents);
+
 enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated };
 
 // A plain value of 64 bytes, posted as its bytes: ranks are processes of one release on machines of
@@ -67,7 +70,7 @@ class CallRecords {
   // has come, before whoever was told of the difference has acted.
   bool differ() const;
 
-  size_t most_ahead() const { return most_ahead_; }
+  size_t most_ahead() const { return MostAhead(ranks_); }
   // This rank's last sequence number.
   uint64_t last() const;
   // How many calls this rank is ahead of the slowest other one.
@@ -91,7 +94,6 @@ class CallRecords {
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
 
   const int rank_, ranks_, first_;
-  const size_t most_ahead_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring

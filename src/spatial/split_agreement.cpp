@@ -214,10 +214,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
 
 bool SplitCalls::HoldsStripes(const Agreed& agreed) const {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    const bool may_be_copies = settings_.grid.Parts()[axis] > 1 &&
-                               std::all_of(agreed.extents.begin(), agreed.extents.end(),
-                                           [&](const Spatial& rank) { return rank[axis] == 1; });
-    if (may_be_copies) return false;
+    if (IsOneOnAll(settings_.grid, agreed.extents, axis)) return false;
   }
   return true;
 }

@@ -182,13 +182,9 @@ void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
                  (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") + other +
                  ". " + kPrivateCalls);
   }
-  const auto text = [](const Spatial& extents) {
-    return std::to_string(extents[0]) + "x" + std::to_string(extents[1]) + "x" +
-           std::to_string(extents[2]);
-  };
   Break(call + " with extents " +
-        text({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) + ", but not to " +
-        other + " with extents " + text(theirs.extents) +
+        ExtentsText({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
+        ", but not to " + other + " with extents " + ExtentsText(theirs.extents) +
         "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
 }
 

@@ -30,7 +30,7 @@ OrderedReduction::OrderedReduction(const ChannelSetup& setup)
 }
 
 size_t OrderedReduction::LargestMessage(size_t bytes, int size) {
-  return size == 1 || bytes == 0 ? 0 : PartBytes(std::min(bytes, kReductionPieceBytes), size);
+  return size == 1 || bytes == 0 ? 0 : PartBytes(ReductionScratchBytes(bytes), size);
 }
 
 Status OrderedReduction::Reserve(size_t bytes) {

@@ -83,8 +83,7 @@ Result<int> Start(const std::string& program, const ProgramWords& words, bool to
 
 ObservedProcess ReadProcess(pid_t pid, const std::string& log_path, const std::string& report) {
   ObservedProcess process;
-  const Result<std::string> log = ReadTextFile(log_path);
-  process.view = ReadLoaderLog(log.ok() ? *log : std::string());
+  process.view = ReadLoaderLog(TextFileOrEmpty(log_path));
   process.view.pid = pid;
   process.view.variables = OwnVariables();
   const std::string path = ReportPath(report, pid);

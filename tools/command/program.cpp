@@ -66,7 +66,7 @@ class Walk {
   Walk(const std::string& preloaded_folder, const std::string& library_path)
       : preloaded_folder_(preloaded_folder),
         library_folders_(Split(library_path, ':')),
-        cache_(ReadFile("/etc/ld.so.cache")) {}
+        cache_(TextFileOrEmpty("/etc/ld.so.cache")) {}
 
   std::vector<NeededLibrary> From(const std::string& program) {
     std::vector<NeededLibrary> found;
@@ -95,11 +95,6 @@ class Walk {
     std::string path;
     std::vector<std::string> run_path;  // DT_RPATH of this object and of those that led to it
   };
-
-  static std::string ReadFile(const std::string& path) {
-    Result<std::string> text = ReadTextFile(path);
-    return text.ok() ? *std::move(text) : std::string();
-  }
 
   static std::string Usable(const std::string& path) {
     const Result<ElfFile> elf = ReadElf(path);

@@ -3,7 +3,8 @@
 
 #include <cudnn.h>
 
-#include "base/status.h"
+#include <string>
+
 #include "interposer/process.h"
 
 namespace ucudnn::interposer {

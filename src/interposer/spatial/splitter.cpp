@@ -2,9 +2,8 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -39,16 +38,17 @@ transport::Transport WantedOf(SpatialTransport transport) {
 // All that ranks must have in common, in words.
 std::vector<transport::Term> TermsOf(const Options& options) {
   const SpatialOptions& spatial = options.spatial;
+  const auto bytes = [](const std::optional<size_t>& size) {
+    return size ? std::to_string(*size) + " bytes" : "unset";
+  };
   return {
       {"UCUDNN_SPATIAL", spatial.grid->Text()},
       {"UCUDNN_SPATIAL_AGREE", SpatialAgreementName(spatial.agree)},
       {"UCUDNN_SPATIAL_REDUCE", spatial.reduce ? SpatialReductionName(*spatial.reduce) : "unset"},
       {"UCUDNN_SPATIAL_ONE", spatial.ones ? SpatialOnesName(*spatial.ones) : "unset"},
       {"UCUDNN_SPATIAL_TRANSPORT", SpatialTransportName(spatial.transport)},
-      {"UCUDNN_WORKSPACE_LIMIT",
-       options.workspace_limit ? std::to_string(*options.workspace_limit) + " bytes" : "unset"},
-      {"UCUDNN_TOTAL_WORKSPACE",
-       options.total_workspace ? std::to_string(*options.total_workspace) + " bytes" : "unset"},
+      {"UCUDNN_WORKSPACE_LIMIT", bytes(options.workspace_limit)},
+      {"UCUDNN_TOTAL_WORKSPACE", bytes(options.total_workspace)},
       {"UCUDNN_DETERMINISTIC", options.deterministic ? "1" : "0"},
   };
 }

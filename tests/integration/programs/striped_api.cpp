@@ -35,6 +35,31 @@ float Expected(int height, int row, int column) {
   return sum;
 }
 
+// One image of one channel, and a filter of `size` x `size` whose result is as large.
+struct SameConvolution {
+  cudnnTensorDescriptor_t image = nullptr;
+  cudnnFilterDescriptor_t filter = nullptr;
+  cudnnConvolutionDescriptor_t convolution = nullptr;
+
+  SameConvolution(int rows, int columns, int size) {
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, rows,
+                                           columns));
+    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
+    CHECK_CUDNN(
+        cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, size, size));
+    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
+    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, size / 2, size / 2, 1, 1, 1, 1,
+                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  }
+  ~SameConvolution() {
+    CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
+    CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
+    CHECK_CUDNN(cudnnDestroyTensorDescriptor(image));
+  }
+  SameConvolution(const SameConvolution&) = delete;
+};
+
 // Convolves `rows` rows that begin at row `first` of a picture of `height`. Returns whether each is
 // what plain loops give.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
@@ -49,17 +74,8 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
   CHECK_CUDA(cudaMalloc(&w, sizeof kFilter));
   CHECK_CUDA(cudaMemcpy(x, host.data(), count * sizeof(float), cudaMemcpyHostToDevice));
   CHECK_CUDA(cudaMemcpy(w, kFilter, sizeof kFilter, cudaMemcpyHostToDevice));
-  cudnnTensorDescriptor_t image;
-  cudnnFilterDescriptor_t filter;
-  cudnnConvolutionDescriptor_t convolution;
-  CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
-  CHECK_CUDNN(
-      cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, rows, kWidth));
-  CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
-  CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 3, 3));
-  CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
-  CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, 1, 1, 1, 1, 1, 1,
-                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  const SameConvolution same_size(rows, kWidth, 3);
+  const auto& [image, filter, convolution] = same_size;
   CHECK_CUDNN(ucudnnConvolutionForward(handle, &kOne, image, x, filter, w, convolution,
                                        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero,
                                        image, y));
@@ -70,9 +86,6 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
     const int row = static_cast<int>(i) / kWidth, column = static_cast<int>(i) % kWidth;
     same = same && host[i] == Expected(height, first + row, column);
   }
-  CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
-  CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
-  CHECK_CUDNN(cudnnDestroyTensorDescriptor(image));
   for (float* memory : {x, y, w}) CHECK_CUDA(cudaFree(memory));
   return same;
 }
@@ -80,24 +93,13 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
 // The same of a handle that belongs to no rank, or on the thread of another one. Returns whether it
 // is refused.
 bool IsRefused(cudnnHandle_t handle) {
-  cudnnTensorDescriptor_t image;
-  cudnnFilterDescriptor_t filter;
-  cudnnConvolutionDescriptor_t convolution;
   float* memory = nullptr;
   CHECK_CUDA(cudaMalloc(&memory, sizeof(float)));
-  CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
-  CHECK_CUDNN(cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1));
-  CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
-  CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 1, 1));
-  CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
-  CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, 0, 0, 1, 1, 1, 1,
-                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  const SameConvolution same_size(1, 1, 1);
+  const auto& [image, filter, convolution] = same_size;
   const cudnnStatus_t status = ucudnnConvolutionForward(
       handle, &kOne, image, memory, filter, memory, convolution,
       CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, image, memory);
-  CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
-  CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
-  CHECK_CUDNN(cudnnDestroyTensorDescriptor(image));
   CHECK_CUDA(cudaFree(memory));
   return status == CUDNN_STATUS_NOT_SUPPORTED;
 }
@@ -168,17 +170,8 @@ bool OnThreads(bool by_handle, int ranks) {
 
 // Everything that a program can ask before it convolves such a stripe, which measures, too.
 void Ask(cudnnHandle_t handle) {
-  cudnnTensorDescriptor_t image;
-  cudnnFilterDescriptor_t filter;
-  cudnnConvolutionDescriptor_t convolution;
-  CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
-  CHECK_CUDNN(
-      cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, kRows, kWidth));
-  CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
-  CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 3, 3));
-  CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
-  CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, 1, 1, 1, 1, 1, 1,
-                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  const SameConvolution same_size(kRows, kWidth, 3);
+  const auto& [image, filter, convolution] = same_size;
   cudnnConvolutionFwdAlgoPerf_t forward;
   cudnnConvolutionBwdDataAlgoPerf_t data;
   cudnnConvolutionBwdFilterAlgoPerf_t gradient;
@@ -202,9 +195,6 @@ void Ask(cudnnHandle_t handle) {
                                                            filter, 1, &count, &gradient));
   CHECK_CUDNN(ucudnnGetConvolutionBackwardFilterWorkspaceSize(handle, image, image, convolution,
                                                               filter, gradient.algo, &bytes));
-  CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
-  CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
-  CHECK_CUDNN(cudnnDestroyTensorDescriptor(image));
 }
 
 bool Report(const char* what, int rank, bool same) {
