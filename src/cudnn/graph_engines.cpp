@@ -12,31 +12,44 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The operands of `convolution` as a variant pack lists them, each tensor once.
-class Operands {
+// In which order a variant pack lists the operands of a convolution, each tensor once.
+class OperandOrder {
  public:
-  Operands(const FusedConvolution& convolution, void* x, void* w, void* y,
-           std::span<void* const> fused) {
-    Add(convolution.x_uid, x);
-    Add(convolution.w_uid, w);
-    Add(convolution.y_uid, y);
-    for (size_t i = 0; i < convolution.operands.size(); ++i)
-      Add(convolution.operands[i].uid, fused[i]);
+  explicit OperandOrder(const FusedConvolution& convolution) {
+    Add(convolution.x_uid, kImage);
+    Add(convolution.w_uid, kFilter);
+    Add(convolution.y_uid, kOutput);
+    for (size_t i = 0; i < convolution.operands.size(); ++i) {
+      Add(convolution.operands[i].uid, static_cast<uint8_t>(kFused + i));
+    }
   }
 
   std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
-  std::span<void* const> pointers() const { return {pointers_.data(), count_}; }
+
+  using Pointers = std::array<void*, 3 + kMostFusedOperands>;
+  // Puts the call's pointers into this order. Returns those of `pointers` that are used.
+  std::span<void* const> Arrange(void* x, void* w, void* y, std::span<void* const> fused,
+                                 Pointers& pointers) const {
+    const std::array<void*, kFused> own = {x, w, y};
+    for (size_t i = 0; i < count_; ++i) {
+      const uint8_t source = sources_[i];
+      pointers[i] = source < kFused ? own[source] : fused[source - kFused];
+    }
+    return {pointers.data(), count_};
+  }
 
  private:
+  static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;  // and those behind
+
   // What is fused may read the image or the filter again.
-  void Add(int64_t uid, void* pointer) {
+  void Add(int64_t uid, uint8_t source) {
     if (std::find(uids_.begin(), uids_.begin() + count_, uid) != uids_.begin() + count_) return;
     uids_[count_] = uid;
-    pointers_[count_++] = pointer;
+    sources_[count_++] = source;
   }
 
   std::array<int64_t, 3 + kMostFusedOperands> uids_;
-  std::array<void*, 3 + kMostFusedOperands> pointers_;
+  std::array<uint8_t, 3 + kMostFusedOperands> sources_;
   size_t count_ = 0;
 };
 
@@ -49,32 +62,36 @@ class GraphPiece : public Piece {
   GraphPiece(const Functions& functions, const GraphTemplate& original, BackendDescriptor first,
              BackendDescriptor further)
       : functions_(functions),
-        convolution_(original.convolution),
+        type_(original.convolution.problem.type),
+        w_alignment_(original.convolution.w_alignment),
+        has_fused_(!original.convolution.operands.empty()),
         callers_beta_(original.callers_beta),
+        order_(original.convolution),
         first_(std::move(first)),
         further_(std::move(further)) {}
 
   cudnnStatus_t Run(const ConvolutionCall& call, bool accumulate) const override {
-    if (!convolution_.operands.empty() && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
+    if (has_fused_ && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
     std::span<void* const> fused;
     if (call.fused != nullptr) fused = call.fused->pointers;
-    const Operands operands(convolution_, call.x, call.w, call.y, fused);
-    const bool adds =
-        accumulate || (callers_beta_ && ScaleOf(call.beta, convolution_.problem.type) != 0);
+    OperandOrder::Pointers pointers;
+    const auto used = order_.Arrange(call.x, call.w, call.y, fused, pointers);
+    const bool adds = accumulate || (callers_beta_ && ScaleOf(call.beta, type_) != 0);
     const BackendDescriptor& plan = adds ? further_ : first_;
     if (plan.get() == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-    return ExecutePlan(functions_, call.handle, plan.get(), operands.uids(), operands.pointers(),
-                       call.workspace);
+    return ExecutePlan(functions_, call.handle, plan.get(), order_.uids(), used, call.workspace);
   }
 
   size_t FilterAlignment() const override {
-    return static_cast<size_t>(std::max<int64_t>(kLegacyAlignment, convolution_.w_alignment));
+    return static_cast<size_t>(std::max<int64_t>(kLegacyAlignment, w_alignment_));
   }
 
  private:
   const Functions& functions_;
-  const FusedConvolution convolution_;
-  const bool callers_beta_;
+  const DataType type_;
+  const int64_t w_alignment_;
+  const bool has_fused_, callers_beta_;
+  const OperandOrder order_;
   const BackendDescriptor first_;    // with the plan's beta
   const BackendDescriptor further_;  // adds to the output; only for filter gradients, which add up
 };
@@ -120,12 +137,13 @@ class PreparedGraphs : public PreparedProblem {
       return Status::Error("'" + choice.engine.Text() + "' needs " + std::to_string(need) +
                            " bytes of workspace, not " + std::to_string(buffers.workspace_bytes));
     }
-    const Operands operands(built->original->convolution, buffers.x, buffers.w, buffers.y,
-                            buffers.fused);
-    return CudnnStatus(functions_,
-                       ExecutePlan(functions_, handle_, plan.get(), operands.uids(),
-                                   operands.pointers(), buffers.workspace),
-                       "running an engine");
+    const OperandOrder order(built->original->convolution);
+    OperandOrder::Pointers pointers;
+    const auto used = order.Arrange(buffers.x, buffers.w, buffers.y, buffers.fused, pointers);
+    return CudnnStatus(
+        functions_,
+        ExecutePlan(functions_, handle_, plan.get(), order.uids(), used, buffers.workspace),
+        "running an engine");
   }
 
  private:

@@ -98,6 +98,7 @@ std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
   text += Describe(common) + " sums in " + DataTypeName(problem.compute);
   if (problem.mode == ConvolutionMode::kConvolution) text += " flipped";
   if (form.is_fused) text += " with bias and activation";
+  if (form.hides_nan) text += " that may hide NaN";
   if (form.is_plan) text += " in the graph API";
   return text;
 }

@@ -11,6 +11,7 @@ struct CallForm {
   // cudnnConvolutionBiasActivationForward, or a plan with operations behind its convolution.
   bool is_fused = false;
   bool is_identity = false;   // its activation does nothing
+  bool hides_nan = false;     // what is fused may make a number of NaN
   bool reads_result = false;  // beta is not 0, or z is y
   bool is_bias_gradient = false;
   bool is_rows = false;     // nothing is computed: the rows beside the stripe are wanted themselves
@@ -20,7 +21,7 @@ struct CallForm {
   uint64_t Hash() const {
     uint64_t number = operations;
     for (const bool bit :
-         {is_plan, is_fused, is_identity, reads_result, is_bias_gradient, is_rows}) {
+         {is_plan, is_fused, is_identity, hides_nan, reads_result, is_bias_gradient, is_rows}) {
       number = 2 * number + (bit ? 1 : 0);
     }
     return number;

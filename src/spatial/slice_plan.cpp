@@ -82,11 +82,11 @@ Result<std::unique_ptr<SlicePlan>> SlicePlan::Make(const PlanContext& context,
   return plan;
 }
 
-// A message holds its boxes one behind the other, each packed.
+// A message holds its boxes one behind the other, each packed, and then whether it came.
 SlicePlan::Packet SlicePlan::MakePacket(int peer, std::span<const SpatialBox> boxes,
                                         size_t& end) const {
   const size_t element = ElementBytes(problem_.type);
-  Packet packet = {peer, {}, end, 0};
+  Packet packet = {peer, {}, end, 0, {}};
   for (const SpatialBox& box : boxes) {
     const BoxExtents extents = ExtentsOf(problem_.n, ExchangedChannels(problem_), box);
     const Strides& strides = ExchangedStrides(problem_);
@@ -94,6 +94,10 @@ SlicePlan::Packet SlicePlan::MakePacket(int peer, std::span<const SpatialBox> bo
         {BoxCopy(extents, strides, PackedStrides(problem_.layout, extents), element),
          OffsetOf(box, strides, element), end + packet.bytes});
     packet.bytes += static_cast<size_t>(Elements(extents)) * element;
+  }
+  if (form_.hides_nan) {
+    packet.arrival = end + packet.bytes;
+    packet.bytes += element;
   }
   end += Aligned(packet.bytes);
   return packet;
@@ -321,6 +325,11 @@ Status SlicePlan::PlanRegion(const PlanContext& context, std::span<const HaloMes
   for (const AssembledCopy& copy : region.copies) {
     step.fetches.push_back(FetchAssembled(messages, copy, assembled, step.exchanged));
     filled += Elements(copy.from);
+    if (copy.message == AssembledCopy::kOwn) continue;
+    const auto& arrival = receives_[static_cast<size_t>(copy.message)].arrival;
+    if (arrival && std::ranges::count(step.arrivals, *arrival) == 0) {
+      step.arrivals.push_back(*arrival);
+    }
   }
   if (filled == Elements(SpatialBox{Interval{0, assembled[2]}, Interval{0, assembled[3]},
                                     Interval{0, assembled[4]}})) {
@@ -332,6 +341,7 @@ Status SlicePlan::PlanRegion(const PlanContext& context, std::span<const HaloMes
   const Strides packed = PackedStrides(problem_.layout, extents);
   const auto bytes = static_cast<size_t>(Elements(extents)) * element;
   step.result_at = OffsetOf(region.result, strides, element);
+  step.result_count = static_cast<size_t>(Elements(extents));
   step.fetch_result = BoxCopy(extents, strides, packed, element);
   step.store_result = BoxCopy(extents, packed, strides, element);
   step.is_kept = form_.reads_result && !form_.is_fused;

@@ -22,6 +22,7 @@
 #include "spatial/call_form.h"
 #include "spatial/group_stripes.h"
 #include "spatial/small_convolution.h"
+#include "spatial/tensor_add.h"
 #include "transport/channel.h"
 
 namespace ucudnn::spatial {
@@ -54,6 +55,7 @@ struct SliceCall {
   // What gradients of 16-bit filters are summed by, in its workspace `sums`; null else.
   const cudnn::PartialSum* sum = nullptr;
   void* sums = nullptr;
+  TensorAdd& add;
 };
 
 class SlicePlan {
@@ -76,6 +78,8 @@ class SlicePlan {
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
   // Enqueues on `stream`: packs what is sent, and fills what is received with NaN.
+  // Where what is fused may hide NaN, a message ends with a number that does not change what it is
+  // added to; one that never came is NaN, and so is what depends on it.
   Status Pack(const SliceCall& slice, CUstream stream) const;
   // Keeps results that the correction reads and the caller's own call overwrites. Call before that.
   Status Keep(const SliceCall& slice) const;
@@ -97,6 +101,7 @@ class SlicePlan {
     int peer = 0;
     std::vector<Block> blocks;
     size_t place = 0, bytes = 0;
+    std::optional<size_t> arrival;  // place of the number that says that it came
   };
   enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
   // Elements of an operand that are packed at `to` of the buffer before a small convolution, or of
@@ -127,8 +132,10 @@ class SlicePlan {
     std::optional<size_t> result;
     BoxCopy fetch_result, store_result;
     int64_t result_at = 0;  // bytes into the result
-    bool is_kept = false;   // the result is in what is kept
-    bool is_added = false;  // to what is there
+    size_t result_count = 0;
+    std::vector<size_t> arrivals;  // of the messages that it reads, added to the result
+    bool is_kept = false;          // the result is in what is kept
+    bool is_added = false;         // to what is there
   };
   class Places;  // of the buffer, given one after the other
 
@@ -162,6 +169,8 @@ class SlicePlan {
     cudnn::FusedPointers fused;
   };
   void Fill(const Step& step, const SliceCall& slice, StepCall& to) const;
+  Status WriteArrival(CUdeviceptr number, CUstream stream) const;
+  Status AddArrivals(const Step& step, const SliceCall& slice) const;
   Status RunStep(const Step& step, const SliceCall& slice) const;
   Status RunSummed(const Step& step, const SliceCall& slice, cudnn::ConvolutionCall& call) const;
 

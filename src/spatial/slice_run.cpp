@@ -53,6 +53,14 @@ CUdeviceptr SlicePlan::Address(const SliceCall& slice, const Fetch& fetch) const
   return 0;
 }
 
+// -0, in any of the types: its last byte is 0x80.
+Status SlicePlan::WriteArrival(CUdeviceptr number, CUstream stream) const {
+  const size_t last = ElementBytes(problem_.type) - 1;
+  CUresult result = driver_->cuMemsetD8Async(number, 0, last, stream);
+  if (result == CUDA_SUCCESS) result = driver_->cuMemsetD8Async(number + last, 0x80, 1, stream);
+  return cuda::DriverStatus(*driver_, result, "marking a message");
+}
+
 Status SlicePlan::Pack(const SliceCall& slice, CUstream stream) const {
   const CUdeviceptr exchanged = ToDevice(exchanges_gradient() ? slice.call.y : slice.call.x);
   for (const Packet& packet : sends_) {
@@ -61,6 +69,8 @@ Status SlicePlan::Pack(const SliceCall& slice, CUstream stream) const {
                                                 exchanged + static_cast<size_t>(block.from),
                                                 slice.buffer + block.place, stream));
     }
+    if (packet.arrival)
+      UCUDNN_RETURN_IF_ERROR(WriteArrival(slice.buffer + *packet.arrival, stream));
   }
   if (received_end_ == 0) return Status::Ok();
   return cuda::DriverStatus(*driver_,
@@ -132,6 +142,15 @@ Status SlicePlan::Try(const SliceCall& slice) const {
     if (step.result) call.*cudnn::OutputOf(problem_.operation) = ToPointer(ResultOf(step, slice));
     UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
                                               Describe(step.convolution->problem()).c_str()));
+    UCUDNN_RETURN_IF_ERROR(AddArrivals(step, slice));
+  }
+  return Status::Ok();
+}
+
+Status SlicePlan::AddArrivals(const Step& step, const SliceCall& slice) const {
+  for (const size_t place : step.arrivals) {
+    UCUDNN_RETURN_IF_ERROR(slice.add.Spread(slice.call.handle, problem_.type, slice.buffer + place,
+                                            step.result_count, ResultOf(step, slice)));
   }
   return Status::Ok();
 }
@@ -165,6 +184,7 @@ Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
   UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
                                             "computing what a halo contributes"));
   if (!step.result) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(AddArrivals(step, slice));
   return step.store_result.Enqueue(driver, ResultOf(step, slice), result, slice.stream);
 }
 

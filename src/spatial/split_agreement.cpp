@@ -41,6 +41,7 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   if (call.is_rows) return form;
   if (const std::string_view fusion = FusionOf(call); !fusion.empty()) {
     form.is_fused = true;
+    form.hides_nan = true;  // a plan does not say what becomes of NaN
     form.operations = HashOf(fusion) ^ std::bit_cast<uint64_t>(call.plan->convolution.alpha);
     const cudnn::FusedPointers& fused = *call.call.fused;
     const void* const result = call.call.*cudnn::OutputOf(call.problem.operation);
@@ -57,11 +58,12 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   form.is_fused = true;
   form.reads_result = bias->z == call.call.y;
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_RELU;
-  cudnnNanPropagation_t nan;
+  cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN;
   double coefficient = 0;
   form.is_identity = functions.cudnnGetActivationDescriptor(bias->activation, &mode, &nan,
                                                             &coefficient) == CUDNN_STATUS_SUCCESS &&
                      mode == CUDNN_ACTIVATION_IDENTITY;
+  form.hides_nan = !form.is_identity && nan == CUDNN_NOT_PROPAGATE_NAN;
   return form;
 }
 
@@ -88,11 +90,9 @@ Status SplitCalls::Open() {
   setup.given_up = [this] { return broken_.load(std::memory_order_acquire); };
   setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
                                    transport::Element element, CUstream) {
-    static constexpr float kOne = 1;
-    static constexpr double kWideOne = 1;
-    const bool wide = element == transport::Element::kFloat64;
-    return device->add.Run(device->handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, from, count,
-                           wide ? static_cast<const void*>(&kWideOne) : &kOne, to);
+    const DataType type =
+        element == transport::Element::kFloat64 ? DataType::kDouble : DataType::kFloat;
+    return device->add.Run(device->handle, type, from, count, OneOf(type), to);
   };
   UCUDNN_ASSIGN_OR_RETURN(channel_, open_(setup));
   published_channel_.store(channel_.get(), std::memory_order_release);

@@ -225,11 +225,17 @@ cudnn::ConvolutionCall SplitKernel::OwnCall(const cudnn::ConvolutionCall& call,
 }
 
 SliceCall SplitKernel::SliceAt(int64_t image, const KernelCall& call,
-                               const cudnn::ConvolutionCall& sliced, CUdeviceptr buffer) const {
+                               const cudnn::ConvolutionCall& sliced,
+                               ExchangeResources& device) const {
+  const CUdeviceptr buffer = device.buffer.address();
   const auto kept = static_cast<size_t>(image / slice_) * full_->kept_bytes();
-  return {
-      sliced,     buffer + RoomOf(image) * room_bytes_, buffer + kept_place_ + kept, call.stream,
-      sum_.get(), ToPointer(buffer + gradient_place_)};
+  return {sliced,
+          buffer + RoomOf(image) * room_bytes_,
+          buffer + kept_place_ + kept,
+          call.stream,
+          sum_.get(),
+          ToPointer(buffer + gradient_place_),
+          device.add};
 }
 
 Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
@@ -238,22 +244,21 @@ Status SplitKernel::ExchangeAt(int64_t image, const KernelCall& call,
   SlicePlan& plan = PlanAt(image);
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
-  const CUdeviceptr buffer = device.buffer.address();
   const ImageCall sliced(own, problem_, image);
   // Behind what computed the rows, and behind the slice that was in this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
-  UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced.get(), buffer), stream));
-  const CUdeviceptr room = buffer + RoomOf(image) * room_bytes_;
+  UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced.get(), device), stream));
+  const CUdeviceptr room = device.buffer.address() + RoomOf(image) * room_bytes_;
   UCUDNN_RETURN_IF_ERROR(channel.Exchange(plan.Sends(room), plan.Receives(room), stream));
   return device.exchanged[RoomOf(image)].Record(stream);
 }
 
 Status SplitKernel::KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
-                            CUdeviceptr buffer) {
+                            ExchangeResources& device) {
   for (int64_t image = 0; image < problem_.n; image += slice_) {
     const ImageCall sliced(own, problem_, image);
-    UCUDNN_RETURN_IF_ERROR(PlanAt(image).Keep(SliceAt(image, call, sliced.get(), buffer)));
+    UCUDNN_RETURN_IF_ERROR(PlanAt(image).Keep(SliceAt(image, call, sliced.get(), device)));
   }
   return Status::Ok();
 }
@@ -264,7 +269,7 @@ KernelOutcome SplitKernel::RunOwn(const KernelCall& call, const cudnn::Convoluti
   const CUdeviceptr buffer = device.buffer.address();
   const bool writes_buffer = full_->kept_bytes() > 0 || gradient_bytes_ > 0;
   if (writes_buffer) outcome.exact = device.read.HoldBack(call.stream);
-  if (outcome.exact.ok() && full_->kept_bytes() > 0) outcome.exact = KeepAll(call, own, buffer);
+  if (outcome.exact.ok() && full_->kept_bytes() > 0) outcome.exact = KeepAll(call, own, device);
   // What cannot be kept cannot be corrected, but the caller gets its own call's status.
   outcome.status = call.local.Run(own);
   if (outcome.status != CUDNN_STATUS_SUCCESS || !outcome.exact.ok() || sum_ == nullptr) {
@@ -278,13 +283,12 @@ KernelOutcome SplitKernel::RunOwn(const KernelCall& call, const cudnn::Convoluti
 
 Status SplitKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                                ExchangeResources& device, transport::Channel& channel) {
-  const CUdeviceptr buffer = device.buffer.address();
   for (int64_t image = 0; image < problem_.n; image += slice_) {
     SlicePlan& plan = PlanAt(image);
     if (!plan.exchanges()) continue;
     UCUDNN_RETURN_IF_ERROR(device.exchanged[RoomOf(image)].HoldBack(call.stream));
     const ImageCall sliced(own, problem_, image);
-    UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), buffer)));
+    UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), device)));
     // Into the same room.
     const int64_t next = image + static_cast<int64_t>(rooms_) * slice_;
     if (next < problem_.n) {
@@ -300,7 +304,7 @@ Status SplitKernel::Try(const KernelCall& call, ExchangeResources& device) {
   UCUDNN_RETURN_IF_ERROR(device.read.HoldBack(call.stream));
   for (SlicePlan* plan : {full_.get(), rest_.get()}) {
     if (plan == nullptr) continue;
-    UCUDNN_RETURN_IF_ERROR(plan->Try(SliceAt(0, call, own, buffer)));
+    UCUDNN_RETURN_IF_ERROR(plan->Try(SliceAt(0, call, own, device)));
   }
   UCUDNN_RETURN_IF_ERROR(device.read.Record(call.stream));
   return device.read.HoldBack(device.stream.get());
@@ -372,7 +376,7 @@ Status SplitKernel::FinishGradient(const KernelCall& call, ExchangeResources& de
         "storing a gradient");
   }
   if (gradient_bytes_ == 0) return Status::Ok();
-  return device.add.Run(handle, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, gradient, count,
+  return device.add.Run(handle, wide ? DataType::kDouble : DataType::kFloat, gradient, count,
                         call.call.beta, reinterpret_cast<CUdeviceptr>(call.call.w));
 }
 

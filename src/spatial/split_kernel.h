@@ -124,11 +124,12 @@ class SplitKernel {
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
   // The slice that begins at image `image`, of which `sliced` has the pointers.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
-                    CUdeviceptr buffer) const;
+                    ExchangeResources& device) const;
   // Of the slice that begins at image `image`.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
-  Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own, CUdeviceptr buffer);
+  Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
+                 ExchangeResources& device);
   // The rank's own call, and what its gradient needs behind it.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
                        ExchangeResources& device);

@@ -1,10 +1,11 @@
-// to = from + beta to, element by element, by cudnnAddTensor: sums of packed numbers, whatever they
-// mean. A call allocates nothing. Not thread-safe.
+// Sums of packed numbers, whatever they mean, by cudnnAddTensor. A call allocates nothing. Not
+// thread-safe.
 #pragma once
 
 #include <cuda.h>
 
 #include "base/status.h"
+#include "convolution/problem.h"
 #include "cudnn/functions.h"
 
 namespace ucudnn::spatial {
@@ -18,14 +19,20 @@ class TensorAdd {
 
   // An error where the library lacks the function.
   Status Create();
-  // Enqueues on the handle's stream. `type` is fp32 or fp64, `beta` points to a number of that
-  // type.
-  Status Run(cudnnHandle_t handle, cudnnDataType_t type, CUdeviceptr from, size_t count,
-             const void* beta, CUdeviceptr to);
+  // Both enqueue on the handle's stream.
+  // to = from + beta to, element by element. `type` is fp32 or fp64, `beta` points to a number of
+  // that type.
+  Status Run(cudnnHandle_t handle, DataType type, CUdeviceptr from, size_t count, const void* beta,
+             CUdeviceptr to);
+  // to += the one number at `number`, in each element.
+  Status Spread(cudnnHandle_t handle, DataType type, CUdeviceptr number, size_t count,
+                CUdeviceptr to);
 
  private:
+  Status Describe(cudnnTensorDescriptor_t descriptor, DataType type, size_t count) const;
+
   const cudnn::Functions& functions_;
-  cudnnTensorDescriptor_t numbers_ = nullptr;
+  cudnnTensorDescriptor_t numbers_ = nullptr, one_ = nullptr;
 };
 
 }  // namespace ucudnn::spatial

@@ -422,6 +422,60 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
   }
 }
 
+// Leaves the stream as an exchange does that was ended: it runs on, and nothing has come.
+class LosingChannel : public CountingChannel {
+ public:
+  LosingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
+                const std::atomic<bool>& loses)
+      : CountingChannel(std::move(channel), traffic), loses_(loses) {}
+  Status Exchange(std::span<const transport::Message> sends,
+                  std::span<const transport::Message> receives, CUstream stream) override {
+    return loses_ ? Status::Ok() : CountingChannel::Exchange(sends, receives, stream);
+  }
+
+ private:
+  const std::atomic<bool>& loses_;
+};
+
+// The ReLU makes 0 of NaN.
+TEST(SplitFaults, RowsThatNeverCameAreNanBehindAReluToo) {
+  std::atomic<bool> loses = false;
+  Traffic traffic;
+  JobOptions options;
+  options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
+    return std::make_unique<LosingChannel>(std::move(channel), traffic, loses);
+  };
+  RankJob job(options);
+  for (const DataType type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
+    SCOPED_TRACE(DataTypeName(type));
+    loses = false;
+    ConvolutionProblem problem = Layer(Operation::kForward, 1);
+    problem.type = type;
+    SplitLayer layer(problem, job.grid(), {{{1}, {4, 3}, {6}}});
+    layer.whole.fused.is_used = true;
+    layer.expected = Undivided(layer.whole);
+    ExpectExactOnAll(job, layer);
+    loses = true;
+    job.OnAll([&](RankState& rank) {
+      const StripeResult result = layer.RunOn(rank);
+      EXPECT_EQ(result.status, kFine);
+      EXPECT_TRUE(result.is_intact);
+      const HostTensor expected = layer.Part(rank.rank);
+      const int64_t rows = expected.extents[3], at_cut = rank.rank == 0 ? rows - 1 : 0;
+      const auto row = [](const HostTensor& tensor, int64_t at) {
+        return tensor.Box({{{0, 1}, {at, at + 1}, {0, tensor.extents[4]}}});
+      };
+      for (int64_t at = 0; at < rows; ++at) {
+        if (at == at_cut) {
+          EXPECT_TRUE(IsNan(row(result.output, at)));
+        } else {
+          EXPECT_EQ(row(result.output, at), row(expected, at)) << "row " << at;
+        }
+      }
+    });
+  }
+}
+
 TEST(SplitFaults, RankThatNeverComesToAnAgreementIsNamed) {
   RankJob job({.timeout = milliseconds(2000)});
   const SplitLayer layer(Operation::kForward, 4, 4);
