@@ -89,7 +89,9 @@ cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
  * CUDNN_STATUS_NOT_SUPPORTED. All ranks must say the same at the same place of their calls. */
 
 /* 0: from now on this rank's calls, on all threads, are its own and see its stripe alone, without
- * the other ranks, which do not wait for them: an evaluation on rank 0, say. 1: they are split. */
+ * the other ranks, which do not wait for them: an evaluation on rank 0, say. 1: they are split.
+ * Where ranks are threads, those of the rank whose split calls the calling thread has made;
+ * CUDNN_STATUS_NOT_SUPPORTED before its first one. */
 cudnnStatus_t ucudnnSpatialEnable(int enabled);
 
 /* 1: from now on the calling thread's tensors are the same on every rank and whole (a gathered
@@ -97,6 +99,16 @@ cudnnStatus_t ucudnnSpatialEnable(int enabled);
  * gradients of filters are not summed, and nothing is refused. 0: they are stripes again. Other
  * threads, such as one that runs a backward pass, say it for themselves. */
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
+
+/* The same of the tensors of one descriptor of the legacy API, on all threads: convolutions whose x
+ * or y it describes, and bias gradients of its dy. Until 0, which is to be said before the
+ * descriptor is destroyed; under the drop-in destroying it says so. */
+cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated);
+
+/* 1: filter and bias gradients of split convolutions are summed over the ranks of a group; 0: each
+ * rank has its own part, and the program sums. As UCUDNN_SPATIAL_REDUCE, of which it takes the
+ * place. CUDNN_STATUS_NOT_SUPPORTED where a split gradient has run before in the other way. */
+cudnnStatus_t ucudnnSpatialSetReduce(int sums);
 
 /* The calling thread's next two split calls are the data and the filter gradient of one
  * convolution, in either order, and read the same dy with the same values: the second takes the
@@ -113,11 +125,11 @@ cudnnStatus_t ucudnnSpatialDefer(int deferred);
  * CUDNN_STATUS_NOT_SUPPORTED while that stream is captured. */
 cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
 
-/* y becomes x with the rows that lie beside it on other ranks, for what a program computes itself (a
- * pooling, a norm, an interpolation of its own): y has the extents of x, and along each of d, h and
- * w as many elements more on the one side as on the other. What lies outside the whole image is 0;
- * without UCUDNN_SPATIAL x is the whole image. On the handle's stream; all ranks call it alike. One
- * floating-point type; tensors of any positive strides that do not overlap.
+/* y becomes x with the rows that lie beside it on other ranks, for what a program computes itself
+ * (a pooling, a norm, an interpolation of its own): y has the extents of x, and along each of d, h
+ * and w as many elements more on the one side as on the other. What lies outside the whole image is
+ * 0; without UCUDNN_SPATIAL x is the whole image. On the handle's stream; all ranks call it alike.
+ * One floating-point type; tensors of any positive strides that do not overlap.
  * CUDNN_STATUS_BAD_PARAM where the tensors do not fit each other. */
 cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_t xDesc,
                                     const void* x, cudnnTensorDescriptor_t yDesc, void* y);
@@ -128,7 +140,8 @@ cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_
  * first call. CUDNN_STATUS_NOT_SUPPORTED elsewhere, and for ranks that the grid lacks. */
 cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank);
 
-/* Which part of each image this process holds. */
+/* Which part of each image this process holds, or, where ranks are threads, the calling thread's
+ * rank: CUDNN_STATUS_NOT_SUPPORTED before its first split call. */
 typedef struct {
   size_t struct_size;
   int rank, ranks;                       /* of the job */
@@ -136,6 +149,30 @@ typedef struct {
   int group, d, h, w;                    /* this rank's, each counted from 0 */
 } ucudnnSpatialCell_t;
 cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell);
+
+/* One axis of a convolution whose images are cut into parts: filter taps, stride, padding on both
+ * sides, dilation, and how many rows of x each part has, in their order. */
+typedef struct {
+  size_t struct_size;
+  int operation; /* ucudnnOperation_t */
+  int filter, stride, pad, dilation;
+  int parts;
+  const int64_t* extents;
+} ucudnnSpatialAxis_t;
+/* What a part has of the whole axis, from begin up to but without end, counted from the whole
+ * tensor's first row: its rows of x and of y, and the rows, its own among them, that it needs of
+ * the tensor that is exchanged (x of forward, dy of the gradients). */
+typedef struct {
+  size_t struct_size;
+  int64_t x_begin, x_end;
+  int64_t y_begin, y_end;
+  int64_t needed_begin, needed_end;
+} ucudnnSpatialRows_t;
+/* The geometry of split convolutions, by which ucudnn exchanges rows; of the arguments alone,
+ * whether or not anything is split. CUDNN_STATUS_NOT_SUPPORTED where parts that are convolved by
+ * themselves are not the whole convolution; ucudnnGetLastError says why. */
+cudnnStatus_t ucudnnSpatialGetRows(const ucudnnSpatialAxis_t* axis, int part,
+                                   ucudnnSpatialRows_t* rows);
 
 /* --- Reading back ---------------------------------------------------------------------------- */
 

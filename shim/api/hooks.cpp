@@ -41,7 +41,9 @@ cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {
     return inside();
   } catch (...) {
-    WarnOnce("exception", "out of memory inside ucudnn: calls run as the caller asked");
+    WarnOnce("exception", Ucudnn().process().splitter.splits()
+                              ? "out of memory inside ucudnn: split calls fail"
+                              : "out of memory inside ucudnn: calls run as the caller asked");
     return otherwise();
   }
 }
@@ -298,6 +300,12 @@ struct FindExHook<Order, real,
   }
 };
 
+// What the program said of the descriptor is not of a later one at its address.
+cudnnStatus_t DestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
+  Ucudnn().process().splitter.DeclareReplicated(tensor, false);
+  return Real().cudnnDestroyTensorDescriptor(tensor);
+}
+
 template <typename Function>
 void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
@@ -401,7 +409,10 @@ std::span<const Hook> Hooks() {
   static const std::vector<Hook> hooks = [&] {
     std::vector<Hook> joined(legacy.begin(), legacy.end());
     if (graphs) joined.insert(joined.end(), graph.begin(), graph.end());
-    if (split) joined.push_back(UCUDNN_HOOK(cudnnConvolutionBackwardBias, BackwardBias));
+    if (split) {
+      joined.push_back(UCUDNN_HOOK(cudnnConvolutionBackwardBias, BackwardBias));
+      joined.push_back(UCUDNN_HOOK(cudnnDestroyTensorDescriptor, DestroyTensorDescriptor));
+    }
     if (split) joined.insert(joined.end(), SplitRefusals().begin(), SplitRefusals().end());
     return joined;
   }();

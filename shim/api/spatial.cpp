@@ -1,27 +1,51 @@
 // What a program says and reads of images that are split over ranks.
+#include <algorithm>
 #include <string>
 
 #include "api/process.h"
 #include "api/refusal.h"
 #include "base/options.h"
+#include "convolution/axis_cut.h"
 #include "interposer/spatial/row_exchange.h"
 #include "ucudnn/ucudnn.h"
 
 namespace ucudnn {
 namespace {
 
-// `say` to the process's splitter; nobody listens where nothing is split.
+// `say` to the process's splitter, which returns a Status; nobody listens where nothing is split.
 template <typename Say>
-cudnnStatus_t ToSplitter(Say say) noexcept {
+cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
   return WithoutExceptions([&] {
     if (!FixedOptions().spatial.grid) return CUDNN_STATUS_SUCCESS;
     interposer::Interposer* const interposer = ProcessInterposer();
     if (interposer == nullptr) {
-      return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no real cuDNN 9 was found");
+      return Refuse(CUDNN_STATUS_NOT_INITIALIZED,
+                    std::string(name) + ": no real cuDNN 9 was found");
     }
-    say(interposer->process().splitter);
-    return CUDNN_STATUS_SUCCESS;
+    const Status said = say(interposer->process().splitter);
+    if (said.ok()) return CUDNN_STATUS_SUCCESS;
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(name) + ": " + said.message());
   });
+}
+
+// Of the convolution's axis `axis`, an error in what was passed; empty: none.
+std::string WrongIn(const ucudnnSpatialAxis_t* axis, int part, const ucudnnSpatialRows_t* rows) {
+  if (axis == nullptr || axis->struct_size != sizeof *axis) {
+    return "it takes an axis whose struct_size is " + std::to_string(sizeof *axis);
+  }
+  if (rows == nullptr || rows->struct_size != sizeof *rows) {
+    return "it takes rows whose struct_size is " + std::to_string(sizeof *rows);
+  }
+  if (axis->operation < UCUDNN_FORWARD || axis->operation > UCUDNN_BACKWARD_FILTER) {
+    return std::to_string(axis->operation) + " is no operation";
+  }
+  if (axis->filter < 1 || axis->stride < 1 || axis->dilation < 1 || axis->pad < 0) {
+    return "filter, stride and dilation are at least 1, and pad at least 0";
+  }
+  if (axis->parts < 1 || axis->extents == nullptr || part < 0 || part >= axis->parts) {
+    return "there is no part " + std::to_string(part) + " of " + std::to_string(axis->parts);
+  }
+  return "";
 }
 
 }  // namespace
@@ -30,22 +54,48 @@ cudnnStatus_t ToSplitter(Say say) noexcept {
 extern "C" {
 
 cudnnStatus_t ucudnnSpatialEnable(int enabled) {
-  return ucudnn::ToSplitter([&](auto& splitter) { splitter.Enable(enabled != 0); });
+  return ucudnn::ToSplitter("ucudnnSpatialEnable",
+                            [&](auto& splitter) { return splitter.Enable(enabled != 0); });
 }
 
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated) {
-  return ucudnn::ToSplitter(
-      [&](auto& splitter) { splitter.declared().is_replicated = replicated != 0; });
+  return ucudnn::ToSplitter("ucudnnSpatialDeclareReplicated", [&](auto& splitter) {
+    splitter.declared().is_replicated = replicated != 0;
+    return ucudnn::Status::Ok();
+  });
+}
+
+cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated) {
+  const char* const name = "ucudnnSpatialDeclareReplicatedTensor";
+  if (tensor == nullptr) {
+    return ucudnn::WithoutExceptions([&] {
+      return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM,
+                            std::string(name) + ": the descriptor is a null pointer");
+    });
+  }
+  return ucudnn::ToSplitter(name, [&](auto& splitter) {
+    splitter.DeclareReplicated(tensor, replicated != 0);
+    return ucudnn::Status::Ok();
+  });
+}
+
+cudnnStatus_t ucudnnSpatialSetReduce(int sums) {
+  return ucudnn::ToSplitter("ucudnnSpatialSetReduce",
+                            [&](auto& splitter) { return splitter.SetReduce(sums != 0); });
 }
 
 cudnnStatus_t ucudnnSpatialSameGradient(void) {
-  return ucudnn::ToSplitter(
-      [&](auto& splitter) { splitter.declared().pair = ucudnn::spatial::Declared::Pair::kFirst; });
+  return ucudnn::ToSplitter("ucudnnSpatialSameGradient", [&](auto& splitter) {
+    splitter.declared().pair = ucudnn::spatial::Declared::Pair::kFirst;
+    return ucudnn::Status::Ok();
+  });
 }
 
 cudnnStatus_t ucudnnSpatialDefer(int deferred) {
-  return ucudnn::ToSplitter(
-      [&](auto& splitter) { splitter.declared().is_deferred = deferred != 0; });
+  return ucudnn::ToSplitter("ucudnnSpatialDefer", [&](auto& splitter) {
+    splitter.declared().is_deferred = deferred != 0;
+    return ucudnn::Status::Ok();
+  });
 }
 
 cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle) {
@@ -118,16 +168,50 @@ cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell) {
                                 std::to_string(sizeof *cell));
     }
     const ucudnn::SpatialOptions& spatial = ucudnn::FixedOptions().spatial;
-    if (!spatial.grid || !spatial.refusal.empty() || spatial.rank < 0) {
+    int rank = spatial.rank;
+    if (spatial.in_process) {
+      auto* const interposer = ucudnn::ProcessInterposer();
+      rank = interposer == nullptr ? -1 : interposer->process().splitter.ThisRank();
+    }
+    if (!spatial.grid || !spatial.refusal.empty() || rank < 0) {
+      const char* const nobody = spatial.in_process
+                                     ? "the calling thread has made no split call yet"
+                                     : "this process is no rank";
       return ucudnn::Refuse(
           CUDNN_STATUS_NOT_SUPPORTED,
-          "ucudnnSpatialGetCell: " +
-              (spatial.refusal.empty() ? "this process is no rank" : spatial.refusal));
+          "ucudnnSpatialGetCell: " + (spatial.refusal.empty() ? nobody : spatial.refusal));
     }
     const ucudnn::SpatialGrid& grid = *spatial.grid;
-    const ucudnn::GridCell own = grid.CellOf(spatial.rank);
-    *cell = {sizeof *cell, spatial.rank, spatial.size, grid.n, grid.d, grid.h,
-             grid.w,       own.n,        own.d,        own.h,  own.w};
+    const ucudnn::GridCell own = grid.CellOf(rank);
+    *cell = {sizeof *cell, rank,  spatial.size, grid.n, grid.d, grid.h,
+             grid.w,       own.n, own.d,        own.h,  own.w};
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+cudnnStatus_t ucudnnSpatialGetRows(const ucudnnSpatialAxis_t* axis, int part,
+                                   ucudnnSpatialRows_t* rows) {
+  return ucudnn::WithoutExceptions([&] {
+    const std::string name = "ucudnnSpatialGetRows: ";
+    const std::string wrong = ucudnn::WrongIn(axis, part, rows);
+    if (!wrong.empty()) return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + wrong);
+    const ucudnn::SlidingWindow window = {axis->filter, axis->dilation, axis->stride, axis->pad};
+    const auto cut = ucudnn::CutAxis(
+        'h', window, {axis->extents, axis->extents + static_cast<size_t>(axis->parts)});
+    if (!cut.ok()) return ucudnn::Refuse(CUDNN_STATUS_NOT_SUPPORTED, name + cut.message());
+    const auto at = static_cast<size_t>(part);
+    const ucudnn::Interval& own_x = cut->elements[at];
+    const ucudnn::Interval& own_y = cut->windows[at];
+    const bool is_forward = axis->operation == UCUDNN_FORWARD;
+    const ucudnn::Interval& own = is_forward ? own_x : own_y;
+    const ucudnn::Interval read =
+        is_forward ? ucudnn::UnderWindows(window, own_y, cut->elements.back().end)
+                   : ucudnn::WindowsOver(window, own_x, cut->windows.back().end);
+    *rows = {sizeof *rows, own_x.begin, own_x.end, own_y.begin, own_y.end, own.begin, own.end};
+    if (read.Length() > 0) {
+      rows->needed_begin = std::min(own.begin, read.begin);
+      rows->needed_end = std::max(own.end, read.end);
+    }
     return CUDNN_STATUS_SUCCESS;
   });
 }

@@ -46,8 +46,38 @@
   F(cudnnLRNCrossChannelForward)             \
   F(cudnnNormalizationForwardInference)
 
+// Of newer releases, whose headers are not those of the oldest one: refused also while a program's
+// calls are its own, because nothing says what arguments would have to be handed on.
+#define UCUDNN_NEWER_REFUSED_WHEN_SPLIT(F) \
+  F(cudnnB2BCausalConv1dBackward)          \
+  F(cudnnB2BCausalConv1dForward)           \
+  F(cudnnCausalConv1dBackward)             \
+  F(cudnnCausalConv1dForward)              \
+  F(cudnnCausalConv1dNwhBackward)          \
+  F(cudnnCausalConv1dNwhForward)           \
+  F(cudnnFFTCausalConv1dBackward)          \
+  F(cudnnFFTCausalConv1dForward)           \
+  F(cudnnGnnAggSimpleBackward)             \
+  F(cudnnGnnAggSimpleForward)              \
+  F(cudnnGnnMhaGatBackward)                \
+  F(cudnnGnnMhaGatForward)                 \
+  F(cudnnGnnMhaGatV2Backward)              \
+  F(cudnnGnnMhaGatV2Forward)               \
+  F(cudnnLongFFTCausalConv1dBackward)      \
+  F(cudnnLongFFTCausalConv1dForward)
+
 namespace ucudnn {
 namespace {
+
+cudnnStatus_t RefuseByName(const interposer::Splitter& splitter, const char* name) noexcept {
+  try {
+    return splitter.Refuse(splitter.refusal().empty()
+                               ? std::string(name) + " is not split over ranks yet"
+                               : splitter.refusal());
+  } catch (...) {
+    return CUDNN_STATUS_NOT_SUPPORTED;  // no memory for the line
+  }
+}
 
 // Softmax over channels alone.
 bool IsLocal(cudnnSoftmaxMode_t mode) { return mode == CUDNN_SOFTMAX_MODE_CHANNEL; }
@@ -66,18 +96,9 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
     interposer::Splitter& splitter = ProcessInterposer()->process().splitter;
     const bool is_local =
         splitter.refusal().empty() && (Name::kIsLocal || (IsLocal(arguments) || ...));
-    if (!is_local && !splitter.RunsAlone()) return Refuse(splitter);
+    if (!is_local && !splitter.RunsAlone()) return RefuseByName(splitter, Name::kText);
     using Function = cudnnStatus_t (*)(Arguments...);
     return reinterpret_cast<Function>(real.load(std::memory_order_acquire))(arguments...);
-  }
-  static cudnnStatus_t Refuse(const interposer::Splitter& splitter) noexcept {
-    try {
-      return splitter.Refuse(splitter.refusal().empty()
-                                 ? std::string(Name::kText) + " is not split over ranks yet"
-                                 : splitter.refusal());
-    } catch (...) {
-      return CUDNN_STATUS_NOT_SUPPORTED;  // no memory for the line
-    }
   }
 };
 
@@ -90,6 +111,13 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
 #define UCUDNN_LOCAL_NAME(name) UCUDNN_NAME_OF(name, true)
 UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_REFUSED_NAME)
 UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_LOCAL_NAME)
+// The caller owns and clears the stack, so that it takes any arguments.
+#define UCUDNN_NEWER_NAME(name)                                          \
+  cudnnStatus_t Refuse_##name() noexcept {                               \
+    return RefuseByName(ProcessInterposer()->process().splitter, #name); \
+  }
+UCUDNN_NEWER_REFUSED_WHEN_SPLIT(UCUDNN_NEWER_NAME)
+#undef UCUDNN_NEWER_NAME
 #undef UCUDNN_LOCAL_NAME
 #undef UCUDNN_REFUSED_NAME
 #undef UCUDNN_NAME_OF
@@ -100,8 +128,10 @@ std::span<const Hook> SplitRefusals() {
 #define UCUDNN_HOOK(name)                                                             \
   Hook{#name, reinterpret_cast<void*>(&Refused<Name_##name, decltype(::name)>::Call), \
        &Refused<Name_##name, decltype(::name)>::real},
-  static const std::array hooks = {UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_HOOK)
-                                       UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_HOOK)};
+#define UCUDNN_NEWER_HOOK(name) Hook{#name, reinterpret_cast<void*>(&Refuse_##name)},
+  static const std::array hooks = {UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_HOOK) UCUDNN_LOCAL_WHEN_SPLIT(
+      UCUDNN_HOOK) UCUDNN_NEWER_REFUSED_WHEN_SPLIT(UCUDNN_NEWER_HOOK)};
+#undef UCUDNN_NEWER_HOOK
 #undef UCUDNN_HOOK
   return hooks;
 }

@@ -43,7 +43,7 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
       reporter(options, kernels, hosts_share_store),
       budgets(*this),
       sessions(*this),
-      splitter(options, functions, driver) {}
+      splitter(options, functions, driver, limit) {}
 
 std::string Process::ReportText() {
   budgets.NoteAll();

@@ -92,9 +92,10 @@ std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] > 1) common.x[axis] = 0;
   }
-  std::string text = form.is_bias_gradient ? "gradient of a bias: "
-                     : form.is_rows        ? "rows of other ranks: "
-                                           : "";
+  std::string text = form.is_replicated ? "replicated " : "";
+  text += form.is_bias_gradient ? "gradient of a bias: "
+          : form.is_rows        ? "rows of other ranks: "
+                                : "";
   text += Describe(common) + " sums in " + DataTypeName(problem.compute);
   if (problem.mode == ConvolutionMode::kConvolution) text += " flipped";
   if (form.is_fused) text += " with bias and activation";

@@ -180,9 +180,11 @@ void SlicePlan::FetchTaps(const HaloTerm& term, Places& places, Step& step) cons
 
 Status SlicePlan::MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
                                   Places& places, Step& step) {
+  // Beside the received rows as much again at most, if an engine can do with that.
+  EngineDemand demand = context.demand;
+  demand.preferred_workspace_bytes = received_end_;
   UCUDNN_ASSIGN_OR_RETURN(
-      step.convolution,
-      SmallConvolution::Make(context.functions, context.handle, problem, context.demand));
+      step.convolution, SmallConvolution::Make(context.functions, context.handle, problem, demand));
   step.workspace = places.Take(step.convolution->workspace_bytes());
   shared_end_ = std::max(shared_end_, places.end());
   steps_.push_back(std::move(step));

@@ -25,9 +25,9 @@ class LegacyConvolution : public SmallConvolution {
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const override;
 
  private:
-  // Takes the algorithm where it fits the demand.
+  // Takes the algorithm where it serves the demand in at most `most_bytes`.
   bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
-             const EngineDemand& demand);
+             const EngineDemand& demand, size_t most_bytes);
   Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);
 
   const cudnn::Functions& functions_;
@@ -36,7 +36,7 @@ class LegacyConvolution : public SmallConvolution {
 };
 
 bool LegacyConvolution::Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
-                              const EngineDemand& demand) {
+                              const EngineDemand& demand, size_t most_bytes) {
   const bool serves =
       entry.status == CUDNN_STATUS_SUCCESS &&
       (!demand.deterministic || entry.determinism == CUDNN_DETERMINISTIC) &&
@@ -45,7 +45,7 @@ bool LegacyConvolution::Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerfor
   if (!serves ||
       cudnn::WorkspaceBytes(functions_, problem_.operation, handle, descriptors_.get(),
                             entry.algorithm, &bytes) != CUDNN_STATUS_SUCCESS ||
-      bytes > demand.most_workspace_bytes) {
+      bytes > most_bytes) {
     return false;
   }
   algorithm_ = entry.algorithm;
@@ -67,9 +67,12 @@ Status LegacyConvolution::ChooseEngine(cudnnHandle_t handle, const EngineDemand&
     return entry.algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
   };
   if (demand.is_fused) std::stable_partition(ranking.begin(), ranking.end(), is_precomputed);
-  for (const cudnn::AlgorithmPerformance& entry : ranking) {
-    if (demand.is_identity && !is_precomputed(entry)) break;
-    if (Takes(handle, entry, demand)) return Status::Ok();
+  const size_t preferred = std::min(demand.preferred_workspace_bytes, demand.most_workspace_bytes);
+  for (const size_t most_bytes : {preferred, demand.most_workspace_bytes}) {
+    for (const cudnn::AlgorithmPerformance& entry : ranking) {
+      if (demand.is_identity && !is_precomputed(entry)) break;
+      if (Takes(handle, entry, demand, most_bytes)) return Status::Ok();
+    }
   }
   return NoneServes(problem_);
 }

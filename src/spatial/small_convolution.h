@@ -16,6 +16,7 @@ namespace ucudnn::spatial {
 struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
+  size_t preferred_workspace_bytes = 0;  // engines that need more only where none needs less
   // cudnnConvolutionBiasActivationForward: IMPLICIT_PRECOMP_GEMM serves it with any activation, and
   // alone without one.
   bool is_fused = false;

@@ -10,25 +10,11 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Of one convolution, where extents change.
-constexpr size_t kMostKernels = 64;
-
 // What is fused behind a plan's convolution, in words; empty: nothing.
 std::string_view FusionOf(const SplitCall& call) {
   const EngineId::Graph* const engine =
       call.plan != nullptr ? call.plan->convolution.engine.graph() : nullptr;
   return engine != nullptr ? std::string_view(engine->fusion) : std::string_view();
-}
-
-// All of the call that ranks must have in common.
-std::string TextOf(const cudnn::Functions& functions, const SplitCall& call,
-                   const SpatialGrid& grid) {
-  std::string text = KernelText(call.problem, FormOf(functions, call), grid);
-  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
-    text += " times " + std::to_string(call.plan->convolution.alpha);
-  }
-  text += FusionOf(call);
-  return text;
 }
 
 }  // namespace
@@ -38,6 +24,7 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   form.is_plan = call.plan != nullptr;
   form.is_bias_gradient = call.is_bias_gradient;
   form.is_rows = call.is_rows;
+  form.is_replicated = call.declared.is_replicated;
   if (call.is_rows) return form;
   if (const std::string_view fusion = FusionOf(call); !fusion.empty()) {
     form.is_fused = true;
@@ -119,10 +106,16 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   return cudnn::CudnnStatus(functions_, status, "its own convolution");
 }
 
-uint64_t SplitCalls::ReplicatedHash(const SplitCall& call) {
-  const auto [known, is_new] = replicated_.try_emplace({call.problem, FormOf(functions_, call)}, 0);
-  if (is_new) known->second = HashOf(TextOf(functions_, call, SpatialGrid()));
-  return known->second;
+std::string SplitCalls::TextOf(const SplitCall& call) const {
+  std::string text = KernelText(call.problem, FormOf(functions_, call), settings_.grid);
+  if (call.plan != nullptr && call.plan->convolution.alpha != 1) {
+    text += " times " + std::to_string(call.plan->convolution.alpha);
+  }
+  text += FusionOf(call);
+  if (call.problem.operation == Operation::kBackwardFilter && sums_gradients_) {
+    text += *sums_gradients_ ? ", summed over ranks" : ", not summed over ranks";
+  }
+  return text;
 }
 
 uint64_t SplitCalls::InputHash(const SplitCall& call) const {
@@ -147,30 +140,35 @@ uint64_t SplitCalls::InputHash(const SplitCall& call) const {
   return is_constant ? 0 : HashOf(all);
 }
 
-Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made) {
+Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local,
+                          std::span<const AgreedKernel> made) {
   Claim claim;
-  claim.options = settings_.shared_options;
-  claim.kernel = TextOf(functions_, call, settings_.grid);
+  most_buffer_bytes_ = settings_.most_buffer_bytes();
+  claim.options = settings_.shared_options + ", at most " + FormatByteSize(most_buffer_bytes_) +
+                  " for exchanges";
+  claim.kernel = TextOf(call);
   claim.extents = call.problem.x;
   claim.sequence = sequence_;
   bool has_run = false;
-  for (const auto& kernel : made) {
-    claim.prepared.push_back(ExtentsHash(kernel->extents()));
-    has_run = has_run || kernel->refusal().empty();
+  for (const AgreedKernel& kernel : made) {
+    claim.prepared.push_back(ExtentsHash(kernel.first().extents()));
+    has_run = has_run || kernel.first().refusal().empty();
   }
   if (has_run) return claim;
   ranks_->Doing("measuring and trying " + Describe(call.problem));
   const Status tried = Try(call, local);
   if (!tried.ok()) claim.not_ready = tried.message();
-  claim.input_hash = InputHash(call);
+  if (!call.declared.is_replicated) claim.input_hash = InputHash(call);
   return claim;
 }
 
 // Every rank of the group comes here at the same call, and leaves with the same verdict.
 SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now) {
-  const KernelKey key{call.problem, FormOf(functions_, call)};
-  Kernels& kernels = kernels_[key];
-  if (!kernels.empty() && !settings_.agrees_each_time) return kernels.front().get();
+  const KernelKey key = KernelKey::Of(call.problem, FormOf(functions_, call));
+  const std::span<AgreedKernel> kernels = kernels_.Find(key);
+  if (!kernels.empty() && !settings_.agrees_each_time) {
+    return ForTensorsOf(call, local, kernels[0]);
+  }
   agreed_now = true;
   const std::string name = Describe(call.problem);
   const Claim claim = ClaimOf(call, local, kernels);
@@ -191,7 +189,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
     return nullptr;
   }
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
-    return kernel->extents() == agreed->extents;
+    return kernel.first().extents() == agreed->extents;
   });
   if (agreed->equal_inputs && HoldsStripes(*agreed)) {
     WarnOnce("equal inputs " + claim.kernel,
@@ -200,16 +198,45 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
   // Only what all ranks have made is used again, because making it is a gather.
-  if (agreed->is_prepared && found != kernels.end()) return found->get();
+  if (agreed->is_prepared && found != kernels.end()) return ForTensorsOf(call, local, *found);
   auto made = MakeKernel(call, local, *agreed);
   if (made == nullptr) return nullptr;
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
+  } else if (call.problem.operation == Operation::kBackwardFilter) {
+    has_gradients_ = true;
   }
-  if (found != kernels.end()) return (*found = std::move(made)).get();
-  if (kernels.size() == kMostKernels) kernels.erase(kernels.begin());
-  return kernels.emplace_back(std::move(made)).get();
+  return &kernels_.Add(key, std::move(made)).first();
+}
+
+SplitKernel* SplitCalls::ForTensorsOf(const SplitCall& call, LocalCall& local,
+                                      AgreedKernel& agreed) {
+  if (SplitKernel* const made = agreed.For(call.problem)) return made;
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  const SplitKernel& first = agreed.first();
+  const auto make = [&]() -> Result<std::unique_ptr<SplitKernel>> {
+    UCUDNN_ASSIGN_OR_RETURN(const GroupStripes group, StripesOf(call, first.extents()));
+    UCUDNN_ASSIGN_OR_RETURN(auto made,
+                            SplitKernel::Make(ContextOf(call), group, FormOf(functions_, call),
+                                              sums_gradients_.value_or(true), first.slice_images(),
+                                              most_buffer_bytes_));
+    // What lies in the buffer may go.
+    received_ = {};
+    UCUDNN_RETURN_IF_ERROR(device_->Grow(made->buffer_bytes()));
+    UCUDNN_RETURN_IF_ERROR(made->Try({call.call, call.stream, local}, *device_));
+    return made;
+  };
+  Result<std::unique_ptr<SplitKernel>> made = make();
+  if (!made.ok()) {
+    Break(RankName() + ", call " + std::to_string(sequence_) +
+          ": its tensors lie as never before, and its part cannot be made for them: " +
+          made.message());
+    return nullptr;
+  }
+  (*made)->set_extents(first.extents());
+  (*made)->set_common_hash(first.common_hash());
+  return agreed.Add(std::move(*made));
 }
 
 bool SplitCalls::HoldsStripes(const Agreed& agreed) const {
@@ -219,23 +246,34 @@ bool SplitCalls::HoldsStripes(const Agreed& agreed) const {
   return true;
 }
 
-Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, const Agreed& agreed) const {
+Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call,
+                                           std::span<const Spatial> extents) const {
+  const int rank = ranks_->membership().group_rank;
+  if (call.declared.is_replicated) {
+    for (size_t other = 1; other < extents.size(); ++other) {
+      if (extents[other] == extents[0]) continue;
+      return Status::Error("declared replicated, but rank " + std::to_string(FirstRank()) +
+                           " has " + ExtentsText(extents[0]) + " elements and rank " +
+                           std::to_string(FirstRank() + static_cast<int>(other)) + " has " +
+                           ExtentsText(extents[other]));
+    }
+    return GroupStripes::Make(call.problem, settings_.grid, rank, extents, {true, true, true});
+  }
   const bool gradient = call.problem.operation == Operation::kBackwardFilter;
-  if (gradient && call.plan != nullptr && !settings_.sums_gradients) {
+  if (gradient && call.plan != nullptr && !sums_gradients_) {
     return Status::Error(
         "a filter gradient of the graph API: UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, "
         "none leaves that to the program");
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto copied,
-                          CopiedAxes(call.problem, settings_.grid, agreed.extents, settings_.ones));
-  return GroupStripes::Make(call.problem, settings_.grid, ranks_->membership().group_rank,
-                            agreed.extents, copied);
+                          CopiedAxes(call.problem, settings_.grid, extents, settings_.ones));
+  return GroupStripes::Make(call.problem, settings_.grid, rank, extents, copied);
 }
 
 PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
   PlanContext context{functions_, driver_, call.call.handle, {}};
   context.demand.deterministic = settings_.deterministic;
-  context.demand.most_workspace_bytes = settings_.most_buffer_bytes / 2;
+  context.demand.most_workspace_bytes = most_buffer_bytes_ / 2;
   const CallForm form = FormOf(functions_, call);
   context.demand.is_fused = form.is_fused;
   context.demand.is_identity = form.is_identity;
@@ -258,16 +296,16 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
     return SplitKernel::Refused(agreed.extents, why);
   };
   if (!agreed.refusal.empty()) return refused(agreed.refusal);
-  const Result<GroupStripes> group = StripesOf(call, agreed);
+  const Result<GroupStripes> group = StripesOf(call, agreed.extents);
   if (!group.ok()) return refused(group.message());
   const cuda::RelaxedCaptureScope relaxed(driver_);
   const std::string doing = "preparing " + Describe(call.problem);
   const PlanContext context = ContextOf(call);
   const CallForm form = FormOf(functions_, call);
 
-  const bool sums = settings_.sums_gradients.value_or(true);
+  const bool sums = sums_gradients_.value_or(true);
   const Result<int> fitting =
-      SplitKernel::FittingImages(context, *group, form, sums, settings_.most_buffer_bytes);
+      SplitKernel::FittingImages(context, *group, form, sums, most_buffer_bytes_);
   const std::array<uint64_t, 1> images = {fitting.ok() ? static_cast<uint64_t>(*fitting)
                                                        : uint64_t{1}};
   const auto slices = GatherNumbers(images, fitting.status(), doing);
@@ -276,15 +314,15 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   uint64_t slice = images[0];
   for (const auto& rank : slices->value()) slice = std::min(slice, rank[0]);
 
-  Result<std::unique_ptr<SplitKernel>> made = SplitKernel::Make(
-      context, *group, form, sums, static_cast<int>(slice), settings_.most_buffer_bytes);
+  Result<std::unique_ptr<SplitKernel>> made =
+      SplitKernel::Make(context, *group, form, sums, static_cast<int>(slice), most_buffer_bytes_);
   const size_t before = device_->buffer.size();
   Status own = made.status();
   // More slices than this rank asked for keep more.
-  if (own.ok() && (*made)->device_bytes() > settings_.most_buffer_bytes) {
+  if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
                         FormatByteSize((*made)->device_bytes()) + ", and the limit leaves " +
-                        FormatByteSize(settings_.most_buffer_bytes));
+                        FormatByteSize(most_buffer_bytes_));
   }
   if (own.ok()) own = device_->Grow((*made)->buffer_bytes());
   if (device_->buffer.size() < before) {

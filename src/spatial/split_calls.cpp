@@ -68,6 +68,8 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       open_(std::move(open)),
       records_(ranks_->membership().group_rank, ranks_->membership().group_size,
                settings_.grid.RankInGroup(ranks_->membership().group, 0)),
+      sums_gradients_(settings_.sums_gradients),
+      no_extents_(static_cast<size_t>(ranks_->membership().group_size)),
       left_(static_cast<size_t>(ranks_->membership().group_size)) {
   for (std::atomic<uint64_t>& last : left_) last = kHere;
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
@@ -228,7 +230,6 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     WarnOnce("spatial capture", "a split convolution inside a CUDA graph capture is not supported");
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (call.declared.is_replicated) return RunReplicated(call, local);
   bool agreed_now = false;
   SplitKernel* const kernel = KernelOf(call, local, agreed_now);
   if (kernel == nullptr) return Broken(call);
@@ -236,9 +237,10 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   // An agreement clears the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
   Post(call, kernel->common_hash(), kernel->extents(),
-       agreed_now ? CallKind::kAgreed
-       : refused  ? CallKind::kRefused
-                  : CallKind::kExchanged,
+       agreed_now                    ? CallKind::kAgreed
+       : refused                     ? CallKind::kRefused
+       : call.declared.is_replicated ? CallKind::kReplicated
+                                     : CallKind::kExchanged,
        has_rows);
   if (refused) {
     // The trial may have left the rank's own result there, which looks like one.
@@ -289,17 +291,13 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
   return device_->deferred.HoldBack(stream);
 }
 
-cudnnStatus_t SplitCalls::RunReplicated(const SplitCall& call, LocalCall& local) {
-  same_extents_.assign(left_.size(), call.problem.x);
-  Post(call, ReplicatedHash(call), same_extents_, CallKind::kReplicated);
-  if (!AwaitIfChecked()) return Broken(call);
-  const cudnnStatus_t status = local.Run(call.call);
-  if (status == CUDNN_STATUS_SUCCESS) {
-    return broken_.load(std::memory_order_acquire) ? Broken(call) : status;
+Status SplitCalls::SetReduce(bool sums) {
+  MutexLock lock(mutex_);
+  if (has_gradients_ && sums != sums_gradients_) {
+    return Status::Error("a gradient of a split convolution has run before");
   }
-  Break(RankName() + ", call " + std::to_string(sequence_) + ": its own convolution failed with " +
-        functions_.cudnnGetErrorString(status));
-  return status;
+  sums_gradients_ = sums;
+  return Status::Ok();
 }
 
 SplitFigures SplitCalls::figures() const {
@@ -373,8 +371,7 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
 }
 
 void SplitCalls::PostRefused(const SplitCall& call) {
-  same_extents_.assign(left_.size(), Spatial{});
-  Post(call, 0, same_extents_, CallKind::kRefused);
+  Post(call, 0, no_extents_, CallKind::kRefused);
 }
 
 void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,

@@ -28,6 +28,7 @@
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
+#include "spatial/kernel_table.h"
 #include "spatial/split_kernel.h"
 #include "transport/channel.h"
 #include "transport/ranks.h"
@@ -38,11 +39,13 @@ struct SplitSettings {
   SpatialGrid grid;
   std::string shared_options;  // ucudnn's version and the options that ranks must share, in words
   bool agrees_each_time = false;
-  // Whether filter gradients are summed over ranks; none: the API decides.
+  // Whether filter gradients are summed over ranks; none: the API decides. A program may say it
+  // until the first gradient runs (SetReduce).
   std::optional<bool> sums_gradients;
   std::optional<Ones>
       ones;  // what maps of extent 1 on every rank are; none: refused where it matters
-  size_t most_buffer_bytes = 0;
+  // What exchanges may take from now on: read at each agreement.
+  std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
   bool waits_for_records = false;             // each call waits until all ranks have posted theirs
   std::chrono::milliseconds warning{60000};   // after which a rank that does not come is told of
@@ -105,6 +108,8 @@ class SplitCalls {
   SplitCalls& operator=(const SplitCalls&) = delete;
 
   cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
+  // Filter gradients are summed over ranks, or are not. An error where one has run before.
+  Status SetReduce(bool sums);
   // What is enqueued on `stream` from now on sees all sums that were deferred.
   Status Await(CUcontext context, CUstream stream);
   // The handle was destroyed: another one at its address is another one.
@@ -126,19 +131,22 @@ class SplitCalls {
   Status Open() UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
   Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  // A kernel as it was made for the extents of all ranks, one after the other. There is more than
-  // one only where ranks agree at every call.
-  using Kernels = std::vector<std::unique_ptr<SplitKernel>>;
   // A hash of the tensor whose rows travel; 0 where it cannot be read, or all of it is one value.
   // Of a large one, of pieces all over it.
   uint64_t InputHash(const SplitCall& call) const;
-  Claim ClaimOf(const SplitCall& call, LocalCall& local, const Kernels& made)
+  // All of the call that ranks must have in common.
+  std::string TextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
+  Claim ClaimOf(const SplitCall& call, LocalCall& local, std::span<const AgreedKernel> made)
       UCUDNN_REQUIRES(mutex_);
   // The kernel of the call, agreed on by all ranks; null where the ranks can no longer agree.
   SplitKernel* KernelOf(const SplitCall& call, LocalCall& local, bool& agreed_now)
       UCUDNN_REQUIRES(mutex_);
   std::unique_ptr<SplitKernel> MakeKernel(const SplitCall& call, LocalCall& local,
                                           const Agreed& agreed) UCUDNN_REQUIRES(mutex_);
+  // What was agreed on, for the call's tensors as they lie: made by this rank alone where they lie
+  // as never before. Null where that fails, which is an error on all ranks.
+  SplitKernel* ForTensorsOf(const SplitCall& call, LocalCall& local, AgreedKernel& agreed)
+      UCUDNN_REQUIRES(mutex_);
   // The numbers of all ranks, to which `own` may add an error: then all ranks have it. None where
   // the ranks can no longer agree.
   std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
@@ -147,8 +155,9 @@ class SplitCalls {
   // Whether no cut axis has maps of one row, which may well be copies.
   bool HoldsStripes(const Agreed& agreed) const;
   // The stripes of the call, by what was agreed; an error is the same on all ranks.
-  Result<GroupStripes> StripesOf(const SplitCall& call, const Agreed& agreed) const;
-  PlanContext ContextOf(const SplitCall& call) const;
+  Result<GroupStripes> StripesOf(const SplitCall& call, std::span<const Spatial> extents) const
+      UCUDNN_REQUIRES(mutex_);
+  PlanContext ContextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
 
   CUcontext CurrentContext() const;
   // The call's kernel is new here and not to `rank`.
@@ -160,9 +169,6 @@ class SplitCalls {
   // `extents` are those of each rank's x in this call.
   void Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
             CallKind kind, bool has_rows = false) UCUDNN_REQUIRES(mutex_);
-  // In split_agreement.cpp.
-  uint64_t ReplicatedHash(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
-  cudnnStatus_t RunReplicated(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
   // Where each call waits for all ranks' records of it: whether they have come and are the same.
@@ -219,11 +225,11 @@ class SplitCalls {
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
-  std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  // Of a call that has the same extents on all ranks.
-  std::vector<Spatial> same_extents_ UCUDNN_GUARDED_BY(mutex_);
-  // Of replicated calls: a hash of what all ranks have in common.
-  std::unordered_map<KernelKey, uint64_t, KernelKeyHash> replicated_ UCUDNN_GUARDED_BY(mutex_);
+  KernelTable kernels_ UCUDNN_GUARDED_BY(mutex_);
+  size_t most_buffer_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // as of the last agreement
+  std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);
+  bool has_gradients_ UCUDNN_GUARDED_BY(mutex_) = false;       // some were agreed on
+  std::vector<Spatial> no_extents_;                            // of a call that nobody can read
   std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);

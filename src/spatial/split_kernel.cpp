@@ -17,7 +17,7 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
 
 // Where a gradient is made that is not made where the caller wants it.
 size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
-  if (problem.operation != Operation::kBackwardFilter) return 0;
+  if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
   return form.reads_result ? cudnn::FilterBytes(problem) : 0;
 }
@@ -64,10 +64,6 @@ class ImageCall {
 
 }  // namespace
 
-size_t KernelKeyHash::operator()(const KernelKey& key) const {
-  return key.problem.Hash() * 32 + key.form.Hash();
-}
-
 ExchangeResources::ExchangeResources(const cuda::Driver& driver_table,
                                      const cudnn::Functions& function_table)
     : driver(driver_table),
@@ -105,6 +101,7 @@ Status ExchangeResources::Create(CUcontext current) {
 Result<int> SplitKernel::FittingImages(const PlanContext& context, const GroupStripes& group,
                                        const CallForm& form, bool sums_gradients,
                                        size_t most_bytes) {
+  if (form.is_replicated) return group.stripes.local.n;
   const bool sums = SumsOverRanks(group, sums_gradients);
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
@@ -160,6 +157,10 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& contex
   // Copies that nobody sums stay as they are; in a sum, ours or the program's, one counts.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice_images;
+  if (form.is_replicated) {
+    kernel->counts_ = true;
+    return kernel;
+  }
   UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group));
   size_t bytes = kernel->full_->buffer_bytes();
   if (kernel->rest_ != nullptr) bytes = std::max(bytes, kernel->rest_->buffer_bytes());
@@ -312,6 +313,7 @@ Status SplitKernel::Try(const KernelCall& call, ExchangeResources& device) {
 
 KernelOutcome SplitKernel::Run(const KernelCall& call, ExchangeResources& device,
                                transport::Channel& channel) {
+  if (form_.is_replicated) return {call.local.Run(call.call), Status::Ok()};
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
   // The first slices' rows are under way before the rank's own call. Where that fails, the others
   // get their rows all the same.

@@ -18,17 +18,6 @@
 
 namespace ucudnn::spatial {
 
-// What tells kernels apart: the rank's own problem and what the call does beside it.
-struct KernelKey {
-  ConvolutionProblem problem;
-  CallForm form;
-
-  bool operator==(const KernelKey&) const = default;
-};
-struct KernelKeyHash {
-  size_t operator()(const KernelKey& key) const;
-};
-
 // What all kernels of a rank share on its device. Its context is current wherever it is used.
 struct ExchangeResources {
   ExchangeResources(const cuda::Driver& driver, const cudnn::Functions& functions);
@@ -92,7 +81,9 @@ class SplitKernel {
                                                    bool sums_gradients, int slice_images,
                                                    size_t most_bytes);
 
-  const std::string& refusal() const { return refusal_; }  // empty: it runs
+  const ConvolutionProblem& problem() const { return problem_; }  // the rank's own
+  const std::string& refusal() const { return refusal_; }         // empty: it runs
+  int slice_images() const { return slice_; }                     // of one exchange
   const std::vector<Spatial>& extents() const { return extents_; }
   void set_extents(std::vector<Spatial> extents) { extents_ = std::move(extents); }
   uint64_t common_hash() const { return common_hash_; }

@@ -5,6 +5,7 @@
 #include "cudnn/descriptors.h"
 #include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
+#include "interposer/spatial/legacy_convolution.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -126,28 +127,9 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
    private:
     LegacyCalls& calls_;
   };
-  Splitter& splitter = process_.splitter;
-  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
-  if (!HasAllPointers(call)) return CUDNN_STATUS_BAD_PARAM;
-  Session* const session = process_.sessions.Of(call.handle);
-  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
-  ConvolutionProblem problem;
-  const char* const unreadable =
-      cudnn::ReadProblem(process_.functions, call.operation, call.descriptors, problem);
-  if (unreadable != nullptr) {
-    return splitter.RefuseCall(call.operation, call.handle, *session,
-                               std::string("a convolution is not split: ") + unreadable);
-  }
-  if (call.bias != nullptr &&
-      !cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
-    return splitter.RefuseCall(
-        call.operation, call.handle, *session,
-        "a convolution is not split: z and y differ in shape: " + Describe(problem));
-  }
+  if (!HasAllPointers(call) && process_.splitter.refusal().empty()) return CUDNN_STATUS_BAD_PARAM;
   OwnCall own(*this);
-  return splitter.Run(
-      {problem, call, session->context(), session->stream(), process_.sessions.Capturing(*session)},
-      own);
+  return RunLegacyConvolution(process_, call, own);
 }
 
 cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {

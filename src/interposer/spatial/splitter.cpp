@@ -56,8 +56,8 @@ std::vector<transport::Term> TermsOf(const Options& options) {
 }  // namespace
 
 Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
-                   const cuda::Driver* driver)
-    : options_(options), functions_(functions), driver_(driver), process_(getpid()) {
+                   const cuda::Driver* driver, const WorkspaceLimit& limit)
+    : options_(options), functions_(functions), driver_(driver), limit_(limit), process_(getpid()) {
   const int ranks = options.spatial.in_process ? options.spatial.size : 1;
   for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<Rank>());
 }
@@ -81,6 +81,11 @@ Result<RendezvousAddress> Splitter::OwnPlace() {
   RendezvousAddress place;
   place.path = folder_ + "/meeting";
   return place;
+}
+
+size_t Splitter::MostBufferBytes() const {
+  const size_t limit = options_.total_workspace.value_or(limit_.set_bytes());
+  return limit == kNoLimit ? kMostBufferBytes : ShareOf(limit);
 }
 
 Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
@@ -110,13 +115,15 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   settings.shared_options = std::string("ucudnn ") + kVersion + ", " + grid.Text();
   settings.agrees_each_time = spatial.agree == SpatialAgreement::kEach;
   if (spatial.reduce) settings.sums_gradients = *spatial.reduce == SpatialReduction::kAll;
+  {
+    MutexLock lock(mutex_);
+    if (sums_gradients_) settings.sums_gradients = sums_gradients_;
+  }
   if (spatial.ones) {
     settings.ones =
         *spatial.ones == SpatialOnes::kSplit ? spatial::Ones::kStripes : spatial::Ones::kCopies;
   }
-  const auto& limit =
-      options_.total_workspace ? options_.total_workspace : options_.workspace_limit;
-  settings.most_buffer_bytes = limit ? ShareOf(*limit) : kMostBufferBytes;
+  settings.most_buffer_bytes = [this] { return MostBufferBytes(); };
   settings.deterministic = options_.deterministic;
   settings.waits_for_records = options_.check;
   settings.warning = meeting.times.warning;
@@ -161,14 +168,9 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
     rank = joined->second;
   }
   // A thread that stood for two ranks would wait for itself.
-  struct Bound {
-    const Splitter* splitter = nullptr;
-    int rank = -1;
-  };
-  thread_local Bound bound;
-  if (bound.splitter != this) bound = {this, rank};
-  if (bound.rank == rank) return rank;
-  return Status::Error("a thread makes split calls for rank " + std::to_string(bound.rank) +
+  if (bound_.splitter != this) bound_ = {this, rank};
+  if (bound_.rank == rank) return rank;
+  return Status::Error("a thread makes split calls for rank " + std::to_string(bound_.rank) +
                        " and for rank " + std::to_string(rank) +
                        ": each rank of one process has a thread of its own");
 }
@@ -203,8 +205,11 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+  // The thread may have been nobody's until now.
+  if (!enabled()) return local.Run(call.call);
   spatial::SplitCall said = call;
   said.declared = declared_;
+  said.declared.is_replicated = declared_.is_replicated || call.declared.is_replicated;
   using Pair = spatial::Declared::Pair;
   declared_.pair = declared_.pair == Pair::kFirst ? Pair::kSecond : Pair::kNone;
   return calls->Run(said, local);
@@ -233,6 +238,43 @@ cudnnStatus_t Splitter::Fail(const char* why) noexcept {
     // Out of memory even for the line: the others miss this rank's next record.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+Status Splitter::Enable(bool enabled) {
+  const int rank = ThisRank();
+  if (rank < 0) {
+    return Status::Error("the calling thread has made no split call yet, so it is no rank's");
+  }
+  At(rank).enabled.store(enabled, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+Status Splitter::SetReduce(bool sums) {
+  {
+    MutexLock lock(mutex_);
+    sums_gradients_ = sums;
+  }
+  for (const auto& rank : ranks_) {
+    spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
+    if (calls != nullptr) UCUDNN_RETURN_IF_ERROR(calls->SetReduce(sums));
+  }
+  return Status::Ok();
+}
+
+void Splitter::DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated) {
+  MutexLock lock(replicated_mutex_);
+  if (replicated) {
+    replicated_.insert(tensor);
+  } else {
+    replicated_.erase(tensor);
+  }
+  any_replicated_.store(!replicated_.empty(), std::memory_order_release);
+}
+
+bool Splitter::IsReplicated(cudnnTensorDescriptor_t tensor) const {
+  if (!any_replicated_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(replicated_mutex_);
+  return replicated_.contains(tensor);
 }
 
 Status Splitter::Join(cudnnHandle_t handle, int rank) {

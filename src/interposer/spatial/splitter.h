@@ -10,12 +10,15 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/options.h"
 #include "cuda/driver.h"
+#include "interposer/core/workspace_limit.h"
 #include "interposer/report/report.h"
 #include "interposer/session/session.h"
 #include "spatial/split_calls.h"
@@ -26,22 +29,42 @@ namespace ucudnn::interposer {
 class Splitter {
  public:
   // `driver` may be null; then nothing can be split, and every call is refused where it should be.
-  Splitter(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver);
+  // `limit` is the process's, which a program may change while it runs.
+  Splitter(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
+           const WorkspaceLimit& limit);
 
   // Whether calls of this process are split, or refused because they should be and cannot: then no
   // call goes to the real library by another way.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Why every call is refused; empty: none is.
   const std::string& refusal() const { return options_.spatial.refusal; }
-  // Whether the program took its calls out (ucudnnSpatialEnable): they are its own then.
-  bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
+  // Whether calls of the calling thread's rank are split, and not taken out by the program
+  // (ucudnnSpatialEnable): they are its own then.
+  bool enabled() const {
+    const int rank = ThisRank();
+    return rank < 0 || At(rank).enabled.load(std::memory_order_relaxed);
+  }
   // Whether the program's next call is.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
   // What the calling thread says of its calls.
   static spatial::Declared& declared() { return declared_; }
   // Whether what looks beyond one position of an image is right as this rank computes it.
   bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
-  void Enable(bool enabled) { enabled_.store(enabled, std::memory_order_relaxed); }
+  // An error where ranks are threads and the calling one is no rank's yet.
+  Status Enable(bool enabled);
+
+  // Filter gradients are summed over ranks, or that is the program's business. An error where a
+  // split one has run before.
+  Status SetReduce(bool sums);
+  // What the program says of a descriptor: its tensors are whole and the same on every rank.
+  void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated);
+  bool IsReplicated(cudnnTensorDescriptor_t tensor) const;
+  // The rank that the calling thread stands for, as its first split call said; -1: none yet. Of a
+  // process that is a rank, that.
+  int ThisRank() const {
+    if (!options_.spatial.in_process) return options_.spatial.rank;
+    return bound_.splitter == this ? bound_.rank : -1;
+  }
 
   // One convolution of the program, on `session`. Requires active().
   cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
@@ -73,7 +96,9 @@ class Splitter {
     bool met UCUDNN_GUARDED_BY(mutex) = false;  // or tried to
     std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
     std::atomic<spatial::SplitCalls*> calls = nullptr;
+    std::atomic<bool> enabled = true;
   };
+  size_t MostBufferBytes() const;
   // The number of the rank whose call comes on `handle`, in `context`.
   Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
   // A rank's calls; null where the ranks do not meet, which was told then.
@@ -83,19 +108,29 @@ class Splitter {
   Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank);
   // Where ranks meet that are threads of this process.
   Result<RendezvousAddress> OwnPlace();
-  Rank& At(int rank) {
+  Rank& At(int rank) const {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
   }
 
   const Options& options_;
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
+  const WorkspaceLimit& limit_;
   const pid_t process_;
-  std::atomic<bool> enabled_ = true;
   static inline thread_local spatial::Declared declared_;
+  struct Bound {
+    const Splitter* splitter;
+    int rank;
+  };
+  static inline thread_local Bound bound_ = {nullptr, -1};
   std::vector<std::unique_ptr<Rank>> ranks_;  // this process's: one, or by number
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);
+  // As the program said, before ranks met; none: as the options say.
+  std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);
+  mutable Mutex replicated_mutex_;
+  std::set<cudnnTensorDescriptor_t> replicated_ UCUDNN_GUARDED_BY(replicated_mutex_);
+  std::atomic<bool> any_replicated_ = false;
   std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // of OwnPlace; empty: none
 };
 

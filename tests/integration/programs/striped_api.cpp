@@ -61,8 +61,8 @@ struct SameConvolution {
 };
 
 // Convolves `rows` rows that begin at row `first` of a picture of `height`. Returns whether each is
-// what plain loops give.
-bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
+// what plain loops give. `is_whole`: the descriptor says that every rank has the whole picture.
+bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
   const size_t count = static_cast<size_t>(rows * kWidth);
   std::vector<float> host(count);
   for (size_t i = 0; i < count; ++i) {
@@ -76,9 +76,11 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height) {
   CHECK_CUDA(cudaMemcpy(w, kFilter, sizeof kFilter, cudaMemcpyHostToDevice));
   const SameConvolution same_size(rows, kWidth, 3);
   const auto& [image, filter, convolution] = same_size;
+  if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 1));
   CHECK_CUDNN(ucudnnConvolutionForward(handle, &kOne, image, x, filter, w, convolution,
                                        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero,
                                        image, y));
+  if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 0));
   CHECK_CUDA(cudaDeviceSynchronize());
   CHECK_CUDA(cudaMemcpy(host.data(), y, count * sizeof(float), cudaMemcpyDeviceToHost));
   bool same = true;
@@ -139,6 +141,26 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   return same;
 }
 
+// Whether the geometry of a filter with three taps is that of this rank's stripe.
+bool KnowsRows(const ucudnnSpatialCell_t& cell) {
+  const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
+  ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,
+                              cell.h_parts, extents.data()};
+  ucudnnSpatialRows_t rows = {};
+  rows.struct_size = sizeof rows;
+  CHECK_CUDNN(ucudnnSpatialGetRows(&axis, cell.h, &rows));
+  const int64_t begin = kRows * cell.h, end = begin + kRows, height = kRows * cell.h_parts;
+  bool same = rows.x_begin == begin && rows.x_end == end && rows.y_begin == begin &&
+              rows.y_end == end && rows.needed_begin == std::max<int64_t>(0, begin - 1) &&
+              rows.needed_end == std::min<int64_t>(height, end + 1);
+  axis.pad = 0;  // windows that end at a cut
+  const bool refused = ucudnnSpatialGetRows(&axis, cell.h, &rows) == CUDNN_STATUS_NOT_SUPPORTED;
+  same = same && refused == (cell.h_parts > 1);
+  axis.filter = 0;
+  return same && ucudnnSpatialGetRows(&axis, cell.h, &rows) == CUDNN_STATUS_BAD_PARAM &&
+         ucudnnSpatialGetRows(nullptr, 0, &rows) == CUDNN_STATUS_BAD_PARAM;
+}
+
 // Ranks that are threads of this process.
 bool OnThreads(bool by_handle, int ranks) {
   std::atomic<bool> same = true;
@@ -149,9 +171,22 @@ bool OnThreads(bool by_handle, int ranks) {
       cudnnHandle_t handle;
       CHECK_CUDNN(ucudnnCreate(&handle));
       if (by_handle) CHECK_CUDNN(ucudnnSpatialJoin(handle, rank));
+      // Nobody knows yet whose thread this is.
+      if (ucudnnSpatialEnable(0) != CUDNN_STATUS_NOT_SUPPORTED) same = false;
       for (int i = 0; i < 2; ++i) {
         if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
       }
+      ucudnnSpatialCell_t cell = {};
+      cell.struct_size = sizeof cell;
+      CHECK_CUDNN(ucudnnSpatialGetCell(&cell));
+      if (cell.rank != rank || cell.h != rank) same = false;
+      // What one rank takes out, the others do not.
+      if (rank == 0) {
+        CHECK_CUDNN(ucudnnSpatialEnable(0));
+        if (!Convolve(handle, 0, 9, 9)) same = false;
+        CHECK_CUDNN(ucudnnSpatialEnable(1));
+      }
+      if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
       if (by_handle) {
         cudnnHandle_t other;
         CHECK_CUDNN(ucudnnCreate(&other));
@@ -219,6 +254,7 @@ int main(int argc, char** argv) {
   const int height = kRows * cell.h_parts, first = kRows * cell.h;
   if (argc == 2 && cell.rank == 0) Ask(handle);
   bool same = Report("a stripe is", cell.rank, Convolve(handle, first, kRows, height));
+  same = Report("the geometry is", cell.rank, KnowsRows(cell)) && same;
   same = Report("rows beside a stripe are", cell.rank, Exchange(handle, first, height)) && same;
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
@@ -231,6 +267,9 @@ int main(int argc, char** argv) {
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(1));
   same = Report("a whole picture is", cell.rank, Convolve(handle, 0, 5, 5)) && same;
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
+  same = Report("a picture that its descriptor calls whole is", cell.rank,
+                Convolve(handle, 0, 5, 5, true)) &&
+         same;
   same = Report("a stripe again is", cell.rank, Convolve(handle, first, kRows, height)) && same;
   CHECK_CUDNN(ucudnnDestroy(handle));
   return same ? 0 : 1;

@@ -125,7 +125,7 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
     settings.agrees_each_time = options_.agrees_each_time;
     settings.ones = options_.ones;
     settings.sums_gradients = options_.sums_gradients;
-    settings.most_buffer_bytes = options_.most_buffer_bytes;
+    settings.most_buffer_bytes = [bytes = options_.most_buffer_bytes] { return bytes; };
     settings.timeout = options_.timeout;
     settings.waits_for_records = options_.waits_for_records;
     const auto open =

@@ -143,9 +143,49 @@ TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
     rank.declared.is_replicated = rank.rank == 0;
     rank.RunStripe(whole, WholeStripe(whole));
   });
-  ExpectContains(FailureOf(job), {"is declared replicated on rank 0", "not on rank 1"});
+  ExpectContains(FailureOf(job), {"rank 0 has replicated forward", "rank 1 has forward"});
   job.OnAll([](RankState& rank) { rank.declared.is_replicated = false; });
   ExpectAllFailFromNowOn(job);
+}
+
+// A call that one rank cannot make is refused on all of them, as any other, and the job goes on.
+TEST(SplitReplicated, CallThatOneRankCannotMakeIsRefusedOnAll) {
+  RankJob job;
+  const ConvolutionProblem problem = WholeOnEachRank(Operation::kForward);
+  std::mt19937 random(1);
+  const WholeCase whole = WholeCase::Random(problem, random);
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = true; });
+  for (int i = 0; i < 2; ++i) {
+    Statuses statuses(2);
+    job.OnAll([&](RankState& rank) {
+      const Stripe stripe = WholeStripe(whole);
+      statuses[static_cast<size_t>(rank.rank)] =
+          RunStripe(whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+            GivenCall given([&](const cudnn::ConvolutionCall& own) {
+              return rank.rank == 1 ? kRefused : RunReal(own);
+            });
+            return rank.calls->Run({.problem = stripe.problem,
+                                    .call = call,
+                                    .context = rank.context,
+                                    .stream = rank.stream,
+                                    .declared = rank.declared},
+                                   given);
+          }).status;
+    });
+    EXPECT_EQ(statuses, Statuses(2, kRefused));
+  }
+  ExpectCopiesRun(job, WholeOnEachRank(Operation::kBackwardFilter));
+}
+
+TEST(SplitReplicated, OtherExtentsOnOneRankAreRefused) {
+  RankJob job;
+  job.OnAll([](RankState& rank) { rank.declared.is_replicated = true; });
+  testing::internal::CaptureStderr();
+  const Statuses statuses =
+      RunOwn(job, {Layer(Operation::kForward, 5), Layer(Operation::kForward, 6)});
+  ExpectContains(testing::internal::GetCapturedStderr(),
+                 {"declared replicated", "rank 0 has 1x5x6", "rank 1 has 1x6x6"});
+  EXPECT_EQ(statuses, Statuses(2, kRefused));
 }
 
 // Whether the job's first call tells of equal values.

@@ -326,5 +326,36 @@ TEST(Deferred, CallsThatFollowAreExact) {
   }
 }
 
+// What the program says takes the place of what the options say, until a gradient has run.
+TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
+  Traffic traffic;
+  RankJob job(Counted({}, traffic));
+  const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
+  ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 5));
+  job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.calls->SetReduce(false).ok()); });
+  std::vector<StripeResult> results(2);
+  job.OnAll([&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
+  EXPECT_EQ(traffic.reductions, 0);
+  for (size_t i = 0; i < layer.expected.values.size(); ++i) {
+    EXPECT_EQ(results[0].output.values[i] + results[1].output.values[i], layer.expected.values[i]);
+  }
+  job.OnAll([](RankState& rank) {
+    EXPECT_TRUE(rank.calls->SetReduce(false).ok());
+    EXPECT_FALSE(rank.calls->SetReduce(true).ok());
+  });
+}
+
+TEST(SplitReduce, SaidOnOneRankAloneIsAnErrorOnAll) {
+  RankJob job;
+  EXPECT_TRUE(job.rank(1).calls->SetReduce(false).ok());
+  const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
+  Statuses statuses(2);
+  job.OnAll([&](RankState& rank) {
+    statuses[static_cast<size_t>(rank.rank)] = layer.RunOn(rank).status;
+  });
+  EXPECT_EQ(statuses, Statuses(2, kBroken));
+  ExpectContains(FailureOf(job), {"rank 1 has", "not summed over ranks"});
+}
+
 }  // namespace
 }  // namespace ucudnn::test

@@ -1,0 +1,60 @@
+"""In a process whose images are split no export of cuDNN computes on a stripe alone without a word: each is answered by ucudnn,
+refused by name, or known to look at one position."""
+
+import os
+import re
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+
+# Each element of the result depends on its own place, or on a filter alone.
+LOCAL = {
+    "cudnnActivationBackward", "cudnnActivationForward", "cudnnAddTensor", "cudnnDropoutBackward", "cudnnDropoutForward",
+    "cudnnOpTensor", "cudnnReorderFilterAndBias", "cudnnScaleTensor", "cudnnSetTensor", "cudnnTransformFilter",
+    "cudnnTransformTensor", "cudnnTransformTensorEx"
+}
+# What computes nothing: descriptors, handles, questions. A plan is refused where it is finalized or executed.
+COMPUTES_NOTHING = re.compile(r"cudnn(Backend(Create|Destroy|Finalize|Get|Initialize|Set)\w*|Build\w+|Create\w*|Derive\w+|Destroy\w*|"
+                              r"Dropout(GetReserveSpace|GetStates)Size|Get\w+|InitTransformDest|\w+GetBufferSizes|MakeFusedOpsPlan|"
+                              r"QueryRuntimeError|RestoreDropoutDescriptor|RNN[GS]etClip_v\d|Set(?!Tensor$)\w+|\w+VersionCheck)$")
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def exports():
+    return {line.split()[0] for line in read("shim", "dropin", "exports.txt").splitlines() if line and line[0] != "#"}
+
+
+def answered():
+    return set(re.findall(r"HOOK\(\s*(cudnn\w+),", read("shim", "api", "hooks.cpp")))
+
+
+def refused():
+    return set(re.findall(r"F\((cudnn\w+)\)", read("shim", "api", "split_refusals.cpp")))
+
+
+class SplitExports(unittest.TestCase):
+    maxDiff = None
+
+    def test_no_export_computes_on_a_stripe_alone(self):
+        unknown = exports() - answered() - refused() - LOCAL
+        self.assertEqual([], sorted(name for name in unknown if not COMPUTES_NOTHING.match(name)))
+
+    def test_what_computes_is_not_taken_for_a_question(self):
+        computing = {name for name in exports() if re.search(r"Forward|Backward|Execute|Tensor$|Populate", name)}
+        computing -= {name for name in exports() if re.match(r"cudnn(Get|Find)", name)}
+        self.assertGreater(len(computing), 50)
+        self.assertEqual([], sorted(name for name in computing if COMPUTES_NOTHING.match(name)))
+
+    def test_lists_name_exports_once(self):
+        self.assertEqual(set(), (refused() | LOCAL) - exports())
+        self.assertEqual(set(), LOCAL & (refused() | answered()))
+        self.assertGreater(len(answered()), 25)
+        self.assertGreater(len(refused()), 40)
+
+
+if __name__ == "__main__":
+    unittest.main()

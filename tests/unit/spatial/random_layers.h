@@ -1,0 +1,83 @@
+// Random layers for tests of what holds of every split convolution.
+#pragma once
+
+#include <array>
+#include <random>
+#include <vector>
+
+#include "tests/unit/spatial/split_layer.h"
+
+namespace ucudnn::test {
+
+inline constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                            Operation::kBackwardFilter};
+
+inline int Draw(int least, int most, std::mt19937& random) {
+  return std::uniform_int_distribution<int>(least, most)(random);
+}
+
+inline void SetType(ConvolutionProblem& problem, DataType type) {
+  problem.type = type;
+  problem.compute = type == DataType::kDouble ? type : DataType::kFloat;
+}
+
+// Part extents along each axis that `grid` cuts; the others stay the problem's.
+inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& problem, int least,
+                           int most, std::mt19937& random) {
+  AxisExtents extents;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const int parts = grid.Parts()[axis];
+    for (int part = 0; part < parts; ++part) {
+      extents[axis].push_back(parts == 1 ? problem.x[axis]
+                                         : Draw(least, most, random) * problem.stride[axis]);
+    }
+  }
+  return extents;
+}
+
+// Three taps along each axis of the grid, in two or three dimensions.
+inline ConvolutionProblem SameOf(Operation operation, const SpatialGrid& grid, DataType type) {
+  ConvolutionProblem problem = Layer(operation, 1);
+  if (grid.d > 1) {
+    problem.spatial_rank = 3;
+    problem.w[0] = 3;
+    problem.pad[0] = 1;
+  }
+  SetType(problem, type);
+  return problem;
+}
+
+// Gaps behind every row, plane, channel and image, in the order of `layout`.
+inline Strides WithGaps(Layout layout, const Extents5& extents, std::mt19937& random) {
+  const std::array<size_t, 5> order = layout == Layout::kNchw
+                                          ? std::array<size_t, 5>{4, 3, 2, 1, 0}
+                                          : std::array<size_t, 5>{1, 4, 3, 2, 0};
+  Strides strides = {};
+  int64_t next = Draw(1, 2, random);
+  for (const size_t axis : order) {
+    strides[axis] = next;
+    next = next * extents[axis] + Draw(0, 3, random);
+  }
+  return strides;
+}
+
+// Each rank has gaps of its own.
+inline void AddGaps(SplitLayer& layer, std::mt19937& random) {
+  for (Stripe& stripe : layer.stripes) {
+    ConvolutionProblem& p = stripe.problem;
+    const Spatial y = OutputExtents(p);
+    p.x_strides = WithGaps(p.layout, {p.n, p.c, p.x[0], p.x[1], p.x[2]}, random);
+    p.y_strides = WithGaps(p.layout, {p.n, p.k, y[0], y[1], y[2]}, random);
+  }
+}
+
+// Eight channels of each: every image begins on 16 bytes, as engines require, in 16 bit, too.
+inline ConvolutionProblem OfAlignedImages(Operation operation, int images, DataType type) {
+  ConvolutionProblem problem = Layer(operation, 1);
+  problem.n = images;
+  problem.c = problem.k = 8;
+  SetType(problem, type);
+  return problem;
+}
+
+}  // namespace ucudnn::test

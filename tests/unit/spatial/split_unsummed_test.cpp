@@ -1,0 +1,198 @@
+// Parts of gradients that nobody sums, and gradients of biases.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/unit/spatial/random_layers.h"
+
+namespace ucudnn::test {
+namespace {
+
+HostTensor SumOf(const std::vector<StripeResult>& results) {
+  HostTensor sum = results.front().output;
+  for (size_t rank = 1; rank < results.size(); ++rank) {
+    for (size_t i = 0; i < sum.values.size(); ++i) {
+      sum.values[i] += results[rank].output.values[i];
+    }
+  }
+  return sum;
+}
+
+// Each rank has its own part: the program sums them. beta counts on every rank.
+TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
+  for (const char* const grid : {"h2", "h3", "h2w2"}) {
+    Traffic traffic;
+    RankJob job(Counted({.grid = grid, .sums_gradients = false}, traffic));
+    for (int type = 0; type < 4; ++type) {
+      for (const double beta : {0.0, 1.0}) {
+        ConvolutionProblem problem = Layer(Operation::kBackwardFilter, 1);
+        SetType(problem, static_cast<DataType>(type));
+        SplitLayer layer(problem, job.grid(),
+                         {{{1},
+                           std::vector<int64_t>(static_cast<size_t>(job.grid().h), 4),
+                           std::vector<int64_t>(static_cast<size_t>(job.grid().w), 4)}});
+        const HostTensor gradient = layer.expected;  // with beta 0
+        layer.whole.beta = beta;
+        std::vector<StripeResult> results(static_cast<size_t>(job.size()));
+        job.OnAll(
+            [&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
+        HostTensor expected = gradient;
+        for (size_t i = 0; i < expected.values.size(); ++i) {
+          expected.values[i] += beta * job.size() * layer.whole.w.values[i];
+        }
+        EXPECT_EQ(SumOf(results), expected) << grid << " " << Describe(problem) << " " << beta;
+        for (const StripeResult& result : results) {
+          EXPECT_EQ(result.status, kFine);
+          EXPECT_TRUE(result.is_intact);
+          EXPECT_NE(result.output, gradient);
+        }
+      }
+    }
+    EXPECT_GT(traffic.exchanges, 0);
+    EXPECT_EQ(traffic.reductions, 0);
+  }
+}
+
+// A strip that is cut along w alone, for a grid of both axes: what each rank holds, a copy of the
+// ranks' beside it along h.
+void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
+  const std::vector<Stripe> parts = strip.stripes;
+  strip.stripes.clear();
+  for (int rank = 0; rank < grid.Ranks(); ++rank) {
+    strip.stripes.push_back(parts[static_cast<size_t>(grid.CellOf(rank).w)]);
+  }
+}
+
+// The program's sum counts one copy, too: the others' parts are 0.
+TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
+  Traffic traffic;
+  RankJob job(
+      Counted({.grid = "h2w2", .ones = spatial::Ones::kCopies, .sums_gradients = false}, traffic));
+  for (int type = 0; type < 4; ++type) {
+    for (const bool is_strip : {false, true}) {
+      ConvolutionProblem problem = Layer(Operation::kBackwardFilter, 1);
+      SetType(problem, static_cast<DataType>(type));
+      const SpatialGrid parts = is_strip ? *SpatialGrid::Parse("w2") : SpatialGrid();
+      SplitLayer layer(problem, parts,
+                       is_strip ? AxisExtents{{{1}, {1}, {3, 4}}} : AxisExtents{{{1}, {1}, {1}}});
+      if (is_strip) {
+        CopyAlongHeight(job.grid(), layer);
+      } else {
+        layer.stripes.assign(4, layer.stripes.front());
+      }
+      std::vector<StripeResult> results(4);
+      job.OnAll([&](RankState& rank) {
+        results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank);
+        EXPECT_EQ(results[static_cast<size_t>(rank.rank)].status, kFine);
+      });
+      EXPECT_EQ(SumOf(results), layer.expected) << Describe(layer.whole.problem);
+    }
+  }
+  EXPECT_EQ(traffic.reductions, 0);
+}
+
+// The gradient of a bias is that of a filter of one tap over an image of ones.
+SplitLayer BiasLayer(const SpatialGrid& grid, const AxisExtents& extents, DataType type,
+                     double beta) {
+  ConvolutionProblem problem;
+  problem.operation = Operation::kBackwardFilter;
+  problem.n = 2;
+  problem.k = 3;
+  SetType(problem, type);
+  SplitLayer layer(problem, grid, extents);
+  std::fill(layer.whole.x.values.begin(), layer.whole.x.values.end(), 1);
+  layer.whole.beta = beta;
+  layer.expected = Undivided(layer.whole);
+  return layer;
+}
+
+// As cudnnConvolutionBackwardBias comes in.
+StripeResult RunBias(RankState& rank, const SplitLayer& layer) {
+  static const cudnn::Functions functions = StandIn();
+  const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+  return RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& filter) {
+    cudnnTensorDescriptor_t db = nullptr;
+    EXPECT_EQ(cudnnCreateTensorDescriptor(&db), kFine);
+    EXPECT_EQ(
+        cudnnSetTensor4dDescriptor(db, CUDNN_TENSOR_NCHW, cudnn::CudnnType(stripe.problem.type), 1,
+                                   stripe.problem.k, 1, 1),
+        kFine);
+    ConvolutionProblem read;
+    EXPECT_EQ(cudnn::ReadBiasGradient(functions, filter.descriptors.y, db, read), nullptr);
+    cudnn::ConvolutionCall call = filter;
+    call.x = nullptr;
+    GivenCall own([&](const cudnn::ConvolutionCall& mine) {
+      return functions.cudnnConvolutionBackwardBias(mine.handle, mine.alpha, filter.descriptors.y,
+                                                    mine.y, mine.beta, db, mine.w);
+    });
+    spatial::SplitCall split{read, call, rank.context, rank.stream};
+    split.is_bias_gradient = true;
+    const cudnnStatus_t status = rank.calls->Run(split, own);
+    EXPECT_EQ(cudnnDestroyTensorDescriptor(db), kFine);
+    return status;
+  });
+}
+
+void ExpectBiasExact(RankJob& job, const SplitLayer& layer) {
+  job.OnAll([&](RankState& rank) {
+    const StripeResult result = RunBias(rank, layer);
+    EXPECT_EQ(result.status, kFine);
+    EXPECT_TRUE(result.is_intact);
+    EXPECT_EQ(result.output, layer.expected) << job.grid().Text() << ", rank " << rank.rank;
+  });
+}
+
+TEST(SplitBiasGradients, AreThoseOfTheWhole) {
+  std::mt19937 random(9);
+  for (const char* const grid : {"h2", "h3", "h2w2"}) {
+    Traffic traffic;
+    RankJob job(Counted({.grid = grid, .agrees_each_time = true}, traffic));
+    int calls = 0;
+    for (int type = 0; type < 4; ++type) {
+      for (const double beta : {0.0, 1.0, 0.5}) {
+        ConvolutionProblem extents;
+        extents.x = {1, 4, 5};
+        SplitLayer layer = BiasLayer(job.grid(), PartsOf(job.grid(), extents, 2, 4, random),
+                                     static_cast<DataType>(type), beta);
+        AddGaps(layer, random);
+        for (int i = 0; i < 2; ++i, ++calls) ExpectBiasExact(job, layer);
+      }
+    }
+    EXPECT_EQ(traffic.exchanges, 0);
+    EXPECT_EQ(traffic.reductions, calls * job.size());
+  }
+}
+
+TEST(SplitBiasGradients, OfMapsOfOneRowAreRefusedUntilTheUserSays) {
+  const AxisExtents ones = {{{1}, {1, 1}, {1, 1}}};
+  for (const auto said : {std::optional<spatial::Ones>(), std::optional(spatial::Ones::kStripes)}) {
+    Traffic traffic;
+    RankJob job(Counted({.grid = "h2w2", .ones = said}, traffic));
+    const SplitLayer layer = BiasLayer(job.grid(), ones, DataType::kFloat, 1);
+    if (said) {
+      ExpectBiasExact(job, layer);
+      continue;
+    }
+    testing::internal::CaptureStderr();
+    job.OnAll([&](RankState& rank) { EXPECT_EQ(RunBias(rank, layer).status, kRefused); });
+    ExpectContains(testing::internal::GetCapturedStderr(),
+                   {"cannot be split", "UCUDNN_SPATIAL_ONE=split", "replicated"});
+    EXPECT_EQ(traffic.reductions, 0);
+  }
+}
+
+// Copies along h of a strip that is cut along w.
+TEST(SplitBiasGradients, OfCopiesCountEachOnce) {
+  RankJob job({.grid = "h2w2", .ones = spatial::Ones::kCopies});
+  for (int type = 0; type < 4; ++type) {
+    for (const double beta : {0.0, 1.0}) {
+      SplitLayer layer = BiasLayer(*SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}},
+                                   static_cast<DataType>(type), beta);
+      CopyAlongHeight(job.grid(), layer);
+      ExpectBiasExact(job, layer);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
