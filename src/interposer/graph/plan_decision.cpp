@@ -70,7 +70,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     }
   }
   if (earlier != nullptr) {
-    const bool lost = earlier->library.bytes > 0 && earlier->library.epoch != part.epoch;
+    const bool lost = earlier->owned.bytes > 0 && earlier->owned.epoch != part.epoch;
     facts.earlier = {earlier->Divides(), lost, earlier->promises_less(),
                      earlier->decision.promised_bytes};
     plan.told = earlier->decision.promise;
@@ -111,8 +111,8 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
                                             const PlanState* earlier, KernelRecord& record) {
   auto state = std::make_unique<PlanState>();
   WorkspaceBudget* const budget = kernel.session->budget();
-  if (budget != nullptr) state->library.epoch = budget->epoch();
-  planning::Facts facts = FactsOf(kernel, steps, earlier, state->library);
+  if (budget != nullptr) state->owned.epoch = budget->epoch();
+  planning::Facts facts = FactsOf(kernel, steps, earlier, state->owned);
   state->own = kernel.own;
   state->context = kernel.session->context();
   state->need_bytes = kernel.need_bytes;
@@ -139,7 +139,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
     state->substitute = steps.TakeSubstitute();
     state->other = steps.Find(decision.undivided.engine);
     state->budget = budget;
-    state->library.bytes = decision.owned_bytes;
+    state->owned.bytes = decision.owned_bytes;
     // The real plan never runs again: a substitute does, or pieces alone keep the promise.
     assert((state->substitute.get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
@@ -182,7 +182,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long call
     if (better->decision.standing || (record == state.record->record && !redivided)) {
       // The budget was divided anew and took the workspace of this state away, so a share is looked
       // for again soon.
-      const bool lost = redivided && state.library.bytes > 0;
+      const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
       state.due_at = lost ? std::min(next, soon) : next;
       return &state;

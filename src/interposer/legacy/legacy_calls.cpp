@@ -170,7 +170,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   }
   CallState* state = session->Find(key);
   const bool redivided =
-      state != nullptr && budget != nullptr && state->library.epoch != budget->epoch();
+      state != nullptr && budget != nullptr && state->owned.epoch != budget->epoch();
   // A capture keeps the plan that already ran outside, although more may be known by now.
   if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
