@@ -178,12 +178,12 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
 bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
                      std::vector<MicroConfiguration>& found) {
   if (other == nullptr) return false;
-  const std::optional<MicroConfiguration> whole = UndividedOf(*other, limit_bytes);
+  const std::optional<MicroConfiguration> undivided = UndividedOf(*other, limit_bytes);
   const bool known = std::any_of(found.begin(), found.end(), [&](const MicroConfiguration& before) {
     return before.engine == other->convolution.engine;
   });
-  if (!whole || known) return false;
-  found.push_back(*whole);
+  if (!undivided || known) return false;
+  found.push_back(*undivided);
   if (Find(other->convolution.engine) == nullptr) known_.push_back(std::move(other));
   return true;
 }

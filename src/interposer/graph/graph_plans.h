@@ -143,7 +143,7 @@ class GraphPlans : public DivisionChoices {
   // itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state, long calls);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // `part.kernel` becomes the kernel's number in the network, where there is one. `earlier` is the
+  // `part.kernel` becomes the kernel's number in the budget, where there is one. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
                           OwnedPart& part);

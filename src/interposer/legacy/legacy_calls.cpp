@@ -23,12 +23,12 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
 // so the engine that keeps the promise is looked up, which allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
                                 const cudnn::ConvolutionCall& call) {
-  cudnn::ConvolutionCall whole = call;
+  cudnn::ConvolutionCall undivided = call;
   std::optional<int> promised;
   if (key.kind != CallKind::kIdentity) {
     promised = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
                                               key.workspace_bytes);
-    whole.algorithm = promised.value_or(call.algorithm);
+    undivided.algorithm = promised.value_or(call.algorithm);
   }
   size_t need = 0;
   const bool over_limit =
@@ -36,7 +36,7 @@ cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const 
       cudnn::WorkspaceBytes(process.functions, call.operation, call.handle, call.descriptors,
                             call.algorithm, &need) == CUDNN_STATUS_SUCCESS &&
       need > UserLimit(process, session);
-  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(process.functions, whole);
+  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(process.functions, undivided);
 }
 
 class LegacyOtherWays : public OtherWays {

@@ -133,15 +133,15 @@ Result<ConfirmedLegacyKernel> FollowedPlan::Confirm(const ConvolutionProblem& pr
                                                     cudnnHandle_t handle, bool& unanswered) const {
   cudnn::LegacyEngines engines(functions_, handle);
   const auto prepared = engines.Prepare(problem);
-  const auto wholes = prepared.ok() ? (*prepared)->Engines()
-                                    : Result<std::vector<cudnn::EngineChoice>>(prepared.status());
-  unanswered = !wholes.ok();
-  UCUDNN_RETURN_IF_ERROR(wholes.status());
+  const auto choices = prepared.ok() ? (*prepared)->Engines()
+                                     : Result<std::vector<cudnn::EngineChoice>>(prepared.status());
+  unanswered = !choices.ok();
+  UCUDNN_RETURN_IF_ERROR(choices.status());
   ConfirmedLegacyKernel confirmed;
   std::vector<MicroConfiguration> rows;
-  for (const cudnn::EngineChoice& whole : *wholes) {
-    rows.push_back({whole.engine, problem.n, static_cast<double>(rows.size()),
-                    whole.workspace_bytes, whole.deterministic});
+  for (const cudnn::EngineChoice& choice : *choices) {
+    rows.push_back({choice.engine, problem.n, static_cast<double>(rows.size()),
+                    choice.workspace_bytes, choice.deterministic});
   }
   confirmed.candidates = cudnn::OwnMathCandidates(problem, rows);
   for (const Run& run : configuration.runs) {

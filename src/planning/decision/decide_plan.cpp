@@ -137,11 +137,11 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
     const Rows rows = Measured(other.engine, request);
-    const MicroConfiguration* const whole = UndividedOf(rows.candidates, facts_.problem.n);
-    if (whole == nullptr && best == nullptr) return other;
-    if (whole == nullptr || (best != nullptr && whole->time_ms >= best_ms)) continue;
+    const MicroConfiguration* const undivided = UndividedOf(rows.candidates, facts_.problem.n);
+    if (undivided == nullptr && best == nullptr) return other;
+    if (undivided == nullptr || (best != nullptr && undivided->time_ms >= best_ms)) continue;
     best = &other;
-    best_ms = whole->time_ms;
+    best_ms = undivided->time_ms;
   }
   return *best;
 }
@@ -176,9 +176,9 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   }
   if (facts_.share) return InBudget(*other);
   const Rows pieces = Measured(facts_.asked, request);
-  const Rows whole = Measured(other->engine, request);
+  const Rows undivided_rows = Measured(other->engine, request);
   // Where nobody timed the substitute, it runs with the workspace that the library states for it.
-  const MicroConfiguration* const timed = UndividedOf(whole.candidates, facts_.problem.n);
+  const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
   // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
   // and build the fastest again from its engine and knobs, also in another process. The first plan
