@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "base/byte_size.h"
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "cudnn/plan_words.h"
@@ -15,6 +14,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using planning::Cause;
+using planning::Detail;
 
 // Ends a thread's look when it goes out of scope.
 class Looking {
@@ -224,14 +224,13 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   if (options.deterministic) {
     const auto notes = cudnn::ReadNotes(process_.functions, plan);
     if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
-      process_.reporter.Unread(kernel, Cause::kRefused, "not deterministic");
+      process_.reporter.Unread(kernel, Cause::kRefused, Sentence(Detail::kNotDeterministic));
       return &refused_;
     }
   }
   if (!over_limit) return nullptr;
   process_.reporter.Unread(kernel, Cause::kOverLimit,
-                           "needs " + FormatByteSize(*need) + ", over the limit of " +
-                               FormatByteSize(limit_bytes) + ", and stays whole: " + why);
+                           Sentence(Detail::kStaysWhole, {*need, limit_bytes, 0, why}));
   return options.strict_limit ? &refused_ : nullptr;
 }
 
@@ -246,7 +245,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   if (shadow.kind == GraphKind::kUnfamiliar) {
-    return LeaveAlone(plan, limit, "a convolution of dynamic or ragged shapes");
+    return LeaveAlone(plan, limit, Sentence(Detail::kUnfamiliarShapes));
   }
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&

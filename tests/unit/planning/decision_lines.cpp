@@ -68,6 +68,9 @@ const char* const kCauses[] = {"NotMeasuredOverLimit",
                                "NoShare",
                                "LeftAlone",
                                "Refused",
+                               "TooManyKernels",
+                               "RanksShareNoStore",
+                               "HostsShareNoStore",
                                "BrokenInvariant"};
 static_assert(std::size(kCauses) == static_cast<size_t>(Cause::kBrokenInvariant) + 1);
 

@@ -536,6 +536,9 @@ const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
                                    Cause::kNoShare,
                                    Cause::kLeftAlone,
                                    Cause::kRefused,
+                                   Cause::kTooManyKernels,
+                                   Cause::kRanksShareNoStore,
+                                   Cause::kHostsShareNoStore,
                                    Cause::kBrokenInvariant};
 
 TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
