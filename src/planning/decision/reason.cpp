@@ -61,6 +61,8 @@ const char* Template(Because because) {
       return "undivided, in ucudnn's own workspace";
     case Because::kAsTold:
       return "undivided, as ucudnn answered when it was asked";
+    case Because::kAsToldForIdentity:
+      return "{divided}: the workspace told is the least that serves an identity activation, too";
     case Because::kAskedAfterFailure:
       return "as the caller asked, because a piece of a plan failed";
     case Because::kAskedNotCompared:

@@ -34,6 +34,7 @@ enum class Because {
   kGraphEngine,
   kOwnWorkspace,       // undivided, in ucudnn's own workspace
   kAsTold,             // undivided, as ucudnn answered when it was asked
+  kAsToldForIdentity,  // more was told than it uses, so that an identity activation runs, too
   kAskedAfterFailure,  // as the caller asked, because a piece failed
   kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
   kUndividedAfterFailure,

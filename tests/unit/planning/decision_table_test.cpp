@@ -19,6 +19,7 @@
 //   told=PLAN~WHOLE  what the program was told: what runs, and what takes its place
 //   room=B, provisional, from-file  it has room for more; was told before all was measured; is a
 //                 workspace plan's
+//   serves=PLAN   pieces that serve, in the same room, calls that only the named algorithm serves
 //   pieces-alone  nothing takes its place: it ran here, and WHOLE is what it was measured against
 //   alone=PLAN~WHOLE  what calls that only the named algorithm serves were told, and what it was
 //                 measured against
@@ -231,6 +232,12 @@ plain need=8 limit=2 passes=4 told=0@8:?/0 room=4 provisional | 1@8:4/8 0@8:9/0 
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 2@8:1/4 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 0@8:9/0 4f@8:1/0 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0d room=4 provisional | 0@8:9/0d 2@8:1/0 | -> 0@8; 4; AsTold
+# Where the room is only for an identity activation, that is said.
+plain need=8 limit=4 passes=4 told=0@8:5/0 room=4 serves=1@4:3/4x2 | | -> 0@8; 4; AsToldForIdentity
+plain need=8 limit=0 passes=4 told=0@8:5/0 room=4 serves=1@4:3/4x2 | | -> 0@8; 4; AsToldForIdentity
+plain need=8 passes=4 told=0@4:2/2x2~0@8:5/0 room=4 serves=1@4:3/4x2 | | -> 0@4x2 else 0@8; 4; AsToldForIdentity 2
+plain need=8 passes=4 told=1@4:2/4x2~0@8:5/0 room=4 serves=1@4:2/4x2 | | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=6 told=0@8:5/0 room=6 serves=1@4:3/4x2 | | -> 0@8; 6; AsTold
 
 # Of a promise with an engine of the graph API, what takes its place runs where it may not.
 plain need=8 told=g5@8:2/4~1@8:4/8 with-graph | | -> g5@8 else 1@8; 8; GraphEngine
