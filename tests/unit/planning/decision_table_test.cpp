@@ -111,8 +111,10 @@ scaled need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
 activation need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
 
 
-# The division gains too little over engine 0 to run, but both gain over what is asked.
+# The division gains over what is asked, but too little over engine 0 to run in its place: what runs
+# is engine 0, which gains less than 3 %.
 plain need=8 | 1@8:99.9/8 0@8:97/8 0@4:47.1/0 | -> 0@8; 8; InPlaceOf 1
+# Where neither gains 3 % over what is asked, that runs.
 plain need=8 | 1@8:96.9/8 0@8:94.1/8 0@4:47.1/0 | -> asked; 8; NothingFaster
 
 # Where less is passed than it needs, or less is allowed, what fits takes its place.
@@ -120,7 +122,6 @@ plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 
 plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 2
 plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | strict -> 1@4x2 else 0@8; 4; Divided 2
 plain need=8 passes=2 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 0@8; 0; InPlaceOf 1
-# What nothing undivided keeps is no promise.
 # Where no undivided engine as exact fits, pieces of the algorithm itself do, once compared with it.
 plain need=8 passes=4 | 1@8:4/8 1@4:3/4 | -> 1@4x2 or fails; 4; Divided 2
 plain need=8 passes=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
