@@ -63,6 +63,7 @@ class GraphPlans : public DivisionChoices {
   // promise. They allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
+  // In native_graphs.cpp.
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
