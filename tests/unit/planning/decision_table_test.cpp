@@ -306,6 +306,9 @@ plan need=8 n=1 | 1@1:4/8 | -> asked; 8; CannotBeDivided
 plan need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else asked; 8; Divided 2
 plan need=8 | 1@8:4/8 1@4:1.95/4 | -> asked; 8; NothingFasterAnywhere
 first need=8 others=2/0 | 1@8:4/8 2@8:1/0 | -> asked; 8; NothingFasterAnywhere
+# A list's first that fits is the program's choice, however fast what took its place in less room.
+first need=8 limit=7 others=2/0 | 1@8:100/8 2@8:1/0 | -> 2@8; 0; Substituted 1; gives 0/2*
+first need=8 limit=8 others=2/0 | 1@8:100/8 2@8:1/0 | -> asked; 8; NothingFasterAnywhere
 plan need=8 | 1@8:4/8 1@4:1/4 | observes -> asked; 8; Observed
 plan need=8 random | 1@8:4/8 1@4:1/4 | deterministic -> refused; 8; NotDeterministic
 plan need=8 | 1@8:4/8 1@4:1/4 | wrong=1@4 -> asked; 8; NothingFasterAnywhere; !DivisionWrong
