@@ -76,9 +76,9 @@ Result<std::unique_ptr<MicroBatchedConvolution>> MicroBatchedConvolution::Create
     const MicroConfiguration& undivided) {
   std::unique_ptr<MicroBatchedConvolution> runnable(new MicroBatchedConvolution(problem));
   if (!undivided.engine.empty()) {
-    MicroConfiguration whole = undivided;
-    whole.micro_batch = problem.n;
-    UCUDNN_ASSIGN_OR_RETURN(runnable->undivided_, engines.MakePiece(problem, whole));
+    MicroConfiguration of_all = undivided;
+    of_all.micro_batch = problem.n;
+    UCUDNN_ASSIGN_OR_RETURN(runnable->undivided_, engines.MakePiece(problem, of_all));
     runnable->undivided_bytes_ = undivided.workspace_bytes;
   }
   return runnable;
@@ -199,10 +199,10 @@ cudnnStatus_t MicroBatchedConvolution::RunUndivided(const cudnn::ConvolutionCall
     outcome = Outcome::kNotAttempted;
     return CUDNN_STATUS_SUCCESS;
   }
-  cudnn::ConvolutionCall whole = call;
-  whole.workspace_bytes = undivided_bytes_;
+  cudnn::ConvolutionCall undivided = call;
+  undivided.workspace_bytes = undivided_bytes_;
   outcome = Outcome::kUndivided;
-  return undivided_->Run(whole, false);
+  return undivided_->Run(undivided, false);
 }
 
 }  // namespace ucudnn::execution

@@ -36,7 +36,7 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
   const Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const without = FastestWhole(allowed, request.n, 0, Whose::kNative);
   if (without == nullptr) return {};
-  std::vector<MicroConfiguration> rows, wholes;
+  std::vector<MicroConfiguration> rows, undivided_rows;
   for (const Candidate* candidate : allowed) {
     const MicroConfiguration& micro = candidate->micro;
     rows.push_back(micro);
@@ -44,14 +44,14 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
     const bool serves = candidate->native ||
                         Gains(micro.time_ms, FastestWhole(allowed, request.n, micro.workspace_bytes,
                                                           Whose::kNative));
-    if (serves) wholes.push_back(micro);
+    if (serves) undivided_rows.push_back(micro);
   }
   std::vector<Configuration> found =
-      DesirableSet(wholes, request.n, request.step, request.limit_bytes);
+      DesirableSet(undivided_rows, request.n, request.step, request.limit_bytes);
   for (Configuration& one : DesirableSet(rows, request.n, request.step, request.limit_bytes)) {
-    const Candidate* const whole =
+    const Candidate* const undivided =
         FastestWhole(allowed, request.n, one.WorkspaceBytes(), Whose::kAny);
-    if (one.Pieces() > 1 && Gains(one.TimeMs(), whole)) found.push_back(std::move(one));
+    if (one.Pieces() > 1 && Gains(one.TimeMs(), undivided)) found.push_back(std::move(one));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return a.WorkspaceBytes() < b.WorkspaceBytes();

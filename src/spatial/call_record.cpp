@@ -109,7 +109,7 @@ std::optional<std::string> CallRecords::Add(const CallRecord& record,
   return difference;
 }
 
-std::optional<std::string> CallRecords::Met(int rank, std::string_view bytes) {
+std::optional<std::string> CallRecords::AddOf(int rank, std::string_view bytes) {
   const bool is_peer = rank >= 0 && rank != rank_ && rank < ranks_;
   if (!is_peer || bytes.size() != sizeof(CallRecord)) {
     return "a record of rank " + std::to_string(first_ + rank) + " cannot be read";

@@ -55,8 +55,8 @@ class CallRecords {
   // This rank's next record, with the extents that each rank has in it by what was agreed. Returns
   // why it differs from a record that has already come; none where it does not.
   std::optional<std::string> Add(const CallRecord& record, std::span<const Spatial> extents);
-  // Another rank's next record, as its bytes.
-  std::optional<std::string> Met(int rank, std::string_view bytes);
+  // The same of another rank's next record, which came as `bytes`.
+  std::optional<std::string> AddOf(int rank, std::string_view bytes);
 
   // Another rank's record of this rank's next call that has already come, and says that the call
   // is not the first one of a kernel there. None where there is none.
@@ -66,7 +66,7 @@ class CallRecords {
   };
   std::optional<Early> NotAgreeing() const;
 
-  // Whether Add or Met has ever returned a difference: also for who sees by `ahead` that a record
+  // Whether Add or AddOf has ever returned a difference: also for who sees by `ahead` that a record
   // has come, before whoever was told of the difference has acted.
   bool differ() const;
 

@@ -161,7 +161,8 @@ void SplitCalls::Watch() {
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
-  if (std::optional<std::string> difference = records_.Met(rank, bytes)) return Break(*difference);
+  if (std::optional<std::string> difference = records_.AddOf(rank, bytes))
+    return Break(*difference);
   CallRecord theirs;
   if (bytes.size() != sizeof theirs) return;
   std::memcpy(&theirs, bytes.data(), sizeof theirs);

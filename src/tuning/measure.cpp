@@ -165,9 +165,9 @@ class Measurer {
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
     std::set<EngineId> serve_whole;
     double best_ms = std::numeric_limits<double>::infinity();
-    const std::vector<Unit> wholes = LeastFirst(Fitting(problem, problem.n, fit_bytes));
-    step_.engines = wholes.size();
-    for (const Unit& unit : wholes) {
+    const std::vector<Unit> undivided = LeastFirst(Fitting(problem, problem.n, fit_bytes));
+    step_.engines = undivided.size();
+    for (const Unit& unit : undivided) {
       ++step_.engine;
       const EngineId& engine = unit.choice.engine;
       if (tries_whole && Try(unit, best_ms, all) == Tried::kLate) return;

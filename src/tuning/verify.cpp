@@ -367,10 +367,10 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   try {
-    MicroConfiguration whole = undivided;
-    whole.micro_batch = problem.n;
+    MicroConfiguration of_all = undivided;
+    of_all.micro_batch = problem.n;
     Verifier verifier(device, problem, budget, scope);
-    return verifier.Verify({"the undivided call", {{{whole, 1}}}}, {"the plan", configuration});
+    return verifier.Verify({"the undivided call", {{{of_all, 1}}}}, {"the plan", configuration});
   } catch (const std::bad_alloc&) {
     return {Verdict::kNotCompared, "out of host memory"};
   }

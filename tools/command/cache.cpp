@@ -68,7 +68,7 @@ Json ToJson(const db::StoredMeasurement& row) {
   json["op"] = OperationName(row.problem.operation);
   json["engine"] = measured.micro.engine.Text();
   json["micro_batch"] = measured.micro.micro_batch;
-  json["time_ms"] = measured.micro.time_ms;
+  json["piece_ms"] = measured.micro.time_ms;  // of one micro-batch
   json["workspace_bytes"] = measured.micro.workspace_bytes;
   json["deterministic"] = measured.micro.deterministic;
   json["cudnn"] = row.platform.cudnn;
@@ -226,7 +226,7 @@ int Show(const CacheOptions& options, const std::vector<std::string>& paths) {
     PrintRows(*rows);
     return 0;
   }
-  Json json = {{"format", "ucudnn-cache"}, {"version", 1}, {"stores", paths}};
+  Json json = {{"format", "ucudnn-cache"}, {"version", 2}, {"stores", paths}};
   json["measurements"] = Json::array();
   for (const auto& row : rows->measurements) json["measurements"].push_back(ToJson(row));
   json["promises"] = Json::array();

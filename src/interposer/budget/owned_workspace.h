@@ -1,4 +1,5 @@
-// ucudnn's own workspace for one call, from its session's network. Used by the call's thread.
+// ucudnn's own workspace for one call, from its session's WorkspaceBudget. Used by the call's
+// thread.
 #pragma once
 
 #include "interposer/budget/workspace_budget.h"

@@ -1,7 +1,9 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE): what the
 // program was seen to run, how the budget is divided, and the memory behind it. Thread-safe. Once
 // the network is known and its memory is ready, a call takes the lock only when it asks for a
-// segment for the first time.
+// segment for the first time. What deals with memory (Settle to Fix, SettleNow, Take..., Assure,
+// SlotOwner, Closed, Drop) is defined in workspace_budget_memory.cpp, all else in
+// workspace_budget.cpp.
 #pragma once
 
 #include <cuda.h>
@@ -157,20 +159,22 @@ class WorkspaceBudget {
 
   // The segment of the workspace plan for `kernel`; null: none.
   const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
-  // Take where a workspace plan says what is whose: whole segments, and to others what those leave.
+  // Take under a workspace plan. A kernel of the plan gets its segment there, as large as the plan
+  // makes it; any other kernel gets memory that no segment needs.
   Segment TakePlanSegment(const execution::ArenaOwner& owner, const OwnedPart& part,
                           CUstream stream);
   execution::Arena::Segment TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part,
                                       CUstream stream);
-  // Where `owner` is among the lanes, or a former handle's lane on its stream; else their number.
+  // The position in lanes_ of `owner`'s lane or, where it has none, of a lane on the same stream
+  // whose handle was destroyed; lanes_.size() where there is neither.
   size_t LaneOf(const execution::ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;
   // The kernel's place in the latest division; -1: it has none.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Of the workspace plan's segment, `taken` copies are somebody's: the others are kept for whoever
-  // comes.
+  // Owners hold `taken` copies of the workspace plan's segment `number`. Keeps memory back for those
+  // copies that no owner has taken yet.
   void KeepUntaken(int number, size_t taken) UCUDNN_REQUIRES(mutex_);
 
   const CUcontext context_;

@@ -1,5 +1,5 @@
-// The memory behind a network: gives each owner its segment of the arena, by the division or by a
-// workspace plan.
+// The memory behind a workspace budget: gives each owner its segment of the arena, by the division
+// or by a workspace plan.
 #include <algorithm>
 #include <cassert>
 

@@ -13,7 +13,7 @@
 
 namespace ucudnn::interposer {
 
-// What a plan uses of ucudnn's workspace: how many bytes, as which kernel of the network, and
+// What a plan uses of ucudnn's workspace: how many bytes, as which kernel of the budget, and
 // under which of its divisions (WorkspaceBudget::epoch).
 struct OwnedPart {
   size_t bytes = 0;
@@ -26,7 +26,7 @@ struct KernelState {
   planning::Decision decision;
   std::unique_ptr<execution::Runnable> runnable;  // null: the program's own call runs
   CountedKernel* record = nullptr;
-  OwnedPart library;
+  OwnedPart owned;
   // Set where calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
   // undivided engine.
   std::optional<NumericClass> checked;

@@ -52,13 +52,13 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
   // What never ran outside a capture may load modules or allocate, which breaks the capture.
   if (capturing && !state.ran.load(std::memory_order_relaxed)) return undivided();
   if (*state.failed && !pieces_only) return undivided();
-  const OwnedWorkspace library(*request.process.driver, request.session, request.call.handle,
-                               state.library, capturing);
+  const OwnedWorkspace owned(*request.process.driver, request.session, request.call.handle,
+                             state.owned, capturing);
   cudnn::ConvolutionCall call = request.call;
-  if (state.library.bytes > 0) {
-    if (library.data() == nullptr) return undivided();
-    call.workspace = library.data();
-    call.workspace_bytes = state.library.bytes;
+  if (state.owned.bytes > 0) {
+    if (owned.data() == nullptr) return undivided();
+    call.workspace = owned.data();
+    call.workspace_bytes = state.owned.bytes;
   }
   if (!runnable.Suits(call.workspace) && !pieces_only) return undivided();
   if (state.checked && !capturing && !*state.failed) {

@@ -10,6 +10,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using planning::BuildOutcome;
+using planning::Detail;
 
 // So many configurations of a heuristics' list are looked at, and timed against each other, as
 // substitutes.
@@ -178,12 +179,12 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
 bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
                      std::vector<MicroConfiguration>& found) {
   if (other == nullptr) return false;
-  const std::optional<MicroConfiguration> whole = UndividedOf(*other, limit_bytes);
+  const std::optional<MicroConfiguration> undivided = UndividedOf(*other, limit_bytes);
   const bool known = std::any_of(found.begin(), found.end(), [&](const MicroConfiguration& before) {
     return before.engine == other->convolution.engine;
   });
-  if (!whole || known) return false;
-  found.push_back(*whole);
+  if (!undivided || known) return false;
+  found.push_back(*undivided);
   if (Find(other->convolution.engine) == nullptr) known_.push_back(std::move(other));
   return true;
 }
@@ -243,16 +244,16 @@ BuildOutcome GraphSteps::Answer(const planning::Build& question) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
   if (question.in_place) {
     const EngineTemplate other = Find(question.undivided.engine);
-    if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, "its engine is not known"};
+    if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, Sentence(Detail::kNoEngine)};
     auto built = cudnn::BuildAtBatch(process_.functions, {kernel_.handle, nullptr}, *other,
                                      kernel_.problem().n, own.alpha, own.beta);
     if (!built.ok()) return {BuildOutcome::Kind::kNoUndivided, built.message()};
     const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
     if (!bytes.ok()) return {BuildOutcome::Kind::kNoUndivided, bytes.message()};
     if (*bytes > question.promised_bytes) {
-      return {BuildOutcome::Kind::kNoUndivided, other->convolution.engine.Text() + " needs " +
-                                                    std::to_string(*bytes) + " bytes, not " +
-                                                    std::to_string(question.promised_bytes)};
+      return {BuildOutcome::Kind::kNoUndivided,
+              Sentence(Detail::kEngineNeedsMore,
+                       {*bytes, question.promised_bytes, 0, other->convolution.engine.Text()})};
     }
     substitute_ = std::move(*built);
   }

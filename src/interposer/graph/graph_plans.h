@@ -63,6 +63,7 @@ class GraphPlans : public DivisionChoices {
   // promise. They allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
+  // In native_graphs.cpp.
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -143,7 +144,7 @@ class GraphPlans : public DivisionChoices {
   // itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state, long calls);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // `part.kernel` becomes the kernel's number in the network, where there is one. `earlier` is the
+  // `part.kernel` becomes the kernel's number in the budget, where there is one. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
                           OwnedPart& part);

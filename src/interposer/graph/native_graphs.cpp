@@ -101,7 +101,7 @@ const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanSt
   const bool narrow_sum =
       problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) < 4;
   // A graph may be launched at any time, when another kernel may have ucudnn's workspace.
-  if (state.runnable == nullptr || narrow_sum || state.library.bytes > 0) return nullptr;
+  if (state.runnable == nullptr || narrow_sum || state.owned.bytes > 0) return nullptr;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
   if (operands == nullptr || !operands->plain || session == nullptr ||

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "base/byte_size.h"
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "cudnn/plan_words.h"
@@ -15,6 +14,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using planning::Cause;
+using planning::Detail;
 
 // Ends a thread's look when it goes out of scope.
 class Looking {
@@ -70,7 +70,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     }
   }
   if (earlier != nullptr) {
-    const bool lost = earlier->library.bytes > 0 && earlier->library.epoch != part.epoch;
+    const bool lost = earlier->owned.bytes > 0 && earlier->owned.epoch != part.epoch;
     facts.earlier = {earlier->Divides(), lost, earlier->promises_less(),
                      earlier->decision.promised_bytes};
     plan.told = earlier->decision.promise;
@@ -111,8 +111,8 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
                                             const PlanState* earlier, KernelRecord& record) {
   auto state = std::make_unique<PlanState>();
   WorkspaceBudget* const budget = kernel.session->budget();
-  if (budget != nullptr) state->library.epoch = budget->epoch();
-  planning::Facts facts = FactsOf(kernel, steps, earlier, state->library);
+  if (budget != nullptr) state->owned.epoch = budget->epoch();
+  planning::Facts facts = FactsOf(kernel, steps, earlier, state->owned);
   state->own = kernel.own;
   state->context = kernel.session->context();
   state->need_bytes = kernel.need_bytes;
@@ -139,7 +139,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
     state->substitute = steps.TakeSubstitute();
     state->other = steps.Find(decision.undivided.engine);
     state->budget = budget;
-    state->library.bytes = decision.owned_bytes;
+    state->owned.bytes = decision.owned_bytes;
     // The real plan never runs again: a substitute does, or pieces alone keep the promise.
     assert((state->substitute.get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
@@ -182,7 +182,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long call
     if (better->decision.standing || (record == state.record->record && !redivided)) {
       // The budget was divided anew and took the workspace of this state away, so a share is looked
       // for again soon.
-      const bool lost = redivided && state.library.bytes > 0;
+      const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
       state.due_at = lost ? std::min(next, soon) : next;
       return &state;
@@ -224,14 +224,13 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   if (options.deterministic) {
     const auto notes = cudnn::ReadNotes(process_.functions, plan);
     if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
-      process_.reporter.Unread(kernel, Cause::kRefused, "not deterministic");
+      process_.reporter.Unread(kernel, Cause::kRefused, Sentence(Detail::kNotDeterministic));
       return &refused_;
     }
   }
   if (!over_limit) return nullptr;
   process_.reporter.Unread(kernel, Cause::kOverLimit,
-                           "needs " + FormatByteSize(*need) + ", over the limit of " +
-                               FormatByteSize(limit_bytes) + ", and stays whole: " + why);
+                           Sentence(Detail::kStaysWhole, {*need, limit_bytes, 0, why}));
   return options.strict_limit ? &refused_ : nullptr;
 }
 
@@ -246,7 +245,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   if (shadow.kind == GraphKind::kUnfamiliar) {
-    return LeaveAlone(plan, limit, "a convolution of dynamic or ragged shapes");
+    return LeaveAlone(plan, limit, Sentence(Detail::kUnfamiliarShapes));
   }
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&

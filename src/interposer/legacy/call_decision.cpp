@@ -82,16 +82,16 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
   state->version = state->page->version();
   state->failed = state->page->failed;
-  if (const WorkspaceBudget* budget = session.budget()) state->library.epoch = budget->epoch();
+  if (const WorkspaceBudget* budget = session.budget()) state->owned.epoch = budget->epoch();
 
   planning::Facts facts = FactsOf(call, kernel, key);
   facts.failed = *state->failed;
   const bool alone = key.kind == CallKind::kMisaligned || key.kind == CallKind::kIdentity;
   if (!facts.observes && !alone) {
-    facts.share = process_.budgets.ShareOf({key.problem}, session, call.handle, state->library);
+    facts.share = process_.budgets.ShareOf({key.problem}, session, call.handle, state->owned);
   }
   if (earlier != nullptr) {
-    const bool lost = earlier->library.epoch != state->library.epoch;
+    const bool lost = earlier->owned.epoch != state->owned.epoch;
     facts.earlier = {earlier->Divides(), lost, false, earlier->decision.promised_bytes};
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
@@ -111,8 +111,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   if (decision.course == planning::Course::kReal && capturing) return nullptr;
   if (decision.course == planning::Course::kSchedule) {
     state->runnable = steps.TakeRunnable();
-    state->library.bytes = decision.owned_bytes;
-    state->library.assured = decision.otherwise == planning::Otherwise::kPieces;
+    state->owned.bytes = decision.owned_bytes;
+    state->owned.assured = decision.otherwise == planning::Otherwise::kPieces;
     state->ran = decision.ran_here;
     if (process_.options.check && state->runnable->has_pieces()) {
       const auto numeric = process_.engines.CoarsestClass(

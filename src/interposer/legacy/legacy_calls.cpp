@@ -24,12 +24,12 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
 // so the engine that keeps the promise is looked up, which allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
                                 const cudnn::ConvolutionCall& call) {
-  cudnn::ConvolutionCall whole = call;
+  cudnn::ConvolutionCall undivided = call;
   std::optional<int> promised;
   if (key.kind != CallKind::kIdentity) {
     promised = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
                                               key.workspace_bytes);
-    whole.algorithm = promised.value_or(call.algorithm);
+    undivided.algorithm = promised.value_or(call.algorithm);
   }
   size_t need = 0;
   const bool over_limit =
@@ -37,7 +37,7 @@ cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const 
       cudnn::WorkspaceBytes(process.functions, call.operation, call.handle, call.descriptors,
                             call.algorithm, &need) == CUDNN_STATUS_SUCCESS &&
       need > UserLimit(process, session);
-  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(process.functions, whole);
+  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(process.functions, undivided);
 }
 
 class LegacyOtherWays : public OtherWays {
@@ -152,7 +152,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   }
   CallState* state = session->Find(key);
   const bool redivided =
-      state != nullptr && budget != nullptr && state->library.epoch != budget->epoch();
+      state != nullptr && budget != nullptr && state->owned.epoch != budget->epoch();
   // A capture keeps the plan that already ran outside, although more may be known by now.
   if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {

@@ -106,7 +106,7 @@ class LegacyCalls : public DivisionChoices {
   // the real library's heuristics rank them.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // Tells the network, while it learns, that the program was told of `algorithm`.
+  // Tells the workspace budget, while it learns, that the program was told of `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
   // In workspace_plan_answers.cpp, as is all that follows: the answers from a workspace plan. What

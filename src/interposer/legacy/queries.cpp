@@ -386,7 +386,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
     if (trusted && Assure(kernel, planning::AssuredBytes(*answer.promise))) return answer;
     answer.promise.reset();
     if (trust.kind != planning::Trust::Kind::kWrong) {
-      answer.why_none.detail = trusted ? "the total workspace has no room left" : trust.message;
+      answer.why_none.detail = trusted ? Sentence(planning::Detail::kNoRoomInTotal) : trust.message;
       break;
     }
     candidates = tuning::OwnCandidates(problem, Measured(process_, kernel, request, may_measure));
@@ -445,8 +445,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   }
   if (named.promise->workspace_bytes > limit) {
     process_.reporter.Fallback(kernel->problem, Cause::kOverLimit,
-                               "it must serve an identity activation, too, which no other "
-                               "algorithm does");
+                               Sentence(planning::Detail::kServesIdentity));
     if (process_.options.strict_limit) return CUDNN_STATUS_NOT_SUPPORTED;
   }
   *bytes = named.promise->workspace_bytes;

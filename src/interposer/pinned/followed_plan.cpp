@@ -13,6 +13,7 @@ namespace {
 
 using planning::Candidate;
 using planning::ConfirmedLegacyKernel;
+using planning::Detail;
 
 void WarnIgnored(const std::string& why) {
   WarnOnce("workspace plan", "the workspace plan is ignored: " + why);
@@ -20,12 +21,12 @@ void WarnIgnored(const std::string& why) {
 
 // Why the file cannot be followed on any device; empty: it can.
 std::string Conflict(const planning::WorkspacePlan& file, const Options& options) {
-  if (file.kernels.empty()) return "it pins no kernel";
+  if (file.kernels.empty()) return Sentence(Detail::kWorkspacePlanEmpty);
   if (!options.total_workspace) return {};
-  if (!file.total_bytes) return "it has no total_bytes, and a total workspace is set";
+  if (!file.total_bytes) return Sentence(Detail::kWorkspacePlanWithoutTotal);
   if (file.reserved_bytes <= *options.total_workspace) return {};
-  return "its segments take " + std::to_string(file.reserved_bytes) +
-         " bytes, more than the total workspace of " + std::to_string(*options.total_workspace);
+  return Sentence(Detail::kWorkspacePlanTooLarge,
+                  {file.reserved_bytes, *options.total_workspace, 0, {}});
 }
 
 }  // namespace
@@ -61,11 +62,11 @@ std::optional<std::string> FollowedPlan::Misses(const planning::Platform& platfo
   }
   const std::vector<int> batches = file_->BatchesOf(problem, legacy);
   if (batches.empty()) return std::string();
-  std::string words = "it has it for ";
+  std::string known;
   for (const int images : batches) {
-    words += (images == batches.front() ? "" : ", ") + std::to_string(images);
+    known += (images == batches.front() ? "" : ", ") + std::to_string(images);
   }
-  return words + " images, not for " + std::to_string(problem.n);
+  return Sentence(Detail::kWorkspacePlanOfOtherBatches, {0, 0, problem.n, known});
 }
 
 void FollowedPlan::Ignore(const std::string& why) {
@@ -133,15 +134,15 @@ Result<ConfirmedLegacyKernel> FollowedPlan::Confirm(const ConvolutionProblem& pr
                                                     cudnnHandle_t handle, bool& unanswered) const {
   cudnn::LegacyEngines engines(functions_, handle);
   const auto prepared = engines.Prepare(problem);
-  const auto wholes = prepared.ok() ? (*prepared)->Engines()
-                                    : Result<std::vector<cudnn::EngineChoice>>(prepared.status());
-  unanswered = !wholes.ok();
-  UCUDNN_RETURN_IF_ERROR(wholes.status());
+  const auto choices = prepared.ok() ? (*prepared)->Engines()
+                                     : Result<std::vector<cudnn::EngineChoice>>(prepared.status());
+  unanswered = !choices.ok();
+  UCUDNN_RETURN_IF_ERROR(choices.status());
   ConfirmedLegacyKernel confirmed;
   std::vector<MicroConfiguration> rows;
-  for (const cudnn::EngineChoice& whole : *wholes) {
-    rows.push_back({whole.engine, problem.n, static_cast<double>(rows.size()),
-                    whole.workspace_bytes, whole.deterministic});
+  for (const cudnn::EngineChoice& choice : *choices) {
+    rows.push_back({choice.engine, problem.n, static_cast<double>(rows.size()),
+                    choice.workspace_bytes, choice.deterministic});
   }
   confirmed.candidates = cudnn::OwnMathCandidates(problem, rows);
   for (const Run& run : configuration.runs) {

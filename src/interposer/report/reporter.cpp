@@ -40,7 +40,7 @@ void Reporter::Unread(const std::string& plan, planning::Cause cause,
 
 void Reporter::TooManyKernels() noexcept {
   try {
-    const std::string cause = "too many different kernels: others run as the caller asked";
+    const char* const cause = Sentence(planning::Cause::kTooManyKernels);
     WarnOnce(cause, cause);
     report_.AddFallback("kernels beyond the first " + std::to_string(kMostKernels), cause);
   } catch (...) {
@@ -50,18 +50,11 @@ void Reporter::TooManyKernels() noexcept {
 
 void Reporter::NoteUnlikeRanks() {
   if (rank_ < 0 || unlike_ranks_noted_) return;
-  const char* cause = nullptr;
-  if (kernels_.keeps_own()) {
-    cause =
-        "measured for this process alone: ranks that share no store may choose different plans; "
-        "name one that all can write with UCUDNN_DATABASE";
-  } else if (!hosts_share_store_) {
-    cause =
-        "the store lies on a network file system, where every host writes its own: ranks of "
-        "different hosts may choose different plans until `ucudnn cache merge` joins them";
-  }
-  if (cause == nullptr || unlike_ranks_noted_.exchange(true)) return;
-  report_.AddFallback("every kernel", cause);
+  const bool own = kernels_.keeps_own();
+  if ((!own && hosts_share_store_) || unlike_ranks_noted_.exchange(true)) return;
+  const planning::Cause cause =
+      own ? planning::Cause::kRanksShareNoStore : planning::Cause::kHostsShareNoStore;
+  report_.AddFallback("every kernel", Sentence(cause));
 }
 
 }  // namespace ucudnn::interposer

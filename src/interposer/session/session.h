@@ -116,7 +116,7 @@ class SessionTable {
   }
   void Close(cudnnHandle_t handle);
   // The program orders the work of both, and of all that it ordered with either before: without a
-  // network, which would name them.
+  // workspace budget, which would name them.
   void Order(cudnnHandle_t first, cudnnHandle_t second);
   // What the sessions of the lane's handles are ordered by from now on.
   void SetOrder(const OrderedHandles::Lane& lane);

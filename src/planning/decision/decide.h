@@ -14,7 +14,7 @@ namespace ucudnn::planning {
 
 enum class Course {
   kReal,      // what the program asked for, unchanged
-  kSchedule,  // Decision::plan
+  kSchedule,  // Decision::configuration
   kRefusal,   // the call, or finalizing the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
 // What runs in place of a schedule that cannot run: memory is missing, a piece failed, a capture

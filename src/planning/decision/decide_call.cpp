@@ -16,6 +16,15 @@ bool NeedsTrust(const Configuration& configuration) {
   return configuration.Pieces() > 1 || UsesGraph(configuration);
 }
 
+// Whether more was told than the plan and its undivided engine need, as much as pieces of the named
+// algorithm alone do: those serve an identity activation.
+bool IsSizedForAlone(const Promise& promise) {
+  const size_t own =
+      std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
+  return promise.owned_bytes == 0 && !promise.alone.runs.empty() && promise.workspace_bytes > own &&
+         promise.alone.WorkspaceBytes() == promise.workspace_bytes;
+}
+
 class CallDecider {
  public:
   CallDecider(const Facts& facts, Asker& ask)
@@ -283,8 +292,10 @@ void CallDecider::Explain() {
   decision_.limit_bytes = promise_->limit_bytes;
   decision_.baselines = promise_->baselines;
   const int pieces = promise_->configuration.Pieces();
+  const bool room_for_identity = IsSizedForAlone(*promise_);
   const Because because = file_is_wrong_                       ? Because::kWorkspacePlanWrong
                           : promise_->of_workspace_plan        ? Because::kWorkspacePlan
+                          : room_for_identity                  ? Because::kAsToldForIdentity
                           : pieces > 1                         ? Because::kDivided
                           : UsesGraph(promise_->configuration) ? Because::kGraphEngine
                           : promise_->owned_bytes > 0          ? Because::kOwnWorkspace

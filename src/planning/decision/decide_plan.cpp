@@ -137,11 +137,11 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
     const Rows rows = Measured(other.engine, request);
-    const MicroConfiguration* const whole = UndividedOf(rows.candidates, facts_.problem.n);
-    if (whole == nullptr && best == nullptr) return other;
-    if (whole == nullptr || (best != nullptr && whole->time_ms >= best_ms)) continue;
+    const MicroConfiguration* const undivided = UndividedOf(rows.candidates, facts_.problem.n);
+    if (undivided == nullptr && best == nullptr) return other;
+    if (undivided == nullptr || (best != nullptr && undivided->time_ms >= best_ms)) continue;
     best = &other;
-    best_ms = whole->time_ms;
+    best_ms = undivided->time_ms;
   }
   return *best;
 }
@@ -176,9 +176,9 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   }
   if (facts_.share) return InBudget(*other);
   const Rows pieces = Measured(facts_.asked, request);
-  const Rows whole = Measured(other->engine, request);
+  const Rows undivided_rows = Measured(other->engine, request);
   // Where nobody timed the substitute, it runs with the workspace that the library states for it.
-  const MicroConfiguration* const timed = UndividedOf(whole.candidates, facts_.problem.n);
+  const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
   // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
   // and build the fastest again from its engine and knobs, also in another process. The first plan
@@ -247,7 +247,7 @@ bool PlanDecider::FollowFile() {
     // otherwise the promise grows to its need, within the file's limit.
     Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
     if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, confirmed.limit_bytes});
-    if (others.empty()) return fails("no engine as exact runs it undivided");
+    if (others.empty()) return fails(Sentence(Detail::kNothingUndivided));
     promise.undivided = others[0];
     if (in_budget) {
       promise.undivided.workspace_bytes = 0;
@@ -258,7 +258,7 @@ bool PlanDecider::FollowFile() {
   }
   // A promise that this process gave must not grow.
   if (plan_.told && plan_.told_here && promise.workspace_bytes > plan_.told->workspace_bytes) {
-    return fails("another workspace was promised before");
+    return fails(Sentence(Detail::kPromisedBefore));
   }
   const bool divides = promise.configuration.Pieces() > 1;
   const bool other_engine = promise.configuration.runs[0].micro.engine != facts_.asked;
@@ -345,7 +345,7 @@ void PlanDecider::FitUnder() {
   const bool too_large = told != nullptr && !plan_.told_here && told->workspace_bytes > limit_;
   if (!too_large) promise = Within(told);
   if (!promise && told != nullptr && !plan_.told_here) {
-    std::string why = too_large ? "it exceeds the limit" : Sentence(why_);
+    std::string why = too_large ? Sentence(Detail::kPromiseOverLimit) : Sentence(why_);
     decision_.notes.push_back({Cause::kPromiseLost, std::move(why)});
     decision_.replaces_promise = true;
     told = nullptr;

@@ -37,8 +37,7 @@ constexpr double kUnknownTime = -1;
 //  - kScaled: other scales, which only legacy engines serve.
 //  - kActivation: bias and activation.
 //  - kIdentity: bias with identity activation, which cuDNN serves with one algorithm only.
-//  - kMisaligned: a pointer is aligned to less than 16 bytes, so perhaps only the algorithm that
-//  the
+//  - kMisaligned: a pointer is aligned to less than 16 bytes. Perhaps only the algorithm that the
 //    caller names serves it.
 enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisaligned, kIdentity };
 

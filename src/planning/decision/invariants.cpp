@@ -1,4 +1,5 @@
-// The postconditions of a decision: DESIGN's invariants, as far as facts and decision show them.
+// The postconditions of a decision: the invariants of docs/design.md, as far as facts and decision
+// show them.
 #include <algorithm>
 
 #include "planning/decision/decide.h"

@@ -186,8 +186,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
   return promise;
 }
 
-Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whole) {
-  pieces.reference = std::move(whole);
+Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided) {
+  pieces.reference = std::move(undivided);
   pieces.ran_here = true;
   // These pieces are of the engine alone, so they serve an identity activation, too.
   if (operation == Operation::kForward) pieces.alone = pieces.configuration;
@@ -204,12 +204,12 @@ std::optional<Promise> PiecesFor(const NamedOffer& offer,
                                 : PiecesOf(named.engine, candidates, request);
   if (!pieces) return std::nullopt;
   const Candidate* const measured = FindUndivided(candidates, named.engine, request.n);
-  const MicroConfiguration whole =
+  const MicroConfiguration undivided =
       measured != nullptr
           ? measured->micro
           : MicroConfiguration{named.engine, request.n, kUnknownTime, offer.need_bytes,
                                pieces->configuration.Deterministic()};
-  return PiecesAlone(named.problem.operation, std::move(*pieces), whole);
+  return PiecesAlone(named.problem.operation, std::move(*pieces), undivided);
 }
 
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,

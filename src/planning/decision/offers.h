@@ -53,8 +53,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 
 // A promise that `pieces` of one engine keep alone, for kernels that no undivided engine serves
 // within the limit. It may be given once the pieces have run in this process and were compared with
-// `reference`, which becomes `whole`: the engine itself on the whole mini-batch.
-Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration whole);
+// `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
+Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
 // Such a promise for the algorithm that a caller named; AddPieces adds such promises of every
 // algorithm, for callers that are yet to be told of one.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);

@@ -61,6 +61,8 @@ const char* Template(Because because) {
       return "undivided, in ucudnn's own workspace";
     case Because::kAsTold:
       return "undivided, as ucudnn answered when it was asked";
+    case Because::kAsToldForIdentity:
+      return "{divided}: the workspace told is the least that serves an identity activation, too";
     case Because::kAskedAfterFailure:
       return "as the caller asked, because a piece of a plan failed";
     case Because::kAskedNotCompared:
@@ -84,20 +86,68 @@ const char* Template(Because because) {
   return "";
 }
 
+// The same with places {bytes}, {limit}, {exact bytes}, {exact limit}, {images} and {words}.
+const char* Template(Detail detail) {
+  switch (detail) {
+    case Detail::kServesIdentity:
+      return "it must serve an identity activation, too, which no other algorithm does";
+    case Detail::kNoRoomInTotal:
+      return "the total workspace has no room left";
+    case Detail::kNothingUndivided:
+      return "no engine as exact runs it undivided";
+    case Detail::kPromisedBefore:
+      return "another workspace was promised before";
+    case Detail::kPromiseOverLimit:
+      return "it exceeds the limit";
+    case Detail::kNotDeterministic:
+      return "not deterministic";
+    case Detail::kStaysWhole:
+      return "needs {bytes}, over the limit of {limit}, and stays whole: {words}";
+    case Detail::kUnfamiliarShapes:
+      return "a convolution of dynamic or ragged shapes";
+    case Detail::kNoEngine:
+      return "its engine is not known";
+    case Detail::kEngineNeedsMore:
+      return "{words} needs {exact bytes} bytes, not {exact limit}";
+    case Detail::kWorkspacePlanEmpty:
+      return "it pins no kernel";
+    case Detail::kWorkspacePlanWithoutTotal:
+      return "it has no total_bytes, and a total workspace is set";
+    case Detail::kWorkspacePlanTooLarge:
+      return "its segments take {exact bytes} bytes, more than the total workspace of {exact "
+             "limit}";
+    case Detail::kWorkspacePlanOfOtherBatches:
+      return "it has it for {words} images, not for {images}";
+  }
+  return "";
+}
+
+void Fill(std::string& words, const char* place, const std::string& value) {
+  const size_t at = words.find(place);
+  if (at != std::string::npos) words.replace(at, std::string(place).size(), value);
+}
+
 }  // namespace
 
 std::string Sentence(const Reason& reason) {
   std::string words = Template(reason.because);
-  const auto fill = [&](const char* place, const std::string& value) {
-    const size_t at = words.find(place);
-    if (at != std::string::npos) words.replace(at, std::string(place).size(), value);
-  };
   const std::string divided = "divided into " + std::to_string(reason.pieces) + " micro-batches";
-  fill("{divided}", reason.pieces > 1 ? divided : "undivided");
-  fill("{pieces}", std::to_string(reason.pieces));
-  fill("{bytes}", FormatByteSize(reason.bytes));
-  fill("{limit}", FormatByteSize(reason.limit_bytes));
-  fill("{detail}", reason.detail);
+  Fill(words, "{divided}", reason.pieces > 1 ? divided : "undivided");
+  Fill(words, "{pieces}", std::to_string(reason.pieces));
+  Fill(words, "{bytes}", FormatByteSize(reason.bytes));
+  Fill(words, "{limit}", FormatByteSize(reason.limit_bytes));
+  Fill(words, "{detail}", reason.detail);
+  return words;
+}
+
+std::string Sentence(Detail detail, const Particulars& particulars) {
+  std::string words = Template(detail);
+  Fill(words, "{bytes}", FormatByteSize(particulars.bytes));
+  Fill(words, "{limit}", FormatByteSize(particulars.limit_bytes));
+  Fill(words, "{exact bytes}", std::to_string(particulars.bytes));
+  Fill(words, "{exact limit}", std::to_string(particulars.limit_bytes));
+  Fill(words, "{images}", std::to_string(particulars.images));
+  Fill(words, "{words}", particulars.words);
   return words;
 }
 
@@ -149,6 +199,14 @@ const char* Sentence(Cause cause) {
       return "left alone";
     case Cause::kRefused:
       return "refused";
+    case Cause::kTooManyKernels:
+      return "too many different kernels: others run as the caller asked";
+    case Cause::kRanksShareNoStore:
+      return "measured for this process alone: ranks that share no store may choose different "
+             "plans; name one that all can write with UCUDNN_DATABASE";
+    case Cause::kHostsShareNoStore:
+      return "the store lies on a network file system, where every host writes its own: ranks of "
+             "different hosts may choose different plans until `ucudnn cache merge` joins them";
     case Cause::kBrokenInvariant:
       return "a decision contradicts itself; the call runs as the caller asked";
   }

@@ -34,6 +34,7 @@ enum class Because {
   kGraphEngine,
   kOwnWorkspace,       // undivided, in ucudnn's own workspace
   kAsTold,             // undivided, as ucudnn answered when it was asked
+  kAsToldForIdentity,  // more was told than it uses, so that an identity activation runs, too
   kAskedAfterFailure,  // as the caller asked, because a piece failed
   kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
   kUndividedAfterFailure,
@@ -83,9 +84,37 @@ enum class Cause {
   kNoShare,
   kLeftAlone,
   kRefused,
+  kTooManyKernels,
+  kRanksShareNoStore,
+  kHostsShareNoStore,
   kBrokenInvariant,
 };
 const char* Sentence(Cause cause);
+
+// What the detail of a cause or a reason says, where the words are ucudnn's own.
+enum class Detail {
+  kServesIdentity,  // why the workspace of a named algorithm exceeds the limit
+  kNoRoomInTotal,   // nothing of the total workspace can be set aside
+  kNothingUndivided,
+  kPromisedBefore,  // and a promise must not grow
+  kPromiseOverLimit,
+  kNotDeterministic,
+  kStaysWhole,
+  kUnfamiliarShapes,
+  kNoEngine,         // a substitute's engine is not known
+  kEngineNeedsMore,  // than is promised
+  kWorkspacePlanEmpty,
+  kWorkspacePlanWithoutTotal,
+  kWorkspacePlanTooLarge,
+  kWorkspacePlanOfOtherBatches,
+};
+// What a sentence has places for. `words` are an engine, a message or a list.
+struct Particulars {
+  size_t bytes = 0, limit_bytes = 0;
+  int images = 0;
+  std::string words;
+};
+std::string Sentence(Detail detail, const Particulars& particulars = {});
 
 struct Note {
   Cause cause = Cause::kOverLimit;

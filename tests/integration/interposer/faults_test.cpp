@@ -186,7 +186,7 @@ TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
 
 class HostMemory : public Faults {};
 
-TEST_F(HostMemory, EveryAllocationInsideTheLibraryMayFail) {
+TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
   // Under one budget for all kernels most goes as it does without.
   const int step = TotalWorkspace() ? 4 : 1, last = 400 / step;

@@ -68,7 +68,7 @@ class Shared : public OnePlan {
 
 class GraphBudget : public ::testing::TestWithParam<BudgetCase> {};
 
-TEST_P(GraphBudget, PiecesInTheLibrarysMemoryComputeWhatTheWholeDoes) {
+TEST_P(GraphBudget, PiecesInOwnedMemoryComputeWhatTheUndividedCallDoes) {
   Shared shared(GetParam(), Budget(kAmple));
   const auto operands = shared.Memory();
   for (int call = 0; call < kCalls; ++call) {

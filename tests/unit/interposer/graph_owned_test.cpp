@@ -30,7 +30,7 @@ struct OtherStream {
   CUstream stream = nullptr;
 };
 
-TEST(GraphOwned, PiecesRunInTheLibrarysMemoryBeforeAndAfterTheDivision) {
+TEST(GraphOwned, PiecesRunInOwnedMemoryBeforeAndAfterTheDivision) {
   for (const Operation operation :
        {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
     for (const bool fused : {false, true}) {

@@ -53,6 +53,8 @@ struct Named : Program {
               CUDNN_STATUS_SUCCESS);
     return bytes;
   }
+  // Of the kernel that was reported first.
+  std::string Reason() const { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(),
                 AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine))));
@@ -244,7 +246,20 @@ TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
   EXPECT_EQ(told, NeedOfPairs());
   EXPECT_LT(told, program.need);
   program.ExpectRight(kOnlyEngine, told);
+  EXPECT_THAT(program.Reason(), HasSubstr("the least that serves an identity activation, too"));
+  EXPECT_THAT(program.Fallbacks(), HasSubstr("it must serve an identity activation, too, which no "
+                                             "other algorithm does"));
   program.ExpectIdentity(told);
+}
+
+TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
+  Named program;
+  program.StoreRow({{"legacy:0", kImages, 0.5, 0, true}, 5, true});
+  EXPECT_EQ(program.Told(), NeedOfPairs());
+  program.ExpectRight(kOnlyEngine, NeedOfPairs());
+  EXPECT_THAT(program.Reason(), HasSubstr("the least that serves an identity activation, too"));
+  program.ExpectIdentity(NeedOfPairs());
+  EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
 // A fourth holds pairs, and not all images.

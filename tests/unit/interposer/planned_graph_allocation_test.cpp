@@ -26,7 +26,7 @@ TEST(PlannedGraph, AllocatesNothing) {
   ExpectNoAllocation(test::GraphSetting::Limited(test::GraphSetting::kPartBytes));
 }
 
-TEST(PlannedGraph, AllocatesNothingInTheLibrarysWorkspace) {
+TEST(PlannedGraph, AllocatesNothingInOwnedWorkspace) {
   Options options = test::PlannedSetting::NotMeasuring();
   options.total_workspace = test::GraphSetting::kPartBytes;
   ExpectNoAllocation(options);

@@ -33,6 +33,7 @@ const char* const kBecauses[] = {"Observed",
                                  "GraphEngine",
                                  "OwnWorkspace",
                                  "AsTold",
+                                 "AsToldForIdentity",
                                  "AskedAfterFailure",
                                  "AskedNotCompared",
                                  "UndividedAfterFailure",
@@ -68,6 +69,9 @@ const char* const kCauses[] = {"NotMeasuredOverLimit",
                                "NoShare",
                                "LeftAlone",
                                "Refused",
+                               "TooManyKernels",
+                               "RanksShareNoStore",
+                               "HostsShareNoStore",
                                "BrokenInvariant"};
 static_assert(std::size(kCauses) == static_cast<size_t>(Cause::kBrokenInvariant) + 1);
 

@@ -387,7 +387,8 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
 }
 
 // In place of a list's first any engine serves where it does not fit. Where it does, the program
-// chose it: a faster one does not take its place.
+// chose it: a faster one does not take its place, so that more room may make it slower without
+// bound (docs/design.md, invariant 7; DecisionTable has rows of it).
 TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {

@@ -262,6 +262,8 @@ class WorldReader {
       call_->told = ReadPromise(value);
     } else if (name == "room") {
       room_ = value.Bytes();
+    } else if (name == "serves") {
+      call_->told->alone = value.Plan();
     } else if (name == "alone") {
       Promise promise = ReadPromise(value);
       if (promise.configuration.Pieces() == 1 ||

@@ -19,6 +19,7 @@
 //   told=PLAN~WHOLE  what the program was told: what runs, and what takes its place
 //   room=B, provisional, from-file  it has room for more; was told before all was measured; is a
 //                 workspace plan's
+//   serves=PLAN   pieces that serve, in the same room, calls that only the named algorithm serves
 //   pieces-alone  nothing takes its place: it ran here, and WHOLE is what it was measured against
 //   alone=PLAN~WHOLE  what calls that only the named algorithm serves were told, and what it was
 //                 measured against
@@ -110,8 +111,10 @@ scaled need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
 activation need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else 1@8; 8; Divided 2
 
 
-# The division gains too little over engine 0 to run, but both gain over what is asked.
+# The division gains over what is asked, but too little over engine 0 to run in its place: what runs
+# is engine 0, which gains less than 3 %.
 plain need=8 | 1@8:99.9/8 0@8:97/8 0@4:47.1/0 | -> 0@8; 8; InPlaceOf 1
+# Where neither gains 3 % over what is asked, that runs.
 plain need=8 | 1@8:96.9/8 0@8:94.1/8 0@4:47.1/0 | -> asked; 8; NothingFaster
 
 # Where less is passed than it needs, or less is allowed, what fits takes its place.
@@ -119,7 +122,6 @@ plain need=8 passes=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 
 plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 1@4x2 else 0@8; 4; Divided 2
 plain need=8 limit=4 | 1@8:4/8 0@8:9/0 1@4:3/4 | strict -> 1@4x2 else 0@8; 4; Divided 2
 plain need=8 passes=2 | 1@8:4/8 0@8:9/0 1@4:3/4 | -> 0@8; 0; InPlaceOf 1
-# What nothing undivided keeps is no promise.
 # Where no undivided engine as exact fits, pieces of the algorithm itself do, once compared with it.
 plain need=8 passes=4 | 1@8:4/8 1@4:3/4 | -> 1@4x2 or fails; 4; Divided 2
 plain need=8 passes=4 | 1@8:4/8 1@4:3/4 | uncompared=1@4 -> asked; 8; AskedNotCompared; later
@@ -231,6 +233,12 @@ plain need=8 limit=2 passes=4 told=0@8:?/0 room=4 provisional | 1@8:4/8 0@8:9/0 
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 2@8:1/4 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0 room=4 provisional | 0@8:9/0 4f@8:1/0 | -> 0@8; 4; AsTold
 plain need=8 passes=4 told=0@8:?/0d room=4 provisional | 0@8:9/0d 2@8:1/0 | -> 0@8; 4; AsTold
+# Where the room is only for an identity activation, that is said.
+plain need=8 limit=4 passes=4 told=0@8:5/0 room=4 serves=1@4:3/4x2 | | -> 0@8; 4; AsToldForIdentity
+plain need=8 limit=0 passes=4 told=0@8:5/0 room=4 serves=1@4:3/4x2 | | -> 0@8; 4; AsToldForIdentity
+plain need=8 passes=4 told=0@4:2/2x2~0@8:5/0 room=4 serves=1@4:3/4x2 | | -> 0@4x2 else 0@8; 4; AsToldForIdentity 2
+plain need=8 passes=4 told=1@4:2/4x2~0@8:5/0 room=4 serves=1@4:2/4x2 | | -> 1@4x2 else 0@8; 4; Divided 2
+plain need=8 passes=6 told=0@8:5/0 room=6 serves=1@4:3/4x2 | | -> 0@8; 6; AsTold
 
 # Of a promise with an engine of the graph API, what takes its place runs where it may not.
 plain need=8 told=g5@8:2/4~1@8:4/8 with-graph | | -> g5@8 else 1@8; 8; GraphEngine
@@ -298,6 +306,9 @@ plan need=8 n=1 | 1@1:4/8 | -> asked; 8; CannotBeDivided
 plan need=8 | 1@8:4/8 1@4:1/4 | -> 1@4x2 else asked; 8; Divided 2
 plan need=8 | 1@8:4/8 1@4:1.95/4 | -> asked; 8; NothingFasterAnywhere
 first need=8 others=2/0 | 1@8:4/8 2@8:1/0 | -> asked; 8; NothingFasterAnywhere
+# A list's first that fits is the program's choice, however fast what took its place in less room.
+first need=8 limit=7 others=2/0 | 1@8:100/8 2@8:1/0 | -> 2@8; 0; Substituted 1; gives 0/2*
+first need=8 limit=8 others=2/0 | 1@8:100/8 2@8:1/0 | -> asked; 8; NothingFasterAnywhere
 plan need=8 | 1@8:4/8 1@4:1/4 | observes -> asked; 8; Observed
 plan need=8 random | 1@8:4/8 1@4:1/4 | deterministic -> refused; 8; NotDeterministic
 plan need=8 | 1@8:4/8 1@4:1/4 | wrong=1@4 -> asked; 8; NothingFasterAnywhere; !DivisionWrong
@@ -536,6 +547,9 @@ const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
                                    Cause::kNoShare,
                                    Cause::kLeftAlone,
                                    Cause::kRefused,
+                                   Cause::kTooManyKernels,
+                                   Cause::kRanksShareNoStore,
+                                   Cause::kHostsShareNoStore,
                                    Cause::kBrokenInvariant};
 
 TEST(DecisionTable, HasEveryKindOfCallAndDecision) {

@@ -221,11 +221,11 @@ TEST(Records, EqualCallsAreNoDifferenceInAnyOrder) {
   CallRecords records(0, 2);
   for (uint64_t call = 1; call < 1000; ++call) {
     if (call % 3 == 0) {
-      EXPECT_EQ(records.Met(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt);
+      EXPECT_EQ(records.AddOf(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt);
       EXPECT_EQ(records.Add(RecordOf(call), kAgreedExtents), std::nullopt);
     } else {
       EXPECT_EQ(records.Add(RecordOf(call), kAgreedExtents), std::nullopt);
-      EXPECT_EQ(records.Met(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt);
+      EXPECT_EQ(records.AddOf(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt);
     }
     EXPECT_EQ(records.ahead(), 0U);
   }
@@ -238,10 +238,10 @@ void ExpectDifference(const CallRecord& mine, const CallRecord& theirs,
   CallRecords first(0, 2);
   EXPECT_EQ(first.Add(mine, kAgreedExtents), std::nullopt);
   EXPECT_FALSE(first.differ());
-  ExpectContainsAll(first.Met(1, BytesOf(theirs)).value_or(""), words);
+  ExpectContainsAll(first.AddOf(1, BytesOf(theirs)).value_or(""), words);
   EXPECT_TRUE(first.differ());
   CallRecords second(0, 2);
-  EXPECT_EQ(second.Met(1, BytesOf(theirs)), std::nullopt);
+  EXPECT_EQ(second.AddOf(1, BytesOf(theirs)), std::nullopt);
   EXPECT_FALSE(second.differ());
   ExpectContainsAll(second.Add(mine, kAgreedExtents).value_or(""), words);
   EXPECT_TRUE(second.differ());
@@ -272,21 +272,21 @@ TEST(Records, HostileRecordsAreRefused) {
   const CallRecord record = RecordOf(1, {1, 7, 6});
   for (const int rank : {-1, 0, 2, 1000}) {
     CallRecords records(0, 2);
-    ExpectContainsAll(records.Met(rank, BytesOf(record)).value_or(""), {"cannot be read"});
+    ExpectContainsAll(records.AddOf(rank, BytesOf(record)).value_or(""), {"cannot be read"});
   }
   CallRecords records(0, 2);
   std::string longer(BytesOf(record));
   longer.push_back('x');
   for (size_t size = 0; size < sizeof record; ++size) {
-    EXPECT_TRUE(records.Met(1, BytesOf(record).substr(0, size)).has_value()) << size;
+    EXPECT_TRUE(records.AddOf(1, BytesOf(record).substr(0, size)).has_value()) << size;
   }
-  EXPECT_TRUE(records.Met(1, longer).has_value());
+  EXPECT_TRUE(records.AddOf(1, longer).has_value());
   for (const uint64_t sequence : {uint64_t{0}, uint64_t{2}, ~uint64_t{0}}) {
-    ExpectContainsAll(records.Met(1, BytesOf(RecordOf(sequence))).value_or(""),
+    ExpectContainsAll(records.AddOf(1, BytesOf(RecordOf(sequence))).value_or(""),
                       {"of rank 1 does not follow call 0"});
   }
-  EXPECT_EQ(records.Met(1, BytesOf(record)), std::nullopt);
-  EXPECT_TRUE(records.Met(1, BytesOf(record)).has_value());
+  EXPECT_EQ(records.AddOf(1, BytesOf(record)), std::nullopt);
+  EXPECT_TRUE(records.AddOf(1, BytesOf(record)).has_value());
 }
 
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
@@ -299,9 +299,9 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
     EXPECT_EQ(records.Add(record, kAgreedExtents), std::nullopt);
     EXPECT_EQ(records.ahead(), call);
   }
-  EXPECT_TRUE(records.Met(1, BytesOf(RecordOf(1, {1, 7, 6}))).has_value());
+  EXPECT_TRUE(records.AddOf(1, BytesOf(RecordOf(1, {1, 7, 6}))).has_value());
   for (uint64_t call = 2; call <= most; ++call) {
-    ASSERT_EQ(records.Met(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt) << call;
+    ASSERT_EQ(records.AddOf(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt) << call;
   }
   EXPECT_EQ(records.ahead(), 0U);
 }
@@ -309,7 +309,7 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
 TEST(Records, RankThatIsTooFarAheadIsRefused) {
   CallRecords records(0, 2);
   uint64_t call = 0;
-  while (!records.Met(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
+  while (!records.AddOf(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
   // Both may be as far ahead as is allowed, one after the other.
   EXPECT_GE(call, CallRecords::MostAhead(2));
   EXPECT_LE(call, 2 * CallRecords::MostAhead(2));
@@ -323,8 +323,8 @@ TEST(Records, CallsThatAreNoFirstOnesAreSeenEarly) {
   CallRecord agreed = RecordOf(1, {1, 7, 6}), split = RecordOf(2, {1, 7, 6});
   agreed.kind = CallKind::kAgreed;
   EXPECT_FALSE(records.NotAgreeing());
-  EXPECT_EQ(records.Met(1, BytesOf(agreed)), std::nullopt);
-  EXPECT_EQ(records.Met(1, BytesOf(split)), std::nullopt);
+  EXPECT_EQ(records.AddOf(1, BytesOf(agreed)), std::nullopt);
+  EXPECT_EQ(records.AddOf(1, BytesOf(split)), std::nullopt);
   EXPECT_FALSE(records.NotAgreeing());
   CallRecord own = RecordOf(1);
   own.kind = CallKind::kAgreed;
