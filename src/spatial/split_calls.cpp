@@ -121,11 +121,11 @@ void SplitCalls::HearLeave(int rank, std::string_view last) {
 }
 
 void SplitCalls::Watch() {
-  using Clock = std::chrono::steady_clock;
+  using Clock = Patience::Clock;
   constexpr std::chrono::milliseconds kLook{100};
+  Patience ranks(settings_.warning, settings_.timeout), device = ranks;
   CallRecords::Slowest awaited;
-  Clock::time_point since = Clock::now();
-  bool told = false;
+  OnDevice seen;
   uint64_t told_last = 0;
   MutexLock lock(watch_mutex_);
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
@@ -138,24 +138,42 @@ void SplitCalls::Watch() {
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
     if (!exchanged.ok()) return Break(RankName() + ": " + OfChannel(exchanged));
     const CallRecords::Slowest slowest = records_.slowest();
-    const bool comes = slowest.last >= waiting_.load(std::memory_order_acquire) ||
-                       slowest.rank != awaited.rank || slowest.last != awaited.last;
-    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
-    if (comes) {
-      awaited = slowest;
-      since = Clock::now();
-      told = false;
-      continue;
+    const uint64_t waiting = waiting_.load(std::memory_order_acquire);
+    const bool all_came = slowest.last >= waiting;
+    const bool comes = all_came || slowest.rank != awaited.rank || slowest.last != awaited.last;
+    if (comes) awaited = slowest;
+    if (const auto verdict = ranks.Look(comes, Clock::now()); verdict != Patience::kWait) {
+      const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
+      const uint64_t call = slowest.last + 1;
+      TellOfWait(verdict, ranks, ranks_->NameWithDoing(rank) + " has not come to", call);
     }
-    if (waited <= settings_.timeout && (waited <= settings_.warning || told)) continue;
-    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
-    const std::string line = ranks_->NameWithDoing(rank) + " has not come to split call " +
-                             std::to_string(slowest.last + 1) + " for " +
-                             std::to_string(waited.count() / 1000) + " s";
-    if (waited > settings_.timeout) return Break(line);
-    Log(LogLevel::kWarn, RankName() + " waits: " + line);
-    told = true;
+    const bool moves = channel == nullptr || !all_came || DeviceMoves(*channel, waiting, seen);
+    if (const auto verdict = device.Look(moves, Clock::now()); verdict != Patience::kWait) {
+      TellOfWait(
+          verdict, device,
+          "all ranks have made it, but the device of " + RankName() + " has not come to the end of",
+          waiting);
+    }
   }
+}
+
+void SplitCalls::TellOfWait(Patience::Verdict verdict, const Patience& wait,
+                            const std::string& what, uint64_t call) {
+  const std::string line = what + " split call " + std::to_string(call) + " for " +
+                           std::to_string(wait.waited().count() / 1000) + " s";
+  if (verdict == Patience::kGiveUp) return Break(line);
+  Log(LogLevel::kWarn, RankName() + " waits: " + line);
+}
+
+bool SplitCalls::DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const {
+  if (seen.finished == call) return true;
+  const bool is_enqueued = enqueued_.load(std::memory_order_acquire) >= call;
+  const transport::DeviceProgress now = channel.Progress();
+  if (is_enqueued && !now.is_pending) seen.finished = call;
+  const bool moves = !now.is_pending || call != seen.call || now.reached != seen.reached;
+  seen.call = call;
+  seen.reached = now.reached;
+  return moves;
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
@@ -254,6 +272,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = kernel->Run(
       {call.call, call.stream, local, has_rows, call.declared.is_deferred}, *device_, *channel_);
+  enqueued_.store(sequence_, std::memory_order_release);
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact));
     return Broken(call);

@@ -28,6 +28,7 @@
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
+#include "spatial/patience.h"
 #include "spatial/split_kernel.h"
 #include "transport/channel.h"
 #include "transport/ranks.h"
@@ -174,8 +175,19 @@ class SplitCalls {
   // Whether a rank of the group has left that would have to make this call, too.
   std::optional<std::string> LeftBehind() const;
   // On a thread of its own: looks whether exchanges failed after their calls had returned, and
-  // whether the other ranks come to the calls that this one has made.
+  // whether the other ranks, and the device, come to the calls that this one has made.
   void Watch();
+  // What the thread has seen of the device.
+  struct OnDevice {
+    uint64_t call = 0;      // the last one that needs the other ranks
+    uint64_t reached = 0;   // as the channel counts
+    uint64_t finished = 0;  // a call of which, as of those before it, nothing needs to be asked
+  };
+  // Whether the device has done something since `seen` for the exchanges up to those of `call`, or
+  // has done them all. A rank's own work before them may take long, as long as some end.
+  bool DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const;
+  void TellOfWait(Patience::Verdict verdict, const Patience& wait, const std::string& what,
+                  uint64_t call);
 
   // On the transport's thread.
   void HearLeave(int rank, std::string_view last);
@@ -206,7 +218,8 @@ class SplitCalls {
   std::atomic<bool> broken_ = false;
   std::atomic<uint64_t> exchanged_bytes_ = 0;
   std::atomic<size_t> owned_bytes_ = 0;
-  std::atomic<uint64_t> waiting_ = 0;  // the last call that needs the other ranks
+  std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
+  std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams
 
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
