@@ -57,6 +57,9 @@ class Hub final : public Link {
   // The groups that the greetings say, or why they make no sense.
   Status CheckGroups() const;
   void TellWhoIsMissing();
+  // Tells the user that ranks are missing and somebody with another token has come: most likely
+  // one of them, but it may be anybody, so the job goes on waiting.
+  void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
   void Deliver(int to, const Frame& frame);
@@ -74,7 +77,7 @@ class Hub final : public Link {
   std::vector<Member> members_;
   Hearing hearing_;
   Clock::time_point told_missing_;
-  bool meeting_now_ = true, started_ = false;
+  bool meeting_now_ = true, started_ = false, told_other_tokens_ = false;
   std::optional<std::string> failed_;
 };
 
