@@ -306,6 +306,8 @@ void Hub::Route(int from, const Frame& frame) {
     default:
       return Fail(RankText(from) + " sent what it should not");
   }
+  const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
+  if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
   // Rank 0's own doings are for all: they name it where it dies, and the hub with it.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);
