@@ -125,6 +125,10 @@ class SplitCalls {
   Status Prepare() UCUDNN_REQUIRES(mutex_);
   // The channel; gathers, and ends alike on all ranks.
   Status Open() UCUDNN_REQUIRES(mutex_);
+  // The same where there is none yet: at the ranks' first kernel, which is the same call on all of
+  // them. Where a rank lacks what a channel needs, none is opened: its claim will say so. False
+  // where the ranks can no longer agree.
+  bool OpenFirst(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
   Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // A kernel as it was made for the extents of all ranks, one after the other. There is more than

@@ -635,6 +635,29 @@ TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
   ExpectAllFailFromNowOn(job);
 }
 
+// What the trial measures is measured beside an exchange that is ready.
+TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
+  std::array<std::atomic<bool>, 2> is_open = {false, false}, tried = {false, false};
+  JobOptions options;
+  options.wrap = [&](int rank, std::unique_ptr<transport::Channel> channel) {
+    is_open[static_cast<size_t>(rank)] = true;
+    return channel;
+  };
+  RankJob job(options);
+  const SplitLayer layer(Operation::kForward, 4, 4);
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    const StripeResult result =
+        RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
+          EXPECT_TRUE(is_open[at]);
+          tried[at] = true;
+          return RunReal(call);
+        });
+    EXPECT_EQ(result.output, layer.Part(rank.rank));
+    EXPECT_TRUE(tried[at]);
+  });
+}
+
 TEST(SplitCapture, CapturedCallsAreRefusedOnAll) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
