@@ -32,6 +32,10 @@ std::string ExtentsText(const Spatial& extents) {
          std::to_string(extents[2]);
 }
 
+std::string SuspectFrom(uint64_t call) {
+  return "; what was computed from split call " + std::to_string(call) + " on may be wrong";
+}
+
 CallRecords::CallRecords(int rank, int ranks, int first)
     : rank_(rank),
       ranks_(ranks),
@@ -91,7 +95,10 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   while (peer.compared < std::min(peer.met, last_)) {
     const CallRecord& theirs = peer.early[(peer.compared + 1) % peer.early.size()];
-    if (!difference) difference = Compare(rank, theirs);
+    if (!difference) {
+      difference = Compare(rank, theirs);
+      if (difference) *difference += SuspectFrom(theirs.sequence);
+    }
     ++peer.compared;
   }
   differ_ = differ_ || difference.has_value();

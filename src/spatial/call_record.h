@@ -41,6 +41,9 @@ static_assert(sizeof(CallRecord) == 64);
 inline constexpr const char* kPrivateCalls =
     "Ranks that time plans do so a private number of times: in PyTorch, set benchmark = False";
 
+// What ends a line about `call`, the first one whose results may not be those of the whole.
+std::string SuspectFrom(uint64_t call);
+
 // Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
 // calls and the transport's thread use it. Add allocates nothing.
 class CallRecords {

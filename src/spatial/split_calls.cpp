@@ -94,8 +94,8 @@ void SplitCalls::HearFailure(std::string_view line) {
   broken_.store(true, std::memory_order_release);
   transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
   if (channel != nullptr) channel->Abort();
-  Log(LogLevel::kError, std::string(line) + "; after call " + std::to_string(records_.last()) +
-                            " every split call of this rank fails");
+  Log(LogLevel::kError, std::string(line) + "; the last split call of " + RankName() + " was " +
+                            std::to_string(records_.last()) + ", and all later ones fail");
   TellLauncher(LauncherNote::kFailed, line);
 }
 
@@ -136,7 +136,9 @@ void SplitCalls::Watch() {
     }
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
-    if (!exchanged.ok()) return Break(RankName() + ": " + OfChannel(exchanged));
+    if (!exchanged.ok()) {
+      return Break(RankName() + ": " + OfChannel(exchanged) + SuspectFrom(seen.finished + 1));
+    }
     const CallRecords::Slowest slowest = records_.slowest();
     const uint64_t waiting = waiting_.load(std::memory_order_acquire);
     const bool all_came = slowest.last >= waiting;
@@ -161,7 +163,7 @@ void SplitCalls::TellOfWait(Patience::Verdict verdict, const Patience& wait,
                             const std::string& what, uint64_t call) {
   const std::string line = what + " split call " + std::to_string(call) + " for " +
                            std::to_string(wait.waited().count() / 1000) + " s";
-  if (verdict == Patience::kGiveUp) return Break(line);
+  if (verdict == Patience::kGiveUp) return Break(line + SuspectFrom(call));
   Log(LogLevel::kWarn, RankName() + " waits: " + line);
 }
 
@@ -188,22 +190,24 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
 void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
   const std::string call = "call " + std::to_string(theirs.sequence) + " is new to " + RankName();
   const std::string other = "rank " + std::to_string(FirstRank() + rank);
+  const std::string suspect = SuspectFrom(theirs.sequence);
   if (theirs.captured != 0) {
-    return Break(call + ", and inside a CUDA graph capture on " + other);
+    return Break(call + ", and inside a CUDA graph capture on " + other + suspect);
   }
   if (theirs.kind == CallKind::kReplicated) {
     return Break("call " + std::to_string(theirs.sequence) + " is declared replicated on " + other +
-                 ", but not on " + RankName());
+                 ", but not on " + RankName() + suspect);
   }
   if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
     return Break(call + ", and another convolution" +
                  (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") + other +
-                 ". " + kPrivateCalls);
+                 ". " + kPrivateCalls + suspect);
   }
   Break(call + " with extents " +
         ExtentsText({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
         ", but not to " + other + " with extents " + ExtentsText(theirs.extents) +
-        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
+        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call" +
+        suspect);
 }
 
 void SplitCalls::Break(const std::string& line) {
@@ -274,12 +278,14 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
       {call.call, call.stream, local, has_rows, call.declared.is_deferred}, *device_, *channel_);
   enqueued_.store(sequence_, std::memory_order_release);
   if (!outcome.exact.ok()) {
-    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact));
+    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact) +
+          SuspectFrom(sequence_));
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
     Break(RankName() + ", call " + std::to_string(sequence_) +
-          ": its own convolution failed with " + functions_.cudnnGetErrorString(outcome.status));
+          ": its own convolution failed with " + functions_.cudnnGetErrorString(outcome.status) +
+          SuspectFrom(sequence_));
     return outcome.status;
   }
   if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {

@@ -255,6 +255,8 @@ TEST(Records, EveryDifferenceIsNamed) {
     return record;
   };
   const std::string both = "call 1 of rank 0 and of rank 1 differ";
+  ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }),
+                   {"what was computed from split call 1 on may be wrong"});
   ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }), {both, "not the same convolution"});
   ExpectDifference(mine, with([](auto& r) { r.operation = 2; }),
                    {both, "not the same convolution"});

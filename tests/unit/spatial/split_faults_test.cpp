@@ -178,7 +178,8 @@ TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
     EXPECT_EQ(result.status, kBroken);
     EXPECT_TRUE(IsNan(result.output));
   }
-  ExpectContains(FailureOf(job), {"call 11", "not the same convolution"});
+  ExpectContains(FailureOf(job), {"call 11", "not the same convolution",
+                                  "what was computed from split call 11 on may be wrong"});
 }
 
 TEST(SplitRecords, OneWarmUpMoreIsFoundAtTheNextLayer) {
@@ -189,14 +190,18 @@ TEST(SplitRecords, OneWarmUpMoreIsFoundAtTheNextLayer) {
     ExpectExactOnAll(job, a);
     ExpectExactOnAll(job, b);
     const auto begin = TestClock::now();
+    testing::internal::CaptureStderr();
     job.OnAll([&](RankState& rank) {
       for (int i = 0; i < (rank.rank == 0 ? 4 : 3); ++i) a.RunOn(rank);
       b.RunOn(rank);
     });
     const std::string line = FailureOf(job);
     EXPECT_LT(TestClock::now() - begin, kSoon);
-    ExpectContains(line, {"rank 0", "rank 1"});
+    ExpectContains(line, {"rank 0", "rank 1", "what was computed from split call "});
     ExpectAllFailFromNowOn(job);
+    ExpectContains(testing::internal::GetCapturedStderr(),
+                   {"on may be wrong; the last split call of rank 0 was ",
+                    "on may be wrong; the last split call of rank 1 was "});
   }
 }
 
