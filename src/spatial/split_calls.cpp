@@ -257,7 +257,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   const bool refused = !kernel->refusal().empty();
   // An agreement clears the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  Post(call, kernel->common_hash(), kernel->extents(),
+  Post(call, kernel->common_hash(), kernel->shared_extents(),
        agreed_now ? CallKind::kAgreed
        : refused  ? CallKind::kRefused
                   : CallKind::kExchanged,
@@ -315,8 +315,7 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
 }
 
 cudnnStatus_t SplitCalls::RunReplicated(const SplitCall& call, LocalCall& local) {
-  same_extents_.assign(left_.size(), call.problem.x);
-  Post(call, ReplicatedHash(call), same_extents_, CallKind::kReplicated);
+  Post(call, ReplicatedHash(call), nullptr, CallKind::kReplicated);
   if (!AwaitIfChecked()) return Broken(call);
   const cudnnStatus_t status = local.Run(call.call);
   if (status == CUDNN_STATUS_SUCCESS) {
@@ -397,17 +396,16 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
   return at->second;
 }
 
-void SplitCalls::PostRefused(const SplitCall& call) {
-  same_extents_.assign(left_.size(), Spatial{});
-  Post(call, 0, same_extents_, CallKind::kRefused);
-}
+void SplitCalls::PostRefused(const SplitCall& call) { Post(call, 0, nullptr, CallKind::kRefused); }
 
-void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
+void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents,
                       CallKind kind, bool has_rows) {
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
-  record.extents = extents[static_cast<size_t>(ranks_->membership().group_rank)];
+  // Of a call that was refused without an agreement extents are not compared.
+  const bool is_unread = extents == nullptr && kind == CallKind::kRefused;
+  record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
   record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);

@@ -162,9 +162,9 @@ class SplitCalls {
   void PostRefused(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   // Whether the rows that the call needs are those that the call before received.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
-  // `extents` are those of each rank's x in this call.
-  void Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
-            CallKind kind, bool has_rows = false) UCUDNN_REQUIRES(mutex_);
+  // `extents` are those of each rank's x in this call; null: all have this rank's.
+  void Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents, CallKind kind,
+            bool has_rows = false) UCUDNN_REQUIRES(mutex_);
   // In split_agreement.cpp.
   uint64_t ReplicatedHash(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   cudnnStatus_t RunReplicated(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
@@ -237,8 +237,6 @@ class SplitCalls {
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<KernelKey, Kernels, KernelKeyHash> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  // Of a call that has the same extents on all ranks.
-  std::vector<Spatial> same_extents_ UCUDNN_GUARDED_BY(mutex_);
   // Of replicated calls: a hash of what all ranks have in common.
   std::unordered_map<KernelKey, uint64_t, KernelKeyHash> replicated_ UCUDNN_GUARDED_BY(mutex_);
   std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
