@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace ucudnn::spatial {
 namespace {
@@ -32,6 +33,10 @@ std::string ExtentsText(const Spatial& extents) {
          std::to_string(extents[2]);
 }
 
+std::string SuspectFrom(uint64_t call) {
+  return "; what was computed from split call " + std::to_string(call) + " on may be wrong";
+}
+
 CallRecords::CallRecords(int rank, int ranks, int first)
     : rank_(rank),
       ranks_(ranks),
@@ -48,16 +53,6 @@ size_t CallRecords::MostAhead(int ranks) {
   return std::clamp(kOfAll / static_cast<size_t>(ranks), kLeast, kMost);
 }
 
-uint32_t CallRecords::Known(std::span<const Spatial> extents) {
-  const auto same = [&](const std::vector<Spatial>& known) {
-    return std::equal(known.begin(), known.end(), extents.begin(), extents.end());
-  };
-  const auto found = std::find_if(known_.begin(), known_.end(), same);
-  const auto index = static_cast<uint32_t>(found - known_.begin());
-  if (found == known_.end()) known_.emplace_back(extents.begin(), extents.end());
-  return index;
-}
-
 std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
   const Own& own = own_[theirs.sequence % most_ahead()];
   const CallRecord& mine = own.record;
@@ -69,7 +64,8 @@ std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& thei
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
     return both() + "they are not the same convolution. " + kPrivateCalls;
   }
-  const Spatial& agreed = known_[own.extents][static_cast<size_t>(rank)];
+  const Spatial& agreed =
+      own.extents != nullptr ? (*own.extents)[static_cast<size_t>(rank)] : mine.extents;
   if (theirs.extents != agreed) {
     return both() + "rank " + std::to_string(first_ + rank) + " has " +
            ExtentsText(theirs.extents) + " elements where " + ExtentsText(agreed) +
@@ -91,17 +87,19 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   while (peer.compared < std::min(peer.met, last_)) {
     const CallRecord& theirs = peer.early[(peer.compared + 1) % peer.early.size()];
-    if (!difference) difference = Compare(rank, theirs);
+    if (!difference) {
+      difference = Compare(rank, theirs);
+      if (difference) *difference += SuspectFrom(theirs.sequence);
+    }
     ++peer.compared;
   }
   differ_ = differ_ || difference.has_value();
 }
 
-std::optional<std::string> CallRecords::Add(const CallRecord& record,
-                                            std::span<const Spatial> extents) {
+std::optional<std::string> CallRecords::Add(const CallRecord& record, AllExtents extents) {
   MutexLock lock(mutex_);
   last_ = record.sequence;
-  own_[last_ % most_ahead()] = {record, Known(extents)};
+  own_[last_ % most_ahead()] = {record, std::move(extents)};
   std::optional<std::string> difference;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (rank != rank_) Drain(rank, difference);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,12 +37,19 @@ struct CallRecord {
 };
 static_assert(sizeof(CallRecord) == 64);
 
+// The extents of each rank's x, by what was agreed. Calls of one kernel share them.
+using AllExtents = std::shared_ptr<const std::vector<Spatial>>;
+
 // What ends a line that says that ranks make different calls.
 inline constexpr const char* kPrivateCalls =
     "Ranks that time plans do so a private number of times: in PyTorch, set benchmark = False";
 
+// What ends a line about `call`, the first one whose results may not be those of the whole.
+std::string SuspectFrom(uint64_t call);
+
 // Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
-// calls and the transport's thread use it. Add allocates nothing.
+// calls and the transport's thread use it. Add allocates nothing, and takes as long after many
+// kernels as after one.
 class CallRecords {
  public:
   // How far a rank of a group of `ranks` may be ahead of the slowest other one: less in large
@@ -52,9 +59,9 @@ class CallRecords {
   // `first` is the job's rank that is number 0 of the group: lines name ranks of the job.
   CallRecords(int rank, int ranks, int first = 0);
 
-  // This rank's next record, with the extents that each rank has in it by what was agreed. Returns
-  // why it differs from a record that has already come; none where it does not.
-  std::optional<std::string> Add(const CallRecord& record, std::span<const Spatial> extents);
+  // This rank's next record, with the extents that each rank has in it; null: all have those of the
+  // record. Returns why it differs from a record that has already come; none where it does not.
+  std::optional<std::string> Add(const CallRecord& record, AllExtents extents);
   // The same of another rank's next record, which came as `bytes`.
   std::optional<std::string> AddOf(int rank, std::string_view bytes);
 
@@ -86,18 +93,16 @@ class CallRecords {
   // What this rank did in a call, and what each rank must have had.
   struct Own {
     CallRecord record;
-    uint32_t extents = 0;  // index into known_
+    AllExtents extents;
   };
   std::optional<std::string> Compare(int rank, const CallRecord& theirs) const
       UCUDNN_REQUIRES(mutex_);
-  uint32_t Known(std::span<const Spatial> extents) UCUDNN_REQUIRES(mutex_);
   void Drain(int rank, std::optional<std::string>& difference) UCUDNN_REQUIRES(mutex_);
 
   const int rank_, ranks_, first_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Own> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring
-  std::vector<std::vector<Spatial>> known_ UCUDNN_GUARDED_BY(mutex_);
   // Of each rank: what came before this rank made the call, a ring; and how many were compared.
   struct Peer {
     std::vector<CallRecord> early;

@@ -87,6 +87,17 @@ Status SplitCalls::Open() {
   return Status::Ok();
 }
 
+bool SplitCalls::OpenFirst(const SplitCall& call) {
+  if (channel_ != nullptr) return true;
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  const auto ready = GatherNumbers({}, Prepare(), "agreeing on " + Describe(call.problem));
+  if (!ready) return false;
+  if (!ready->ok()) return true;
+  const Status opened = Open();
+  if (!opened.ok()) Break(OfChannel(opened));
+  return opened.ok();
+}
+
 Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(Prepare());
@@ -171,12 +182,16 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   }
   agreed_now = true;
   const std::string name = Describe(call.problem);
-  const Claim claim = ClaimOf(call, local, kernels);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
-  gathered_kernel_.store(HashOf(claim.kernel), std::memory_order_release);
+  gathered_kernel_.store(HashOf(TextOf(functions_, call, settings_.grid)),
+                         std::memory_order_release);
   gathering_.store(sequence_, std::memory_order_release);
   // A record that comes from now on is compared as it comes.
   if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
+  // Before the rank's own call is tried, which measures: a channel takes memory, and its first
+  // messages time.
+  if (!OpenFirst(call)) return nullptr;
+  const Claim claim = ClaimOf(call, local, kernels);
   const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
   gathering_.store(0, std::memory_order_release);
   if (!gathered.ok()) {

@@ -69,7 +69,6 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       records_(ranks_->membership().group_rank, ranks_->membership().group_size,
                settings_.grid.RankInGroup(ranks_->membership().group, 0)),
       sums_gradients_(settings_.sums_gradients),
-      no_extents_(static_cast<size_t>(ranks_->membership().group_size)),
       left_(static_cast<size_t>(ranks_->membership().group_size)) {
   for (std::atomic<uint64_t>& last : left_) last = kHere;
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
@@ -96,8 +95,8 @@ void SplitCalls::HearFailure(std::string_view line) {
   broken_.store(true, std::memory_order_release);
   transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
   if (channel != nullptr) channel->Abort();
-  Log(LogLevel::kError, std::string(line) + "; after call " + std::to_string(records_.last()) +
-                            " every split call of this rank fails");
+  Log(LogLevel::kError, std::string(line) + "; the last split call of " + RankName() + " was " +
+                            std::to_string(records_.last()) + ", and all later ones fail");
   TellLauncher(LauncherNote::kFailed, line);
 }
 
@@ -123,11 +122,11 @@ void SplitCalls::HearLeave(int rank, std::string_view last) {
 }
 
 void SplitCalls::Watch() {
-  using Clock = std::chrono::steady_clock;
+  using Clock = Patience::Clock;
   constexpr std::chrono::milliseconds kLook{100};
+  Patience ranks(settings_.warning, settings_.timeout), device = ranks;
   CallRecords::Slowest awaited;
-  Clock::time_point since = Clock::now();
-  bool told = false;
+  OnDevice seen;
   uint64_t told_last = 0;
   MutexLock lock(watch_mutex_);
   while (!ends_ && !broken_.load(std::memory_order_acquire)) {
@@ -138,26 +137,46 @@ void SplitCalls::Watch() {
     }
     transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
-    if (!exchanged.ok()) return Break(RankName() + ": " + OfChannel(exchanged));
-    const CallRecords::Slowest slowest = records_.slowest();
-    const bool comes = slowest.last >= waiting_.load(std::memory_order_acquire) ||
-                       slowest.rank != awaited.rank || slowest.last != awaited.last;
-    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
-    if (comes) {
-      awaited = slowest;
-      since = Clock::now();
-      told = false;
-      continue;
+    if (!exchanged.ok()) {
+      return Break(RankName() + ": " + OfChannel(exchanged) + SuspectFrom(seen.finished + 1));
     }
-    if (waited <= settings_.timeout && (waited <= settings_.warning || told)) continue;
-    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
-    const std::string line = ranks_->NameWithDoing(rank) + " has not come to split call " +
-                             std::to_string(slowest.last + 1) + " for " +
-                             std::to_string(waited.count() / 1000) + " s";
-    if (waited > settings_.timeout) return Break(line);
-    Log(LogLevel::kWarn, RankName() + " waits: " + line);
-    told = true;
+    const CallRecords::Slowest slowest = records_.slowest();
+    const uint64_t waiting = waiting_.load(std::memory_order_acquire);
+    const bool all_came = slowest.last >= waiting;
+    const bool comes = all_came || slowest.rank != awaited.rank || slowest.last != awaited.last;
+    if (comes) awaited = slowest;
+    if (const auto verdict = ranks.Look(comes, Clock::now()); verdict != Patience::kWait) {
+      const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
+      const uint64_t call = slowest.last + 1;
+      TellOfWait(verdict, ranks, ranks_->NameWithDoing(rank) + " has not come to", call);
+    }
+    const bool moves = channel == nullptr || !all_came || DeviceMoves(*channel, waiting, seen);
+    if (const auto verdict = device.Look(moves, Clock::now()); verdict != Patience::kWait) {
+      TellOfWait(
+          verdict, device,
+          "all ranks have made it, but the device of " + RankName() + " has not come to the end of",
+          waiting);
+    }
   }
+}
+
+void SplitCalls::TellOfWait(Patience::Verdict verdict, const Patience& wait,
+                            const std::string& what, uint64_t call) {
+  const std::string line = what + " split call " + std::to_string(call) + " for " +
+                           std::to_string(wait.waited().count() / 1000) + " s";
+  if (verdict == Patience::kGiveUp) return Break(line + SuspectFrom(call));
+  Log(LogLevel::kWarn, RankName() + " waits: " + line);
+}
+
+bool SplitCalls::DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const {
+  if (seen.finished == call) return true;
+  const bool is_enqueued = enqueued_.load(std::memory_order_acquire) >= call;
+  const transport::DeviceProgress now = channel.Progress();
+  if (is_enqueued && !now.is_pending) seen.finished = call;
+  const bool moves = !now.is_pending || call != seen.call || now.reached != seen.reached;
+  seen.call = call;
+  seen.reached = now.reached;
+  return moves;
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
@@ -173,22 +192,24 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
 void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
   const std::string call = "call " + std::to_string(theirs.sequence) + " is new to " + RankName();
   const std::string other = "rank " + std::to_string(FirstRank() + rank);
+  const std::string suspect = SuspectFrom(theirs.sequence);
   if (theirs.captured != 0) {
-    return Break(call + ", and inside a CUDA graph capture on " + other);
+    return Break(call + ", and inside a CUDA graph capture on " + other + suspect);
   }
   if (theirs.kind == CallKind::kReplicated) {
     return Break("call " + std::to_string(theirs.sequence) + " is declared replicated on " + other +
-                 ", but not on " + RankName());
+                 ", but not on " + RankName() + suspect);
   }
   if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
     return Break(call + ", and another convolution" +
                  (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") + other +
-                 ". " + kPrivateCalls);
+                 ". " + kPrivateCalls + suspect);
   }
   Break(call + " with extents " +
         ExtentsText({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
         ", but not to " + other + " with extents " + ExtentsText(theirs.extents) +
-        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call");
+        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call" +
+        suspect);
 }
 
 void SplitCalls::Break(const std::string& line) {
@@ -237,7 +258,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   const bool refused = !kernel->refusal().empty();
   // An agreement clears the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  Post(call, kernel->common_hash(), kernel->extents(),
+  Post(call, kernel->common_hash(), kernel->shared_extents(),
        agreed_now                    ? CallKind::kAgreed
        : refused                     ? CallKind::kRefused
        : call.declared.is_replicated ? CallKind::kReplicated
@@ -257,13 +278,16 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = kernel->Run(
       {call.call, call.stream, local, has_rows, call.declared.is_deferred}, *device_, *channel_);
+  enqueued_.store(sequence_, std::memory_order_release);
   if (!outcome.exact.ok()) {
-    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact));
+    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact) +
+          SuspectFrom(sequence_));
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
     Break(RankName() + ", call " + std::to_string(sequence_) +
-          ": its own convolution failed with " + functions_.cudnnGetErrorString(outcome.status));
+          ": its own convolution failed with " + functions_.cudnnGetErrorString(outcome.status) +
+          SuspectFrom(sequence_));
     return outcome.status;
   }
   if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
@@ -371,16 +395,16 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
   return at->second;
 }
 
-void SplitCalls::PostRefused(const SplitCall& call) {
-  Post(call, 0, no_extents_, CallKind::kRefused);
-}
+void SplitCalls::PostRefused(const SplitCall& call) { Post(call, 0, nullptr, CallKind::kRefused); }
 
-void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
+void SplitCalls::Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents,
                       CallKind kind, bool has_rows) {
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
-  record.extents = extents[static_cast<size_t>(ranks_->membership().group_rank)];
+  // Of a call that was refused without an agreement extents are not compared.
+  const bool is_unread = extents == nullptr && kind == CallKind::kRefused;
+  record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
   record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);

@@ -29,6 +29,7 @@
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
 #include "spatial/kernel_table.h"
+#include "spatial/patience.h"
 #include "spatial/split_kernel.h"
 #include "transport/channel.h"
 #include "transport/ranks.h"
@@ -129,6 +130,10 @@ class SplitCalls {
   Status Prepare() UCUDNN_REQUIRES(mutex_);
   // The channel; gathers, and ends alike on all ranks.
   Status Open() UCUDNN_REQUIRES(mutex_);
+  // The same where there is none yet: at the ranks' first kernel, which is the same call on all of
+  // them. Where a rank lacks what a channel needs, none is opened: its claim will say so. False
+  // where the ranks can no longer agree.
+  bool OpenFirst(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   // Runs the rank's own call on memory that nobody reads; an error says why it cannot.
   Status Try(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // A hash of the tensor whose rows travel; 0 where it cannot be read, or all of it is one value.
@@ -166,9 +171,9 @@ class SplitCalls {
   void PostRefused(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   // Whether the rows that the call needs are those that the call before received.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
-  // `extents` are those of each rank's x in this call.
-  void Post(const SplitCall& call, uint64_t common_hash, std::span<const Spatial> extents,
-            CallKind kind, bool has_rows = false) UCUDNN_REQUIRES(mutex_);
+  // `extents` are those of each rank's x in this call; null: all have this rank's.
+  void Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents, CallKind kind,
+            bool has_rows = false) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
   void AwaitRecords(uint64_t most_ahead);
   // Where each call waits for all ranks' records of it: whether they have come and are the same.
@@ -180,8 +185,19 @@ class SplitCalls {
   // Whether a rank of the group has left that would have to make this call, too.
   std::optional<std::string> LeftBehind() const;
   // On a thread of its own: looks whether exchanges failed after their calls had returned, and
-  // whether the other ranks come to the calls that this one has made.
+  // whether the other ranks, and the device, come to the calls that this one has made.
   void Watch();
+  // What the thread has seen of the device.
+  struct OnDevice {
+    uint64_t call = 0;      // the last one that needs the other ranks
+    uint64_t reached = 0;   // as the channel counts
+    uint64_t finished = 0;  // a call of which, as of those before it, nothing needs to be asked
+  };
+  // Whether the device has done something since `seen` for the exchanges up to those of `call`, or
+  // has done them all. A rank's own work before them may take long, as long as some end.
+  bool DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const;
+  void TellOfWait(Patience::Verdict verdict, const Patience& wait, const std::string& what,
+                  uint64_t call);
 
   // On the transport's thread.
   void HearLeave(int rank, std::string_view last);
@@ -212,7 +228,8 @@ class SplitCalls {
   std::atomic<bool> broken_ = false;
   std::atomic<uint64_t> exchanged_bytes_ = 0;
   std::atomic<size_t> owned_bytes_ = 0;
-  std::atomic<uint64_t> waiting_ = 0;  // the last call that needs the other ranks
+  std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
+  std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams
 
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
@@ -229,7 +246,6 @@ class SplitCalls {
   size_t most_buffer_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // as of the last agreement
   std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);
   bool has_gradients_ UCUDNN_GUARDED_BY(mutex_) = false;       // some were agreed on
-  std::vector<Spatial> no_extents_;                            // of a call that nobody can read
   std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);

@@ -139,7 +139,7 @@ Status ExchangeResources::Grow(size_t bytes) {
 
 std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, std::string why) {
   std::unique_ptr<SplitKernel> kernel(new SplitKernel);
-  kernel->extents_ = std::move(extents);
+  kernel->set_extents(std::move(extents));
   kernel->refusal_ = std::move(why);
   return kernel;
 }

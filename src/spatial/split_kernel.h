@@ -12,6 +12,7 @@
 #include "convolution/partial_sums.h"
 #include "cuda/resources.h"
 #include "cudnn/partial_sum.h"
+#include "spatial/call_record.h"
 #include "spatial/slice_plan.h"
 #include "spatial/tensor_add.h"
 #include "transport/channel.h"
@@ -84,8 +85,12 @@ class SplitKernel {
   const ConvolutionProblem& problem() const { return problem_; }  // the rank's own
   const std::string& refusal() const { return refusal_; }         // empty: it runs
   int slice_images() const { return slice_; }                     // of one exchange
-  const std::vector<Spatial>& extents() const { return extents_; }
-  void set_extents(std::vector<Spatial> extents) { extents_ = std::move(extents); }
+  const std::vector<Spatial>& extents() const { return *extents_; }
+  const AllExtents& shared_extents() const { return extents_; }
+  void set_extents(AllExtents extents) { extents_ = std::move(extents); }
+  void set_extents(std::vector<Spatial> extents) {
+    extents_ = std::make_shared<const std::vector<Spatial>>(std::move(extents));
+  }
   uint64_t common_hash() const { return common_hash_; }
   void set_common_hash(uint64_t hash) { common_hash_ = hash; }
   size_t buffer_bytes() const { return buffer_bytes_; }
@@ -141,7 +146,7 @@ class SplitKernel {
   ConvolutionProblem problem_;
   CallForm form_;
   std::string refusal_;
-  std::vector<Spatial> extents_;
+  AllExtents extents_;  // null before they are set
   uint64_t common_hash_ = 0, exchanged_bytes_ = 0;
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over

@@ -3,8 +3,9 @@
 //
 // Exchange, AllReduce and Reserve are called by one thread at a time, in the same order and with
 // matching arguments on all ranks. The first two only enqueue: a host wait they need (peer.h) is
-// bounded by the timeout given at opening, and Abort ends it. Check and Abort may be called from
-// any thread at any time. Every function makes the channel's context current for itself.
+// bounded by the timeout given at opening, and Abort ends it. Check, Progress and Abort may be
+// called from any thread at any time. Every function makes the channel's context current for
+// itself.
 //
 // A call that fails aborts the channel; all later calls fail. After an abort no stream waits for
 // ever because of this channel, and a buffer that was to be received holds what the peer sent,
@@ -17,6 +18,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 
@@ -43,6 +45,12 @@ inline size_t ReductionScratchBytes(size_t bytes) {
   return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
 }
 
+// How the device gets on with the calls that a channel has enqueued.
+struct DeviceProgress {
+  bool is_pending = false;  // it has not come to the end of the last one
+  uint64_t reached = 0;     // counts calls whose end it has come to, of a long queue not each
+};
+
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -67,6 +75,10 @@ class Channel {
   // An error that came up after a call had returned, on this rank or, where it can be seen,
   // another.
   virtual Status Check() = 0;
+
+  // A device that stands still is no error of the channel's: something before it on a stream, or
+  // on another rank's, may take its time.
+  virtual DeviceProgress Progress() = 0;
 
   // Gives up: nothing of the channel blocks a stream or a thread any longer. More than once is
   // once.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "transport/meeting_file.h"
 #include "transport/packing.h"
@@ -127,6 +128,7 @@ void Hub::Serve(std::span<const pollfd> ready) {
   for (Arrival& arrival : strangers_.Serve(ready.subspan(members))) Admit(std::move(arrival));
   if (!failed_ && !started_ && Missing().empty()) Start();
   if (!failed_ && !started_ && now - told_missing_ > meeting_.times.heartbeat) TellWhoIsMissing();
+  if (!failed_ && !started_) TellOfOtherTokens(now);
 }
 
 void Hub::Admit(Arrival arrival) {
@@ -186,9 +188,9 @@ std::string Hub::Missing() const {
   }
   if (missing.empty()) return {};
   std::string text = Join(missing, ", ");
-  if (strangers_.other_tokens() > 0) {
-    text += " (dropped: " + std::to_string(strangers_.other_tokens()) +
-            " connections with another token)";
+  if (const auto& others = strangers_.other_tokens(); others.count > 0) {
+    text += " (dropped: " + std::to_string(others.count) +
+            " connections with another token, the last from " + others.last_from + ")";
   }
   return text;
 }
@@ -201,6 +203,23 @@ void Hub::TellWhoIsMissing() {
   for (const Member& member : members_) {
     if (member.connection != nullptr) member.connection->Queue({FrameKind::kDoing, 0, doing});
   }
+}
+
+void Hub::TellOfOtherTokens(Clock::time_point now) {
+  const Strangers::OtherTokens& others = strangers_.other_tokens();
+  // A stranger's coming alone is no news: where the ranks come in the time that each has for its
+  // greeting, nobody is told.
+  if (told_other_tokens_ || others.count == 0) return;
+  if (now - others.first <= meeting_.times.handshake) return;
+  told_other_tokens_ = true;
+  const auto missing = std::count_if(members_.begin(), members_.end(),
+                                     [](const Member& member) { return !member.came; });
+  Log(LogLevel::kWarn,
+      "rank 0 at " + meeting_.place.Text() + " misses " + std::to_string(missing) + " of " +
+          std::to_string(members_.size()) + " ranks: " + Missing() +
+          ". Either that was another job, or UCUDNN_RENDEZVOUS_TOKEN is not the same on all ranks. "
+          "The ranks are waited for, up to " +
+          std::to_string(meeting_.times.timeout.count() / 1000) + " s");
 }
 
 Status Hub::CheckGroups() const {
@@ -287,6 +306,8 @@ void Hub::Route(int from, const Frame& frame) {
     default:
       return Fail(RankText(from) + " sent what it should not");
   }
+  const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
+  if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
   // Rank 0's own doings are for all: they name it where it dies, and the hub with it.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);

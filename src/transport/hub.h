@@ -1,8 +1,9 @@
 // Rank 0's side of a job: it lets the ranks in, passes on what they say to each other, and finds
-// out who is dead. One thread uses it.
+// out who is dead. One thread uses it, but for what says that it is for any.
 // Strangers (wrong token, garbage, slow or silent ones) are dropped and never disturb the job.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ class Hub final : public Link {
 
   // Who has not come yet, as "rank 1 and rank 3"; empty once all have.
   std::string Missing() const;
+  // When a rank of another group than rank 0's last posted, gathered or left. For any thread.
+  Clock::time_point others_acted() const { return others_acted_; }
   // Whether every rank has come and been told of the failure.
   bool AllTold() const;
 
@@ -57,6 +60,9 @@ class Hub final : public Link {
   // The groups that the greetings say, or why they make no sense.
   Status CheckGroups() const;
   void TellWhoIsMissing();
+  // Tells the user that ranks are missing and somebody with another token has come: most likely
+  // one of them, but it may be anybody, so the job goes on waiting.
+  void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
   void Deliver(int to, const Frame& frame);
@@ -74,8 +80,9 @@ class Hub final : public Link {
   std::vector<Member> members_;
   Hearing hearing_;
   Clock::time_point told_missing_;
-  bool meeting_now_ = true, started_ = false;
+  bool meeting_now_ = true, started_ = false, told_other_tokens_ = false;
   std::optional<std::string> failed_;
+  std::atomic<Clock::time_point> others_acted_{Clock::time_point()};
 };
 
 }  // namespace ucudnn::transport

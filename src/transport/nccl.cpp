@@ -87,6 +87,12 @@ class NcclChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->scratch.size(); }
   Status Check() override { return communicators_->Check(); }
+  DeviceProgress Progress() override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    // The thread that asks knows nothing of other threads' captures.
+    const cuda::RelaxedCaptureScope relaxed(driver_);
+    return owned_->order.Progress();
+  }
   void Abort() override { nccl::Communicators::Abort(communicators_); }
 
  private:

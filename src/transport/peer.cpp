@@ -73,6 +73,12 @@ class PeerChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->reduction.device_bytes(); }
   Status Check() override { return board_->State(); }
+  DeviceProgress Progress() override {
+    const cuda::ContextScope scope(driver_, setup_.context);
+    // The thread that asks knows nothing of other threads' captures.
+    const cuda::RelaxedCaptureScope relaxed(driver_);
+    return owned_->order.Progress();
+  }
   void Abort() override { board_->Abort(setup_.rank); }
 
  private:

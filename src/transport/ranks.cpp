@@ -259,6 +259,10 @@ std::string Ranks::ServedGroups() const {
   return ranks;
 }
 
+bool Ranks::OthersStandStill(Clock::time_point since) const {
+  return Clock::now() - std::max(since, hub_->others_acted()) > meeting_.times.timeout;
+}
+
 std::vector<std::optional<std::string>> Ranks::Leave(std::string_view last) {
   if (Forked()) return {};
   const size_t rank = static_cast<size_t>(meeting_.membership.rank);
@@ -270,13 +274,19 @@ std::vector<std::optional<std::string>> Ranks::Leave(std::string_view last) {
     }
     finished_ = false;
     Tell(FrameKind::kLeave, last);
-    const Clock::time_point deadline = Clock::now() + meeting_.times.leaving;
+    const Clock::time_point begin = Clock::now(), deadline = begin + meeting_.times.leaving;
     const auto done = [this] { return finished_ || ended_; };
     bool warned = false;
     for (;;) {
       const Clock::time_point now = Clock::now();
       const std::string served = ServedGroups();
       if (done() || (now >= deadline && served.empty())) break;
+      if (now >= deadline && OthersStandStill(begin)) {
+        Log(LogLevel::kWarn,
+            "rank 0 ends though " + served + " of other groups have done nothing for " +
+                std::to_string(meeting_.times.timeout.count() / 1000) + " s and have not ended");
+        break;
+      }
       if (now > deadline + meeting_.times.warning && !std::exchange(warned, true)) {
         Log(LogLevel::kWarn, "rank 0 has ended, and serves " + served +
                                  " of other groups, who meet through it, until they end");

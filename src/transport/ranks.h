@@ -82,10 +82,11 @@ class Ranks final : private Sink {
   void OnFailure(std::function<void(std::string_view line)> heard);
 
   // Says goodbye with `last` (the rank's last numbers) and waits, for times.leaving at most, until
-  // all ranks of the job have done so; rank 0 as long as ranks of other groups live, which meet
-  // through it. From then on a closed connection is no failure, but a gather
-  // that still waits for this rank is one. The last texts by rank; none for one that has not left.
-  // The caller holds no lock that a callback takes. Later calls only return the texts.
+  // all ranks of the job have done so; rank 0 as long as ranks of other groups, which meet through
+  // it, have come to anything within times.timeout. From then on a closed connection is no failure,
+  // but a gather that still waits for this rank is one. The last texts by rank; none for one that
+  // has not left. The caller holds no lock that a callback takes. Later calls only return the
+  // texts.
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
@@ -118,6 +119,8 @@ class Ranks final : private Sink {
   bool AllHaveLeft() const;
   // On rank 0: the ranks of other groups that have not left; empty where there are none.
   std::string ServedGroups() const;
+  // On rank 0, which left at `since`: whether the others have done nothing for too long.
+  bool OthersStandStill(Clock::time_point since) const;
   Status HasLeft(std::string_view doing) const;
 
   // The service thread's, and Join's before there is one.

@@ -191,6 +191,18 @@ ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadli
   return connected;
 }
 
+std::string OtherSideOf(int connection) {
+  sockaddr_storage there = {};
+  socklen_t size = sizeof there;
+  char host[NI_MAXHOST] = {}, port[NI_MAXSERV] = {};
+  if (getpeername(connection, reinterpret_cast<sockaddr*>(&there), &size) != 0 ||
+      getnameinfo(reinterpret_cast<const sockaddr*>(&there), size, host, sizeof host, port,
+                  sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "an address that the system does not tell";
+  }
+  return std::string(host) + ":" + port;
+}
+
 std::string HostName() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";

@@ -42,6 +42,9 @@ ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
 // The next connection; none where nobody waits (EAGAIN in errno) or there is no room for one.
 Descriptor AcceptFrom(const Descriptor& listening);
 
+// Where a connection comes from, as "10.0.0.7:51000".
+std::string OtherSideOf(int connection);
+
 struct ConnectedSocket {
   Descriptor socket;
   int error = 0;  // errno where there is none; ETIMEDOUT after the deadline

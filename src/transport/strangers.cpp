@@ -86,7 +86,10 @@ bool Strangers::Hear(Stranger& stranger, std::vector<Arrival>& arrivals) {
     return false;
   }
   const bool probe = greeting == Greeting::kRight;
-  if (!probe && frame.kind == FrameKind::kHello) ++other_tokens_;
+  if (!probe && frame.kind == FrameKind::kHello) {
+    if (other_tokens_.count++ == 0) other_tokens_.first = Clock::now();
+    other_tokens_.last_from = OtherSideOf(connection.descriptor());
+  }
   connection.Queue({probe ? FrameKind::kAccepted : FrameKind::kOtherToken, 0, {}});
   connection.Flush();
   stranger.answered = true;

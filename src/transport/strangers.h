@@ -35,8 +35,13 @@ class Strangers {
   void SeeOff(std::unique_ptr<Connection> connection);
   // Nobody else is let in; the port is free again.
   void Close();
-  // How many had another token, so that one who misses a rank can be told.
-  int other_tokens() const { return other_tokens_; }
+  // Those who greeted as ranks do and had another token, so that one who misses a rank can be told.
+  struct OtherTokens {
+    int count = 0;
+    Clock::time_point first;
+    std::string last_from;
+  };
+  const OtherTokens& other_tokens() const { return other_tokens_; }
   bool Flushed() const;
 
  private:
@@ -54,7 +59,7 @@ class Strangers {
   Milliseconds patience_;
   std::deque<Stranger> waiting_;
   Clock::time_point accepting_from_;  // not before, where there was no room for a connection
-  int other_tokens_ = 0;
+  OtherTokens other_tokens_;
 };
 
 }  // namespace ucudnn::transport

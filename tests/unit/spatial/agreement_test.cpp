@@ -215,7 +215,8 @@ std::string_view BytesOf(const CallRecord& record) {
   return {reinterpret_cast<const char*>(&record), sizeof record};
 }
 
-const std::vector<Spatial> kAgreedExtents = {{1, 8, 6}, {1, 7, 6}};
+const auto kAgreedExtents =
+    std::make_shared<const std::vector<Spatial>>(std::vector<Spatial>{{1, 8, 6}, {1, 7, 6}});
 
 TEST(Records, EqualCallsAreNoDifferenceInAnyOrder) {
   CallRecords records(0, 2);
@@ -255,6 +256,8 @@ TEST(Records, EveryDifferenceIsNamed) {
     return record;
   };
   const std::string both = "call 1 of rank 0 and of rank 1 differ";
+  ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }),
+                   {"what was computed from split call 1 on may be wrong"});
   ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }), {both, "not the same convolution"});
   ExpectDifference(mine, with([](auto& r) { r.operation = 2; }),
                    {both, "not the same convolution"});
@@ -304,6 +307,28 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
     ASSERT_EQ(records.AddOf(1, BytesOf(RecordOf(call, {1, 7, 6}))), std::nullopt) << call;
   }
   EXPECT_EQ(records.ahead(), 0U);
+}
+
+// A program whose extents change with every call fills no memory, and nothing searches them.
+TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
+  const uint64_t most = CallRecords::MostAhead(2);
+  CallRecords records(0, 2);
+  std::vector<std::weak_ptr<const std::vector<Spatial>>> all;
+  for (uint64_t call = 1; call <= 2 * most; ++call) {
+    const auto rows = static_cast<int32_t>(call);
+    auto extents = std::make_shared<const std::vector<Spatial>>(
+        std::vector<Spatial>{{1, rows, 6}, {1, rows + 1, 6}});
+    all.push_back(extents);
+    ASSERT_EQ(records.Add(RecordOf(call, {1, rows, 6}), std::move(extents)), std::nullopt);
+    ASSERT_EQ(records.AddOf(1, BytesOf(RecordOf(call, {1, rows + 1, 6}))), std::nullopt);
+  }
+  EXPECT_TRUE(all[most - 1].expired());
+  EXPECT_FALSE(all[most].expired());
+  // Without extents all ranks have this rank's.
+  const uint64_t next = 2 * most + 1;
+  EXPECT_EQ(records.Add(RecordOf(next, {1, 5, 6}), nullptr), std::nullopt);
+  ExpectContainsAll(records.AddOf(1, BytesOf(RecordOf(next, {1, 4, 6}))).value_or(""),
+                    {"1x4x6", "1x5x6"});
 }
 
 TEST(Records, RankThatIsTooFarAheadIsRefused) {

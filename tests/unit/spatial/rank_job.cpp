@@ -126,6 +126,7 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
     settings.ones = options_.ones;
     settings.sums_gradients = options_.sums_gradients;
     settings.most_buffer_bytes = [bytes = options_.most_buffer_bytes] { return bytes; };
+    settings.warning = options_.warning;
     settings.timeout = options_.timeout;
     settings.waits_for_records = options_.waits_for_records;
     const auto open =

@@ -22,7 +22,7 @@ struct JobOptions {
   std::optional<spatial::Ones> ones;
   std::optional<bool> sums_gradients;
   size_t most_buffer_bytes = size_t{64} << 20;
-  std::chrono::milliseconds timeout{20000};
+  std::chrono::milliseconds warning{60000}, timeout{20000};
   bool waits_for_records = false;
   // Puts a channel of the test before the rank's; empty: none.
   std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;

@@ -178,7 +178,8 @@ TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
     EXPECT_EQ(result.status, kBroken);
     EXPECT_TRUE(IsNan(result.output));
   }
-  ExpectContains(FailureOf(job), {"call 11", "not the same convolution"});
+  ExpectContains(FailureOf(job), {"call 11", "not the same convolution",
+                                  "what was computed from split call 11 on may be wrong"});
 }
 
 TEST(SplitRecords, OneWarmUpMoreIsFoundAtTheNextLayer) {
@@ -189,14 +190,18 @@ TEST(SplitRecords, OneWarmUpMoreIsFoundAtTheNextLayer) {
     ExpectExactOnAll(job, a);
     ExpectExactOnAll(job, b);
     const auto begin = TestClock::now();
+    testing::internal::CaptureStderr();
     job.OnAll([&](RankState& rank) {
       for (int i = 0; i < (rank.rank == 0 ? 4 : 3); ++i) a.RunOn(rank);
       b.RunOn(rank);
     });
     const std::string line = FailureOf(job);
     EXPECT_LT(TestClock::now() - begin, kSoon);
-    ExpectContains(line, {"rank 0", "rank 1"});
+    ExpectContains(line, {"rank 0", "rank 1", "what was computed from split call "});
     ExpectAllFailFromNowOn(job);
+    ExpectContains(testing::internal::GetCapturedStderr(),
+                   {"on may be wrong; the last split call of rank 0 was ",
+                    "on may be wrong; the last split call of rank 1 was "});
   }
 }
 
@@ -508,6 +513,91 @@ TEST(SplitFaults, RankThatNeverComesToAnExchangeIsNamed) {
   ExpectAllFailFromNowOn(job);
 }
 
+// What follows on the stream waits until `ends`, or for much longer than a job's time-out.
+void HoldUntil(CUstream stream, std::function<bool()> ends) {
+  const auto wait = [](void* argument) {
+    const std::unique_ptr<std::function<bool()>> held(
+        static_cast<std::function<bool()>*>(argument));
+    const auto deadline = TestClock::now() + kSoon;
+    while (!(*held)() && TestClock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+  };
+  auto held = std::make_unique<std::function<bool()>>(std::move(ends));
+  EXPECT_EQ(cuLaunchHostFunc(stream, wait, held.release()), CUDA_SUCCESS);
+}
+
+bool HasNan(const HostTensor& tensor) {
+  return std::any_of(tensor.values.begin(), tensor.values.end(),
+                     [](double value) { return std::isnan(value); });
+}
+
+// All ranks have made the call, but the stream of one does not come to it.
+TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {
+    RankJob job({.warning = milliseconds(500), .timeout = milliseconds(2000)});
+    const SplitLayer layer(operation, 4, 4);
+    ExpectExactOnAll(job, layer);
+    std::vector<StripeResult> results(2);
+    const auto begin = TestClock::now();
+    testing::internal::CaptureStderr();
+    job.OnAll([&](RankState& rank) {
+      const auto at = static_cast<size_t>(rank.rank);
+      if (rank.rank == 1) {
+        HoldUntil(rank.stream, [ranks = rank.ranks, since = TestClock::time_point()]() mutable {
+          if (!ranks->Failure()) return false;
+          if (since == TestClock::time_point()) since = TestClock::now();
+          return TestClock::now() - since > milliseconds(300);
+        });
+      }
+      results[at] = layer.RunOn(rank);
+    });
+    const auto waited = TestClock::now() - begin;
+    EXPECT_GE(waited, milliseconds(2000));
+    EXPECT_LT(waited, kSoon);
+    for (const int rank : {0, 1}) {
+      const StripeResult& result = results[static_cast<size_t>(rank)];
+      EXPECT_TRUE(result.is_intact);
+      // Rows that came all the same are right.
+      EXPECT_TRUE(result.output == layer.Part(rank) || HasNan(result.output)) << "rank " << rank;
+    }
+    ExpectContains(FailureOf(job),
+                   {"all ranks have made it", "the device of rank ", "split call 2"});
+    ExpectAllFailFromNowOn(job);
+    ExpectContains(testing::internal::GetCapturedStderr(),
+                   {"rank 0 waits: all ranks have made it, but the device of rank 0",
+                    "rank 1 waits: all ranks have made it, but the device of rank 1"});
+  }
+}
+
+// A long queue is no fault as long as its calls end one after the other.
+TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
+  RankJob job({.timeout = milliseconds(2000)});
+  const SplitLayer layer(Operation::kForward, 4, 4);
+  ExpectExactOnAll(job, layer);
+  const auto begin = TestClock::now();
+  job.OnAll([&](RankState& rank) {
+    const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+    const StripeResult result =
+        RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+          cudnnStatus_t status = kFine;
+          for (int i = 0; i < 3 && status == kFine; ++i) {
+            if (rank.rank == 1) {
+              HoldUntil(rank.stream, [begun = TestClock::time_point()]() mutable {
+                if (begun == TestClock::time_point()) begun = TestClock::now();
+                return TestClock::now() - begun > milliseconds(1000);
+              });
+            }
+            status = rank.Run(stripe.problem, call);
+          }
+          return status;
+        });
+    EXPECT_EQ(result.status, kFine);
+    EXPECT_EQ(result.output, layer.Part(rank.rank));
+    EXPECT_FALSE(rank.ranks->Failure());
+  });
+  EXPECT_GE(TestClock::now() - begin, milliseconds(3000));
+  ExpectExactOnAll(job, layer);
+}
+
 cudnnStatus_t RunAsCaptured(RankState& rank, const SplitLayer& layer) {
   const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
   return RunStripe(layer.whole, stripe, rank.handle,
@@ -548,6 +638,29 @@ TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
   fails = true;
   ExpectContains(FailureOf(job), {"rank 1: unhandled system error"});
   ExpectAllFailFromNowOn(job);
+}
+
+// What the trial measures is measured beside an exchange that is ready.
+TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
+  std::array<std::atomic<bool>, 2> is_open = {false, false}, tried = {false, false};
+  JobOptions options;
+  options.wrap = [&](int rank, std::unique_ptr<transport::Channel> channel) {
+    is_open[static_cast<size_t>(rank)] = true;
+    return channel;
+  };
+  RankJob job(options);
+  const SplitLayer layer(Operation::kForward, 4, 4);
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    const StripeResult result =
+        RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
+          EXPECT_TRUE(is_open[at]);
+          tried[at] = true;
+          return RunReal(call);
+        });
+    EXPECT_EQ(result.output, layer.Part(rank.rank));
+    EXPECT_TRUE(tried[at]);
+  });
 }
 
 TEST(SplitCapture, CapturedCallsAreRefusedOnAll) {

@@ -181,6 +181,7 @@ class CountingChannel : public transport::Channel {
   }
   size_t device_bytes() const override { return channel_->device_bytes(); }
   Status Check() override { return channel_->Check(); }
+  transport::DeviceProgress Progress() override { return channel_->Progress(); }
   void Abort() override { channel_->Abort(); }
 
  private:

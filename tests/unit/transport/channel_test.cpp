@@ -124,6 +124,49 @@ TEST_P(Channels, AHostMayBeFarAheadOfItsStream) {
   });
 }
 
+// A stream waits here until the test lets it pass.
+struct Gate {
+  const std::atomic<int>& passing;
+  int number;
+};
+
+void Hold(CUstream stream, const std::atomic<int>& passing, int number) {
+  const auto wait = [](void* argument) {
+    const std::unique_ptr<Gate> gate(static_cast<Gate*>(argument));
+    while (gate->passing <= gate->number) std::this_thread::sleep_for(milliseconds(1));
+  };
+  EXPECT_EQ(cuLaunchHostFunc(stream, wait, new Gate{passing, number}), CUDA_SUCCESS);
+}
+
+TEST_P(Channels, TellHowTheDeviceGetsOnWithALongQueue) {
+  Run(2, [&](RankThread& self, Channel& channel) {
+    constexpr int kRounds = 200;
+    ASSERT_TRUE(channel.Reserve(4, 0).ok());
+    EXPECT_FALSE(channel.Progress().is_pending);
+    const CUdeviceptr words = self.device.Allocate(8);
+    const Message send{1 - self.rank, words, 4}, receive{1 - self.rank, words + 4, 4};
+    std::atomic<int> passing = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      Hold(self.device.stream, passing, round);
+      EXPECT_TRUE(channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
+    }
+    uint64_t reached = channel.Progress().reached;
+    std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_EQ(channel.Progress().reached, reached);
+    for (passing = kRounds / 4; passing < kRounds; passing += kRounds / 4) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (channel.Progress().reached == reached && std::chrono::steady_clock::now() < deadline) {
+      }
+      EXPECT_GT(channel.Progress().reached, reached);
+      EXPECT_TRUE(channel.Progress().is_pending);
+      reached = channel.Progress().reached;
+    }
+    passing = kRounds;
+    ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
+    EXPECT_FALSE(channel.Progress().is_pending);
+  });
+}
+
 TEST_P(Channels, RoomGrowsWithLargerMessages) {
   Run(3, [&](RankThread& self, Channel& channel) {
     int round = 0;

@@ -145,6 +145,36 @@ TEST(Join, AnotherTokenIsAnotherJob) {
               AllOf(HasSubstr("for rank 1"), HasSubstr("connections with another token")));
 }
 
+// Whoever has another token may be a stranger: it is told of, and the ranks are waited for.
+TEST(Join, AnotherTokenIsToldOfLongBeforeTheTimeout) {
+  Job job(3), other = job;
+  other.meeting.token = "secres";
+  testing::internal::CaptureStderr();
+  std::thread zero([&] { EXPECT_EQ(JoinAndLeave(job.Of(0)), ""); });
+  EXPECT_THAT(Ranks::Join(other.Of(1)).message(), HasSubstr("another token"));
+  std::this_thread::sleep_for(4 * job.meeting.times.handshake);
+  OnThreads(2, [&](int i) { EXPECT_EQ(JoinAndLeave(job.Of(i + 1)), ""); });
+  zero.join();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, AllOf(HasSubstr("rank 0 at tcp://127.0.0.1:"),
+                          HasSubstr("misses 2 of 3 ranks: rank 1, rank 2 (dropped: 1 connections "
+                                    "with another token, the last from 127.0.0.1:"),
+                          HasSubstr("UCUDNN_RENDEZVOUS_TOKEN")));
+  EXPECT_EQ(told.find("misses"), told.rfind("misses")) << told;
+}
+
+TEST(Join, AStrangerIsNotToldOfWhereTheRanksCome) {
+  Job job(2), other = job;
+  other.meeting.token = "secres";
+  job.meeting.times.handshake = kLong;
+  testing::internal::CaptureStderr();
+  std::thread zero([&] { EXPECT_EQ(JoinAndLeave(job.Of(0)), ""); });
+  EXPECT_THAT(Ranks::Join(other.Of(1)).message(), HasSubstr("another token"));
+  EXPECT_EQ(JoinAndLeave(job.Of(1)), "");
+  zero.join();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(Join, TwoJobsAtOneAddressTheFirstIsNotDisturbed) {
   const Job first(3);
   Job second = first;

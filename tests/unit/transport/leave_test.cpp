@@ -85,6 +85,39 @@ TEST(Leave, RankZeroServesOtherGroupsUntilTheyEnd) {
   });
 }
 
+TEST(Leave, RankZeroServesOtherGroupsNoLongerThanTheyDoSomething) {
+  Job job(4);
+  job.meeting.times.leaving = Milliseconds(100);
+  job.meeting.times.timeout = Milliseconds(1500);
+  std::vector<Meeting> meetings;
+  for (int rank = 0; rank < 4; ++rank) {
+    meetings.push_back(job.Of(rank));
+    meetings.back().membership = {rank, 4, rank / 2, rank % 2, 2};
+  }
+  const auto joined = JoinThese(meetings);
+  for (const auto& rank : joined) ASSERT_TRUE(rank->ok()) << rank->message();
+  const auto rank = [&](int i) -> Ranks& { return *joined[static_cast<size_t>(i)]->value(); };
+  std::atomic<bool> left = false;
+  std::thread zero([&] {
+    rank(0).Leave("");
+    left = true;
+  });
+  const Clock::time_point begin = Clock::now();
+  while (Since(begin) < Milliseconds(3000)) {
+    rank(2).Post("a record");
+    std::this_thread::sleep_for(Milliseconds(100));
+    EXPECT_FALSE(left);
+  }
+  const Clock::time_point last = Clock::now();
+  EXPECT_TRUE(Becomes([&] { return left.load(); }, Milliseconds(8000)));
+  EXPECT_GE(Since(last), Milliseconds(1000));
+  for (int i : {1, 2, 3}) {
+    EXPECT_FALSE(rank(i).Failure());
+    rank(i).Leave("");
+  }
+  zero.join();
+}
+
 TEST(Leave, TellsTheOthersAtOnce) {
   const Job job(2);
   const auto all = JoinAll(job);

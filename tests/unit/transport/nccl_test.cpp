@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/unit/transport/exchanging_processes.h"
 #include "transport/opening.h"
@@ -137,6 +138,47 @@ TEST_F(NcclChannels, Threads_ExchangeAndSum) {
       const std::unique_ptr<Channel> channel = Opened(self);
       ASSERT_NE(channel, nullptr);
       ExchangeAndSum(self, *channel, plan, seed);
+    });
+  }
+}
+
+// NCCL adds in an order of its own. Whatever the order, n - 1 additions, each within half an eps of
+// its exact sum, are off by at most (n - 1) eps/2 of the sum of the magnitudes.
+TEST_F(NcclChannels, Threads_SumsOfAnyNumbersAreWithinTheBoundOfTheirRounding) {
+  constexpr size_t kCount = 1000;
+  for (int size = 2; size <= 5; ++size) {
+    const unsigned seed = std::random_device()();
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", ranks " + std::to_string(size));
+    const auto numbers_of = [&](int rank) {
+      std::mt19937 random(seed + static_cast<unsigned>(rank));
+      std::uniform_real_distribution<float> mantissa(-1, 1);
+      std::vector<float> numbers(kCount);
+      for (float& number : numbers) {
+        number = std::ldexp(mantissa(random), static_cast<int>(random() % 24));
+      }
+      return numbers;
+    };
+    std::vector<double> sum(kCount, 0), magnitude(kCount, 0);  // in the order of the ranks
+    for (int rank = 0; rank < size; ++rank) {
+      const std::vector<float> numbers = numbers_of(rank);
+      for (size_t i = 0; i < kCount; ++i) {
+        sum[i] += numbers[i];
+        magnitude[i] += std::fabs(numbers[i]);
+      }
+    }
+    RunRanks(size, 5, [&](RankThread& self) {
+      const std::unique_ptr<Channel> channel = Opened(self);
+      ASSERT_NE(channel, nullptr);
+      ASSERT_TRUE(channel->Reserve(0, kCount * sizeof(float)).ok());
+      const CUdeviceptr data = self.device.Allocate(kCount * sizeof(float));
+      self.device.Upload(data, numbers_of(self.rank));
+      ASSERT_TRUE(channel->AllReduce(data, kCount, Element::kFloat32, self.device.stream).ok());
+      const std::vector<float> found = self.device.Download<float>(data, kCount);
+      const double half_eps = std::numeric_limits<float>::epsilon() / 2;
+      for (size_t i = 0; i < kCount; ++i) {
+        EXPECT_LE(std::fabs(found[i] - sum[i]), (size - 1) * half_eps * magnitude[i])
+            << "number " << i << " on rank " << self.rank;
+      }
     });
   }
 }

@@ -1,0 +1,38 @@
+// A wait that is told of once, and given up in time. Thread-compatible.
+#pragma once
+
+#include <chrono>
+
+namespace ucudnn::spatial {
+
+class Patience {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::milliseconds;
+
+  Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
+
+  enum Verdict { kWait, kWarn, kGiveUp };
+  // What to do now. What is waited for has `moved` since the last look, or has been there: then the
+  // wait begins anew.
+  Verdict Look(bool moved, Clock::time_point now) {
+    if (moved) {
+      since_ = now;
+      told_ = false;
+    }
+    waited_ = std::chrono::duration_cast<Milliseconds>(now - since_);
+    if (waited_ > timeout_) return kGiveUp;
+    if (waited_ <= warning_ || told_) return kWait;
+    told_ = true;
+    return kWarn;
+  }
+  Milliseconds waited() const { return waited_; }
+
+ private:
+  const Milliseconds warning_, timeout_;
+  Clock::time_point since_ = Clock::now();
+  Milliseconds waited_{0};
+  bool told_ = false;
+};
+
+}  // namespace ucudnn::spatial
