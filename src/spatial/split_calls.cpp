@@ -75,7 +75,18 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
   ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
   const SignalsBlocked blocked;
-  watch_ = std::thread([this] { Watch(); });
+  watch_ = std::thread([this] {
+    try {
+      return Watch();
+    } catch (...) {
+      broken_.store(true, std::memory_order_release);
+    }
+    try {
+      Fail("out of memory in the thread that watches the others");
+    } catch (...) {
+      // Even for the line: the others miss this rank's next record.
+    }
+  });
 }
 
 SplitCalls::~SplitCalls() {

@@ -17,6 +17,7 @@ namespace ucudnn::bench {
 namespace {
 
 std::atomic<long> allocations = 0, watched = 0;
+thread_local long watched_here = 0;
 std::atomic<uintptr_t> watched_begin = 0, watched_end = 0;
 
 void Count(const void* caller) {
@@ -25,6 +26,7 @@ void Count(const void* caller) {
   if (address < watched_begin.load(std::memory_order_relaxed)) return;
   if (address >= watched_end.load(std::memory_order_relaxed)) return;
   watched.fetch_add(1, std::memory_order_relaxed);
+  ++watched_here;
 }
 
 }  // namespace
@@ -37,6 +39,8 @@ void WatchAllocations(uintptr_t begin, uintptr_t end) {
 }
 
 long WatchedAllocations() { return watched.load(); }
+
+long WatchedAllocationsHere() { return watched_here; }
 
 }  // namespace ucudnn::bench
 

@@ -12,5 +12,7 @@ long Allocations();
 // Counts apart those whose caller's code lies from `begin` to `end`: a library's own.
 void WatchAllocations(uintptr_t begin, uintptr_t end);
 long WatchedAllocations();
+// Of them those by the calling thread.
+long WatchedAllocationsHere();
 
 }  // namespace ucudnn::bench

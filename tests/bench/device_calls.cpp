@@ -192,6 +192,7 @@ DeviceCalls Counted() {
   calls.waits = CallsOf({kWaitEvent, kWaitValue});
   calls.host_functions = CallsOf({kHostFunction});
   calls.allocations = WatchedAllocations();
+  calls.calling_allocations = WatchedAllocationsHere();
   return calls;
 }
 
@@ -201,7 +202,8 @@ DeviceCalls DeviceCalls::operator-(const DeviceCalls& before) const {
        {&DeviceCalls::sends, &DeviceCalls::sent_bytes, &DeviceCalls::receives,
         &DeviceCalls::received_bytes, &DeviceCalls::reductions, &DeviceCalls::reduced_bytes,
         &DeviceCalls::copies, &DeviceCalls::fills, &DeviceCalls::events, &DeviceCalls::waits,
-        &DeviceCalls::host_functions, &DeviceCalls::allocations}) {
+        &DeviceCalls::host_functions, &DeviceCalls::allocations,
+        &DeviceCalls::calling_allocations}) {
     since.*member -= before.*member;
   }
   return since;

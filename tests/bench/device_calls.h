@@ -15,7 +15,8 @@ struct DeviceCalls {
   long fills = 0;
   long events = 0, waits = 0;  // recorded and written; waited for by streams
   long host_functions = 0;
-  long allocations = 0;  // whose caller is libucudnn
+  long allocations = 0;          // whose caller is libucudnn
+  long calling_allocations = 0;  // of them, by the thread that asks
 
   DeviceCalls operator-(const DeviceCalls& before) const;
 };

@@ -227,10 +227,11 @@ void Print(const ucudnn::bench::DeviceCalls& counts) {
   std::printf(
       ", \"sends\": %ld, \"sent_bytes\": %ld, \"receives\": %ld, \"received_bytes\": %ld, "
       "\"reductions\": %ld, \"reduced_bytes\": %ld, \"copies\": %ld, \"fills\": %ld, "
-      "\"events\": %ld, \"waits\": %ld, \"host_functions\": %ld, \"allocations\": %ld",
+      "\"events\": %ld, \"waits\": %ld, \"host_functions\": %ld, \"allocations\": %ld, "
+      "\"calling_allocations\": %ld",
       counts.sends, counts.sent_bytes, counts.receives, counts.received_bytes, counts.reductions,
       counts.reduced_bytes, counts.copies, counts.fills, counts.events, counts.waits,
-      counts.host_functions, counts.allocations);
+      counts.host_functions, counts.allocations, counts.calling_allocations);
 }
 
 }  // namespace

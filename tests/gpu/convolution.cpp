@@ -45,7 +45,9 @@ std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, c
   return places;
 }
 
-size_t ElementBytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
+size_t ElementBytes(cudnnDataType_t type) {
+  return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
+}
 
 // Conversions of normal numbers and zero: the data are small whole numbers. What is too small to be
 // normal in fp16 counts as zero.
@@ -113,6 +115,7 @@ const char* Name(Operation operation) {
 }
 
 const char* Name(cudnnDataType_t type) {
+  if (type == CUDNN_DATA_DOUBLE) return "fp64";
   return type == CUDNN_DATA_FLOAT ? "fp32" : type == CUDNN_DATA_HALF ? "fp16" : "bf16";
 }
 
@@ -156,7 +159,11 @@ void Buffer::FillWithSmallIntegers(uint32_t seed, uint32_t sparsity,
   }
   const void* source = floats.data();
   std::vector<uint16_t> shorts;
-  if (type_ != CUDNN_DATA_FLOAT) {
+  std::vector<double> doubles;
+  if (type_ == CUDNN_DATA_DOUBLE) {
+    doubles.assign(floats.begin(), floats.end());
+    source = doubles.data();
+  } else if (type_ != CUDNN_DATA_FLOAT) {
     for (const float value : floats) {
       shorts.push_back(type_ == CUDNN_DATA_HALF ? ToHalf(value) : ToBfloat(value));
     }
@@ -177,6 +184,12 @@ std::vector<float> Buffer::Values() const {
     Check(cudaMemcpy(floats.data(), device_, count_ * 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return floats;
   }
+  if (type_ == CUDNN_DATA_DOUBLE) {
+    std::vector<double> doubles(count_);
+    Check(cudaMemcpy(doubles.data(), device_, count_ * 8, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    for (size_t i = 0; i < count_; ++i) floats[i] = static_cast<float>(doubles[i]);
+    return floats;
+  }
   std::vector<uint16_t> shorts(count_);
   Check(cudaMemcpy(shorts.data(), device_, count_ * 2, cudaMemcpyDeviceToHost), "cudaMemcpy");
   for (size_t i = 0; i < count_; ++i) {
@@ -189,6 +202,7 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
                          cudnnTensorFormat_t layout, Operation operation, const Cell& cell)
     : handle_(handle),
       operation_(operation),
+      type_(type),
       x_(type, Count(shape.n, shape.c, shape.size / cell.rows, shape.size / cell.columns)),
       w_(type, Count(shape.k, shape.c / shape.groups, shape.filter, shape.filter)),
       y_(type,
@@ -212,7 +226,7 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
   Check(cudnnCreateConvolutionDescriptor(&convolution_), "cudnnCreateConvolutionDescriptor");
   Check(cudnnSetConvolution2dDescriptor(convolution_, shape.pad, shape.pad, shape.stride,
                                         shape.stride, 1, 1, CUDNN_CROSS_CORRELATION,
-                                        CUDNN_DATA_FLOAT),
+                                        type == CUDNN_DATA_DOUBLE ? type : CUDNN_DATA_FLOAT),
         "cudnnSetConvolution2dDescriptor");
   Check(cudnnSetConvolutionGroupCount(convolution_, shape.groups), "cudnnSetConvolutionGroupCount");
 }
@@ -273,25 +287,28 @@ bool Convolution::Find(void* workspace, size_t bytes) {
   }
 }
 
-cudnnStatus_t Convolution::TryToRun(void* workspace, float beta) {
-  const float alpha = 1;
+cudnnStatus_t Convolution::TryToRun(void* workspace, float beta, float alpha) {
+  const double wide[] = {alpha, beta};
+  const bool is_wide = type_ == CUDNN_DATA_DOUBLE;
+  const void* const alpha_of = is_wide ? static_cast<const void*>(&wide[0]) : &alpha;
+  const void* const beta_of = is_wide ? static_cast<const void*>(&wide[1]) : &beta;
   Check(cudnnSetConvolutionMathType(convolution_, math_), "cudnnSetConvolutionMathType");
   switch (operation_) {
     case Operation::kForward:
-      return cudnnConvolutionForward(handle_, &alpha, x_descriptor_, x_.get(), w_descriptor_,
+      return cudnnConvolutionForward(handle_, alpha_of, x_descriptor_, x_.get(), w_descriptor_,
                                      w_.get(), convolution_,
                                      static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_), workspace,
-                                     workspace_bytes_, &beta, y_descriptor_, y_.get());
+                                     workspace_bytes_, beta_of, y_descriptor_, y_.get());
     case Operation::kBackwardData:
       return cudnnConvolutionBackwardData(
-          handle_, &alpha, w_descriptor_, w_.get(), y_descriptor_, y_.get(), convolution_,
+          handle_, alpha_of, w_descriptor_, w_.get(), y_descriptor_, y_.get(), convolution_,
           static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_), workspace, workspace_bytes_,
-          &beta, x_descriptor_, x_.get());
+          beta_of, x_descriptor_, x_.get());
     default:
       return cudnnConvolutionBackwardFilter(
-          handle_, &alpha, x_descriptor_, x_.get(), y_descriptor_, y_.get(), convolution_,
+          handle_, alpha_of, x_descriptor_, x_.get(), y_descriptor_, y_.get(), convolution_,
           static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_), workspace, workspace_bytes_,
-          &beta, w_descriptor_, w_.get());
+          beta_of, w_descriptor_, w_.get());
   }
 }
 

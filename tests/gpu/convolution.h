@@ -77,8 +77,8 @@ class Convolution {
 
   // Chooses the algorithm; false when cuDNN has none for this convolution.
   bool Find(void* workspace, size_t bytes);
-  // output = result + beta * output
-  cudnnStatus_t TryToRun(void* workspace, float beta);
+  // output = alpha * result + beta * output
+  cudnnStatus_t TryToRun(void* workspace, float beta, float alpha = 1);
   // Ends the program where that fails.
   void Run(void* workspace, float beta);
 
@@ -92,6 +92,7 @@ class Convolution {
 
   cudnnHandle_t handle_;
   Operation operation_;
+  cudnnDataType_t type_;
   Buffer x_, w_, y_;
   cudnnTensorDescriptor_t x_descriptor_ = nullptr, y_descriptor_ = nullptr;
   cudnnFilterDescriptor_t w_descriptor_ = nullptr;

@@ -7,12 +7,16 @@
 // prints. One that fails is a line that says so, and the next one comes. Knows nothing of ucudnn.
 //
 //   split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]]
+//
+// With ON_THREADS cells are threads of one process, with a device each.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "convolution.h"
@@ -28,7 +32,8 @@ using ucudnn::gpu_tests::OutputPlaces;
 using ucudnn::gpu_tests::Shape;
 using ucudnn::gpu_tests::WholeNumbers;
 
-// Cells are all alike, so sizes are multiples of four times the stride. A filter of 7 reaches over
+// Cells are all alike, so sizes are multiples of four times the stride; images that are cut into
+// three rows are three quarters as large. A filter of 7 reaches over
 // most of a stripe of 4 rows; an image of `odd_image` is 8 bytes off 16-byte alignment in 16 bits
 // once it is cut into four.
 constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
@@ -62,12 +67,14 @@ void PrintLine(const Case& of, int rank, const char* result) {
               Name(of.operation), rank, result);
 }
 
-// With beta = 0, which must not read what the output holds, and once more with beta = 1.
-cudnnStatus_t RunTwice(Convolution& convolution, void* workspace,
-                       std::vector<std::vector<float>>* results) {
+// With beta = 0, which must not read what the output holds, once more with beta = 1, which doubles
+// the result, and with both scales, which gives it again.
+cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
+                        std::vector<std::vector<float>>* results) {
   convolution.output().FillWithNan();
-  for (const float beta : {0.0f, 1.0f}) {
-    const cudnnStatus_t status = convolution.TryToRun(workspace, beta);
+  constexpr std::pair<float, float> kScales[] = {{1, 0}, {1, 1}, {3, -1}};
+  for (const auto& [alpha, beta] : kScales) {
+    const cudnnStatus_t status = convolution.TryToRun(workspace, beta, alpha);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     results->push_back(convolution.output().Values());
   }
@@ -83,7 +90,7 @@ void RunCase(cudnnHandle_t handle, const Case& of, const Grid& grid, void* works
   const char* fault = nullptr;
   if (!convolution.Find(workspace, bytes)) {
     fault = "unsupported";
-  } else if (const cudnnStatus_t status = RunTwice(convolution, workspace, &results);
+  } else if (const cudnnStatus_t status = RunThrice(convolution, workspace, &results);
              status != CUDNN_STATUS_SUCCESS) {
     fault = cudnnGetErrorString(status);
   }
@@ -107,12 +114,34 @@ void RunCase(cudnnHandle_t handle, const Case& of, const Grid& grid, void* works
   }
 }
 
+void RunAll(const Grid& grid, size_t shapes, size_t bytes) {
+  cudnnHandle_t handle;
+  Check(cudnnCreate(&handle), "cudnnCreate");
+  void* workspace = nullptr;
+  if (bytes > 0) Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
+  for (Shape shape : std::span(kShapes).first(std::min(shapes, std::size(kShapes)))) {
+    if (grid.rows == 3) shape.size = shape.size / 4 * 3;
+    for (const auto type :
+         {CUDNN_DATA_FLOAT, CUDNN_DATA_DOUBLE, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
+      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
+        for (const auto operation :
+             {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+          RunCase(handle, {shape, type, layout, operation}, grid, workspace, bytes);
+        }
+      }
+    }
+  }
+  Check(cudaFree(workspace), "cudaFree");
+  Check(cudnnDestroy(handle), "cudnnDestroy");
+}
+
 std::optional<Grid> ReadGrid(int argc, char** argv) {
   Grid grid = {argc > 2 ? std::atoi(argv[1]) : 0, argc > 2 ? std::atoi(argv[2]) : 0, {}};
   const char* const rank = std::getenv("RANK");
   const char* const ranks = std::getenv("WORLD_SIZE");
-  const bool cuts =
-      grid.rows > 0 && grid.columns > 0 && 4 % grid.rows == 0 && 4 % grid.columns == 0;
+  const bool cuts = grid.rows > 0 && grid.columns > 0 && 12 % grid.rows == 0 &&
+                    4 % grid.columns == 0 && grid.rows <= 4 &&
+                    (grid.rows != 3 || grid.columns == 1);
   if (!cuts || (rank != nullptr && (!ranks || std::atoi(ranks) != grid.rows * grid.columns))) {
     return std::nullopt;
   }
@@ -125,29 +154,27 @@ std::optional<Grid> ReadGrid(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::optional<Grid> grid = ReadGrid(argc, argv);
   if (!grid) {
-    std::fprintf(
-        stderr,
-        "usage: split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]], of 1, 2 or 4 each, in one "
-        "process or with one for each cell\n");
+    std::fprintf(stderr,
+                 "usage: split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]], of 1, 2 or 4 each, or "
+                 "3 rows, in "
+                 "one process or with one for each cell\n");
     return 2;
   }
   const size_t bytes = (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 256) << 20;
   const size_t shapes = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : std::size(kShapes);
-  cudnnHandle_t handle;
-  Check(cudnnCreate(&handle), "cudnnCreate");
-  void* workspace = nullptr;
-  if (bytes > 0) Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
-  for (const Shape& shape : std::span(kShapes).first(std::min(shapes, std::size(kShapes)))) {
-    for (const auto type : {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
-      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
-        for (const auto operation :
-             {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-          RunCase(handle, {shape, type, layout, operation}, *grid, workspace, bytes);
-        }
-      }
-    }
+  if (std::getenv("ON_THREADS") == nullptr) {
+    const char* const device = std::getenv("LOCAL_RANK");
+    if (device != nullptr) Check(cudaSetDevice(std::atoi(device)), "cudaSetDevice");
+    RunAll(*grid, shapes, bytes);
+    return 0;
   }
-  Check(cudaFree(workspace), "cudaFree");
-  Check(cudnnDestroy(handle), "cudnnDestroy");
+  std::vector<std::thread> threads;
+  for (const int rank : grid->OwnRanks()) {
+    threads.emplace_back([&, rank] {
+      Check(cudaSetDevice(rank), "cudaSetDevice");
+      RunAll({grid->rows, grid->columns, rank}, shapes, bytes);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   return 0;
 }

@@ -13,7 +13,8 @@
 //
 // With ANNOUNCE set each process says which one it is when it has made its first step. That of
 // number SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2 processes hold halves of
-// rows, the left one first, and each half is a line.
+// rows, the left one first, and each half is a line. With PAIR_SUM it also sums numbers over pairs
+// of processes behind each layer, as pair_sum.h says. With EMPTY the last process has no rows.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "pair_sum.h"
 
 namespace {
 
@@ -211,9 +213,11 @@ int main(int argc, char** argv) {
   const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
   const int rank = Variable("RANK", 0), ranks = Variable("WORLD_SIZE", 1);
   const int halves = Variable("WIDTH_PARTS", 1), parts = ranks > 1 ? halves : 1;
-  const int rows = height * parts / ranks, first = rank / parts * rows;
+  const bool is_empty = Variable("EMPTY", 0) != 0;
+  const int rows = is_empty ? (rank + 1 < ranks ? height : 0) : height * parts / ranks;
+  const int first = rank / parts * rows;
   const int columns = kWidth / parts, left = rank % parts * columns;
-  if (rows * ranks != height * parts || rows % 2 != 0) {
+  if ((rows * ranks != height * parts && !is_empty) || rows % 2 != 0) {
     std::fprintf(stderr, "striped_cnn: %d rows are not %d even stripes\n", height, ranks / parts);
     return 2;
   }
@@ -240,6 +244,8 @@ int main(int argc, char** argv) {
   layers.push_back(std::make_unique<Layer>(layers.back()->y(), 8, 7, 2, 1, 2));
   layers.push_back(std::make_unique<Layer>(layers.back()->y(), 6, 3, 1, 2, 3));
   layers.push_back(std::make_unique<Layer>(layers.back()->y(), 4, 1, 1, 1, 4));
+  const char* const kind = std::getenv("PAIR_SUM");
+  const auto sum = kind != nullptr ? std::make_unique<PairSum>(kind, rank, ranks) : nullptr;
   for (int step = 0; step < steps; ++step) {
     if (step == 1 && Variable("ANNOUNCE", 0) != 0) {
       std::printf("rank %d is process %d\n", rank, static_cast<int>(getpid()));
@@ -248,7 +254,10 @@ int main(int argc, char** argv) {
     if (step == steps / 2 && rank == Variable("SLEEP_RANK", -1)) {
       sleep(static_cast<unsigned>(Variable("SLEEP_SECONDS", 0)));
     }
-    for (auto& layer : layers) layer->Forward(layer == layers.back() ? nullptr : relu);
+    for (auto& layer : layers) {
+      layer->Forward(layer == layers.back() ? nullptr : relu);
+      if (sum) sum->Enqueue();
+    }
     // The gradient of half the sum of squares is the output.
     Tensor& out = layers.back()->y();
     CHECK_CUDA(cudaMemcpy(layers.back()->dy().data, out.data, out.Count() * sizeof(double),
@@ -256,12 +265,14 @@ int main(int argc, char** argv) {
     for (size_t i = layers.size(); i-- > 0;) {
       layers[i]->Backward(i + 1 == layers.size() ? nullptr : relu,
                           i > 0 ? &layers[i - 1]->dy() : &dx);
+      if (sum) sum->Enqueue();
     }
     for (auto& layer : layers) layer->Learn();
   }
   layers.back()->y().PrintRows("y", first / 2, left / 2, kWidth / halves / 2);
   dx.PrintRows("dx", first, left, kWidth / halves);
   if (rank == 0) layers.front()->PrintSums();
+  if (sum) sum->End();
   CHECK_CUDNN(cudnnDestroy(handle));
   return 0;
 }

@@ -285,5 +285,45 @@ class Training(unittest.TestCase):
                 self.assert_like_the_whole("2", "h2", "32", "3", UCUDNN_SPATIAL_TRANSPORT="nccl", **link)
 
 
+class BesideSumsOfTheProgram(unittest.TestCase):
+    """Two groups of four ranks, whose program also sums over {r, r + 4} by itself, where a device runs one operation of NCCL at
+    a time."""
+
+    @staticmethod
+    def run_groups(kind, **variables):
+        words = (STRIPED_CNN, "32", "2")
+        return run("--ranks", "8", "--spatial", "n2h4", words=words, UCUDNN_SPATIAL_TRANSPORT="nccl", HOSTGPU_NCCL_SERIAL="1",
+                   PAIR_SUM=kind, **variables)
+
+    def test_sums_on_the_stream_of_the_calls_or_ordered_with_it_are_sound(self):
+        # The first group's image is the first half of the rows.
+        whole = run(words=(STRIPED_CNN, "16", "2"))
+        self.assertEqual(0, whole.returncode, whole.stderr)
+        for kind in ("same", "ordered"):
+            with self.subTest(kind=kind):
+                result = self.run_groups(kind)
+                self.assertEqual(0, result.returncode, result.stderr)
+                self.assertLessEqual(set(lines(whole.stdout)), set(lines(result.stdout)))
+
+    def test_sums_on_a_stream_apart_end_with_an_error_in_time(self):
+        begin = time.monotonic()
+        result = self.run_groups("apart", UCUDNN_SPATIAL_TIMEOUT="3")
+        self.assertNotEqual(0, result.returncode)
+        self.assertIn("error: rank", result.stderr)
+        self.assertEqual("", result.stdout)
+        self.assertLess(time.monotonic() - begin, BOUND_SECONDS + MARGIN_SECONDS)
+
+
+class Absent(unittest.TestCase):
+    def test_a_stripe_without_rows_is_an_error_of_its_rank_that_the_others_wait_for(self):
+        # No descriptor has zero rows: the program ends before it meets the others.
+        [results] = Different.jobs([({}, {"EMPTY": "1", "UCUDNN_SPATIAL_TIMEOUT": "2"})], (STRIPED_CNN, "2", "1"))
+        for (code, output, errors, _), pattern in zip(results, ("rank 0 has waited .* for rank 1", "BAD_PARAM")):
+            self.assertEqual((1, ""), (code, output), errors)
+            self.assertRegex(errors, pattern)
+        result = run("--ranks", "2", "--spatial", "h2", words=("env", "EMPTY=1", STRIPED_CNN, "2", "1"))
+        self.assertEqual((1, ""), (result.returncode, result.stdout), result.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

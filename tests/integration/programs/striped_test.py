@@ -3,6 +3,7 @@ the whole image prints; and what cannot be exact is an error on all of them."""
 
 import json
 import os
+import pathlib
 import subprocess
 import tempfile
 import unittest
@@ -10,6 +11,7 @@ import unittest
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
+STRIPED_HEAD = os.environ["UCUDNN_TEST_STRIPED_HEAD"]
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 HEIGHT = "32"
@@ -58,6 +60,19 @@ class Striped(unittest.TestCase):
 
     def test_each_ranks_own_calls_are_divided_as_always(self):
         self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--workspace-limit", "192KiB"))
+
+    def test_what_one_budget_holds_and_exchanges_take_stays_within_the_total(self):
+        total = 1 << 20
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--total-workspace", "1MiB",
+                                           UCUDNN_REPORT=f"{folder}/%p.json"))
+            reports = [json.loads(pathlib.Path(folder, name).read_text()) for name in os.listdir(folder)]
+        self.assertEqual(2, len(reports))
+        for report in reports:
+            held, exchanged = report["total_workspace"], report["spatial"]["owned_workspace_bytes"]
+            self.assertGreater(exchanged, 0)
+            self.assertLessEqual(exchanged, total // 4)
+            self.assertLessEqual(held["total_workspace_bytes"] + exchanged, total)
 
     def test_every_transport_gives_the_same(self):
         for transport in ("nccl", "loopback"):
@@ -115,6 +130,18 @@ class Striped(unittest.TestCase):
         every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in ("a stripe again is", "a stripe is", "rows beside a stripe are",
                                                                             "a whole picture is")]
         self.assertEqual(sorted(own + every), lines(result))
+
+    def test_split_layers_that_meet_copies_have_the_gradients_of_the_whole(self):
+        whole = run(words=(STRIPED_HEAD,))
+        self.assertEqual(0, whole.returncode, whole.stderr)
+        self.assertEqual(4 + 8, len(lines(whole)))
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_HEAD,),
+                             UCUDNN_SPATIAL_ONE="replicated")
+                self.assertEqual(0, result.returncode, result.stderr)
+                self.assertEqual(4 * ranks + 8, len(lines(result)))
+                self.assertEqual(set(lines(whole)), set(lines(result)))
 
     def test_ranks_may_be_threads_of_one_process(self):
         for kind, transport, devices in (("handles", "loopback", ()), ("devices", "peer", ("--devices", "3"))):

@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "base/version.h"
-#include "tests/support/device.h"
 #include "tests/support/stand_in.h"
 #include "transport/opening.h"
 #include "transport/ranks.h"
@@ -57,6 +56,49 @@ StripeResult RankState::RunStripe(const WholeCase& whole, const Stripe& stripe) 
   return test::RunStripe(whole, stripe, handle, [&](const cudnn::ConvolutionCall& call) {
     return Run(stripe.problem, call);
   });
+}
+
+void OpenRank(RankState& rank, const SpatialGrid& grid, const JobOptions& options,
+              const std::string& file) {
+  ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&rank.context, rank.device), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSetCurrent(rank.context), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&rank.stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cudnnCreate(&rank.handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnSetStream(rank.handle, reinterpret_cast<cudaStream_t>(rank.stream)),
+            CUDNN_STATUS_SUCCESS);
+  auto ranks = JoinAs(rank.rank, grid, options, file);
+  ASSERT_NE(ranks, nullptr);
+  spatial::SplitSettings settings;
+  settings.grid = grid;
+  settings.shared_options = "test";
+  settings.agrees_each_time = options.agrees_each_time;
+  settings.ones = options.ones;
+  settings.sums_gradients = options.sums_gradients;
+  settings.most_buffer_bytes = [bytes = options.most_buffer_bytes] { return bytes; };
+  settings.warning = options.warning;
+  settings.timeout = options.timeout;
+  settings.waits_for_records = options.waits_for_records;
+  const auto open =
+      [&options, number = rank.rank](
+          const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
+    auto opened = transport::OpenChannel(setup, options.transport, options.cudnn_file);
+    if (!opened.ok()) return opened.status();
+    if (options.wrap) return options.wrap(number, std::move(opened->channel));
+    return std::move(opened->channel);
+  };
+  rank.ranks = ranks.get();
+  rank.calls = std::make_unique<spatial::SplitCalls>(settings, Library(), *cuda::GetDriver(),
+                                                     std::move(ranks), open);
+}
+
+void CloseRank(RankState& rank) {
+  if (rank.calls != nullptr) rank.calls->Leave();
+  EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
+  rank.calls.reset();
+  EXPECT_EQ(cudnnDestroy(rank.handle), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(rank.stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease(rank.device), CUDA_SUCCESS);
 }
 
 // A thread that does what it is given.
@@ -111,48 +153,10 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
     ranks_.back()->rank = rank;
     workers_.push_back(std::make_unique<Worker>());
   }
-  OnAll([&](RankState& rank) {
-    rank.context = MakeContextCurrent();
-    ASSERT_EQ(cuStreamCreate(&rank.stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    ASSERT_EQ(cudnnCreate(&rank.handle), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudnnSetStream(rank.handle, reinterpret_cast<cudaStream_t>(rank.stream)),
-              CUDNN_STATUS_SUCCESS);
-    auto ranks = JoinAs(rank.rank, grid_, options_, file);
-    ASSERT_NE(ranks, nullptr);
-    spatial::SplitSettings settings;
-    settings.grid = grid_;
-    settings.shared_options = "test";
-    settings.agrees_each_time = options_.agrees_each_time;
-    settings.ones = options_.ones;
-    settings.sums_gradients = options_.sums_gradients;
-    settings.most_buffer_bytes = [bytes = options_.most_buffer_bytes] { return bytes; };
-    settings.warning = options_.warning;
-    settings.timeout = options_.timeout;
-    settings.waits_for_records = options_.waits_for_records;
-    const auto open =
-        [this, number = rank.rank](
-            const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
-      auto opened = transport::OpenChannel(setup, transport::Transport::kAuto, "");
-      if (!opened.ok()) return opened.status();
-      if (options_.wrap) return options_.wrap(number, std::move(opened->channel));
-      return std::move(opened->channel);
-    };
-    rank.ranks = ranks.get();
-    rank.calls = std::make_unique<spatial::SplitCalls>(settings, Library(), *cuda::GetDriver(),
-                                                       std::move(ranks), open);
-  });
+  OnAll([&](RankState& rank) { OpenRank(rank, grid_, options_, file); });
 }
 
-RankJob::~RankJob() {
-  OnAll([](RankState& rank) {
-    if (rank.calls != nullptr) rank.calls->Leave();
-    EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
-    rank.calls.reset();
-    EXPECT_EQ(cudnnDestroy(rank.handle), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cuStreamDestroy(rank.stream), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-  });
-}
+RankJob::~RankJob() { OnAll(CloseRank); }
 
 void RankJob::OnAll(const std::function<void(RankState&)>& work) {
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -13,6 +13,7 @@
 
 #include "spatial/split_calls.h"
 #include "tests/unit/spatial/whole_case.h"
+#include "transport/choice.h"
 
 namespace ucudnn::test {
 
@@ -24,13 +25,15 @@ struct JobOptions {
   size_t most_buffer_bytes = size_t{64} << 20;
   std::chrono::milliseconds warning{60000}, timeout{20000};
   bool waits_for_records = false;
+  transport::Transport transport = transport::Transport::kAuto;
+  std::string cudnn_file;  // beside which NCCL is; empty: unknown
   // Puts a channel of the test before the rank's; empty: none.
   std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;
 };
 
 // One rank, on its own thread.
 struct RankState {
-  int rank = 0;
+  int rank = 0, device = 0;
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
@@ -43,6 +46,12 @@ struct RankState {
   // The rank's stripe of the case, run so.
   StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
 };
+
+// Makes state.rank one of the ranks that meet in `file`, on the calling thread; its number and
+// device are set. An expectation fails where it cannot.
+void OpenRank(RankState& state, const SpatialGrid& grid, const JobOptions& options,
+              const std::string& file);
+void CloseRank(RankState& state);
 
 class RankJob {
  public:

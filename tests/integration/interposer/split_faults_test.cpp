@@ -1,0 +1,211 @@
+// Two ranks on threads of a program, and one fault: an allocation inside libucudnn, a resource of
+// the device, a question to cuDNN or a convolution that fails, on whichever rank meets it, from the
+// ranks' meeting on. Each call's result is that of the undivided convolution, or is not a number,
+// or the call failed; a call that fails on one rank alone is an error on both from then on. The
+// rank's own call is never the answer. A job fails once, so every fault has a process of its own.
+// INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <barrier>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "failing_allocations.h"
+#include "shim/host/hostgpu.h"
+#include "split_rank.h"
+#include "suites.h"
+#include "tests/support/problem.h"
+
+namespace ucudnn::test {
+namespace {
+
+constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
+constexpr char kWhere[] = "SPLIT_WHERE";  // in every call, or in this one alone
+constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
+constexpr std::string_view kHostMemory = "host memory";
+
+class OneFault {
+ public:
+  OneFault(std::string site, long kth) : site_(std::move(site)), kth_(kth) {}
+  void Arm() const {
+    if (site_ == kHostMemory) {
+      FailAllocation(kth_);
+    } else {
+      hostgpuInjectFault(site_.c_str(), kth_);
+    }
+  }
+  // Returns whether it occurred.
+  bool Disarm() const {
+    if (site_ == kHostMemory) return AllocationsSince() >= kth_;
+    const long seen = hostgpuFaultCount(site_.c_str());
+    hostgpuInjectFault(site_.c_str(), 0);
+    return seen >= kth_;
+  }
+
+ private:
+  const std::string site_;
+  const long kth_;
+};
+
+class SplitFaults : public testing::Test {
+ protected:
+  static std::string FileOf(const std::string& what) { return Folder() + "/" + what; }
+  static void Tell(const std::string& what) { std::ofstream(FileOf(what)) << "so\n"; }
+  static bool WasTold(const std::string& what) { return std::filesystem::exists(FileOf(what)); }
+
+  // Of both ranks at once.
+  static void CheckRound(const std::vector<Expected>& expected, const Round (&round)[kRanks]) {
+    for (size_t i = 0; i < round[0].size(); ++i) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const Given& given = round[rank][i];
+        if (given.status != CUDNN_STATUS_SUCCESS) continue;
+        const std::vector<double> part = expected[i % expected.size()].PartOf(rank);
+        const bool has_nan = std::any_of(given.values.begin(), given.values.end(),
+                                         [](double value) { return std::isnan(value); });
+        EXPECT_TRUE(has_nan || given.values == part) << "call " << i << " of rank " << rank;
+      }
+    }
+  }
+  // Whether one rank failed in a call in which the other did not.
+  static bool FailedOnOne(const Round (&round)[kRanks]) {
+    for (size_t i = 0; i < round[0].size(); ++i) {
+      if ((round[0][i].status == CUDNN_STATUS_SUCCESS) !=
+          (round[1][i].status == CUDNN_STATUS_SUCCESS)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Meets the faults of `site`, some at once.
+  static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
+    const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
+    if (faults != nullptr && std::string(faults) == "every") stride = 1;
+    constexpr long kAtOnce = 3;
+    for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += kAtOnce * stride) {
+      std::vector<std::pair<long, TestProcess>> processes;
+      for (long i = 0; i < kAtOnce; ++i) {
+        const long at = kth + i * stride;
+        processes.emplace_back(
+            at,
+            TestProcess(
+                "SplitFaults.MeetsOne", site + std::to_string(at) + ".json",
+                {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}}));
+      }
+      for (auto& [at, process] : processes) {
+        EXPECT_TRUE(process.Passed()) << site << " " << at;
+        ++met_;
+      }
+    }
+    std::filesystem::remove(FileOf("none so late"));
+  }
+  static inline long met_ = 0;
+};
+
+TEST_F(SplitFaults, MeetsOne) {
+  const char* const site = std::getenv(kSite);
+  if (site == nullptr) GTEST_SKIP() << "runs for the others";
+  const OneFault fault(site, std::atol(std::getenv(kOccurrence)));
+  const std::string_view where = std::getenv(kWhere);
+  std::vector<Expected> expected;
+  for (const Operation operation : kOperations) expected.emplace_back(operation);
+  Round faulty[kRanks], later[kRanks];
+  cudnnStatus_t refused[kRanks] = {};
+  std::array<bool, kRanks> has_plan = {};
+  std::barrier meet(kRanks);
+  bool occurred = false;
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kRanks; ++number) {
+    threads.emplace_back([&, number] {
+      SplitRank rank(number);
+      // Nothing else fails from one to the next.
+      const auto arm_before = [&](std::string_view what) {
+        meet.arrive_and_wait();
+        if (number == 0 && where == what) fault.Arm();
+        meet.arrive_and_wait();
+      };
+      arm_before(kEvery);
+      rank.Call(faulty[number]);
+      arm_before(kRefusal);
+      refused[number] = rank.CallRefused();
+      meet.arrive_and_wait();
+      if (number == 0 && where == kRefusal) occurred = fault.Disarm();
+      arm_before(kPlan);
+      has_plan[static_cast<size_t>(number)] = rank.MakePlan();
+      meet.arrive_and_wait();
+      const bool on_both = has_plan[0] && has_plan[1];
+      if (on_both) rank.CallPlan(faulty[number]);
+      meet.arrive_and_wait();
+      if (number == 0 && where != kRefusal) occurred = fault.Disarm();
+      meet.arrive_and_wait();
+      rank.Read(faulty[number]);
+      rank.Call(later[number]);
+      if (on_both) rank.CallPlan(later[number]);
+      rank.Read(later[number]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CheckRound(expected, faulty);
+  CheckRound(expected, later);
+  EXPECT_FALSE(FailedOnOne(later));
+  const bool broken = FailedOnOne(faulty) || refused[0] != refused[1];
+  for (const Given& given : later[0]) {
+    EXPECT_FALSE(broken && given.status == CUDNN_STATUS_SUCCESS);
+    EXPECT_TRUE(occurred || given.status == CUDNN_STATUS_SUCCESS) << given.status;
+  }
+  for (const cudnnStatus_t status : refused) {
+    EXPECT_TRUE(status == CUDNN_STATUS_NOT_SUPPORTED ||
+                (occurred && status != CUDNN_STATUS_SUCCESS));
+    if (status == CUDNN_STATUS_EXECUTION_FAILED && !FailedOnOne(faulty)) Tell("refusal failed");
+  }
+  if (!occurred) {
+    EXPECT_TRUE(has_plan[0] && has_plan[1]);
+    Tell("none so late");
+  }
+  if (has_plan[0] != has_plan[1]) Tell("plan failed");
+  for (const std::string& line : LogLines()) {
+    if (line.find("out of memory in a split call") != std::string::npos) Tell("call failed");
+  }
+}
+
+TEST_F(SplitFaults, OfResourcesAndQueries) {
+  for (const char* site : {"alloc", "stream", "event", "synchronize", "query", "plan"}) {
+    MeetEvery(site, 3);
+  }
+  EXPECT_GT(met_, 10);
+}
+
+TEST_F(SplitFaults, OfConvolutions) { MeetEvery("convolution", 2); }
+
+TEST_F(SplitFaults, OfAllocations) {
+  if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
+  const std::string site(kHostMemory);
+  MeetEvery(site, 97);
+  MeetEvery(site, 5, kRefusal);
+  MeetEvery(site, 23, kPlan);
+  // Exceptions came where they must be caught.
+  for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
+    EXPECT_TRUE(WasTold(what)) << what;
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) {
+  return ucudnn::test::RunSuites(argc, argv,
+                                 {{"SplitFaults",
+                                   {{"UCUDNN_TUNE", "off"},
+                                    {"UCUDNN_SPATIAL", "h2"},
+                                    {"UCUDNN_SPATIAL_TRANSPORT", "loopback"},
+                                    {"UCUDNN_SPATIAL_TIMEOUT", "3"},
+                                    {"UCUDNN_REPORT", ""}}}});
+}

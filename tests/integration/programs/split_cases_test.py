@@ -1,0 +1,43 @@
+"""Every type, layout, operation and pair of scales on whole numbers, in processes over each transport and in threads over peer
+copies: all ranks together print the checksums that one process with the whole images prints."""
+
+import os
+import subprocess
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+CASES = os.environ["UCUDNN_TEST_SPLIT_CASES"]
+SHAPES = "1"
+FEWEST = 3 * 7  # cases that the stand-in computes of a rank: all but few of 24
+
+
+def run(rows, *options, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
+    environment |= {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none", "UCUDNN_TUNE": "off"} | variables
+    result = subprocess.run([COMMAND, "run", "--host", *options, "--", CASES, str(rows), "1", "4", SHAPES], capture_output=True,
+                            text=True, timeout=120, env=environment)
+    assert result.returncode == 0, result.stderr
+    return dict(line.split(" ", 1) for line in result.stdout.splitlines())
+
+
+class SplitCases(unittest.TestCase):
+    def assert_like_the_whole(self, ranks, whole, split):
+        self.assertEqual(whole.keys(), split.keys())
+        ran = {name for name, told in whole.items() if told.endswith(" 0.0000")}
+        self.assertGreaterEqual(len(ran), FEWEST * ranks)
+        self.assertEqual({name: whole[name] for name in ran}, {name: split[name] for name in ran})
+
+    def test_ranks_together_are_the_whole(self):
+        for ranks in (2, 3):
+            whole = run(ranks)
+            for transport in ("nccl", "loopback"):
+                with self.subTest(ranks=ranks, transport=transport):
+                    self.assert_like_the_whole(ranks, whole, run(ranks, "--ranks", str(ranks), "--spatial", f"h{ranks}",
+                                                                 UCUDNN_SPATIAL_TRANSPORT=transport))
+            with self.subTest(ranks=ranks, transport="peer"):
+                self.assert_like_the_whole(ranks, whole, run(ranks, "--devices", str(ranks), "--spatial", f"h{ranks}",
+                                                             UCUDNN_SPATIAL_TRANSPORT="peer", ON_THREADS="1"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,228 @@
+// A program whose split layers meet copies, linked with libucudnn: of every image each process
+// holds a stripe, but what lies behind a global average it has whole, like all others. With
+// gradients:
+//
+//   a = 3x3 of x                           stripes
+//   z = 1x1 of the average of a            copies (squeeze and excitation)
+//   logits = 1x1 of the average of a * z   copies (the head of a ResNet)
+//   c = 3x3 of all rows of a               copies that are declared, behind a gather
+//   loss = half the sum of the squares of logits and c
+//
+// The program computes averages, products and the gather itself, from rows that
+// ucudnnSpatialExchange brings. Copies of one row are told by UCUDNN_SPATIAL_ONE=replicated. In
+// fp64. Every process prints the gradients of all filters, and the rows of dL/dx that it holds: as
+// many different lines as one process with the whole image prints.
+#include <cuda_runtime.h>
+#include <ucudnn/ucudnn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "check_calls.h"
+
+namespace {
+
+constexpr int kImages = 2,
+              kSize = 8;  // of the whole image: a power of two, so that averages are exact
+constexpr double kOne = 1, kZero = 0;
+
+cudnnHandle_t handle;
+
+using Numbers = std::vector<double>;
+
+double Pixel(int seed, int plane, int row, int column) {
+  return (seed * 5 + plane * 3 + row * 7 + column * 11 + row * column) % 5 - 2;
+}
+
+struct Tensor {
+  int channels, rows, columns;
+  cudnnTensorDescriptor_t descriptor = nullptr;
+  double* data = nullptr;
+
+  Tensor(int channels, int rows, int columns, const Numbers& numbers = {})
+      : channels(channels), rows(rows), columns(columns) {
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&descriptor));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE,
+                                           kImages, channels, rows, columns));
+    CHECK_CUDA(cudaMalloc(&data, Count() * sizeof(double)));
+    if (!numbers.empty()) Write(numbers);
+  }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  int planes() const { return kImages * channels; }
+  size_t Count() const { return static_cast<size_t>(planes() * rows * columns); }
+  size_t At(int plane, int row, int column) const {
+    return static_cast<size_t>((plane * rows + row) * columns + column);
+  }
+  Numbers Read() const {
+    Numbers numbers(Count());
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaMemcpy(numbers.data(), data, Count() * sizeof(double), cudaMemcpyDeviceToHost));
+    return numbers;
+  }
+  void Write(const Numbers& numbers) {
+    CHECK_CUDA(cudaMemcpy(data, numbers.data(), Count() * sizeof(double), cudaMemcpyHostToDevice));
+  }
+};
+
+// A convolution whose result is as large as its image.
+class Layer {
+ public:
+  Layer(int channels, int filters, int size, int seed)
+      : count_(static_cast<size_t>(filters * channels * size * size)) {
+    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
+    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter_, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, filters,
+                                           channels, size, size));
+    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
+    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, size / 2, size / 2, 1, 1, 1, 1,
+                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_DOUBLE));
+    Numbers weights(count_);
+    for (size_t i = 0; i < count_; ++i) weights[i] = Pixel(seed, static_cast<int>(i), 0, 0);
+    CHECK_CUDA(cudaMalloc(&weights_, count_ * sizeof(double)));
+    CHECK_CUDA(cudaMalloc(&gradient_, count_ * sizeof(double)));
+    CHECK_CUDA(
+        cudaMemcpy(weights_, weights.data(), count_ * sizeof(double), cudaMemcpyHostToDevice));
+  }
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  void Forward(const Tensor& x, const Tensor& y) {
+    CHECK_CUDNN(ucudnnConvolutionForward(handle, &kOne, x.descriptor, x.data, filter_, weights_,
+                                         convolution_, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+                                         nullptr, 0, &kZero, y.descriptor, y.data));
+  }
+  void Backward(const char* name, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+    CHECK_CUDNN(ucudnnConvolutionBackwardFilter(
+        handle, &kOne, x.descriptor, x.data, dy.descriptor, dy.data, convolution_,
+        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_));
+    CHECK_CUDNN(ucudnnConvolutionBackwardData(
+        handle, &kOne, filter_, weights_, dy.descriptor, dy.data, convolution_,
+        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, dx.descriptor, dx.data));
+    Numbers gradient(count_);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(
+        cudaMemcpy(gradient.data(), gradient_, count_ * sizeof(double), cudaMemcpyDeviceToHost));
+    double sum = 0;
+    for (size_t i = 0; i < count_; ++i) sum += gradient[i] * static_cast<double>(1 + i % 13);
+    std::printf("gradient of %s: %.9g\n", name, sum);
+  }
+
+ private:
+  const size_t count_;
+  cudnnFilterDescriptor_t filter_ = nullptr;
+  cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  double *weights_ = nullptr, *gradient_ = nullptr;
+};
+
+// All rows of the image of which `stripe` is the one from `first` on.
+Numbers Gather(const Tensor& stripe, int first) {
+  const int beside = kSize - stripe.rows;
+  if (beside == 0) return stripe.Read();
+  const Tensor wide(stripe.channels, kSize + beside, stripe.columns);
+  CHECK_CUDNN(
+      ucudnnSpatialExchange(handle, stripe.descriptor, stripe.data, wide.descriptor, wide.data));
+  const Numbers numbers = wide.Read();
+  Numbers all;
+  for (int plane = 0; plane < stripe.planes(); ++plane) {
+    for (int row = 0; row < kSize; ++row) {
+      const size_t at = wide.At(plane, row + beside - first, 0);
+      for (int column = 0; column < stripe.columns; ++column) {
+        all.push_back(numbers[at + static_cast<size_t>(column)]);
+      }
+    }
+  }
+  return all;
+}
+
+// One number for each plane.
+Numbers Averages(const Numbers& all, int planes) {
+  const size_t positions = all.size() / static_cast<size_t>(planes);
+  Numbers averages(static_cast<size_t>(planes));
+  for (size_t i = 0; i < all.size(); ++i) averages[i / positions] += all[i];
+  for (double& average : averages) average /= static_cast<double>(positions);
+  return averages;
+}
+
+// The rows from `first` on.
+Numbers Image(const Tensor& x, int first) {
+  Numbers image(x.Count());
+  for (int plane = 0; plane < x.planes(); ++plane) {
+    for (int row = 0; row < x.rows; ++row) {
+      for (int column = 0; column < kSize; ++column) {
+        image[x.At(plane, row, column)] = Pixel(1, plane, first + row, column);
+      }
+    }
+  }
+  return image;
+}
+
+void PrintRows(const Tensor& dx, int first) {
+  const Numbers result = dx.Read();
+  for (int row = 0; row < dx.rows; ++row) {
+    double sum = 0;
+    for (int plane = 0; plane < dx.planes(); ++plane) {
+      for (int column = 0; column < kSize; ++column) {
+        sum += result[dx.At(plane, row, column)] * (1 + (plane * 3 + column) % 7);
+      }
+    }
+    std::printf("dx row %d: %.9g\n", first + row, sum);
+  }
+}
+
+}  // namespace
+
+int main() {
+  ucudnnSpatialCell_t cell = {};
+  cell.struct_size = sizeof cell;
+  if (ucudnnSpatialGetCell(&cell) != CUDNN_STATUS_SUCCESS) cell.h_parts = 1;
+  const int rows = kSize / cell.h_parts, first = rows * cell.h;
+  const char* const device = std::getenv("LOCAL_RANK");
+  CHECK_CUDA(cudaSetDevice(device != nullptr ? std::atoi(device) : 0));
+  CHECK_CUDNN(ucudnnCreate(&handle));
+  Tensor x(3, rows, kSize), a(4, rows, kSize), da(4, rows, kSize), dx(3, rows, kSize);
+  x.Write(Image(x, first));
+  Layer trunk(3, 4, 3, 2), excitation(4, 4, 1, 3), head(4, 5, 1, 4), whole(4, 2, 3, 5);
+
+  trunk.Forward(x, a);
+  const Numbers all = Gather(a, first);
+  const Tensor squeezed(4, 1, 1, Averages(all, a.planes())), z(4, 1, 1);
+  excitation.Forward(squeezed, z);
+  const Numbers scale = z.Read();
+  Numbers excited = all;
+  const size_t positions = kSize * kSize;
+  for (size_t i = 0; i < excited.size(); ++i) excited[i] *= scale[i / positions];
+  const Tensor pooled(4, 1, 1, Averages(excited, a.planes())), logits(5, 1, 1);
+  head.Forward(pooled, logits);
+  const Tensor gathered(4, kSize, kSize, all), c(2, kSize, kSize), dgathered(4, kSize, kSize);
+  CHECK_CUDNN(ucudnnSpatialDeclareReplicated(1));
+  whole.Forward(gathered, c);
+  whole.Backward("the filter behind the gather", gathered, c, dgathered);
+  CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
+
+  // dL/dlogits = logits; a plane's average spreads its gradient evenly.
+  const Tensor dpooled(4, 1, 1), dsqueezed(4, 1, 1);
+  head.Backward("the head", pooled, logits, dpooled);
+  const Numbers average = squeezed.Read(), dp = dpooled.Read();
+  Numbers dscale(average.size());
+  for (size_t i = 0; i < dscale.size(); ++i) dscale[i] = dp[i] * average[i];
+  const Tensor dz(4, 1, 1, dscale);
+  excitation.Backward("the excitation", squeezed, dz, dsqueezed);
+  const Numbers ds = dsqueezed.Read(), dg = dgathered.Read();
+  Numbers slope(da.Count());
+  for (int plane = 0; plane < da.planes(); ++plane) {
+    const auto at = static_cast<size_t>(plane);
+    const double spread = (dp[at] * scale[at] + ds[at]) / static_cast<double>(positions);
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < kSize; ++column) {
+        slope[da.At(plane, row, column)] = spread + dg[gathered.At(plane, first + row, column)];
+      }
+    }
+  }
+  da.Write(slope);
+  trunk.Backward("the trunk", x, da, dx);
+  PrintRows(dx, first);
+  CHECK_CUDNN(ucudnnDestroy(handle));
+  return 0;
+}

@@ -1,0 +1,205 @@
+// One of three ranks that are processes dies at each stage of a split call: before it tells of the
+// call, in its own convolution, before and after what is enqueued for rows and for sums, and when
+// all is done. What the others compute is right or not a number, element by element; an error
+// follows on all of them in time, and nothing is left behind. This program never touches CUDA: the
+// ranks are its children.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include "tests/unit/spatial/split_layer.h"
+
+namespace ucudnn::test {
+namespace {
+
+using transport::Transport;
+
+constexpr int kRanks = 3;
+constexpr int kRight = 0, kWrong = 1, kDied = 42;  // exit codes
+constexpr std::chrono::seconds kBound{15};         // until a death is an error on all
+
+enum class Stage {
+  kBeforeCall,
+  kInOwnCall,
+  kBeforeExchange,
+  kAfterExchange,
+  kBeforeSum,
+  kAfterSum,
+  kAfterCall
+};
+constexpr Stage kStages[] = {Stage::kBeforeCall,    Stage::kInOwnCall, Stage::kBeforeExchange,
+                             Stage::kAfterExchange, Stage::kAfterCall, Stage::kBeforeSum,
+                             Stage::kAfterSum};
+constexpr size_t kStagesWithoutSum = 5;  // the first ones
+
+// Where a rank dies, once it is `armed`.
+struct Death {
+  Stage stage;
+  bool armed = false;
+  void At(Stage now) const {
+    if (armed && now == stage) _exit(kDied);
+  }
+};
+
+class DyingChannel : public CountingChannel {
+ public:
+  DyingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic, const Death& death)
+      : CountingChannel(std::move(channel), traffic), death_(death) {}
+  Status Exchange(std::span<const transport::Message> sends,
+                  std::span<const transport::Message> receives, CUstream stream) override {
+    death_.At(Stage::kBeforeExchange);
+    const Status status = CountingChannel::Exchange(sends, receives, stream);
+    death_.At(Stage::kAfterExchange);
+    return status;
+  }
+  Status AllReduce(CUdeviceptr data, size_t count, transport::Element element,
+                   CUstream stream) override {
+    death_.At(Stage::kBeforeSum);
+    const Status status = CountingChannel::AllReduce(data, count, element, stream);
+    death_.At(Stage::kAfterSum);
+    return status;
+  }
+
+ private:
+  const Death& death_;
+};
+
+struct Scenario {
+  Transport transport;
+  Operation operation;
+  Stage stage;
+  int victim;
+};
+
+bool IsRightOrNan(const HostTensor& output, const HostTensor& expected) {
+  for (size_t i = 0; i < output.values.size(); ++i) {
+    if (!std::isnan(output.values[i]) && output.values[i] != expected.values[i]) return false;
+  }
+  return output.values.size() == expected.values.size();
+}
+
+// Another rank than the one that dies: calls until that is an error. Already the first call may
+// meet it, since the victim may be done with it before.
+void Survive(RankState& rank, const SplitLayer& layer) {
+  const auto deadline = TestClock::now() + kBound;
+  for (;;) {
+    const StripeResult result = layer.RunOn(rank);
+    EXPECT_TRUE(result.is_intact);
+    EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
+    if (result.status != kFine) {
+      EXPECT_EQ(result.status, kBroken);
+      return;
+    }
+    ASSERT_LT(TestClock::now(), deadline);
+  }
+}
+
+// The life of a rank's process: its exit code.
+int Live(const Scenario& scenario, int number, const std::string& file) {
+  Traffic traffic;
+  Death death{scenario.stage};
+  JobOptions options;
+  options.grid = "h" + std::to_string(kRanks);
+  options.transport = scenario.transport;
+  options.cudnn_file = HOST_DIR "/libcudnn.so.9";
+  options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
+    return std::make_unique<DyingChannel>(std::move(channel), traffic, death);
+  };
+  RankState rank;
+  rank.rank = number;
+  rank.device = scenario.transport == Transport::kNccl ? number : 0;
+  const SpatialGrid grid = *SpatialGrid::Parse(options.grid);
+  OpenRank(rank, grid, options, file);
+  if (rank.calls == nullptr) return kWrong;
+  const SplitLayer layer(Layer(scenario.operation, 1), grid, {{{1}, {3, 4, 5}, {6}}});
+  if (number == scenario.victim) {
+    EXPECT_TRUE(layer.IsExactOn(rank));
+    death.armed = true;
+    death.At(Stage::kBeforeCall);
+    RunGiven(rank, layer.whole, layer.stripes[static_cast<size_t>(number)],
+             [&](const cudnn::ConvolutionCall& call) {
+               death.At(Stage::kInOwnCall);
+               return RunReal(call);
+             });
+    death.At(Stage::kAfterCall);
+    return kWrong;  // it lives
+  }
+  Survive(rank, layer);
+  CloseRank(rank);
+  return testing::Test::HasFailure() ? kWrong : kRight;
+}
+
+pid_t Start(const Scenario& scenario, int number, const std::string& file) {
+  const pid_t parent = getpid(), child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kWrong);
+  alarm(40);
+  _exit(Live(scenario, number, file));
+}
+
+// Where a job meets, the only file there is while it runs.
+std::string OwnFile(int job) {
+  return testing::TempDir() + "ucudnn-deaths-" + std::to_string(getpid()) + "-" +
+         std::to_string(job);
+}
+
+// Several jobs at once.
+void ExpectErrorsFollow(const std::vector<Scenario>& scenarios) {
+  // The children would inherit it.
+  if (testing::Test::HasFailure()) return;
+  static int jobs = 0;
+  std::vector<std::array<pid_t, kRanks>> children(scenarios.size());
+  const int first = jobs;
+  for (size_t i = 0; i < scenarios.size(); ++i, ++jobs) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      children[i][static_cast<size_t>(rank)] = Start(scenarios[i], rank, OwnFile(jobs));
+    }
+  }
+  for (size_t i = 0; i < scenarios.size(); ++i) {
+    const Scenario& scenario = scenarios[i];
+    for (int rank = 0; rank < kRanks; ++rank) {
+      int status = -1;
+      ASSERT_EQ(waitpid(children[i][static_cast<size_t>(rank)], &status, 0),
+                children[i][static_cast<size_t>(rank)]);
+      EXPECT_TRUE(WIFEXITED(status)) << status;
+      EXPECT_EQ(WEXITSTATUS(status), rank == scenario.victim ? kDied : kRight)
+          << OperationName(scenario.operation) << ", stage " << static_cast<int>(scenario.stage)
+          << ", rank " << rank << " of which " << scenario.victim << " dies";
+    }
+    EXPECT_FALSE(std::filesystem::exists(OwnFile(first + static_cast<int>(i))));
+  }
+}
+
+class SplitDeaths : public testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(Over, SplitDeaths, testing::Values(Transport::kLoopback, Transport::kNccl),
+                         [](const auto& info) {
+                           return info.param == Transport::kNccl ? "Nccl" : "Loopback";
+                         });
+
+// Rows and sums travel: every stage there is, of every rank.
+TEST_P(SplitDeaths, InAFilterGradientAreAnErrorOnAll) {
+  for (const Stage stage : kStages) {
+    std::vector<Scenario> scenarios;
+    for (int victim = 0; victim < kRanks; ++victim) {
+      scenarios.push_back({GetParam(), Operation::kBackwardFilter, stage, victim});
+    }
+    ExpectErrorsFollow(scenarios);
+  }
+}
+
+TEST_P(SplitDeaths, InTheOtherOperationsAreAnErrorOnAll) {
+  for (const Stage stage : std::span(kStages).first(kStagesWithoutSum)) {
+    ExpectErrorsFollow({{GetParam(), Operation::kForward, stage, 1},
+                        {GetParam(), Operation::kBackwardData, stage, 2}});
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
