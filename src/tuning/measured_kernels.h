@@ -84,10 +84,10 @@ class MeasuredKernels {
   // again that failed once.
   MeasuredRows Get(const Device& device, const Question& question);
 
-  // The first step of Get, for callers that want to take it for several questions before the rest:
-  // measures what brings the kernel under question.must_fit, undivided engines and then pieces, each
-  // by rising workspace. Does nothing without must_fit, and nothing twice. An error when measuring
-  // failed or did not come about.
+  // The first step of Get, for callers that measure something else before the rest: measures what
+  // brings the kernel under question.must_fit, undivided engines and then pieces, each by rising
+  // workspace. Does nothing without must_fit, and nothing twice. An error when measuring failed or
+  // did not come about.
   Status MeasureFitting(const Device& device, const Question& question);
 
   // Whether `configuration` may take the place of `undivided`; compares their outputs where `proof`

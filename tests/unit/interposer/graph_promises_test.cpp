@@ -2,6 +2,8 @@
 // whatever was measured in between.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "graph_setting.h"
 
 namespace ucudnn::interposer {
@@ -91,6 +93,31 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   EXPECT_EQ(next.Workspace(plan), GraphSetting::kPartBytes);
   next.Execute(plan);
   EXPECT_THAT(Executions().calls, SizeIs(4));
+}
+
+// The pieces were built before the promise was lost, and do not fit the one that holds.
+TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
+  MemoryStore store;
+  {
+    GraphSetting other(GraphSetting::Limited(kLimit), {}, &store);
+    other.Plan();
+  }
+  ASSERT_THAT(store.promises, SizeIs(1));
+  store.promises[0].workspace_bytes = 0;
+  GraphSetting setting(GraphSetting::Limited(kLimit), {}, &store);
+  store.promises_fail = true;
+  const auto plan = setting.Plan();
+  EXPECT_EQ(setting.Workspace(plan), 0u);
+  for (int call = 0; call < 2; ++call) setting.Execute(plan);
+  ASSERT_THAT(Executions().calls, SizeIs(2)) << "one a call";
+  for (const auto& call : Executions().calls) EXPECT_EQ(call.engine, 0);
+  const auto report = nlohmann::json::parse(setting.interposer.process().ReportText());
+  ASSERT_THAT(report["kernels"], SizeIs(1));
+  const auto& kernel = report["kernels"][0];
+  EXPECT_EQ(kernel["plan"].size(), 1u);
+  EXPECT_EQ(kernel["plan"][0]["count"], 1);
+  EXPECT_EQ(kernel["calls"], 2);
+  EXPECT_EQ(kernel["undivided_calls"], 0);
 }
 
 TEST(GraphPromises, AStoreThatCannotBeWrittenLeavesItToTheProcess) {
