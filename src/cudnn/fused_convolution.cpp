@@ -82,10 +82,18 @@ class Reader {
                                  "CONV_BWD_FILTER", "X", "dW", "dY", Operation::kBackwardFilter}};
     const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown),
                                            [&](const Known& k) { return name->text == k.name; });
+    if (known == std::end(kKnown) && nodes->items.size() > 1) {
+      return Status::Error("operations before the convolution");
+    }
     if (known == std::end(kKnown)) return Unfamiliar("operation " + name->text);
     const bool fused = nodes->items.size() > 1;
     if (fused && known->operation == Operation::kBackwardFilter) {
       return Status::Error("operations behind a gradient of the filter, whose pieces are sums");
+    }
+    // Before the mode, whose name says less.
+    for (size_t i = 1; i < nodes->items.size(); ++i) {
+      UCUDNN_RETURN_IF_ERROR(
+          Fixed(nodes->items[i], "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
     }
     const bool is_known_mode =
         fused ? mode->text == "CONV_ADD_BIAS_ACT" || mode->text == "GENERIC_CONV_FUSION"

@@ -132,7 +132,6 @@ bool FusedOperations::Describe(const char* word, const Read& first, const Read* 
 }
 
 Status FusedOperations::Add(const JsonValue& node) {
-  UCUDNN_RETURN_IF_ERROR(Fixed(node, "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, "pointwiseMode", Kind::kText));
   const PointwiseMode* const mode = FindPointwiseMode(name->text);
   if (mode == nullptr) return Unfamiliar("pointwise operation " + name->text);

@@ -70,6 +70,7 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
           Describe(Operation::kForward, call.x, call.w, call.convolution, call.y, &problem)) {
     return status;
   }
+  HOSTGPU_REFUSE_IF(problem.shape.type == DataType::kInt8, CUDNN_STATUS_NOT_SUPPORTED);
   const cudnnActivationMode_t mode = call.activation->mode;
   HOSTGPU_REFUSE_IF(mode != CUDNN_ACTIVATION_RELU && mode != CUDNN_ACTIVATION_IDENTITY,
                     CUDNN_STATUS_NOT_SUPPORTED);

@@ -56,6 +56,8 @@ bool IsComputeTypeFor(DataType data, cudnnDataType_t compute) {
       return compute == CUDNN_DATA_DOUBLE;
     case DataType::kHalf:
       return compute == CUDNN_DATA_FLOAT || compute == CUDNN_DATA_HALF;
+    case DataType::kInt8:
+      return compute == CUDNN_DATA_INT32;
     default:
       return compute == CUDNN_DATA_FLOAT;
   }
@@ -80,6 +82,25 @@ bool EngineType(cudnnDataType_t type, DataType* engine_type) {
   }
 }
 
+namespace {
+
+// cuDNN's INT8_CONFIG and INT8_EXT_CONFIG: forward, channels last and in fours, y of int8 or fp32.
+cudnnStatus_t DescribeInt8(Operation operation, const cudnnTensorStruct& x,
+                           const cudnnFilterStruct& w, const cudnnTensorStruct& y,
+                           ConvolutionShape* shape) {
+  HOSTGPU_REFUSE_IF(operation != Operation::kForward, CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(x.type != w.type || (y.type != x.type && y.type != CUDNN_DATA_FLOAT),
+                    CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(x.strides[1] != 1 || y.strides[1] != 1 || w.format != CUDNN_TENSOR_NHWC,
+                    CUDNN_STATUS_NOT_SUPPORTED);
+  HOSTGPU_REFUSE_IF(w.dims[1] % 4 != 0 || w.dims[0] % 4 != 0, CUDNN_STATUS_NOT_SUPPORTED);
+  shape->type = DataType::kInt8;
+  shape->int8_result = y.type == CUDNN_DATA_FLOAT ? DataType::kFloat : DataType::kInt8;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
 cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem) {
@@ -88,12 +109,16 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   const int dim_count = x->dim_count;
   HOSTGPU_REFUSE_IF(dim_count != w->dim_count || dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(convolution->spatial_count != dim_count - 2, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(x->type != y->type || x->type != w->type, CUDNN_STATUS_NOT_SUPPORTED);
   HOSTGPU_REFUSE_IF(dim_count != 4 && dim_count != 5, CUDNN_STATUS_NOT_SUPPORTED);
 
   ConvolutionShape& shape = problem->shape;
   shape.operation = operation;
-  HOSTGPU_REFUSE_IF(!EngineType(x->type, &shape.type), CUDNN_STATUS_NOT_SUPPORTED);
+  if (x->type == CUDNN_DATA_INT8) {
+    if (auto status = DescribeInt8(operation, *x, *w, *y, &shape)) return status;
+  } else {
+    HOSTGPU_REFUSE_IF(x->type != y->type || x->type != w->type, CUDNN_STATUS_NOT_SUPPORTED);
+    HOSTGPU_REFUSE_IF(!EngineType(x->type, &shape.type), CUDNN_STATUS_NOT_SUPPORTED);
+  }
   HOSTGPU_REFUSE_IF(!IsComputeTypeFor(shape.type, convolution->compute_type),
                     CUDNN_STATUS_NOT_SUPPORTED);
 
@@ -127,7 +152,7 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   problem->element_bytes = ElementBytes(x->type);
   problem->bytes = {static_cast<size_t>(x->span) * problem->element_bytes,
                     static_cast<size_t>(w->Elements()) * problem->element_bytes,
-                    static_cast<size_t>(y->span) * problem->element_bytes};
+                    static_cast<size_t>(y->span) * ElementBytes(y->type)};
   problem->math_type =
       convolution->math_type == CUDNN_FMA_MATH ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
   return CUDNN_STATUS_SUCCESS;

@@ -14,13 +14,13 @@ struct OperandBytes {
 struct Problem {
   ConvolutionShape shape;
   OperandBytes bytes;
-  size_t element_bytes;
+  size_t element_bytes;       // of x and w; y's is its type's
   cudnnMathType_t math_type;  // what results report: FMA where the caller insists on it
 };
 
 // x, w and y are image, filter and output of the forward convolution, whatever `operation` is.
 // BAD_PARAM where the descriptors contradict each other, NOT_SUPPORTED for types and layouts
-// outside fp32, fp16, bf16, fp64 and non-negative strides.
+// outside fp32, fp16, bf16, fp64, int8 as cuDNN has it, and non-negative strides.
 cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem);

@@ -1,9 +1,13 @@
 // The element types of tensors and their conversion to the type the engines compute in:
-// fp32 for fp32, fp16 and bf16; fp64 for fp64. Rounding is to nearest, ties to even.
+// fp32 for fp32, fp16 and bf16; fp64 for fp64 and integers, whose products it sums exactly.
+// Rounding is to nearest, ties to even.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "shim/host/engines/engine.h"
@@ -18,7 +22,8 @@ struct Bfloat16 {
 };
 
 template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Accumulator =
+    std::conditional_t<std::is_same_v<T, double> || std::is_integral_v<T>, double, float>;
 
 float ToFloat(Half value);
 Half ToHalf(float value);
@@ -45,11 +50,24 @@ inline float Load(Half value) { return ToFloat(value); }
 inline float Load(Bfloat16 value) { return ToFloat(value); }
 inline float Load(float value) { return value; }
 inline double Load(double value) { return value; }
+inline double Load(int8_t value) { return value; }
+inline double Load(int32_t value) { return value; }
 
 inline void Store(Half& to, float value) { to = ToHalf(value); }
 inline void Store(Bfloat16& to, float value) { to = ToBfloat16(value); }
 inline void Store(float& to, float value) { to = value; }
 inline void Store(double& to, double value) { to = value; }
+
+// What an integer cannot hold becomes its nearest value; not a number becomes 0.
+template <class Integer>
+void StoreInteger(Integer& to, double value) {
+  constexpr double kLeast = std::numeric_limits<Integer>::min();
+  constexpr double kMost = std::numeric_limits<Integer>::max();
+  to = std::isnan(value) ? Integer{0}
+                         : static_cast<Integer>(std::clamp(std::nearbyint(value), kLeast, kMost));
+}
+inline void Store(int8_t& to, double value) { StoreInteger(to, value); }
+inline void Store(int32_t& to, double value) { StoreInteger(to, value); }
 
 // to[i] = from[i * from_stride], widened.
 template <class T>
@@ -63,27 +81,30 @@ void LoadRun(const T* from, int64_t from_stride, Accumulator<T>* to, int64_t cou
   }
 }
 
-// to[i * to_stride] = alpha * from[i * from_stride] + beta * to[i * to_stride], narrowed once.
-// beta = 0 does not read `to`.
-template <class T>
-void BlendRun(const Accumulator<T>* from, int64_t from_stride, T* to, int64_t to_stride,
-              int64_t count, Accumulator<T> alpha, Accumulator<T> beta) {
+// to[i * to_stride] = alpha * from[i * from_stride] + beta * to[i * to_stride], narrowed once; A
+// may be wider than what the type computes in. beta = 0 does not read `to`.
+template <class A, class T>
+void BlendRun(const A* from, int64_t from_stride, T* to, int64_t to_stride, int64_t count,
+              std::type_identity_t<A> alpha, std::type_identity_t<A> beta) {
+  using Narrowed = Accumulator<T>;
   if (beta != 0) {
     for (int64_t i = 0; i < count; ++i) {
       T& element = to[i * to_stride];
-      Store(element, alpha * from[i * from_stride] + beta * Load(element));
+      Store(element, static_cast<Narrowed>(alpha * from[i * from_stride] + beta * Load(element)));
     }
   } else if (from_stride != 1 || to_stride != 1) {
-    for (int64_t i = 0; i < count; ++i) Store(to[i * to_stride], alpha * from[i * from_stride]);
+    for (int64_t i = 0; i < count; ++i) {
+      Store(to[i * to_stride], static_cast<Narrowed>(alpha * from[i * from_stride]));
+    }
   } else {
-    if constexpr (std::is_same_v<T, Half>) {
+    if constexpr (std::is_same_v<T, Half> && std::is_same_v<A, float>) {
       if (alpha == 1) return Narrow(from, to, count);
     }
-    for (int64_t i = 0; i < count; ++i) Store(to[i], alpha * from[i]);
+    for (int64_t i = 0; i < count; ++i) Store(to[i], static_cast<Narrowed>(alpha * from[i]));
   }
 }
 
-// Calls body(T{}) with the storage type `type` names.
+// Calls body(T{}) with the storage type `type` names, which is no integer.
 template <class Body>
 auto WithElement(DataType type, const Body& body) {
   switch (type) {
@@ -93,10 +114,23 @@ auto WithElement(DataType type, const Body& body) {
       return body(Bfloat16{});
     case DataType::kDouble:
       return body(double{});
-    case DataType::kFloat:
+    default:
       break;
   }
   return body(float{});
+}
+
+// As WithElement, of integers, too.
+template <class Body>
+auto WithNumber(DataType type, const Body& body) {
+  switch (type) {
+    case DataType::kInt8:
+      return body(int8_t{});
+    case DataType::kInt32:
+      return body(int32_t{});
+    default:
+      return WithElement(type, body);
+  }
 }
 
 }  // namespace hostgpu

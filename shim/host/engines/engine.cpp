@@ -28,7 +28,27 @@ std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
 
 }  // namespace
 
+size_t BytesOf(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+      return 1;
+    case DataType::kHalf:
+    case DataType::kBfloat16:
+      return 2;
+    case DataType::kDouble:
+      return 8;
+    case DataType::kFloat:
+    case DataType::kInt32:
+      break;
+  }
+  return 4;
+}
+
 std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm) {
+  if (shape.type == DataType::kInt8) {
+    const bool serves = algorithm == 1 && shape.operation == Operation::kForward;
+    return serves ? std::optional<size_t>(0) : std::nullopt;
+  }
   if (algorithm == 0) return 0;
   const auto variant = VariantOf(shape.operation, algorithm);
   return variant ? OnednnWorkspaceBytes(shape, *variant) : std::nullopt;
@@ -40,7 +60,9 @@ bool IsDeterministic(const ConvolutionShape& shape, int algorithm) {
 
 bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
          double beta, void* workspace) try {
-  if (algorithm == 0) return RunImplicitGemm(shape, alpha, x, w, y, beta);
+  if (algorithm == 0 || shape.type == DataType::kInt8) {
+    return RunImplicitGemm(shape, alpha, x, w, y, beta);
+  }
   const auto variant = VariantOf(shape.operation, algorithm);
   if (!variant) return false;
   // A plain-layout primitive writes straight into y, where it cannot blend.

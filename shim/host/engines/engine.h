@@ -1,6 +1,6 @@
 // The engines of the stand-in cuDNN: one convolution on host memory, with an algorithm of choice.
 // Pure functions on caller-owned memory, thread-safe; nothing outside the output and the workspace
-// is written. Compute through oneDNN. Accumulation is fp32 (fp64 for fp64 data).
+// is written. Compute through oneDNN. Accumulation is fp32 (fp64 for fp64 and int8 data).
 #pragma once
 
 #include <array>
@@ -11,12 +11,14 @@
 namespace hostgpu {
 
 enum class Operation { kForward, kBackwardData, kBackwardFilter };
-enum class DataType { kFloat, kHalf, kBfloat16, kDouble };
+enum class DataType { kFloat, kHalf, kBfloat16, kDouble, kInt8, kInt32 };
+
+size_t BytesOf(DataType type);
 
 // Up to three spatial dimensions, axis order d, h, w; 2-D problems use d = 1 everywhere.
 struct ConvolutionShape {
   Operation operation;
-  DataType type;  // of x, w and y
+  DataType type;  // of x, w and y; kInt8: of x and w
   int64_t n, c, k, groups;
   std::array<int64_t, 3> x, w, y;         // spatial extents of image, filter, output
   std::array<int64_t, 3> pad, upper_pad;  // before the first pixel, behind the last one
@@ -24,7 +26,13 @@ struct ConvolutionShape {
   std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
   bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w
   bool flip;         // CUDNN_CONVOLUTION (filter mirrored) instead of CUDNN_CROSS_CORRELATION
+  DataType int8_result = DataType::kInt32;  // of y where type is kInt8: kInt8, kInt32 or kFloat
 };
+
+// Of what the operation writes.
+inline DataType ResultType(const ConvolutionShape& shape) {
+  return shape.type == DataType::kInt8 ? shape.int8_result : shape.type;
+}
 
 // Algorithm numbers are cuDNN's own of each operation:
 //   0  implicit GEMM: no workspace, every shape and type, pointers aligned to an element
@@ -32,7 +40,8 @@ struct ConvolutionShape {
 //   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch
 //   forward 6, backward_data 4, backward_filter 5  Winograd, 3x3 without stride; coarser rounding
 //      (of oneDNN 2 with AVX-512: oneDNN 3 has none for x86)
-// All but 0 take pointers aligned to 16 bytes.
+// All but 0 take pointers aligned to 16 bytes. int8 is served by 1 alone, of forward: implicit
+// GEMM, exact, without workspace; what is beyond the result's type is its nearest value.
 constexpr int kAlgorithmCount = 8;
 
 // Bytes of workspace algorithm `algorithm` needs; nullopt where it does not serve this shape.

@@ -49,14 +49,14 @@ FilterStrides StridesOfFilter(const ConvolutionShape& shape) {
 }
 
 // y from x and w, or x from y and w: source channels times taps are summed for every pixel of the
-// result.
-template <class T>
+// result, whose elements are R.
+template <class T, class R = T>
 class GatheringProduct {
   using Acc = Accumulator<T>;
 
  public:
   GatheringProduct(const ConvolutionShape& shape, Acc alpha, const T* source, const T* filter,
-                   Acc beta, T* result)
+                   Acc beta, R* result)
       : forward_(shape.operation == Operation::kForward),
         groups_(shape.groups),
         source_channels_((forward_ ? shape.c : shape.k) / shape.groups),
@@ -180,10 +180,10 @@ class GatheringProduct {
                  const Acc* tile_result) const {
     const auto& s = result_strides_;
     const auto& axes = geometry.axes;
-    T* result = result_ + (tile.group * result_channels_ + tile.first_channel) * s[1];
+    R* result = result_ + (tile.group * result_channels_ + tile.first_channel) * s[1];
     const int64_t step = axes[2].result_step * s[4];
     for (const PixelRun& run : runs) {
-      T* at = result + run.n * s[0] + (axes[0].result_first + run.d * axes[0].result_step) * s[2] +
+      R* at = result + run.n * s[0] + (axes[0].result_first + run.d * axes[0].result_step) * s[2] +
               (axes[1].result_first + run.h * axes[1].result_step) * s[3] +
               axes[2].result_first * s[4] + run.w * step;
       if (s[1] == 1 && tile.channels > 1) {
@@ -209,7 +209,7 @@ class GatheringProduct {
   const Acc alpha_, beta_;
   const T* source_;
   const T* filter_;
-  T* result_;
+  R* result_;
 };
 
 constexpr int64_t kSmallImage = 96;  // pixels
@@ -346,10 +346,31 @@ class FilterProduct {
   T* w_;
 };
 
+template <class R>
+bool RunInt8To(const ConvolutionShape& shape, double alpha, void* x, void* w, void* y,
+               double beta) {
+  const GatheringProduct<int8_t, R> product(shape, alpha, static_cast<int8_t*>(x),
+                                            static_cast<int8_t*>(w), beta, static_cast<R*>(y));
+  return product.Run(ForwardGeometry(shape));
+}
+
+bool RunInt8(const ConvolutionShape& shape, double alpha, void* x, void* w, void* y, double beta) {
+  if (shape.operation != Operation::kForward) return false;
+  switch (shape.int8_result) {
+    case DataType::kInt8:
+      return RunInt8To<int8_t>(shape, alpha, x, w, y, beta);
+    case DataType::kInt32:
+      return RunInt8To<int32_t>(shape, alpha, x, w, y, beta);
+    default:
+      return RunInt8To<float>(shape, alpha, x, w, y, beta);
+  }
+}
+
 }  // namespace
 
 bool RunImplicitGemm(const ConvolutionShape& shape, double alpha, void* x, void* w, void* y,
                      double beta) {
+  if (shape.type == DataType::kInt8) return RunInt8(shape, alpha, x, w, y, beta);
   return WithElement(shape.type, [&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;

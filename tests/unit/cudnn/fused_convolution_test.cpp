@@ -254,6 +254,22 @@ TEST(FusedConvolution, PaddingOfOneSideIsLeftAlone) {
   EXPECT_THAT(Refusal(JsonOf(problem, options)), HasSubstr("not the same on both sides"));
 }
 
+TEST(FusedConvolution, OperationsBeforeTheConvolutionAreLeftAlone) {
+  const std::string json =
+      With(JsonOf(Problem()), "\"nodes\":[{",
+           "\"nodes\":[{\"operation\":\"CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR\"},{");
+  EXPECT_EQ(Refusal(json), "operations before the convolution");
+}
+
+TEST(FusedConvolution, OperationsBehindItThatAreNotPointwiseAreNamed) {
+  std::string json = With(JsonOf(Problem()), "\"finalizeMode\":\"CONV_FORWARD\"",
+                          "\"finalizeMode\":\"SCALE_BIAS_ADD_RELU_CONV_STATS\"");
+  const size_t end = json.find("}]", json.find("\"nodes\":["));
+  ASSERT_NE(end, std::string::npos);
+  json.insert(end + 1, ",{\"operation\":\"CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR\"}");
+  EXPECT_THAT(Refusal(json), HasSubstr("CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR"));
+}
+
 TEST(FusedConvolution, ABatchInsideAnImageIsLeftAlone) {
   const std::string json = JsonOf(Problem());
   // The tensors' order in memory as c, h, w, n.

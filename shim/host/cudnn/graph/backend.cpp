@@ -33,6 +33,10 @@ std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t
       return std::make_unique<ConvolutionOperation>(kind);
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
       return std::make_unique<PointwiseOperation>();
+    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR:
+      return std::make_unique<TensorOperation>(kind);
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
       return std::make_unique<OperationGraph>();
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:

@@ -7,27 +7,15 @@
 namespace hostgpu {
 namespace {
 
-// Dense strides in the order of the tensor's own axes: channels last where it has them so. False
-// where the tensor has too many elements to count.
-bool MakeDense(GraphTensor* tensor) {
-  const bool channels_last = tensor->dims[1] > 1 && tensor->strides[1] == 1;
-  int64_t stride = 1;
-  const auto place = [&](int axis) {
-    tensor->strides[axis] = stride;
-    return !__builtin_mul_overflow(stride, tensor->dims[axis], &stride);
-  };
-  bool placed = !channels_last || place(1);
-  for (int axis = tensor->dim_count - 1; axis >= 2; --axis) placed = place(axis) && placed;
-  if (!channels_last) placed = place(1) && placed;
-  return place(0) && placed;
-}
+// Not every value is one of fp32, in which steps are computed otherwise.
+bool IsWide(DataType type) { return type == DataType::kDouble || type == DataType::kInt32; }
 
 class Lowering {
  public:
   explicit Lowering(Computation* computation) : computation_(*computation) {}
 
   cudnnStatus_t Add(const ConvolutionOperation& operation, bool is_last) {
-    HOSTGPU_REFUSE_IF(computation_.convolution.has_value() || !program().steps.empty(),
+    HOSTGPU_REFUSE_IF(computation_.convolution.has_value() || program().dim_count != 0,
                       CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
     ConvolutionOperation dense = operation;
     const GraphTensor& result = dense.output();
@@ -41,7 +29,7 @@ class Lowering {
       HOSTGPU_REFUSE_IF(operation.operation() == Operation::kBackwardFilter || is_last,
                         CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
       HOSTGPU_REFUSE_IF(operation.beta != 0, CUDNN_STATUS_NOT_SUPPORTED);
-      HOSTGPU_REFUSE_IF(!MakeDense(is_forward ? &dense.y : &dense.x),
+      HOSTGPU_REFUSE_IF(!(is_forward ? dense.y : dense.x).MakeDense(),
                         CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
     }
     ConvolutionPart part{};
@@ -61,10 +49,10 @@ class Lowering {
     if (is_virtual) {
       part.result = static_cast<int>(program().operands.size());
       program().operands.push_back(
-          {result.unique_id, part.problem.shape.type, result.strides, false});
+          {result.unique_id, ResultType(part.problem.shape), result.strides, false});
       in_memory_[result.unique_id] = part.result;
     }
-    program().in_double = part.problem.shape.type == DataType::kDouble;
+    program().in_double = IsWide(ResultType(part.problem.shape));
     computation_.convolution = part;
     return CUDNN_STATUS_SUCCESS;
   }
@@ -74,6 +62,7 @@ class Lowering {
     HOSTGPU_REFUSE_IF(!IsComputable(operation.pointwise.mode),
                       CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
     const GraphTensor& result = operation.output();
+    HOSTGPU_REFUSE_IF(computation_.sums.has_value(), CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
     if (program().dim_count == 0) SetDims(result);
     ProgramStep step{};
     step.function = operation.pointwise;
@@ -97,6 +86,33 @@ class Lowering {
     if (auto status = Output(result, &step)) return status;
     if (operation.pointwise.math_precision == CUDNN_DATA_DOUBLE) program().in_double = true;
     program().steps.push_back(step);
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  // Alone, on tensors in memory.
+  cudnnStatus_t Add(const TensorOperation& operation, bool) {
+    HOSTGPU_REFUSE_IF(operation.concatenates() || program().dim_count != 0,
+                      CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
+    const GraphTensor& x = operation.inputs[0];
+    HOSTGPU_REFUSE_IF(x.dim_count < 2, CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
+    SetDims(x);
+    for (const auto* tensors : {&operation.inputs, &operation.outputs}) {
+      for (const GraphTensor& tensor : *tensors) {
+        HOSTGPU_REFUSE_IF(tensor.is_virtual, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
+        // Only what is summed, x and dy, has more than a value of every channel.
+        const bool whole = tensors == &operation.inputs && &tensor - tensors->data() < 2;
+        HOSTGPU_REFUSE_IF(tensor.dim_count != x.dim_count, CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
+        for (int i = 0; i < x.dim_count; ++i) {
+          HOSTGPU_REFUSE_IF(tensor.dims[i] != (whole || i == 1 ? x.dims[i] : 1),
+                            CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
+        }
+        ProgramValue value;
+        if (auto status = InMemory("a tensor of sums over channels", tensor, &value)) return status;
+      }
+    }
+    computation_.sums = operation.kind() == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR
+                            ? ChannelSums::kStatistics
+                            : ChannelSums::kNormalizationGradients;
     return CUDNN_STATUS_SUCCESS;
   }
 
@@ -128,8 +144,7 @@ class Lowering {
                           tensor.reordering != CUDNN_TENSOR_REORDERING_NONE,
                       CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
     DataType type;
-    HOSTGPU_REFUSE_IF(!EngineType(static_cast<cudnnDataType_t>(tensor.type), &type),
-                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+    HOSTGPU_REFUSE_IF(!OperandType(tensor.type, &type), CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
     HOSTGPU_REFUSE_IF(tensor.dim_count != program().dim_count, CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
     GraphTensor::Extents strides{};
     for (int i = 0; i < tensor.dim_count; ++i) {
@@ -138,7 +153,7 @@ class Lowering {
                         CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
       strides[i] = tensor.dims[i] == 1 ? 0 : tensor.strides[i];
     }
-    if (type == DataType::kDouble) program().in_double = true;
+    if (IsWide(type)) program().in_double = true;
     *value = {ProgramValue::Place::kMemory, static_cast<int>(program().operands.size())};
     program().operands.push_back({tensor.unique_id, type, strides, tensor.is_by_value});
     return AddOperand(name, tensor);
@@ -171,8 +186,7 @@ class Lowering {
       return InMemory("the output of a pointwise operation", tensor, &step->to);
     }
     DataType type;
-    HOSTGPU_REFUSE_IF(!EngineType(static_cast<cudnnDataType_t>(tensor.type), &type),
-                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+    HOSTGPU_REFUSE_IF(!OperandType(tensor.type, &type), CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
     const int index = program().register_count++;
     registers_[tensor.unique_id] = index;
     step->to = {ProgramValue::Place::kRegister, index};
@@ -186,7 +200,7 @@ class Lowering {
 
 }  // namespace
 
-cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* computation) {
+cudnnStatus_t LowerFused(const std::vector<GraphOperation>& operations, Computation* computation) {
   Lowering lowering(computation);
   for (size_t i = 0; i < operations.size(); ++i) {
     const bool is_last = i + 1 == operations.size();
@@ -195,6 +209,16 @@ cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* 
     if (status != CUDNN_STATUS_SUCCESS) return status;
   }
   return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* computation) {
+  Computation fused;
+  const cudnnStatus_t status = LowerFused(operations, &fused);
+  if (status == CUDNN_STATUS_SUCCESS) {
+    *computation = std::move(fused);
+    return status;
+  }
+  return NeedsStages(operations) ? LowerInStages(operations, computation) : status;
 }
 
 }  // namespace hostgpu

@@ -1,5 +1,7 @@
 // What a finalized operation graph computes, in the engines' terms: at most one convolution, then
-// pointwise operations on its result; or pointwise operations alone.
+// pointwise operations on its result; or pointwise operations alone; or sums over channels. Where a
+// graph has something before the convolution, or more behind it, one such computation follows the
+// other, and virtual tensors between them lie in the workspace.
 #pragma once
 
 #include <optional>
@@ -31,17 +33,43 @@ struct GraphOperand {
   bool by_value;
 };
 
+// A sum and a sum of squares of every channel; or what batch normalisation's backward pass takes
+// from all of them. The program's operands are the operation's inputs, then its outputs.
+enum class ChannelSums { kStatistics, kNormalizationGradients };
+
+// A virtual tensor that one stage writes and others read.
+struct StagedTensor {
+  int64_t unique_id;
+  size_t offset;  // bytes into the workspace
+};
+
 struct Computation {
   std::optional<ConvolutionPart> convolution;
-  PointwiseProgram program;  // no steps: the convolution is all
+  PointwiseProgram program;  // no steps: the convolution, or the sums, are all
+  std::optional<ChannelSums> sums;
   std::vector<GraphOperand> operands;
+  // Unless empty, the computation is these one after the other, and of the above has operands only.
+  std::vector<Computation> stages;
+  std::vector<StagedTensor> staged;
+  size_t staged_bytes = 0;
 };
 
 // `operations` are in an order in which they can run. NOT_SUPPORTED, or a form of it, where no
-// engine computes them: other operations, several convolutions, operations before one, shapes that
-// do not follow the convolution's, types outside fp32, fp16, bf16 and fp64, filters that are not
-// packed.
+// engine computes them: other operations, several convolutions, shapes that do not follow the
+// convolution's, types outside fp32, fp16, bf16, fp64, int8 and int32, filters that are not packed.
 cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* computation);
+
+// As Lower, without stages: not for operations before a convolution, nor for concatenation.
+cudnnStatus_t LowerFused(const std::vector<GraphOperation>& operations, Computation* computation);
+
+// Whether a graph has at most one convolution, and what no fused computation has.
+bool NeedsStages(const std::vector<GraphOperation>& operations);
+cudnnStatus_t LowerInStages(const std::vector<GraphOperation>& operations,
+                            Computation* computation);
+
+// Of a computation with sums. `addresses[i]` is where the first element of the program's operand i
+// is.
+bool RunChannelSums(const Computation& computation, const std::vector<void*>& addresses);
 
 // A convolution operation as the engines describe it. `problem` has the strides of x and y.
 cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem* problem);

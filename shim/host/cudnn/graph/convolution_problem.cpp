@@ -63,6 +63,28 @@ bool IsPacked(const GraphTensor& tensor, bool channels_last) {
   return (channels_last || follows(1)) && follows(0);
 }
 
+cudnnStatus_t DescribeTypes(const ConvolutionOperation& operation, ConvolutionShape* shape) {
+  const GraphTensor& result = operation.output();
+  const GraphTensor& data = &result == &operation.x ? operation.y : operation.x;
+  HOSTGPU_REFUSE_IF(!OperandType(data.type, &shape->type) || shape->type == DataType::kInt32,
+                    CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  if (shape->type == DataType::kInt8) {
+    HOSTGPU_REFUSE_IF(shape->operation != Operation::kForward || operation.w.type != data.type,
+                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+    HOSTGPU_REFUSE_IF(result.type != CUDNN_DATA_INT8 && result.type != CUDNN_DATA_INT32 &&
+                          result.type != CUDNN_DATA_FLOAT,
+                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+    OperandType(result.type, &shape->int8_result);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  // A virtual result has no memory, so its type does not bind the engines.
+  for (const GraphTensor* tensor : {&operation.x, &operation.w, &operation.y}) {
+    HOSTGPU_REFUSE_IF(!(tensor == &result && tensor->is_virtual) && tensor->type != data.type,
+                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem* problem) {
@@ -76,15 +98,7 @@ cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem
   }
   ConvolutionShape& shape = problem->shape;
   shape.operation = operation.operation();
-  // A virtual result has no memory, so its type does not bind the engines.
-  const GraphTensor& result = operation.output();
-  const GraphTensor& data = &result == &x ? y : x;
-  HOSTGPU_REFUSE_IF(!EngineType(static_cast<cudnnDataType_t>(data.type), &shape.type),
-                    CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
-  for (const GraphTensor* tensor : {&x, &w, &y}) {
-    HOSTGPU_REFUSE_IF(!(tensor == &result && tensor->is_virtual) && tensor->type != data.type,
-                      CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
-  }
+  if (auto status = DescribeTypes(operation, &shape)) return status;
   HOSTGPU_REFUSE_IF(
       !IsComputeTypeFor(shape.type, static_cast<cudnnDataType_t>(convolution.compute_type)),
       CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
@@ -109,7 +123,7 @@ cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem
   shape.y_strides = FiveStrides(y);
   shape.filter_nhwc = !nchw_filter;
   shape.flip = convolution.mode == CUDNN_CONVOLUTION;
-  problem->element_bytes = GraphElementBytes(data.type);
+  problem->element_bytes = BytesOf(shape.type);
   problem->math_type = CUDNN_DEFAULT_MATH;
   HOSTGPU_REFUSE_IF(!x.SpanBytes(&problem->bytes.x) || !w.SpanBytes(&problem->bytes.w) ||
                         !y.SpanBytes(&problem->bytes.y),

@@ -12,8 +12,9 @@ constexpr size_t kOwnResultBytes = size_t{1} << 20;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-std::vector<int> AlgorithmsOf(Operation operation) {
-  switch (operation) {
+std::vector<int> AlgorithmsOf(const ConvolutionShape& shape) {
+  if (shape.type == DataType::kInt8) return {1};
+  switch (shape.operation) {
     case Operation::kForward:
       return {0, 1, 2, 6};
     case Operation::kBackwardData:
@@ -38,14 +39,14 @@ bool IsWinograd(Operation operation, int algorithm) {
 
 bool IsWinograd(const Computation& computation, int64_t index) {
   if (!computation.convolution) return false;
-  const Operation operation = computation.convolution->problem.shape.operation;
-  return IsWinograd(operation, AlgorithmsOf(operation)[index]);
+  const ConvolutionShape& shape = computation.convolution->problem.shape;
+  return IsWinograd(shape.operation, AlgorithmsOf(shape)[index]);
 }
 
 bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {
-  if (algorithm == 0) return false;
-  // Sums over parts of the batch would be rounded in between.
   const ConvolutionShape& shape = convolution.problem.shape;
+  if (algorithm == 0 || shape.type == DataType::kInt8) return false;
+  // Sums over parts of the batch would be rounded in between.
   return shape.operation != Operation::kBackwardFilter || shape.type == DataType::kFloat;
 }
 
@@ -54,7 +55,7 @@ size_t ResultBytes(const ConvolutionPart& convolution, int64_t images) {
   const ConvolutionShape& shape = convolution.problem.shape;
   const bool forward = shape.operation == Operation::kForward;
   const int64_t per_image = forward ? shape.y_strides[0] : shape.x_strides[0];
-  return static_cast<size_t>(images * per_image) * convolution.problem.element_bytes;
+  return static_cast<size_t>(images * per_image) * BytesOf(ResultType(shape));
 }
 
 std::optional<size_t> BytesFor(ConvolutionShape shape, int algorithm, int64_t images) {
@@ -66,17 +67,31 @@ std::optional<size_t> BytesFor(ConvolutionShape shape, int algorithm, int64_t im
 
 int64_t GraphEngineCount(const Computation& computation) {
   if (!computation.convolution) return 1;
-  return static_cast<int64_t>(
-      AlgorithmsOf(computation.convolution->problem.shape.operation).size());
+  return static_cast<int64_t>(AlgorithmsOf(computation.convolution->problem.shape).size());
 }
+
+namespace {
+
+// Each stage on its first engine, which is to need no workspace of its own.
+std::optional<EngineSetup> SetUpStages(const Computation& computation) {
+  for (const Computation& stage : computation.stages) {
+    const auto setup = SetUpEngine(stage, 0, 0);
+    if (!setup || setup->workspace_bytes > 0) return std::nullopt;
+  }
+  const size_t bytes = computation.staged_bytes;
+  return EngineSetup{-1, 0, 0, bytes, bytes > 0 ? bytes + kGuardBytes : 0};
+}
+
+}  // namespace
 
 std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t index,
                                        int64_t workspace_knob) {
   if (index < 0 || index >= GraphEngineCount(computation)) return std::nullopt;
+  if (!computation.stages.empty()) return SetUpStages(computation);
   if (!computation.convolution) return EngineSetup{-1, computation.program.dims[0], 0, 0, 0};
   const ConvolutionPart& convolution = *computation.convolution;
   const ConvolutionShape& shape = convolution.problem.shape;
-  const int algorithm = AlgorithmsOf(shape.operation)[index];
+  const int algorithm = AlgorithmsOf(shape)[index];
   EngineSetup setup{algorithm, shape.n, 0, 0, 0};
   if (algorithm == 0) {
     if (convolution.is_virtual) {
@@ -105,7 +120,7 @@ std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t i
 
 std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index) {
   if (!computation.convolution) return {};
-  const auto algorithms = AlgorithmsOf(computation.convolution->problem.shape.operation);
+  const auto algorithms = AlgorithmsOf(computation.convolution->problem.shape);
   if (!HasWorkspaceKnob(*computation.convolution, algorithms[index])) return {};
   KnobInfo knob;
   knob.type = CUDNN_KNOB_TYPE_WORKSPACE;
@@ -119,6 +134,10 @@ bool SupportsNativeGraphs(const Computation& computation, int64_t index) {
 }
 
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index) {
+  for (const Computation& stage : computation.stages) {
+    const auto notes = NotesOf(stage, 0);
+    if (!notes.empty()) return notes;
+  }
   if (!computation.convolution) return {};
   const ConvolutionShape& shape = computation.convolution->problem.shape;
   std::vector<cudnnBackendNumericalNote_t> notes;

@@ -1,7 +1,8 @@
 // The engines a computation can run on: their numbers, knobs, workspace, and how they run. Engine
 // numbers are this library's own, as the real ones are; a plan names its engine by them.
-//   0               implicit GEMM (pointwise graphs: the one engine): no workspace; gradients of it
-//                   are called nondeterministic, as cuDNN's are
+//   0               implicit GEMM (int8 and graphs without a convolution: the one engine): no
+//                   workspace; gradients of it are called nondeterministic, as cuDNN's are. Of
+//                   graphs in stages, too: with workspace for the tensors between them
 //   1               oneDNN's blocked layouts: workspace grows with the batch
 //   forward 2       oneDNN on the caller's layout
 //   forward 3, gradients 2  Winograd (of oneDNN 2)
@@ -25,7 +26,8 @@ struct EngineSetup {
   int algorithm;           // engine.h's; -1 without a convolution
   int64_t part;            // images worked on at once
   size_t engine_bytes;     // of the workspace, for the algorithm
-  size_t result_bytes;     // behind them, for the convolution's virtual result of one part
+  size_t result_bytes;     // behind them, for the convolution's virtual result of one part, or for
+                           // what is virtual between stages
   size_t workspace_bytes;  // all, with a guard behind what is used
 };
 
@@ -42,6 +44,7 @@ bool SupportsNativeGraphs(const Computation& computation, int64_t index);
 struct BoundOperands {
   std::array<void*, 3> convolution{};  // x, w, y; null for a virtual result
   std::vector<void*> program;          // of program.operands; null for a virtual result
+  std::vector<BoundOperands> stages;
   char* workspace = nullptr;
 };
 

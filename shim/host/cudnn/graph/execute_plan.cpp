@@ -49,20 +49,30 @@ class Binding {
   // `values`, which has to outlive the operands, takes over what was passed by value.
   BoundOperands Operands(const Computation& computation, std::vector<std::vector<char>>* values) {
     *values = std::move(values_);
+    for (const StagedTensor& tensor : computation.staged) {
+      in_memory_.push_back({tensor.unique_id, workspace_ + tensor.offset});
+    }
+    return Locate(computation, *values);
+  }
+
+ private:
+  BoundOperands Locate(const Computation& computation, std::vector<std::vector<char>>& values) {
     BoundOperands bound;
     bound.workspace = workspace_;
     if (computation.convolution) {
       for (int i = 0; i < 3; ++i) {
-        bound.convolution[i] = Find(computation.convolution->unique_ids[i], *values);
+        bound.convolution[i] = Find(computation.convolution->unique_ids[i], values);
       }
     }
     for (const ProgramOperand& operand : computation.program.operands) {
-      bound.program.push_back(Find(operand.unique_id, *values));
+      bound.program.push_back(Find(operand.unique_id, values));
+    }
+    for (const Computation& stage : computation.stages) {
+      bound.stages.push_back(Locate(stage, values));
     }
     return bound;
   }
 
- private:
   void* Find(int64_t unique_id, std::vector<std::vector<char>>& values) const {
     for (const auto& [id, address] : in_memory_) {
       if (id == unique_id) return address;

@@ -21,6 +21,8 @@ cudnnStatus_t TakeOperations(const Attribute& attribute, std::vector<GraphOperat
       operations->emplace_back(*convolution);
     } else if (const auto* pointwise = As<PointwiseOperation>(handle)) {
       operations->emplace_back(*pointwise);
+    } else if (const auto* tensors = As<TensorOperation>(handle)) {
+      operations->emplace_back(*tensors);
     } else {
       return Refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor that is no operation");
     }
@@ -30,8 +32,18 @@ cudnnStatus_t TakeOperations(const Attribute& attribute, std::vector<GraphOperat
 
 }  // namespace
 
-const GraphTensor& OutputOf(const GraphOperation& operation) {
-  return std::visit([](const auto& o) -> const GraphTensor& { return o.output(); }, operation);
+std::vector<const GraphTensor*> OutputsOf(const GraphOperation& operation) {
+  if (const auto* convolution = std::get_if<ConvolutionOperation>(&operation)) {
+    return {&convolution->output()};
+  }
+  if (const auto* pointwise = std::get_if<PointwiseOperation>(&operation)) {
+    return {&pointwise->output()};
+  }
+  std::vector<const GraphTensor*> outputs;
+  for (const GraphTensor& tensor : std::get<TensorOperation>(operation).outputs) {
+    outputs.push_back(&tensor);
+  }
+  return outputs;
 }
 
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation) {
@@ -40,6 +52,10 @@ std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation) {
     for (const auto* tensor : {&convolution->x, &convolution->w, &convolution->y}) {
       if (tensor != &convolution->output()) inputs.push_back(tensor);
     }
+    return inputs;
+  }
+  if (const auto* tensors = std::get_if<TensorOperation>(&operation)) {
+    for (const GraphTensor& tensor : tensors->inputs) inputs.push_back(&tensor);
     return inputs;
   }
   const auto& pointwise = std::get<PointwiseOperation>(operation);
@@ -85,7 +101,9 @@ bool HasUnknownMode(const GraphOperation& operation) {
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
   for (const GraphOperation& operation : *operations) {
     HOSTGPU_REFUSE_IF(HasUnknownMode(operation), CUDNN_STATUS_NOT_INITIALIZED);
-    HOSTGPU_REFUSE_IF(!OutputOf(operation).finalized(), CUDNN_STATUS_BAD_PARAM);
+    for (const GraphTensor* output : OutputsOf(operation)) {
+      HOSTGPU_REFUSE_IF(!output->finalized(), CUDNN_STATUS_BAD_PARAM);
+    }
     for (const GraphTensor* input : InputsOf(operation)) {
       HOSTGPU_REFUSE_IF(!input->finalized(), CUDNN_STATUS_BAD_PARAM);
     }
@@ -96,7 +114,9 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
   };
   std::map<int64_t, Producer> producers;
   for (size_t i = 0; i < operations->size(); ++i) {
-    for (const GraphTensor* output : {&OutputOf((*operations)[i]), MaskOf((*operations)[i])}) {
+    std::vector<const GraphTensor*> outputs = OutputsOf((*operations)[i]);
+    outputs.push_back(MaskOf((*operations)[i]));
+    for (const GraphTensor* output : outputs) {
       if (output == nullptr) continue;
       HOSTGPU_REFUSE_IF(!producers.emplace(output->unique_id, Producer{i, output}).second,
                         CUDNN_STATUS_BAD_PARAM);

@@ -8,13 +8,15 @@
 
 #include "shim/host/cudnn/graph/convolution_operation.h"
 #include "shim/host/cudnn/graph/pointwise_operation.h"
+#include "shim/host/cudnn/graph/tensor_operation.h"
 
 namespace hostgpu {
 
-using GraphOperation = std::variant<ConvolutionOperation, PointwiseOperation>;
+using GraphOperation = std::variant<ConvolutionOperation, PointwiseOperation, TensorOperation>;
 struct Computation;
 
-const GraphTensor& OutputOf(const GraphOperation& operation);
+// What an operation writes but for a mask, and what it reads; they live as long as the operation.
+std::vector<const GraphTensor*> OutputsOf(const GraphOperation& operation);
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 
 // Checks that the operations fit each other, and puts producers before their consumers; operations

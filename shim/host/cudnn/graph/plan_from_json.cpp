@@ -167,6 +167,36 @@ cudnnStatus_t ReadPointwise(Fields fields, const Tensors& tensors,
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t ReadTensorOperation(Fields fields, const TensorOperationSchema& schema,
+                                  const Tensors& tensors, std::vector<GraphOperation>* operations) {
+  TensorOperation operation(schema.kind);
+  fields.Read("mathPrec", NameSet::kDataType, &operation.math_precision);
+  if (operation.concatenates()) {
+    fields.Read("axis", &operation.axis);
+    fields.Read("inPlaceIndex", &operation.in_place_index);
+    const Json* inputs = fields.Get("inputs");
+    HOSTGPU_REFUSE_IF(!fields.complete() || !inputs->is_array(), CUDNN_STATUS_BAD_PARAM);
+    for (const Json& input : *inputs) {
+      const auto found = tensors.find(input.is_string() ? input.get<std::string>() : "");
+      HOSTGPU_REFUSE_IF(found == tensors.end(), CUDNN_STATUS_BAD_PARAM);
+      operation.inputs.push_back(found->second);
+    }
+  }
+  for (size_t i = 0; i < schema.inputs.size(); ++i) {
+    if (auto status = ReadOperand(&fields, schema.inputs[i].key, tensors, &operation.inputs[i])) {
+      return status;
+    }
+  }
+  for (size_t i = 0; i < schema.outputs.size(); ++i) {
+    if (auto status = ReadOperand(&fields, schema.outputs[i].key, tensors, &operation.outputs[i])) {
+      return status;
+    }
+  }
+  if (auto status = Finish(&operation)) return status;
+  operations->push_back(operation);
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t ReadNode(const Json& json, const Tensors& tensors,
                        std::vector<GraphOperation>* operations) {
   Fields fields(json);
@@ -175,6 +205,9 @@ cudnnStatus_t ReadNode(const Json& json, const Tensors& tensors,
   HOSTGPU_REFUSE_IF(!fields.complete(), CUDNN_STATUS_BAD_PARAM);
   for (const ConvolutionSchema& schema : kConvolutions) {
     if (kind == schema.operation) return ReadConvolution(fields, schema, tensors, operations);
+  }
+  for (const TensorOperationSchema& schema : TensorOperations()) {
+    if (kind == schema.operation) return ReadTensorOperation(fields, schema, tensors, operations);
   }
   HOSTGPU_REFUSE_IF(kind != kPointwiseOperation, CUDNN_STATUS_NOT_SUPPORTED);
   return ReadPointwise(fields, tensors, operations);
@@ -188,7 +221,8 @@ cudnnStatus_t ReadGraph(const Json& json, OperationGraph* graph) {
   const Json* nodes = fields.Get("nodes");
   HOSTGPU_REFUSE_IF(!fields.complete() || !tensor_list->is_array() || !nodes->is_array(),
                     CUDNN_STATUS_BAD_PARAM);
-  bool known = mode == kFusedConvolution || mode == kConvolutionFusion || mode == kPointwiseFusion;
+  bool known = mode == kFusedConvolution || mode == kConvolutionFusion ||
+               mode == kConvolutionStatistics || mode == kPointwiseFusion;
   for (const ConvolutionSchema& schema : kConvolutions) {
     known = known || mode == schema.finalize_mode;
   }

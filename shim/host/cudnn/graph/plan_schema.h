@@ -14,6 +14,8 @@ constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_D
 // and of one with anything else behind it.
 constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
 constexpr const char* kConvolutionFusion = "GENERIC_CONV_FUSION";
+// Of one with statistics behind it.
+constexpr const char* kConvolutionStatistics = "SCALE_BIAS_ADD_RELU_CONV_STATS";
 constexpr const char* kPointwiseFusion = "GENERIC_POINTWISE_FUSION";
 
 struct ConvolutionSchema {

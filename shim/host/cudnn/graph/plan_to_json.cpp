@@ -77,12 +77,48 @@ Json NodeToJson(const PointwiseOperation& operation) {
   return node;
 }
 
+Json NodeToJson(const TensorOperation& operation) {
+  const TensorOperationSchema& schema = operation.schema();
+  Json node = {{"operation", schema.operation},
+               {"mathPrec", Name(NameSet::kDataType, operation.math_precision)}};
+  if (operation.concatenates()) {
+    node["axis"] = operation.axis;
+    node["inPlaceIndex"] = operation.in_place_index;
+    node["inputs"] = Json::array();
+    for (const GraphTensor& input : operation.inputs) {
+      node["inputs"].push_back(std::to_string(input.unique_id));
+    }
+  }
+  for (size_t i = 0; i < schema.inputs.size(); ++i) {
+    node[schema.inputs[i].key] = std::to_string(operation.inputs[i].unique_id);
+  }
+  for (size_t i = 0; i < schema.outputs.size(); ++i) {
+    node[schema.outputs[i].key] = std::to_string(operation.outputs[i].unique_id);
+  }
+  return node;
+}
+
 void AddTensors(const GraphOperation& operation, std::map<int64_t, Json>* tensors) {
   for (const GraphTensor* input : InputsOf(operation)) {
     tensors->emplace(input->unique_id, TensorToJson(*input));
   }
-  const GraphTensor& output = OutputOf(operation);
-  tensors->emplace(output.unique_id, TensorToJson(output));
+  for (const GraphTensor* output : OutputsOf(operation)) {
+    tensors->emplace(output->unique_id, TensorToJson(*output));
+  }
+}
+
+template <class Predicate>
+bool HasOne(const std::vector<GraphOperation>& operations, const Predicate& predicate) {
+  return std::any_of(operations.begin(), operations.end(), predicate);
+}
+
+bool IsConvolution(const GraphOperation& operation) {
+  return std::holds_alternative<ConvolutionOperation>(operation);
+}
+
+bool IsStatistics(const GraphOperation& operation) {
+  const auto* tensors = std::get_if<TensorOperation>(&operation);
+  return tensors != nullptr && tensors->kind() == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
 }
 
 // Whether an ADD or several and an activation behind them, or some of these, are all that follows a
@@ -102,11 +138,15 @@ bool AddsAndActivates(const std::vector<GraphOperation>& operations) {
 }
 
 const char* FinalizeMode(const std::vector<GraphOperation>& operations) {
+  if (HasOne(operations, IsConvolution) && HasOne(operations, IsStatistics)) {
+    return kConvolutionStatistics;
+  }
   const auto* first = std::get_if<ConvolutionOperation>(&operations.front());
   if (operations.size() > 1 && first != nullptr) {
     return AddsAndActivates(operations) ? kFusedConvolution : kConvolutionFusion;
   }
-  return first != nullptr ? SchemaOf(first->operation()).finalize_mode : kPointwiseFusion;
+  if (first != nullptr) return SchemaOf(first->operation()).finalize_mode;
+  return HasOne(operations, IsConvolution) ? kConvolutionFusion : kPointwiseFusion;
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "shim/host/cudnn/graph/pointwise_program.h"
 
 #include "shim/host/cudnn/graph/pointwise_function.h"
-#include "shim/host/cudnn/problem.h"
 #include "shim/host/engines/element.h"
 #include "shim/host/engines/parallel.h"
 
@@ -86,7 +85,7 @@ class Runner {
   A* Register(int index) { return registers_.data() + static_cast<size_t>(index) * kRun; }
 
   int64_t OffsetOf(const ProgramOperand& operand, const GraphExtents& index) const {
-    int64_t offset = 0;
+    int64_t offset = operand.first;
     for (int i = 0; i < program_.dim_count; ++i) offset += index[i] * operand.strides[i];
     return offset;
   }
@@ -101,7 +100,7 @@ class Runner {
     } else {
       const ProgramOperand& operand = program_.operands[value.index];
       const int64_t stride = operand.strides[axis];
-      WithElement(operand.type, [&](auto element) {
+      WithNumber(operand.type, [&](auto element) {
         const auto* from = static_cast<const decltype(element)*>(addresses_[value.index]) +
                            OffsetOf(operand, index);
         for (int64_t i = 0; i < count; ++i) into[i] = static_cast<A>(Load(from[i * stride]));
@@ -116,7 +115,7 @@ class Runner {
   void Write(const ProgramOperand& operand, void* address, const GraphExtents& index, int axis,
              int64_t count, const A* values) const {
     const int64_t stride = operand.strides[axis];
-    WithElement(operand.type, [&](auto element) {
+    WithNumber(operand.type, [&](auto element) {
       using T = decltype(element);
       T* to = static_cast<T*>(address) + OffsetOf(operand, index);
       for (int64_t i = 0; i < count; ++i) {
@@ -127,8 +126,8 @@ class Runner {
 
   static void Round(int type, A* values, int64_t count) {
     DataType engine_type;
-    if (!EngineType(static_cast<cudnnDataType_t>(type), &engine_type)) return;
-    WithElement(engine_type, [&](auto element) {
+    if (!OperandType(type, &engine_type)) return;
+    WithNumber(engine_type, [&](auto element) {
       using T = decltype(element);
       if constexpr (!std::is_same_v<T, A>) {
         for (int64_t i = 0; i < count; ++i) {

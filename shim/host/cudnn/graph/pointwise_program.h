@@ -16,7 +16,8 @@ struct ProgramOperand {
   int64_t unique_id;
   DataType type;
   GraphTensor::Extents strides;
-  bool by_value;  // the pointer is the host's, and read when the plan is executed
+  bool by_value;      // the pointer is the host's, and read when the plan is executed
+  int64_t first = 0;  // the element where index 0 is
 };
 
 struct ProgramValue {

@@ -12,19 +12,6 @@ void* Advance(void* address, int64_t elements, size_t element_bytes) {
   return static_cast<char*>(address) + elements * static_cast<int64_t>(element_bytes);
 }
 
-size_t BytesOf(DataType type) {
-  switch (type) {
-    case DataType::kHalf:
-    case DataType::kBfloat16:
-      return 2;
-    case DataType::kDouble:
-      return 8;
-    case DataType::kFloat:
-      break;
-  }
-  return 4;
-}
-
 // The addresses of the program's operands from image `first` on; `result` holds only this part.
 std::vector<void*> PartOf(const Computation& computation, const BoundOperands& operands,
                           int64_t first, void* result) {
@@ -45,10 +32,11 @@ bool RunPart(const Computation& computation, const EngineSetup& setup,
   const ConvolutionPart& convolution = *computation.convolution;
   ConvolutionShape shape = convolution.problem.shape;
   const int64_t images = std::min(setup.part, shape.n - first);
-  const size_t bytes = convolution.problem.element_bytes;
   std::array<void*, 3> at = operands.convolution;
-  if (at[0] != nullptr) at[0] = Advance(at[0], first * shape.x_strides[0], bytes);
-  if (at[2] != nullptr) at[2] = Advance(at[2], first * shape.y_strides[0], bytes);
+  if (at[0] != nullptr) at[0] = Advance(at[0], first * shape.x_strides[0], BytesOf(shape.type));
+  if (at[2] != nullptr) {
+    at[2] = Advance(at[2], first * shape.y_strides[0], BytesOf(ResultType(shape)));
+  }
   for (void*& address : at) {
     if (address == nullptr) address = result;
   }
@@ -64,6 +52,12 @@ bool RunPart(const Computation& computation, const EngineSetup& setup,
 
 bool RunParts(const Computation& computation, const EngineSetup& setup,
               const BoundOperands& operands) {
+  for (size_t i = 0; i < computation.stages.size(); ++i) {
+    const Computation& stage = computation.stages[i];
+    if (!RunParts(stage, *SetUpEngine(stage, 0, 0), operands.stages[i])) return false;
+  }
+  if (!computation.stages.empty()) return true;
+  if (computation.sums) return RunChannelSums(computation, operands.program);
   if (!computation.convolution) {
     return computation.program.Run(operands.program, computation.program.dims[0]);
   }
@@ -75,8 +69,9 @@ bool RunParts(const Computation& computation, const EngineSetup& setup,
     const bool forward = convolution.problem.shape.operation == Operation::kForward;
     const auto& strides =
         forward ? convolution.problem.shape.y_strides : convolution.problem.shape.x_strides;
-    own_result = std::make_unique_for_overwrite<char[]>(
-        static_cast<size_t>(setup.part * strides[0]) * convolution.problem.element_bytes);
+    own_result =
+        std::make_unique_for_overwrite<char[]>(static_cast<size_t>(setup.part * strides[0]) *
+                                               BytesOf(ResultType(convolution.problem.shape)));
     result = own_result.get();
   } else if (convolution.is_virtual) {
     result = operands.workspace + setup.engine_bytes;

@@ -1,5 +1,7 @@
 #include "shim/host/cudnn/graph/tensor.h"
 
+#include "shim/host/cudnn/problem.h"
+
 namespace hostgpu {
 namespace {
 
@@ -49,6 +51,19 @@ size_t GraphElementBytes(int type) {
       return 32;
     default:
       return 1;
+  }
+}
+
+bool OperandType(int type, DataType* engine_type) {
+  switch (type) {
+    case CUDNN_DATA_INT8:
+      *engine_type = DataType::kInt8;
+      return true;
+    case CUDNN_DATA_INT32:
+      *engine_type = DataType::kInt32;
+      return true;
+    default:
+      return EngineType(static_cast<cudnnDataType_t>(type), engine_type);
   }
 }
 
@@ -132,6 +147,20 @@ cudnnStatus_t GraphTensor::Complete() {
       alignment <= 0 || alignment % static_cast<int64_t>(GraphElementBytes(type)) != 0,
       CUDNN_STATUS_BAD_PARAM);
   return CUDNN_STATUS_SUCCESS;
+}
+
+bool GraphTensor::MakeDense() {
+  const bool channels_last = dim_count > 1 && dims[1] > 1 && strides[1] == 1;
+  int64_t stride = 1;
+  const auto place = [&](int axis) {
+    strides[axis] = stride;
+    return !__builtin_mul_overflow(stride, dims[axis], &stride);
+  };
+  bool placed = !channels_last || place(1);
+  for (int axis = dim_count - 1; axis >= 0; --axis) {
+    if (axis != 1 || !channels_last) placed = place(axis) && placed;
+  }
+  return placed;
 }
 
 bool GraphTensor::SpanBytes(size_t* bytes) const {

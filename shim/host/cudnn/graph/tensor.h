@@ -4,6 +4,7 @@
 #include <array>
 
 #include "shim/host/cudnn/graph/descriptor.h"
+#include "shim/host/engines/engine.h"
 
 namespace hostgpu {
 
@@ -23,6 +24,10 @@ class GraphTensor final : public GraphDescriptor {
   // Of a finalized tensor whose extents are all positive.
   bool SpanBytes(size_t* bytes) const;
 
+  // Strides without gaps in the order of the axes: channels last where the tensor has them so.
+  // False where there are too many elements to count.
+  bool MakeDense();
+
   int type = CUDNN_DATA_FLOAT;
   int dim_count = 0;
   int stride_count = 0;
@@ -41,5 +46,8 @@ class GraphTensor final : public GraphDescriptor {
 // Bytes of one element of a graph tensor, which may have types the legacy descriptors refuse; 0 for
 // no type of cuDNN's.
 size_t GraphElementBytes(int type);
+
+// The engines' type of a graph tensor's type; false where there is none.
+bool OperandType(int type, DataType* engine_type);
 
 }  // namespace hostgpu

@@ -72,7 +72,7 @@ class GraphBuilder {
     const auto axes = [&](const std::array<int, 3>& values) {
       return std::vector<int64_t>(values.begin() + 3 - c.spatial, values.end());
     };
-    const int compute = c.type == DataType::kDouble ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    const int compute = ComputeType(c.type);
     const int mode = c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION;
     convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{compute});
     convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
@@ -118,6 +118,22 @@ class GraphBuilder {
     EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
   }
 
+  // An operation with numbers and tensors for attributes.
+  Descriptor& Operate(cudnnBackendDescriptorType_t kind,
+                      const std::vector<std::pair<int, int64_t>>& numbers,
+                      const std::vector<std::pair<int, std::vector<const Descriptor*>>>& tensors) {
+    Descriptor& operation = AddOperation(kind);
+    for (const auto& [name, value] : numbers) {
+      operation.Set(name, CUDNN_TYPE_INT64, std::vector{value});
+    }
+    for (const auto& [name, list] : tensors) {
+      std::vector<void*> handles;
+      for (const Descriptor* tensor : list) handles.push_back(tensor->handle);
+      operation.Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, handles);
+    }
+    return operation;
+  }
+
   // Before Finish.
   void AllowDynamicShapes() {
     graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN,
@@ -129,6 +145,7 @@ class GraphBuilder {
     EXPECT_EQ(graph_.Finalize(), CUDNN_STATUS_SUCCESS);
     return graph_;
   }
+  const Descriptor& graph() const { return graph_; }
 
  private:
   static std::pair<cudnnBackendDescriptorType_t, int> OperationOf(hostgpu::Operation operation) {

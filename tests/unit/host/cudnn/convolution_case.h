@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -30,10 +31,20 @@ inline cudnnDataType_t CudnnType(DataType type) {
       return CUDNN_DATA_BFLOAT16;
     case DataType::kDouble:
       return CUDNN_DATA_DOUBLE;
+    case DataType::kInt8:
+      return CUDNN_DATA_INT8;
+    case DataType::kInt32:
+      return CUDNN_DATA_INT32;
     case DataType::kFloat:
       break;
   }
   return CUDNN_DATA_FLOAT;
+}
+
+inline cudnnDataType_t ComputeType(DataType type) {
+  return type == DataType::kDouble ? CUDNN_DATA_DOUBLE
+         : type == DataType::kInt8 ? CUDNN_DATA_INT32
+                                   : CUDNN_DATA_FLOAT;
 }
 
 // A tensor or filter on the device with a copy on the host that says what it should hold. Memory
@@ -61,16 +72,16 @@ class DeviceTensor {
   ~DeviceTensor() { cudaFree(data); }
 
   size_t ElementSize() const {
-    return WithElement(type, [](auto element) { return sizeof element; });
+    return WithNumber(type, [](auto element) { return sizeof element; });
   }
   double At(const Index& at) const {
-    return WithElement(type, [&](auto element) -> double {
+    return WithNumber(type, [&](auto element) -> double {
       std::memcpy(&element, &bytes[Offset(at)], sizeof element);
       return Load(element);
     });
   }
   void Set(const Index& at, double value) {
-    WithElement(type, [&](auto element) {
+    WithNumber(type, [&](auto element) {
       Store(element, static_cast<Accumulator<decltype(element)>>(value));
       std::memcpy(&bytes[Offset(at)], &element, sizeof element);
     });
@@ -125,6 +136,7 @@ inline Values ValuesOf(const DeviceTensor& tensor) {
 struct ConvolutionCase {
   Operation operation = Operation::kForward;
   DataType type = DataType::kFloat;
+  std::optional<DataType> y_type = std::nullopt;  // where it is another one
   int spatial = 2;
   Layout layout = Layout::kNchw;
   Index x = {2, 4, 1, 6, 5};
@@ -153,7 +165,7 @@ class Convolution {
       : problem(c),
         x(c.x, c.layout, c.type),
         w(c.w, c.layout == Layout::kNhwc ? Layout::kNhwc : Layout::kNchw, c.type),
-        y(c.Output(), c.layout, c.type) {
+        y(c.Output(), c.layout, c.y_type.value_or(c.type)) {
     EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     cudnnCreateTensorDescriptor(&x_desc);
     cudnnCreateTensorDescriptor(&y_desc);
@@ -169,10 +181,10 @@ class Convolution {
             c.layout == Layout::kNhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, axes, w_dims.data()),
         CUDNN_STATUS_SUCCESS);
     const int from = 3 - c.spatial;
-    EXPECT_EQ(cudnnSetConvolutionNdDescriptor(
-                  conv_desc, c.spatial, c.pad.data() + from, c.stride.data() + from,
-                  c.dilation.data() + from, c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION,
-                  c.type == DataType::kDouble ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
+    EXPECT_EQ(cudnnSetConvolutionNdDescriptor(conv_desc, c.spatial, c.pad.data() + from,
+                                              c.stride.data() + from, c.dilation.data() + from,
+                                              c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION,
+                                              ComputeType(c.type)),
               CUDNN_STATUS_SUCCESS);
     cudnnSetConvolutionGroupCount(conv_desc, c.groups);
   }

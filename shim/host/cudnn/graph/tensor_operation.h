@@ -1,0 +1,48 @@
+// What a graph may hold beside convolutions and pointwise operations:
+//   CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR       sums and sums of squares of every channel
+//   CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR  gradients of batch normalisation's scale and
+//                                                      bias, and what dx is made of
+//   CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR          tensors one behind the other along an axis
+// Their attributes are set, not read back.
+#pragma once
+
+#include <vector>
+
+#include "shim/host/cudnn/graph/tensor.h"
+
+namespace hostgpu {
+
+// A tensor of an operation: its attribute, and its word in plans as JSON.
+struct TensorRole {
+  cudnnBackendAttributeName_t attribute;
+  const char* key;
+};
+
+struct TensorOperationSchema {
+  cudnnBackendDescriptorType_t kind;
+  const char* operation;  // in plans as JSON
+  std::vector<TensorRole> inputs, outputs;
+};
+
+const std::vector<TensorOperationSchema>& TensorOperations();
+
+class TensorOperation final : public GraphDescriptor {
+ public:
+  // REQUIRES: TensorOperations() has the kind.
+  explicit TensorOperation(cudnnBackendDescriptorType_t kind);
+
+  void Reset() override { *this = TensorOperation(kind()); }
+  cudnnStatus_t Set(const Attribute& attribute) override;
+  cudnnStatus_t Get(const AttributeRequest& request) const override;
+  cudnnStatus_t Complete() override;
+
+  const TensorOperationSchema& schema() const;
+  bool concatenates() const { return kind() == CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR; }
+
+  std::vector<GraphTensor> inputs, outputs;  // in the schema's order; any number is concatenated
+  int math_precision = CUDNN_DATA_FLOAT;
+  int64_t axis = -1;            // along which is concatenated
+  int64_t in_place_index = -1;  // of the input that is in its place already; -1: none
+};
+
+}  // namespace hostgpu

@@ -1,0 +1,60 @@
+"""Programs of others, built as their own build files do it, on the stand-in with and without limits: the convolution
+samples of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's DeepBench. For machines that have nvcc, and
+their sources in the folders that UCUDNN_STRANGERS_CUDNN_FRONTEND (and UCUDNN_STRANGERS_CATCH2, version 3) and
+UCUDNN_STRANGERS_DEEPBENCH name."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+FRONTEND, CATCH2, DEEPBENCH = (os.environ.get(f"UCUDNN_STRANGERS_{name}") for name in ("CUDNN_FRONTEND", "CATCH2", "DEEPBENCH"))
+TOOLKIT = os.environ.get("CUDA_PATH", "/usr/local/cuda")
+LIMITS = ((), ("--workspace-limit", "1MiB"), ("--workspace-limit", "0"))
+ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "1:20"}
+# A benchmark that takes minutes, and one of tensors of 4 GiB, are left out.
+SAMPLES = '[conv]~[benchmark]~"Convolution fprop large",[dgrad],[wgrad]'
+# What cuDNN 9 took away, and a class of DeepBench's that the benchmark does not use calls.
+REMOVED = """#include <cudnn.h>
+template <class... A> cudnnStatus_t cudnnSetRNNDescriptor(A...) { return CUDNN_STATUS_NOT_SUPPORTED; }
+"""
+
+
+class Strangers(unittest.TestCase):
+    def setUp(self):
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-strangers-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def ends_right(self, *program):
+        for limit in LIMITS:
+            with self.subTest(program=program, limit=limit):
+                subprocess.run([COMMAND, "run", "--host", "--device-memory", "16GiB", "--db", "none", *limit, "--", *program],
+                               env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+
+    @unittest.skipUnless(FRONTEND and CATCH2, "no sources of cudnn-frontend and Catch2")
+    def test_cudnn_frontend(self):
+        subprocess.run(["cmake", "-S", FRONTEND, "-B", self.folder, f"-DFETCHCONTENT_SOURCE_DIR_CATCH2={CATCH2}",
+                        "-DCUDNN_FRONTEND_BUILD_TESTS=OFF"], check=True)
+        subprocess.run(["cmake", "--build", self.folder, "--target", "samples"], check=True)
+        self.ends_right(f"{self.folder}/bin/samples", SAMPLES)
+
+    @unittest.skipUnless(DEEPBENCH, "no sources of DeepBench")
+    def test_deepbench(self):
+        code = shutil.copytree(f"{DEEPBENCH}/code", f"{self.folder}/code")
+        with open(f"{code}/nvidia/conv_bench.cu") as file:
+            text = file.read().replace("num_repeats = 300", "num_repeats = 1")
+        with open(f"{code}/nvidia/conv_bench.cu", "w") as file:
+            file.write(text)
+        with open(f"{self.folder}/removed.h", "w") as file:
+            file.write(REMOVED)
+        flags = f"-cudart shared -std=c++17 -include {self.folder}/removed.h -I{TOOLKIT}/include/cccl"
+        subprocess.run(["make", "conv", f"CUDA_PATH={TOOLKIT}", f"CUDNN_PATH={TOOLKIT}", "ARCH=sm_80"],
+                       cwd=f"{code}/nvidia", env=os.environ | {"NVCC_APPEND_FLAGS": flags}, check=True)
+        for arguments in ("train float", "train half", "inference float", "inference half", "inference int8"):
+            self.ends_right(f"{code}/nvidia/bin/conv_bench", *arguments.split())
+
+
+if __name__ == "__main__":
+    unittest.main()
