@@ -57,10 +57,18 @@ struct PlanState : KernelState {
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;
     return latest;
   }
-  // The plan that runs undivided: never the application's own where less was promised than it
-  // needs. Null where only pieces keep the promise.
+  // The plan of Decision::otherwise, which runs undivided: never the application's own where less
+  // was promised than it needs. Null where only pieces keep the promise.
   cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
-    return promises_less() ? substitute.get() : plan;
+    switch (decision.otherwise) {
+      case planning::Otherwise::kReal:
+        return plan;
+      case planning::Otherwise::kUndivided:
+        return substitute.get();
+      case planning::Otherwise::kPieces:
+        break;
+    }
+    return nullptr;
   }
 };
 
