@@ -233,4 +233,9 @@ class WorkspaceBudget {
   size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of all segments
 };
 
+// WorkspaceBudget::epoch; 0 where there is no budget (null).
+inline int EpochOf(const WorkspaceBudget* budget) {
+  return budget == nullptr ? 0 : budget->epoch();
+}
+
 }  // namespace ucudnn::interposer

@@ -79,9 +79,8 @@ EngineTemplates GraphSteps::Used(const Configuration& configuration,
   return used;
 }
 
-NumericClass GraphSteps::CoarsestOf(const Configuration& configuration,
-                                    const MicroConfiguration& undivided) const {
-  return ScopeOf(Used(configuration, undivided)).numeric;
+std::optional<NumericClass> GraphSteps::CoarsestOf(const planning::Decision& decision) {
+  return ScopeOf(Used(decision.configuration, decision.undivided)).numeric;
 }
 
 tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
@@ -241,6 +240,7 @@ planning::Trust GraphSteps::Answer(const planning::Compare& question) {
 
 BuildOutcome GraphSteps::Answer(const planning::Build& question) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
+  runnable_.reset();
   if (question.in_place) {
     const EngineTemplate other = Find(question.undivided.engine);
     if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, "its engine is not known"};

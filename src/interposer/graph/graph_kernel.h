@@ -80,11 +80,9 @@ class GraphSteps : public Steps {
   EngineTemplate Find(const EngineId& engine) const;
   // The engine of each run of `configuration`.
   EngineTemplates EnginesOf(const Configuration& configuration) const;
-  // The coarsest arithmetic among the plan's own engine, `configuration` and `undivided`.
-  NumericClass CoarsestOf(const Configuration& configuration,
-                          const MicroConfiguration& undivided) const;
-  // What Answer(Build) made last: the pieces (null: none) and the substitute's plan.
-  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+  // With the plan's own engine.
+  std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
+  // The substitute's plan that Answer(Build) made last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
   const EngineTemplates& known() const { return known_; }
 
@@ -121,7 +119,6 @@ class GraphSteps : public Steps {
   KeptPromises& promises_;
   const bool may_measure_;
   EngineTemplates known_;  // the plan's own engine comes first
-  std::unique_ptr<execution::Runnable> runnable_;
   cudnn::BackendDescriptor substitute_;
 };
 

@@ -205,10 +205,7 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
   PlanState* state = FindPlan(plan);
   if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
   if (state->budget != nullptr) Follow(handle, *state);
-  const long calls = state->record->calls.load(std::memory_order_relaxed);
-  if (calls >= state->due_at.load(std::memory_order_relaxed) || state->redivided()) {
-    state = Improve(handle, *state, calls);
-  }
+  if (state->IsDue(state->record->calls, EpochOf(state->budget))) state = Improve(handle, *state);
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
   if (state->runnable != nullptr) return RunPieces(session, handle, plan, pack, *state);

@@ -42,7 +42,6 @@ struct PlanState : KernelState {
   EngineTemplate other;  // the substitute's engine
   // Set where one budget holds for all kernels, and less was promised than the plan needs.
   WorkspaceBudget* budget = nullptr;
-  std::atomic<int> looked_at = -1;    // WorkspaceBudget::epoch at the latest decision
   std::atomic<bool> looking = false;  // a thread decides anew
   // The plan's scales in the form that ConvolutionCall takes: `wide` ones for fp64.
   float alpha = 1, beta = 0;
@@ -51,7 +50,6 @@ struct PlanState : KernelState {
   const PlanState* finalized = this;         // the state that the plan was finalized with
 
   bool promises_less() const { return decision.promises_less; }
-  bool redivided() const { return budget != nullptr && looked_at != budget->epoch(); }
   PlanState* Latest() {
     PlanState* latest = this;
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;

@@ -82,17 +82,15 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
   state->version = state->page->version();
   state->failed = state->page->failed;
-  if (const WorkspaceBudget* budget = session.budget()) state->library.epoch = budget->epoch();
+  const int epoch = state->library.epoch = EpochOf(session.budget());
 
   planning::Facts facts = FactsOf(call, kernel, key);
-  facts.failed = *state->failed;
   const bool alone = key.kind == CallKind::kMisaligned || key.kind == CallKind::kIdentity;
   if (!facts.observes && !alone) {
     facts.share = process_.budgets.ShareOf({key.problem}, session, call.handle, state->library);
   }
   if (earlier != nullptr) {
-    const bool lost = earlier->library.epoch != state->library.epoch;
-    facts.earlier = {earlier->Divides(), lost, false, earlier->decision.promised_bytes};
+    facts.earlier = FactsOfEarlier(*earlier, earlier->library.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
   // A strict limit is refused or kept at the first call, which needs measurements.
@@ -100,32 +98,14 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
   LegacySteps steps(process_, kernel, may_measure);
-  state->decision = DecideBy(facts, steps, &process_.reporter);
-  const planning::Decision& decision = state->decision;
-  const long due_at = CallsUntil(process_, decision.look_again, calls);
-  if (decision.standing && earlier != nullptr) {
-    earlier->due_at = due_at;
-    return earlier;
-  }
+  Lifecycle life({process_, steps, earlier, calls, epoch});
+  life.Decide(facts, *state);
+  if (life.stands()) return earlier;
   // Nothing is measured during a capture, so the decision would not be a final one.
-  if (decision.course == planning::Course::kReal && capturing) return nullptr;
-  if (decision.course == planning::Course::kSchedule) {
-    state->runnable = steps.TakeRunnable();
-    state->library.bytes = decision.owned_bytes;
-    state->library.assured = decision.otherwise == planning::Otherwise::kPieces;
-    state->ran = decision.ran_here;
-    if (process_.options.check && state->runnable->has_pieces()) {
-      const auto numeric = process_.engines.CoarsestClass(
-          TuningKernel(process_, kernel), decision.configuration, decision.undivided);
-      if (numeric.ok()) state->checked = *numeric;
-    }
-  }
-  state->due_at = due_at;
-  bool fresh = false;
-  state->record = process_.reporter.report().Record(
-      RecordOf(facts, decision), earlier == nullptr ? nullptr : earlier->record, fresh);
+  if (state->decision.course == planning::Course::kReal && capturing) return nullptr;
+  life.Enter(*state);
   CallState* const kept = session.Keep(key, std::move(state));
-  if (fresh) process_.WriteReport();
+  life.Published();
   return kept;
 }
 

@@ -31,10 +31,6 @@ struct CallState : KernelState {
   PromiseBook::Page* page = nullptr;  // the promises it was taken with...
   uint64_t version = 0;               // ...as of this version of the page
 
-  bool Due() const {
-    const long due = due_at.load(std::memory_order_relaxed);
-    return due != kFinal && page->calls.load(std::memory_order_relaxed) >= due;
-  }
   void Count(uint64_t lane) {
     if (due_at.load(std::memory_order_relaxed) != kFinal) {
       page->calls.fetch_add(1, std::memory_order_relaxed);

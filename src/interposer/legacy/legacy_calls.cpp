@@ -174,10 +174,9 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
     process_.budgets.Follow({key.problem, call.algorithm}, *session, call.handle);
   }
   CallState* state = session->Find(key);
-  const bool redivided =
-      state != nullptr && budget != nullptr && state->library.epoch != budget->epoch();
+  const bool due = state != nullptr && state->IsDue(state->page->calls, EpochOf(budget));
   // A capture keeps the plan that already ran outside, although more may be known by now.
-  if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
+  if (state == nullptr || (due && !process_.sessions.Capturing(*session))) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
       process_.reporter.TooManyKernels();
       return ConvolveUnplanned(process_, *session, key, call);

@@ -65,6 +65,7 @@ planning::Trust LegacySteps::Answer(const planning::Compare& question) {
 
 BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   using execution::MicroBatchedConvolution;
+  runnable_.reset();
   const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
                               process_.engines.GraphEnginesOf(kernel, question.configuration));
@@ -76,6 +77,12 @@ BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   if (!runnable.ok()) return {BuildOutcome::Kind::kNoPieces, runnable.message()};
   runnable_ = std::move(*runnable);
   return {};
+}
+
+std::optional<NumericClass> LegacySteps::CoarsestOf(const planning::Decision& decision) {
+  const auto numeric = process_.engines.CoarsestClass(TuningKernel(process_, kernel_),
+                                                      decision.configuration, decision.undivided);
+  return numeric.ok() ? std::optional(*numeric) : std::nullopt;
 }
 
 }  // namespace ucudnn::interposer

@@ -47,15 +47,12 @@ class LegacySteps : public Steps {
   planning::KeptPromise Keep(const planning::Decision& decision) override {
     return *decision.promise;
   }
-
-  // What Answer(Build) made last.
-  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+  std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
 
  private:
   Process& process_;
   const LegacyKernel& kernel_;
   const bool may_measure_;
-  std::unique_ptr<execution::Runnable> runnable_;
 };
 
 }  // namespace ucudnn::interposer

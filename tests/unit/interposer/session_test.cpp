@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <new>
 #include <set>
@@ -182,6 +183,20 @@ TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
   EXPECT_EQ(session.Find({}), kept);
   book.Add(key, {});
   EXPECT_EQ(session.Find({}), nullptr);
+}
+
+TEST(KernelState, IsDueAfterEnoughCallsAndWhereTheBudgetWasDividedAnew) {
+  KernelState state;
+  std::atomic<long> calls = 5;
+  EXPECT_FALSE(state.IsDue(calls, 0)) << "it is final";
+  state.due_at = 6;
+  EXPECT_FALSE(state.IsDue(calls, 0));
+  calls = 6;
+  EXPECT_TRUE(state.IsDue(calls, 0));
+  state.due_at = KernelState::kFinal;
+  EXPECT_TRUE(state.IsDue(calls, 1));
+  state.looked_at = 1;
+  EXPECT_FALSE(state.IsDue(calls, 1));
 }
 
 TEST(Session, AReplacedDecisionStaysValid) {
