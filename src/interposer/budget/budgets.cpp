@@ -164,11 +164,10 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
   const std::vector<BudgetKernel> kernels = budget.Kernels();
   std::vector<std::vector<Configuration>> choices;
   for (const BudgetKernel& met : kernels) {
-    const bool legacy = met.plan == nullptr;
+    const bool legacy = met.api == Api::kLegacy;
     // Applications make many plans to choose from; most never run and are not worth measuring.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
-    const bool may_measure =
-        may_run && Tunes(process_, session, met.problem, legacy ? Api::kLegacy : Api::kGraph);
+    const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
     choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf(met, session, handle, may_measure));
     // What cannot do without has some set aside, and no share.
     const auto told =

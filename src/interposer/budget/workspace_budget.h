@@ -7,7 +7,7 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +16,7 @@
 
 #include "base/mutex.h"
 #include "base/options.h"
+#include "convolution/api.h"
 #include "convolution/problem.h"
 #include "cuda/driver.h"
 #include "execution/arena.h"
@@ -30,11 +31,12 @@ namespace ucudnn::interposer {
 
 // A kernel of the network. Of the legacy API it stands for all calls of a problem, with the
 // algorithm that the program named last; of the graph API it is one execution plan, whose problem
-// other plans may have too.
+// other plans may have too. API, problem and plan are its identity.
 struct BudgetKernel {
+  Api api = Api::kLegacy;
   ConvolutionProblem problem;
-  int algorithm = 0;
-  const void* plan = nullptr;  // names the plan; null: of the legacy API
+  uint64_t plan = 0;  // of the graph API: PlanState::number
+  int algorithm = 0;  // of the legacy API
   KernelUse use;
 };
 
@@ -189,19 +191,20 @@ class WorkspaceBudget {
   planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
   KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
   struct Key {
-    Key(const ConvolutionProblem& of, const void* plan);
+    Key(Api api, const ConvolutionProblem& of, uint64_t plan);
     bool operator==(const Key&) const = default;
 
+    Api api;
     ConvolutionProblem problem;
-    const void* plan;
+    uint64_t plan;
   };
   struct Hash {
     size_t operator()(const Key& key) const {
-      return key.problem.Hash() ^ std::hash<const void*>()(key.plan);
+      return key.problem.Hash() ^ (key.plan * 0x9e3779b97f4a7c15u) ^ static_cast<size_t>(key.api);
     }
   };
   std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
-  // Of the kernels that ran, numbered.
+  // Of the kernels that ran, numbered, whatever their API and plan: under the legacy API's keys.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);

@@ -178,7 +178,7 @@ bool GraphPlans::Enter(cudnnBackendDescriptor_t plan, PlanState& state) {
     return false;
   }
   if (state.budget != nullptr) {
-    state.budget->Ask({state.own->convolution.problem, 0, state.finalized});
+    state.budget->Ask(state.budget_kernel());
   }
   return true;
 }
@@ -228,7 +228,7 @@ void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
   try {
     Session* const session = process_.sessions.Of(handle);
     if (session == nullptr || session->budget() != state.budget) return;
-    process_.budgets.Follow({state.own->convolution.problem, 0, state.finalized}, *session, handle);
+    process_.budgets.Follow(state.budget_kernel(), *session, handle);
   } catch (...) {
     // Out of memory when a handle is met for the first time.
   }

@@ -142,6 +142,8 @@ class GraphPlans : public DivisionChoices {
   // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
+  // The state that plans of this number were finalized with. REQUIRES: there is one.
+  const PlanState* FindNumbered(uint64_t number);
   // `part.kernel` becomes the kernel's number in the network, where there is one. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,

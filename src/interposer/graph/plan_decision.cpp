@@ -63,7 +63,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     // The share of a budget is known only when the plan runs, on its handle and stream.
     facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
-      if (auto share = process_.budgets.ShareOf({problem, 0, earlier->finalized}, *kernel.session,
+      if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
                                                 kernel.handle, part)) {
         facts.share = share;
       }
@@ -81,7 +81,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     NoteMissing(process_, *kernel.session, problem, Api::kGraph);
     file = process_.followed_plan.For(platform);
   }
-  const int position = file == nullptr ? -1 : file->Find(problem, false);
+  const int position = file == nullptr ? -1 : file->Find(problem, Api::kGraph);
   plan.in_workspace_plan = position >= 0;
   plan.file_waits = budget != nullptr && part.kernel < 0;
   if (plan.in_workspace_plan && !plan.file_waits) {
@@ -171,7 +171,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       state.due_at = lost ? std::min(life.due_at(), soon) : life.due_at();
       return &state;
     }
-    better->finalized = state.finalized;
+    better->number = state.number;
     if (life.record().configuration == state.record->record.configuration) {
       better->ran = state.ran.load();
     }
@@ -285,17 +285,27 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   {
     // Threads that decide about equal plans at once keep the first one's state.
     MutexLock lock(mutex_);
+    state->number = states_.size() + 1;
     kept = states_.try_emplace(std::move(key), std::move(state)).first->second.get();
   }
   life.Published();
   return kept;
 }
 
+const PlanState* GraphPlans::FindNumbered(uint64_t number) {
+  MutexLock lock(mutex_);
+  const auto found = std::find_if(states_.begin(), states_.end(), [&](const auto& entry) {
+    return entry.second != nullptr && entry.second->number == number;
+  });
+  assert(found != states_.end());
+  return found->second.get();
+}
+
 std::vector<Configuration> GraphPlans::ChoicesOf(const BudgetKernel& met, Session& session,
                                                  cudnnHandle_t handle, bool may_measure) {
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  const auto& state = *static_cast<const PlanState*>(met.plan);
+  const PlanState& state = *FindNumbered(met.plan);
   const GraphKernel kernel = KernelOf(state, session, handle);
   GraphSteps steps(process_, kernel, former_, promises_, may_measure);
   steps.Know(state.other);

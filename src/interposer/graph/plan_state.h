@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -47,8 +48,11 @@ struct PlanState : KernelState {
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
   std::atomic<PlanState*> better = nullptr;  // null: none yet; keeps the same promise
-  const PlanState* finalized = this;         // the state that the plan was finalized with
+  // Given when the plan is finalized: the same for equal plans and for what replaces their state,
+  // and no other plan's.
+  uint64_t number = 0;
 
+  BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
   bool promises_less() const { return decision.promises_less; }
   PlanState* Latest() {
     PlanState* latest = this;

@@ -87,7 +87,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   planning::Facts facts = FactsOf(call, kernel, key);
   const bool alone = key.kind == CallKind::kMisaligned || key.kind == CallKind::kIdentity;
   if (!facts.observes && !alone) {
-    facts.share = process_.budgets.ShareOf({key.problem}, session, call.handle, state->library);
+    facts.share =
+        process_.budgets.ShareOf({Api::kLegacy, key.problem}, session, call.handle, state->library);
   }
   if (earlier != nullptr) {
     facts.earlier = FactsOfEarlier(*earlier, earlier->library.epoch != epoch);

@@ -171,7 +171,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
 
   WorkspaceBudget* const budget = session->budget();
   if (budget != nullptr) {
-    process_.budgets.Follow({key.problem, call.algorithm}, *session, call.handle);
+    process_.budgets.Follow({Api::kLegacy, key.problem, 0, call.algorithm}, *session, call.handle);
   }
   CallState* state = session->Find(key);
   const bool due = state != nullptr && state->IsDue(state->page->calls, EpochOf(budget));

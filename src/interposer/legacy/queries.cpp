@@ -171,7 +171,7 @@ void LegacyCalls::NoteAsked(const LegacyKernel& kernel, int algorithm, MathType 
   if (budget == nullptr || !budget->learning()) return;
   ConvolutionProblem problem = kernel.problem;
   problem.math = math;
-  budget->Ask({problem, algorithm});
+  budget->Ask({Api::kLegacy, problem, 0, algorithm});
 }
 
 std::optional<LegacyCalls::Performances> LegacyCalls::NothingFits(const ConvolutionProblem& problem,

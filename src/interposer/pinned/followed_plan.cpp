@@ -48,18 +48,18 @@ bool FollowedPlan::Follows(const planning::Platform& platform) const {
 }
 
 bool FollowedPlan::Has(const planning::Platform& platform, const ConvolutionProblem& problem,
-                       bool legacy) const {
-  return Follows(platform) && file_->Find(problem, legacy) >= 0;
+                       Api api) const {
+  return Follows(platform) && file_->Find(problem, api) >= 0;
 }
 
 std::optional<std::string> FollowedPlan::Misses(const planning::Platform& platform,
-                                                const ConvolutionProblem& problem, bool legacy) {
-  if (!Follows(platform) || file_->Find(problem, legacy) >= 0) return std::nullopt;
+                                                const ConvolutionProblem& problem, Api api) {
+  if (!Follows(platform) || file_->Find(problem, api) >= 0) return std::nullopt;
   {
     MutexLock lock(mutex_);
     if (missed_.size() >= kMostKernels || !missed_.insert(problem).second) return std::nullopt;
   }
-  const std::vector<int> batches = file_->BatchesOf(problem, legacy);
+  const std::vector<int> batches = file_->BatchesOf(problem, api);
   if (batches.empty()) return std::string();
   std::string words = "it has it for ";
   for (const int images : batches) {
@@ -89,7 +89,7 @@ const planning::WorkspacePlan* FollowedPlan::For(const planning::Platform& platf
 FollowedPlan::Found FollowedPlan::Find(const planning::Platform& platform, int platform_number,
                                        const ConvolutionProblem& problem, cudnnHandle_t handle) {
   const planning::WorkspacePlan* const file = For(platform);
-  const int position = file == nullptr ? -1 : file->Find(problem, true);
+  const int position = file == nullptr ? -1 : file->Find(problem, Api::kLegacy);
   if (position < 0) return {};
   Entry* entry = nullptr;
   bool again = false;

@@ -273,6 +273,20 @@ TEST_F(WorkspaceBudgetTest, ALaneWhoseHandleIsGoneHasNoPartOfTheDivision) {
   }
 }
 
+TEST_F(WorkspaceBudgetTest, KernelsOfOneProblemAreToldApartByApiAndPlan) {
+  Make(3000, WorkspaceDivision::kConcurrent);
+  BudgetKernel legacy = Kernel(0), plan = Kernel(0), other = Kernel(0);
+  plan.api = other.api = Api::kGraph;
+  plan.plan = 1;
+  other.plan = 2;
+  for (const BudgetKernel& kernel : {legacy, plan, other, plan, legacy}) budget->Ask(kernel);
+  const std::vector<BudgetKernel> kernels = budget->Kernels();
+  ASSERT_EQ(kernels.size(), 3u);
+  EXPECT_EQ(kernels[0].api, Api::kLegacy);
+  EXPECT_EQ(kernels[1].plan, 1u);
+  EXPECT_EQ(kernels[2].plan, 2u);
+}
+
 TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {
   Make(3000, WorkspaceDivision::kConcurrent);
   for (const int handle : {0, 1}) budget->Open(&handles[handle]);
