@@ -81,10 +81,10 @@ WorkspaceBudget* Budgets::Of(CUcontext context) {
   return nullptr;
 }
 
-std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle) {
+std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle, const void* lane) {
   MutexLock lock(mutex_);
   for (const auto& [device, budget] : budgets_) {
-    if (const uint64_t leave = budget->Close(handle); leave > 0) return {budget.get(), leave};
+    if (const uint64_t leave = budget->Close(handle, lane); leave > 0) return {budget.get(), leave};
   }
   return {};
 }

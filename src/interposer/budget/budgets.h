@@ -39,9 +39,9 @@ class Budgets {
   // The budget of the device that `context` is on; null where there is none, or where another
   // context of the device has it.
   WorkspaceBudget* Of(CUcontext context);
-  // Call when `handle` was or will be destroyed. Returns its budget (null: none) and what
-  // WorkspaceBudget::Close returned.
-  std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle);
+  // Call when `handle` was or will be destroyed, and the lane with it that `lane` names (null:
+  // none). Returns its budget (null: none) and what WorkspaceBudget::Close returned.
+  std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
   // The most bytes of ucudnn's workspace that any kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 

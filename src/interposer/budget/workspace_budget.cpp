@@ -51,14 +51,14 @@ void WorkspaceBudget::Open(const void* handle) {
   handles_.insert(handle);
 }
 
-uint64_t WorkspaceBudget::Close(const void* handle) {
+uint64_t WorkspaceBudget::Close(const void* handle, const void* lane) {
   MutexLock lock(mutex_);
   if (handles_.erase(handle) == 0) return 0;
   held_bytes_ = std::max(held_bytes_, arena_.bytes());
   held_capture_bytes_ = std::max(held_capture_bytes_, arena_.capture_bytes());
   Leave(handle);
   uint64_t leave = arena_.Leave(handle);
-  if (const void* const lane = ordered_.Leave(handle)) {
+  if (lane != nullptr) {
     Leave(lane);
     leave = arena_.Leave(lane);
   }
@@ -150,15 +150,12 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
   return Learned();
 }
 
-Result<OrderedHandles::Lane> WorkspaceBudget::DeclareOrder(const void* first, const void* second) {
+Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  for (const void* const handle : {first, second}) {
-    // What runs on an ordered handle is its lane's.
-    if (ran_.contains(handle) || ran_.contains(ordered_.NameOf(handle))) {
-      return Status::Error("a convolution ran on one of the handles before");
-    }
-  }
-  return ordered_.Join(first, second);
+  // What runs on an ordered handle is its lane's.
+  const bool ran = std::any_of(owners.begin(), owners.end(),
+                               [&](const void* owner) { return ran_.contains(owner); });
+  return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
 }
 
 KernelSequence::Known WorkspaceBudget::Learned() {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,7 +23,6 @@
 #include "execution/arena.h"
 #include "interposer/budget/kernel_sequence.h"
 #include "interposer/core/kernel_state.h"
-#include "interposer/session/ordered_handles.h"
 #include "planning/network_division.h"
 #include "planning/preferred_solver.h"
 #include "planning/workspace_plan.h"
@@ -55,8 +55,8 @@ class WorkspaceBudget {
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
   // Call before `handle` is destroyed, and Closed with the result after it: destroying it waits for
-  // the device.
-  uint64_t Close(const void* handle);
+  // the device. `lane` names the lane that ends with it; null: none does.
+  uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
   // The program asks about a kernel, or runs it outside captures. When Run returns something else
@@ -69,10 +69,9 @@ class WorkspaceBudget {
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // The program orders the work of both handles, on whichever streams: from now on they are one
-  // lane, with those that either was declared with before. Gives all of its handles and what names
-  // it as an owner. An error where one of them has run already.
-  Result<OrderedHandles::Lane> DeclareOrder(const void* first, const void* second);
+  // Whether handles may become one lane, whose name is then their owner. `owners` are they, and the
+  // lanes that they are on already (null: on none). An error where one of them has run.
+  Status MayOrder(std::initializer_list<const void*> owners);
 
   // The kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
@@ -210,7 +209,6 @@ class WorkspaceBudget {
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // owners' handles
-  OrderedHandles ordered_ UCUDNN_GUARDED_BY(mutex_);
   // On the device, before handles were destroyed: the most.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
