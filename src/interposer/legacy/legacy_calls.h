@@ -8,8 +8,8 @@
 
 #include "cudnn/convolution_call.h"
 #include "interposer/budget/budgets.h"
-#include "interposer/legacy/call_state.h"
 #include "interposer/legacy/legacy_kernel.h"
+#include "interposer/session/call_state.h"
 #include "planning/decision/offers.h"
 
 namespace ucudnn::interposer {

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "convolution/problem.h"
 #include "interposer/core/capacity.h"
+#include "interposer/session/promise_page.h"
 #include "planning/promise.h"
 
 namespace ucudnn::interposer {
@@ -27,20 +28,7 @@ struct PromiseKey {
 
 class PromiseBook {
  public:
-  // What all decisions about calls of one key share. The book owns it and keeps it at its address.
-  struct Page {
-    uint64_t version() const { return latest.load(std::memory_order_acquire); }
-
-    // Rises with every new promise of the key, by PromiseBook::Add alone: a decision taken under an
-    // earlier version may not know it.
-    std::atomic<uint64_t> latest = 0;
-    // Calls of this key on all handles, counted only until the last decision about it is final.
-    std::atomic<long> calls = 0;
-    // True once a piece failed or a plan was found wrong: no plan of this key divides again, on any
-    // handle, where something undivided keeps the promise.
-    std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
-  };
-
+  using Page = PromisePage;
   Page& PageOf(const PromiseKey& key);
 
   // Whether there are kMostKernels pages. The book accepts more, but callers should not open any.

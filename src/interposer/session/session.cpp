@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "interposer/core/capacity.h"
+
 namespace ucudnn::interposer {
 
 void Session::Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget) {

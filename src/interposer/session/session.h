@@ -20,8 +20,8 @@
 #include "cudnn/functions.h"
 #include "execution/arena.h"
 #include "interposer/budget/workspace_budget.h"
-#include "interposer/legacy/call_state.h"
 #include "interposer/session/address_table.h"
+#include "interposer/session/call_state.h"
 #include "interposer/session/ordered_handles.h"
 
 namespace ucudnn::interposer {

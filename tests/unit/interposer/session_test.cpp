@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "interposer/legacy/promise_book.h"
 #include "tests/support/recording_cudnn.h"
 
 namespace ucudnn::interposer {
