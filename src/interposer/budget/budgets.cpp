@@ -168,7 +168,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     // Applications make many plans to choose from; most never run and are not worth measuring.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
-    choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf(met, session, handle, may_measure));
+    choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure}));
     // What cannot do without has some set aside, and no share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});

@@ -18,13 +18,20 @@ namespace ucudnn::interposer {
 struct Process;
 class Session;
 
+// A kernel that a division is to include, and what may be used to learn of it.
+struct DivisionQuestion {
+  const BudgetKernel& kernel;
+  Session& session;
+  cudnnHandle_t handle;
+  bool may_measure;  // what nobody knows is measured
+};
+
 // Tells what a division may choose from for a kernel; each API has its own. Returns no
 // configuration where nobody knows how long the kernel takes without workspace.
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
-  virtual std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
-                                               cudnnHandle_t handle, bool may_measure) = 0;
+  virtual std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) = 0;
 };
 
 class Budgets {

@@ -106,7 +106,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   // A substitute only ever runs whole, so it is measured on the whole mini-batch alone.
   asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
   asked.request = question.request;
-  asked.may_measure = may_measure_;
+  asked.may_measure = kernel_.may_measure;
   asked.scope = ScopeOf({engine});
   asked.read_again = kernel_.again;
   if (kernel_.limit_bytes != kNoLimit) {
@@ -114,7 +114,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   }
   const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
-  if (may_measure_ && !measured.status.ok()) {
+  if (kernel_.may_measure && !measured.status.ok()) {
     process_.reporter.Fallback(kernel_.problem(), planning::Cause::kCannotBeMeasured,
                                measured.status.message());
   }

@@ -26,7 +26,8 @@ struct GraphKernel {
   bool is_heuristics_first = false;  // the first of a list of the heuristics
   // The configurations of that list that still exist, best first.
   std::vector<cudnnBackendDescriptor_t> listed;
-  bool again = false;  // it was decided about before, and the store may hold more by now
+  bool again = false;        // it was decided about before, and the store may hold more by now
+  bool may_measure = false;  // it is measured now, as far as nobody knows it
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
 };
@@ -54,12 +55,11 @@ bool BecomesNative(const cudnn::EngineNotes& notes);
 class GraphSteps : public Steps {
  public:
   GraphSteps(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
-             KeptPromises& promises, bool may_measure)
+             KeptPromises& promises)
       : process_(process),
         kernel_(kernel),
         former_(former),
         promises_(promises),
-        may_measure_(may_measure),
         known_({kernel.own}) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
@@ -111,13 +111,13 @@ class GraphSteps : public Steps {
   EngineTemplates EnginesOfFile(const Configuration& configuration);
   // `configuration` with `engines`, one for each run, and the sizes that the library says. An error
   // where they exceed those of the plan.
-  Result<Configuration> Confirm(Configuration configuration, const EngineTemplates& engines) const;
+  Result<Configuration> ConfirmWithEngines(Configuration configuration,
+                                           const EngineTemplates& engines) const;
 
   Process& process_;
   const GraphKernel& kernel_;
   FormerSubstitutes& former_;
   KeptPromises& promises_;
-  const bool may_measure_;
   EngineTemplates known_;  // the plan's own engine comes first
   cudnn::BackendDescriptor substitute_;
 };

@@ -66,8 +66,7 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
-  std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
-                                       cudnnHandle_t handle, bool may_measure) override;
+  std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
 
  private:
   using Plans = AddressTable<PlanState>;

@@ -21,7 +21,7 @@ class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
             KeptPromises& promises)
-      : GraphSteps(process, kernel, former, promises, false) {}
+      : GraphSteps(process, kernel, former, promises) {}
   using GraphSteps::Answer;
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }

@@ -157,10 +157,10 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       state.looked_at = looked_at;
       return &state;
     }
-    const GraphKernel kernel = KernelOf(state, *session, handle);
-    const bool may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
-                             calls >= process_.options.tuning.after_calls;
-    GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+    GraphKernel kernel = KernelOf(state, *session, handle);
+    kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
+                         calls >= process_.options.tuning.after_calls;
+    GraphSteps steps(process_, kernel, former_, promises_);
     Lifecycle life({process_, steps, &state, calls, epoch});
     std::unique_ptr<PlanState> better = Make(kernel, steps, &state, life);
     if (life.stands() || (life.record() == state.record->record && !redivided)) {
@@ -273,9 +273,9 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   kernel.need_bytes = *need;
   if (shadow.list != nullptr) kernel.listed = shadows_.Alive(*shadow.list);
-  const bool may_measure =
+  kernel.may_measure =
       MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
-  GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+  GraphSteps steps(process_, kernel, former_, promises_);
   Lifecycle life({process_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
   // What a budget has for the plan is known only when it runs.
@@ -301,16 +301,17 @@ const PlanState* GraphPlans::FindNumbered(uint64_t number) {
   return found->second.get();
 }
 
-std::vector<Configuration> GraphPlans::ChoicesOf(const BudgetKernel& met, Session& session,
-                                                 cudnnHandle_t handle, bool may_measure) {
+std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& question) {
+  const BudgetKernel& met = question.kernel;
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const PlanState& state = *FindNumbered(met.plan);
-  const GraphKernel kernel = KernelOf(state, session, handle);
-  GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+  GraphKernel kernel = KernelOf(state, question.session, question.handle);
+  kernel.may_measure = question.may_measure;
+  GraphSteps steps(process_, kernel, former_, promises_);
   steps.Know(state.other);
   const planning::PromiseRequest request =
-      RequestFor(process_, met.problem, process_.budgets.LimitOf(*session.budget()));
+      RequestFor(process_, met.problem, process_.budgets.LimitOf(*question.session.budget()));
   const planning::Rows own =
       steps.Answer(planning::Measure{state.own->convolution.engine, request});
   const planning::Rows other =

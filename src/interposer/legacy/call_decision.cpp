@@ -77,7 +77,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   const bool capturing = process_.sessions.Capturing(session);
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
   // Building plans of graph engines could break this thread's capture.
-  const LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
+  LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
   auto state = std::make_unique<CallState>();
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
   state->version = state->page->version();
@@ -95,10 +95,10 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
   // A strict limit is refused or kept at the first call, which needs measurements.
-  const bool may_measure =
+  kernel.may_measure =
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
-  LegacySteps steps(process_, kernel, may_measure);
+  LegacySteps steps(process_, kernel);
   Lifecycle life({process_, steps, earlier, calls, epoch});
   life.Decide(facts, *state);
   if (life.stands()) return earlier;
@@ -110,12 +110,13 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   return kept;
 }
 
-std::vector<Configuration> LegacyCalls::ChoicesOf(const BudgetKernel& met, Session& session,
-                                                  cudnnHandle_t handle, bool may_measure) {
-  const LegacyKernel kernel{met.problem, &session, handle};
-  const size_t limit = process_.budgets.LimitOf(*session.budget());
+std::vector<Configuration> LegacyCalls::ChoicesOf(const DivisionQuestion& question) {
+  const BudgetKernel& met = question.kernel;
+  LegacyKernel kernel{met.problem, &question.session, question.handle};
+  kernel.may_measure = question.may_measure;
+  const size_t limit = process_.budgets.LimitOf(*question.session.budget());
   const tuning::LegacyRows measured =
-      Measured(process_, kernel, RequestFor(process_, met.problem, limit), may_measure);
+      Measured(process_, kernel, RequestFor(process_, met.problem, limit));
   const std::vector<planning::Candidate> candidates = tuning::OwnCandidates(met.problem, measured);
   return planning::OwnedChoices(
       candidates, planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit)));

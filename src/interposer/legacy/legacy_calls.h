@@ -36,8 +36,7 @@ class LegacyCalls : public DivisionChoices {
                                             const cudnn::Descriptors& descriptors,
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
-  std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
-                                       cudnnHandle_t handle, bool may_measure) override;
+  std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
 
  private:
   // The call alone, as if no other rank were there.

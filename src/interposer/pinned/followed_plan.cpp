@@ -113,7 +113,7 @@ FollowedPlan::Found FollowedPlan::Find(const planning::Platform& platform, int p
   };
   try {
     Result<ConfirmedLegacyKernel> confirmed =
-        Confirm(problem, file->kernels[position].configuration, handle, found.unanswered);
+        ConfirmKernel(problem, file->kernels[position].configuration, handle, found.unanswered);
     if (confirmed.ok()) {
       confirmed->limit_bytes = file->limit_bytes.value_or(std::numeric_limits<size_t>::max());
       fresh = std::make_unique<ConfirmedLegacyKernel>(std::move(*confirmed));
@@ -128,9 +128,10 @@ FollowedPlan::Found FollowedPlan::Find(const planning::Platform& platform, int p
   return found;
 }
 
-Result<ConfirmedLegacyKernel> FollowedPlan::Confirm(const ConvolutionProblem& problem,
-                                                    const Configuration& configuration,
-                                                    cudnnHandle_t handle, bool& unanswered) const {
+Result<ConfirmedLegacyKernel> FollowedPlan::ConfirmKernel(const ConvolutionProblem& problem,
+                                                          const Configuration& configuration,
+                                                          cudnnHandle_t handle,
+                                                          bool& unanswered) const {
   cudnn::LegacyEngines engines(functions_, handle);
   const auto prepared = engines.Prepare(problem);
   const auto wholes = prepared.ok() ? (*prepared)->Engines()

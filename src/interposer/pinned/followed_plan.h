@@ -61,9 +61,10 @@ class FollowedPlan {
   };
   // Asks the library for the workspace of each piece. `unanswered` becomes true where the error is
   // that the library could not say.
-  Result<planning::ConfirmedLegacyKernel> Confirm(const ConvolutionProblem& problem,
-                                                  const Configuration& configuration,
-                                                  cudnnHandle_t handle, bool& unanswered) const;
+  Result<planning::ConfirmedLegacyKernel> ConfirmKernel(const ConvolutionProblem& problem,
+                                                        const Configuration& configuration,
+                                                        cudnnHandle_t handle,
+                                                        bool& unanswered) const;
 
   const cudnn::Functions& functions_;
   std::optional<planning::WorkspacePlan> file_;
