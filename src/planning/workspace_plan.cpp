@@ -43,8 +43,9 @@ WorkspacePlanKernel ReadKernel(const JsonPlace& place, const WorkspacePlan& file
   place.Object();
   kernel.problem = ReadProblem(place);
   const std::string api = place.Member("api").Text();
-  kernel.legacy = api == "legacy";
-  if (!kernel.legacy && api != "graph") place.Member("api").Refuse("\"legacy\" or \"graph\"");
+  kernel.api = api == "legacy" ? Api::kLegacy : Api::kGraph;
+  if (kernel.api == Api::kGraph && api != "graph")
+    place.Member("api").Refuse("\"legacy\" or \"graph\"");
   const JsonPlace plan = place.Member("plan");
   if (!ReadPlan(plan, kernel.problem.n, kernel.configuration))
     plan.Refuse("runs that all have a time");
@@ -91,7 +92,7 @@ void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<int> positions, entries;
   std::vector<std::vector<int>> after;  // by entry of the file
   for (WorkspacePlanKernel& kernel : all) {
-    auto& known = kernel.legacy ? plan.legacy_positions : plan.graph_positions;
+    auto& known = kernel.api == Api::kLegacy ? plan.legacy_positions : plan.graph_positions;
     const auto [entry, fresh] =
         known.try_emplace(KeyOf(kernel.problem), static_cast<int>(plan.kernels.size()));
     positions.push_back(entry->second);
@@ -152,9 +153,9 @@ Status FindSegments(WorkspacePlan& plan) {
 
 }  // namespace
 
-int WorkspacePlan::Find(const ConvolutionProblem& problem, bool legacy) const {
+int WorkspacePlan::Find(const ConvolutionProblem& problem, Api api) const {
   const ConvolutionProblem key = KeyOf(problem);
-  if (!legacy) {
+  if (api == Api::kGraph) {
     const auto found = graph_positions.find(key);
     if (found != graph_positions.end()) return found->second;
   }
@@ -162,12 +163,12 @@ int WorkspacePlan::Find(const ConvolutionProblem& problem, bool legacy) const {
   return found == legacy_positions.end() ? -1 : found->second;
 }
 
-std::vector<int> WorkspacePlan::BatchesOf(const ConvolutionProblem& problem, bool legacy) const {
+std::vector<int> WorkspacePlan::BatchesOf(const ConvolutionProblem& problem, Api api) const {
   std::set<int> batches;
   ConvolutionProblem other = KeyOf(problem);
   for (const WorkspacePlanKernel& kernel : kernels) {
     other.n = kernel.problem.n;
-    const bool followed = kernel.legacy || !legacy;
+    const bool followed = kernel.api == Api::kLegacy || api == Api::kGraph;
     if (followed && KeyOf(kernel.problem) == other) batches.insert(other.n);
   }
   return {batches.begin(), batches.end()};

@@ -12,6 +12,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
 
@@ -22,7 +23,7 @@ constexpr size_t kMostPlanLanes = 4096;
 
 struct WorkspacePlanKernel {
   ConvolutionProblem problem;   // with its mini-batch
-  bool legacy = true;           // called through the legacy API; else through the graph API
+  Api api = Api::kLegacy;       // that it is called through
   Configuration configuration;  // of n images
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
@@ -56,9 +57,9 @@ struct WorkspacePlan {
   // The position of the kernel that calls of this problem and API follow, whatever its alignment;
   // -1: none. Plans of the graph API follow the legacy API's kernel where they have none of their
   // own.
-  int Find(const ConvolutionProblem& problem, bool legacy) const;
+  int Find(const ConvolutionProblem& problem, Api api) const;
   // The mini-batch sizes, rising, for which calls of this problem and API have a kernel to follow.
-  std::vector<int> BatchesOf(const ConvolutionProblem& problem, bool legacy) const;
+  std::vector<int> BatchesOf(const ConvolutionProblem& problem, Api api) const;
 
   struct Hash {
     size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }

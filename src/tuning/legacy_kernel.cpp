@@ -60,9 +60,8 @@ std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
   return {};
 }
 
-LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                              bool may_measure) {
-  Question question{kernel.problem, options_.policy, request, may_measure};
+LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request) {
+  Question question{kernel.problem, options_.policy, request, kernel.may_measure};
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
   cudnn::LegacyNeeds needs(functions_, kernel.handle, kernel.problem);
   if (kernel.handle != nullptr) {
@@ -73,7 +72,7 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
   const Status fitted = kernels_.MeasureFitting(kernel.device, question);
   const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
   const bool graph = kernel.graph && any_graph;
-  if (any_graph && may_measure) {
+  if (any_graph && kernel.may_measure) {
     Question known = question;
     known.may_measure = false;
     // Graph engines are measured before the legacy algorithms, so a process that finds those
@@ -92,7 +91,7 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
   LegacyRows measured{kernels_.Get(kernel.device, question), {}};
   if (!measured.status.ok() && !fitted.ok()) measured.status = fitted;
   if (kernel.handle != nullptr) KeepServing(kernel.problem.n, needs, measured.rows);
-  if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, may_measure, measured);
+  if (graph && !measured.rows.empty()) AddGraphEngines(kernel, request, measured);
   return measured;
 }
 
@@ -138,8 +137,7 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel,
 }
 
 void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
-                                    const planning::PromiseRequest& request, bool may_measure,
-                                    LegacyRows& measured) {
+                                    const planning::PromiseRequest& request, LegacyRows& measured) {
   const ConvolutionProblem& problem = kernel.problem;
   const cudnnHandle_t handle = kernel.capturing ? nullptr : kernel.handle;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
@@ -151,7 +149,7 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel,
     const GraphChoices::Template engine = choices_.Named(kernel.platform, problem, name, handle);
     if (engine == nullptr) continue;
     Question question{
-        problem,   BatchSizePolicy::kUndivided, request, may_measure, ScopeOf(engine), false,
+        problem,   BatchSizePolicy::kUndivided, request, kernel.may_measure, ScopeOf(engine), false,
         kTimeShare};
     MeasuredRows known = kernels_.Get(kernel.device, question);
     const bool hopeless =

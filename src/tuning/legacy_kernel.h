@@ -22,6 +22,7 @@ struct LegacyKernel {
   cudnnHandle_t handle = nullptr;  // on the device; plans are built with it
   bool capturing = false;          // its stream is captured: no plan is built
   bool graph = true;               // engines of the graph API may serve the kernel
+  bool may_measure = false;        // what nobody knows is measured
   // Whether the heuristics' graph engines are measured although the legacy algorithms were already
   // measured without them.
   bool catch_up = false;
@@ -54,8 +55,7 @@ class LegacyKernels {
 
   // Measurements at the policy's micro-batch sizes, for what `request` asks. No rows, and a status
   // that says why, when the undivided kernel is not among them.
-  LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                 bool may_measure);
+  LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Templates of the graph engines in `configuration`.
   cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
@@ -75,7 +75,7 @@ class LegacyKernels {
   // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
   // micro-batch sizes.
   void AddGraphEngines(const LegacyKernel& kernel, const planning::PromiseRequest& request,
-                       bool may_measure, LegacyRows& measured);
+                       LegacyRows& measured);
 
   const cudnn::Functions& functions_;
   const Options& options_;

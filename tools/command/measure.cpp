@@ -67,7 +67,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
       options.deterministic);
   std::vector<std::string> wrong;
   for (int attempt = 0;; ++attempt) {
-    const tuning::LegacyRows measured = kernels.Get(kernel, request, options.tuning.on);
+    const tuning::LegacyRows measured = kernels.Get(kernel, request);
     if (!measured.status.ok()) return measured.status;
     const std::vector<planning::Candidate> usable = Usable(layer.problem, options, measured);
     MeasuredLayer chosen = Choose(layer, usable, request);
@@ -130,6 +130,7 @@ struct DeviceBench {
     const cuda::ContextScope context(*held.device().driver, held.device().context);
     UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, held.Handle());
     tuning::LegacyKernel kernel{held.device(), layer.problem, 0, handle};
+    kernel.may_measure = options.tuning.on;
     kernel.catch_up = true;
     Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy);
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());

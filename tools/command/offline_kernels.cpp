@@ -17,7 +17,7 @@ namespace ucudnn::command {
 namespace {
 
 // Of the rows that a call through this API may use, within what the options ask for.
-std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, bool legacy,
+std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Api api,
                                            const Options& options,
                                            const std::vector<MicroConfiguration>& rows) {
   const std::vector<int> sizes =
@@ -36,7 +36,7 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, bo
         !std::binary_search(sizes.begin(), sizes.end(), row.micro_batch)) {
       continue;
     }
-    if (ServesApi(problem, legacy, row)) usable.push_back(std::move(row));
+    if (ServesApi(problem, api, row)) usable.push_back(std::move(row));
   }
   return usable;
 }
@@ -60,16 +60,16 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
 // where nothing is known.
 OfflineKernel PlanOffline(const Layer& layer, const Options& options,
                           const Measurements& measurements, std::initializer_list<int> alignments,
-                          std::initializer_list<bool> legacy_apis) {
+                          std::initializer_list<Api> apis) {
   OfflineKernel kernel{layer};
   ConvolutionProblem& problem = kernel.layer.problem;
   for (const int alignment : alignments) {
     problem.alignment = alignment;
     const auto rows = measurements.find(KernelFamily(problem));
     if (rows == measurements.end()) continue;
-    for (const bool legacy : legacy_apis) {
-      kernel.api = legacy ? "legacy" : "graph";
-      std::vector<MicroConfiguration> usable = UsableRows(problem, legacy, options, rows->second);
+    for (const Api api : apis) {
+      kernel.api = api == Api::kLegacy ? "legacy" : "graph";
+      std::vector<MicroConfiguration> usable = UsableRows(problem, api, options, rows->second);
       kernel.desirable_set = planning::DesirableSet(usable, problem.n, LegalStep(problem),
                                                     std::numeric_limits<size_t>::max());
       kernel.undivided = UndividedOf(std::move(usable), problem.n);
@@ -112,7 +112,7 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
     for (const Layer& layer : layers) {
       found.kernels.push_back(PlanOffline(layer, options, measurements,
                                           {cudnn::kLegacyAlignment, layer.problem.alignment},
-                                          {true, false}));
+                                          {Api::kLegacy, Api::kGraph}));
       if (found.kernels.back().desirable_set.empty()) missing.push_back(&layer);
     }
     if (missing.empty()) return found;
@@ -134,7 +134,7 @@ Result<std::vector<std::vector<Configuration>>> ReadDesirableSets(
     for (const auto& [versions, measurements] : rows.platforms) {
       if (cudnn != 0 && versions.first != cudnn) continue;
       OfflineKernel planned = PlanOffline({"", kernels[at].problem}, options, measurements,
-                                          {kernels[at].problem.alignment}, {kernels[at].legacy});
+                                          {kernels[at].problem.alignment}, {kernels[at].api});
       sets[at] = std::move(planned.desirable_set);
       if (!sets[at].empty()) break;
     }

@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/layer.h"
 #include "planning/measurement_store.h"
@@ -38,7 +39,7 @@ Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, cons
 
 struct ApiKernel {
   ConvolutionProblem problem;
-  bool legacy = true;  // called through the legacy API
+  Api api = Api::kLegacy;  // that it is called through
 };
 
 // The desirable set of each kernel on `device`, from engines of its own API, on the platform with

@@ -60,8 +60,8 @@ Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& d
   return read;
 }
 
-bool ServesApi(const ConvolutionProblem& problem, bool legacy, MicroConfiguration& row) {
-  if (row.engine.of_graph_api() == legacy) return false;
+bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row) {
+  if (row.engine.of_graph_api() != (api == Api::kGraph)) return false;
   const EngineId::Legacy* const engine = row.engine.legacy();
   if (engine == nullptr) return true;
   if (engine->math && *engine->math != problem.math) return false;
@@ -76,7 +76,7 @@ Result<planning::KernelMeasurements> ApiRows::Read(const ConvolutionProblem& pro
     const auto rows = measurements.find(KernelFamily(problem));
     if (rows == measurements.end()) continue;
     for (MicroConfiguration row : rows->second) {
-      if (ServesApi(problem, legacy_, row)) found.rows.push_back({std::move(row), 0, false});
+      if (ServesApi(problem, api_, row)) found.rows.push_back({std::move(row), 0, false});
     }
     if (!found.rows.empty()) break;
   }

@@ -12,6 +12,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
 #include "planning/measurement_store.h"
@@ -39,17 +40,16 @@ struct OfflineRows {
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 
-// Whether a call through the legacy API may use the row (else: through the graph API); engines that
-// are neither's, which only an imported row has, count as the legacy API's. The engine becomes what
-// a plan calls it.
-bool ServesApi(const ConvolutionProblem& problem, bool legacy, MicroConfiguration& row);
+// Whether a call through `api` may use the row; engines that are neither's, which only an imported
+// row has, count as the legacy API's. The engine becomes what a plan calls it.
+bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
 // The rows of one API's engines as a store that is only read: each kernel's are those of the newest
 // platform that has some.
 class ApiRows : public planning::MeasurementStore {
  public:
   // `rows` outlives this.
-  ApiRows(const OfflineRows& rows, bool legacy) : rows_(rows), legacy_(legacy) {}
+  ApiRows(const OfflineRows& rows, Api api) : rows_(rows), api_(api) {}
 
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
@@ -64,7 +64,7 @@ class ApiRows : public planning::MeasurementStore {
 
  private:
   const OfflineRows& rows_;
-  const bool legacy_;
+  const Api api_;
 };
 
 }  // namespace ucudnn::command

@@ -77,8 +77,8 @@ Status PlanCosts::Measured(const CostWords& words) {
   const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
   // A run's alignment counts before none, the legacy API's engines before the graph API's.
   for (const int alignment : {1, int{cudnn::kLegacyAlignment}}) {
-    for (const bool legacy : {false, true}) {
-      ApiRows& store = stores_.emplace_back(rows_, legacy);
+    for (const Api api : {Api::kGraph, Api::kLegacy}) {
+      ApiRows& store = stores_.emplace_back(rows_, api);
       compute_ = &measured_.emplace_back(store, planning::Platform{rows_.device, 0, 0}, limit,
                                          *compute_, alignment);
     }

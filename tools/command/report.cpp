@@ -22,7 +22,7 @@ struct ReportOptions {
 Status AddDesirableSets(const Options& options, RunReport& report) {
   std::vector<ApiKernel> kernels;
   for (const ReportedKernel& kernel : report.kernels) {
-    kernels.push_back({kernel.problem, kernel.api != "graph"});
+    kernels.push_back({kernel.problem, kernel.api != "graph" ? Api::kLegacy : Api::kGraph});
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto sets,
                           ReadDesirableSets(kernels, options, report.device, report.cudnn));

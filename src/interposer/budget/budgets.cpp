@@ -81,10 +81,10 @@ WorkspaceBudget* Budgets::Of(CUcontext context) {
   return nullptr;
 }
 
-std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle) {
+std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle, const void* lane) {
   MutexLock lock(mutex_);
   for (const auto& [device, budget] : budgets_) {
-    if (const uint64_t leave = budget->Close(handle); leave > 0) return {budget.get(), leave};
+    if (const uint64_t leave = budget->Close(handle, lane); leave > 0) return {budget.get(), leave};
   }
   return {};
 }
@@ -164,12 +164,11 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
   const std::vector<BudgetKernel> kernels = budget.Kernels();
   std::vector<std::vector<Configuration>> choices;
   for (const BudgetKernel& met : kernels) {
-    const bool legacy = met.plan == nullptr;
+    const bool legacy = met.api == Api::kLegacy;
     // Applications make many plans to choose from; most never run and are not worth measuring.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
-    const bool may_measure =
-        may_run && Tunes(process_, session, met.problem, legacy ? Api::kLegacy : Api::kGraph);
-    choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf(met, session, handle, may_measure));
+    const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
+    choices.push_back((legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure}));
     // What cannot do without has some set aside, and no share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});

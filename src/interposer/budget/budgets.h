@@ -18,13 +18,20 @@ namespace ucudnn::interposer {
 struct Process;
 class Session;
 
+// A kernel that a division is to include, and what may be used to learn of it.
+struct DivisionQuestion {
+  const BudgetKernel& kernel;
+  Session& session;
+  cudnnHandle_t handle;
+  bool may_measure;  // what nobody knows is measured
+};
+
 // Tells what a division may choose from for a kernel; each API has its own. Returns no
 // configuration where nobody knows how long the kernel takes without workspace.
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
-  virtual std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
-                                               cudnnHandle_t handle, bool may_measure) = 0;
+  virtual std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) = 0;
 };
 
 class Budgets {
@@ -39,9 +46,9 @@ class Budgets {
   // The budget of the device that `context` is on; null where there is none, or where another
   // context of the device has it.
   WorkspaceBudget* Of(CUcontext context);
-  // Call when `handle` was or will be destroyed. Returns its budget (null: none) and what
-  // WorkspaceBudget::Close returned.
-  std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle);
+  // Call when `handle` was or will be destroyed, and the lane with it that `lane` names (null:
+  // none). Returns its budget (null: none) and what WorkspaceBudget::Close returned.
+  std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
   // The most bytes of ucudnn's workspace that any kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 

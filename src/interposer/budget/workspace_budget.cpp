@@ -14,8 +14,8 @@ constexpr size_t kMostLanes = 4096;
 
 }  // namespace
 
-WorkspaceBudget::Key::Key(const ConvolutionProblem& of, const void* plan)
-    : problem(of), plan(plan) {
+WorkspaceBudget::Key::Key(Api api, const ConvolutionProblem& of, uint64_t plan)
+    : api(api), problem(of), plan(plan) {
   // Callers ask before they set the math type that they are told, so it does not tell kernels
   // apart.
   problem.math = MathType::kDefault;
@@ -35,7 +35,7 @@ WorkspaceBudget::WorkspaceBudget(const cuda::Driver& driver, CUcontext context, 
   // Kernels of the file come first, under the file's numbers.
   uses_.resize(workspace_plan_->segments.size());
   for (const planning::WorkspacePlanKernel& kernel : workspace_plan_->kernels) {
-    kernels_.push_back({kernel.problem});
+    kernels_.push_back({kernel.api, kernel.problem});
     if (kernel.segment >= 0) ++uses_[kernel.segment].kernels;
   }
   dropped_ = std::make_unique<std::atomic<bool>[]>(kernels_.size());
@@ -51,14 +51,14 @@ void WorkspaceBudget::Open(const void* handle) {
   handles_.insert(handle);
 }
 
-uint64_t WorkspaceBudget::Close(const void* handle) {
+uint64_t WorkspaceBudget::Close(const void* handle, const void* lane) {
   MutexLock lock(mutex_);
   if (handles_.erase(handle) == 0) return 0;
   held_bytes_ = std::max(held_bytes_, arena_.bytes());
   held_capture_bytes_ = std::max(held_capture_bytes_, arena_.capture_bytes());
   Leave(handle);
   uint64_t leave = arena_.Leave(handle);
-  if (const void* const lane = ordered_.Leave(handle)) {
+  if (lane != nullptr) {
     Leave(lane);
     leave = arena_.Leave(lane);
   }
@@ -75,11 +75,10 @@ void WorkspaceBudget::Leave(const void* owner) {
 }
 
 int WorkspaceBudget::NumberOf(const BudgetKernel& kernel) {
-  const bool legacy = kernel.plan == nullptr;
   const int position =
-      workspace_plan_ != nullptr ? workspace_plan_->Find(kernel.problem, legacy) : -1;
+      workspace_plan_ != nullptr ? workspace_plan_->Find(kernel.problem, kernel.api) : -1;
   if (position >= 0) return position;
-  const Key key(kernel.problem, kernel.plan);
+  const Key key(kernel.api, kernel.problem, kernel.plan);
   if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
   if (kernels_.size() >= kMostKernels) return -1;
   const int number = static_cast<int>(kernels_.size());
@@ -99,7 +98,7 @@ void WorkspaceBudget::Ask(const BudgetKernel& kernel) {
 
 bool WorkspaceBudget::HasPlans() const {
   return std::any_of(kernels_.begin(), kernels_.end(),
-                     [](const BudgetKernel& kernel) { return kernel.plan != nullptr; });
+                     [](const BudgetKernel& kernel) { return kernel.api == Api::kGraph; });
 }
 
 KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel,
@@ -117,7 +116,8 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel,
   }
   if (lane == lanes_.size()) lanes_.push_back(owner);
   lanes_[lane] = owner;
-  const auto problem = problems_.emplace(Key(kernel.problem, nullptr), problems_.size()).first;
+  const auto problem =
+      problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
   // With several handles nobody knows yet which one runs what, and most plans that were made to
   // choose from never run. Kernels of one lane can share a segment, but kernels that may run
@@ -150,15 +150,12 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
   return Learned();
 }
 
-Result<OrderedHandles::Lane> WorkspaceBudget::DeclareOrder(const void* first, const void* second) {
+Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  for (const void* const handle : {first, second}) {
-    // What runs on an ordered handle is its lane's.
-    if (ran_.contains(handle) || ran_.contains(ordered_.NameOf(handle))) {
-      return Status::Error("a convolution ran on one of the handles before");
-    }
-  }
-  return ordered_.Join(first, second);
+  // What runs on an ordered handle is its lane's.
+  const bool ran = std::any_of(owners.begin(), owners.end(),
+                               [&](const void* owner) { return ran_.contains(owner); });
+  return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
 }
 
 KernelSequence::Known WorkspaceBudget::Learned() {
@@ -248,7 +245,7 @@ WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
     const size_t share = divided_.share_bytes[position];
     // An owner that the share was not planned for has only what is left. A plan's share holds for
     // all that run it, because they share the decision.
-    const bool own = fixed_ && kernel.plan == nullptr;
+    const bool own = fixed_ && kernel.api == Api::kLegacy;
     return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
   // Kernels without a share use what is left, one after the other on their lane.

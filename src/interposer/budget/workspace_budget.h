@@ -9,7 +9,8 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <functional>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,12 +19,12 @@
 
 #include "base/mutex.h"
 #include "base/options.h"
+#include "convolution/api.h"
 #include "convolution/problem.h"
 #include "cuda/driver.h"
 #include "execution/arena.h"
 #include "interposer/budget/kernel_sequence.h"
 #include "interposer/core/kernel_state.h"
-#include "interposer/session/ordered_handles.h"
 #include "planning/network_division.h"
 #include "planning/preferred_solver.h"
 #include "planning/workspace_plan.h"
@@ -32,11 +33,12 @@ namespace ucudnn::interposer {
 
 // A kernel of the network. Of the legacy API it stands for all calls of a problem, with the
 // algorithm that the program named last; of the graph API it is one execution plan, whose problem
-// other plans may have too.
+// other plans may have too. API, problem and plan are its identity.
 struct BudgetKernel {
+  Api api = Api::kLegacy;
   ConvolutionProblem problem;
-  int algorithm = 0;
-  const void* plan = nullptr;  // names the plan; null: of the legacy API
+  uint64_t plan = 0;  // of the graph API: PlanState::number
+  int algorithm = 0;  // of the legacy API
   KernelUse use;
 };
 
@@ -55,8 +57,8 @@ class WorkspaceBudget {
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
   // Call before `handle` is destroyed, and Closed with the result after it: destroying it waits for
-  // the device.
-  uint64_t Close(const void* handle);
+  // the device. `lane` names the lane that ends with it; null: none does.
+  uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
   // The program asks about a kernel, or runs it outside captures. When Run returns something else
@@ -69,10 +71,9 @@ class WorkspaceBudget {
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // The program orders the work of both handles, on whichever streams: from now on they are one
-  // lane, with those that either was declared with before. Gives all of its handles and what names
-  // it as an owner. An error where one of them has run already.
-  Result<OrderedHandles::Lane> DeclareOrder(const void* first, const void* second);
+  // Whether handles may become one lane, whose name is then their owner. `owners` are they, and the
+  // lanes that they are on already (null: on none). An error where one of them has run.
+  Status MayOrder(std::initializer_list<const void*> owners);
 
   // The kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
@@ -173,8 +174,8 @@ class WorkspaceBudget {
   // The kernel's place in the latest division; -1: it has none.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Owners hold `taken` copies of the workspace plan's segment `number`. Keeps memory back for those
-  // copies that no owner has taken yet.
+  // Owners hold `taken` copies of the workspace plan's segment `number`. Keeps memory back for
+  // those copies that no owner has taken yet.
   void KeepUntaken(int number, size_t taken) UCUDNN_REQUIRES(mutex_);
 
   const CUcontext context_;
@@ -193,25 +194,25 @@ class WorkspaceBudget {
   planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
   KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
   struct Key {
-    Key(const ConvolutionProblem& of, const void* plan);
+    Key(Api api, const ConvolutionProblem& of, uint64_t plan);
     bool operator==(const Key&) const = default;
 
+    Api api;
     ConvolutionProblem problem;
-    const void* plan;
+    uint64_t plan;
   };
   struct Hash {
     size_t operator()(const Key& key) const {
-      return key.problem.Hash() ^ std::hash<const void*>()(key.plan);
+      return key.problem.Hash() ^ (key.plan * 0x9e3779b97f4a7c15u) ^ static_cast<size_t>(key.api);
     }
   };
   std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
-  // Of the kernels that ran, numbered.
+  // Of the kernels that ran, numbered, whatever their API and plan: under the legacy API's keys.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // owners' handles
-  OrderedHandles ordered_ UCUDNN_GUARDED_BY(mutex_);
   // On the device, before handles were destroyed: the most.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
@@ -236,5 +237,10 @@ class WorkspaceBudget {
   std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
   size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of all segments
 };
+
+// WorkspaceBudget::epoch; 0 where there is no budget (null).
+inline int EpochOf(const WorkspaceBudget* budget) {
+  return budget == nullptr ? 0 : budget->epoch();
+}
 
 }  // namespace ucudnn::interposer

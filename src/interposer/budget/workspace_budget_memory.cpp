@@ -219,7 +219,7 @@ void WorkspaceBudget::KeepUntaken(int number, size_t taken) {
 }
 
 void WorkspaceBudget::Drop(const ConvolutionProblem& problem) {
-  const int kernel = workspace_plan_ == nullptr ? -1 : workspace_plan_->Find(problem, true);
+  const int kernel = workspace_plan_ == nullptr ? -1 : workspace_plan_->Find(problem, Api::kLegacy);
   if (kernel < 0 || dropped_[kernel].exchange(true, std::memory_order_acq_rel)) return;
   MutexLock lock(mutex_);
   const int segment = workspace_plan_->kernels[kernel].segment;

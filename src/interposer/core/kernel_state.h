@@ -38,8 +38,17 @@ struct KernelState {
   // After so many calls the kernel is decided about anew; kFinal: never.
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
+  // EpochOf the budget at the latest decision; -1: what it has for the kernel was not asked yet.
+  std::atomic<int> looked_at = 0;
 
   bool refused() const { return decision.course == planning::Course::kRefusal; }
+  // Whether more may be known by now: `calls`, the kernel's so far, are enough, or its budget was
+  // divided anew (`epoch`).
+  bool IsDue(const std::atomic<long>& calls, int epoch) const {
+    if (looked_at.load(std::memory_order_relaxed) != epoch) return true;
+    const long due = due_at.load(std::memory_order_relaxed);
+    return due != kFinal && calls.load(std::memory_order_relaxed) >= due;
+  }
   bool Divides() const { return runnable != nullptr && runnable->has_pieces() && !*failed; }
   // Counts a call that runs undivided although the record's plan has pieces.
   void CountUndivided() const {

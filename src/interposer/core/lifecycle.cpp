@@ -3,6 +3,8 @@
 #include <cassert>
 #include <variant>
 
+#include "interposer/core/measuring.h"
+
 namespace ucudnn::interposer {
 
 using planning::Decision;
@@ -51,6 +53,21 @@ bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   return false;
 }
 
+// The report's entry for the decision.
+KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
+  KernelRecord record;
+  record.problem = facts.problem;
+  record.asked = facts.asked;
+  record.limit_bytes = decision.limit_bytes;
+  record.workspace_bytes = decision.promised_bytes;
+  record.owned_bytes = decision.owned_bytes;
+  record.configuration = decision.configuration;
+  record.baselines = decision.baselines;
+  record.reason = Sentence(decision.reason);
+  if (std::holds_alternative<planning::PlanFacts>(facts.program)) record.api = "graph";
+  return record;
+}
+
 }  // namespace
 
 Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
@@ -83,18 +100,41 @@ Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
   }
 }
 
-KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
-  KernelRecord record;
-  record.problem = facts.problem;
-  record.asked = facts.asked;
-  record.limit_bytes = decision.limit_bytes;
-  record.workspace_bytes = decision.promised_bytes;
-  record.owned_bytes = decision.owned_bytes;
-  record.configuration = decision.configuration;
-  record.baselines = decision.baselines;
-  record.reason = Sentence(decision.reason);
-  if (std::holds_alternative<planning::PlanFacts>(facts.program)) record.api = "graph";
-  return record;
+planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share) {
+  return {earlier.Divides(), lost_share, earlier.decision.promises_less,
+          earlier.decision.promised_bytes};
+}
+
+void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
+  facts.failed = *state.failed;
+  state.decision = DecideBy(facts, look_.steps, &look_.process.reporter);
+  const Decision& decision = state.decision;
+  // A plan that is not measured here waits for the rows of others alone.
+  const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
+  due_at_ = CallsUntil(look_.process, decision.look_again, look_.calls, waits);
+  stands_ = decision.standing && look_.earlier != nullptr;
+  KernelState& due = stands_ ? *look_.earlier : state;
+  due.due_at = due_at_;
+  due.looked_at = look_.epoch;
+  if (stands_) return;
+  record_ = RecordOf(facts, decision);
+  if (decision.course != planning::Course::kSchedule) return;
+  state.runnable = look_.steps.TakeRunnable();
+  state.owned.bytes = decision.owned_bytes;
+  state.owned.assured = decision.otherwise == planning::Otherwise::kPieces;
+  state.ran = decision.ran_here;
+  if (look_.process.options.check && state.runnable != nullptr && state.runnable->has_pieces()) {
+    state.checked = look_.steps.CoarsestOf(decision);
+  }
+}
+
+void Lifecycle::Enter(KernelState& state) {
+  state.record = look_.process.reporter.report().Record(
+      record_, look_.earlier == nullptr ? nullptr : look_.earlier->record, fresh_);
+}
+
+void Lifecycle::Published() const {
+  if (fresh_) look_.process.WriteReport();
 }
 
 }  // namespace ucudnn::interposer

@@ -1,10 +1,15 @@
-// Leads one kernel from its facts to its decision, for both APIs: asks planning::Decide, has each
-// question answered, and adds the answer to the facts until the decision comes.
+// Leads one kernel from its facts to a state that is ready to run, for both APIs: asks
+// planning::Decide, has each question answered, and adds the answer to the facts until the decision
+// comes; then makes the state, says when it is due again, and enters it into the report.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "interposer/core/kernel_state.h"
+#include "interposer/process.h"
 #include "interposer/report/reporter.h"
 #include "planning/decision/decide.h"
 
@@ -18,11 +23,19 @@ class Steps {
   // Asked only about plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Keeps what it builds, for the caller of DecideBy to take.
+  // Keeps what it builds in place of what it built before; the pieces in `runnable_`.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
   // Stores the decision's promise and returns it; returns the earlier one where one was given
   // before.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
+  // The coarsest arithmetic among the pieces and the undivided engine; none where it is not known.
+  virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
+
+  // What Answer(Build) made last; null: no pieces.
+  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+
+ protected:
+  std::unique_ptr<execution::Runnable> runnable_;
 };
 
 // A decision that breaks an invariant is replaced by the program's own call or, where there is an
@@ -30,7 +43,44 @@ class Steps {
 // told, and no promise is stored.
 planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter);
 
-// The report's entry for the decision.
-KernelRecord RecordOf(const planning::Facts& facts, const planning::Decision& decision);
+// The facts about the state in force. `lost_share`: the budget took its share away.
+planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);
+
+// One look at a kernel, on one thread.
+struct Look {
+  Process& process;
+  Steps& steps;
+  KernelState* earlier = nullptr;  // the state in force; null at the first decision
+  long calls = 0;                  // that the kernel had
+  int epoch = 0;                   // becomes KernelState::looked_at
+};
+
+// Decide, then, unless stands(): Enter, publish the state to other threads, and Published.
+class Lifecycle {
+ public:
+  explicit Lifecycle(const Look& look) : look_(look) {}
+
+  // Makes `state` that of the decision. REQUIRES: state.failed and the epoch of its owned part are
+  // set; all else of `facts` but what that says.
+  void Decide(planning::Facts& facts, KernelState& state);
+  // The earlier state stays in force, and is due again.
+  bool stands() const { return stands_; }
+  // The number of calls after which the kernel is decided about anew.
+  long due_at() const { return due_at_; }
+  // The report's entry.
+  const KernelRecord& record() const { return record_; }
+
+  // Enters `state` into the report, where it takes over the earlier one's calls.
+  void Enter(KernelState& state);
+  // Rewrites the report file where that is due.
+  void Published() const;
+
+ private:
+  const Look look_;
+  KernelRecord record_;
+  long due_at_ = KernelState::kFinal;
+  bool stands_ = false;
+  bool fresh_ = false;
+};
 
 }  // namespace ucudnn::interposer

@@ -7,8 +7,7 @@ namespace ucudnn::interposer {
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api) {
   if (!process.options.tuning.on) return false;
   return process.options.workspace_plan.empty() ||
-         !process.followed_plan.Has(process.sessions.DeviceOf(session).platform, problem,
-                                    api == Api::kLegacy);
+         !process.followed_plan.Has(process.sessions.DeviceOf(session).platform, problem, api);
 }
 
 bool MeasuresBeforePromising(Process& process, const Session& session,
@@ -46,8 +45,8 @@ planning::PromiseRequest RequestFor(const Process& process, const ConvolutionPro
 
 void NoteMissing(Process& process, const Session& session, const ConvolutionProblem& problem,
                  Api api) {
-  const auto instead = process.followed_plan.Misses(process.sessions.DeviceOf(session).platform,
-                                                    problem, api == Api::kLegacy);
+  const auto instead =
+      process.followed_plan.Misses(process.sessions.DeviceOf(session).platform, problem, api);
   if (instead) {
     process.reporter.Fallback(problem, planning::Cause::kWorkspacePlanLacksIt, *instead);
   }

@@ -1,13 +1,12 @@
 // Whether and when a kernel is measured, and the user's workspace ceiling for it.
 #pragma once
 
+#include "convolution/api.h"
 #include "convolution/problem.h"
 #include "interposer/process.h"
 #include "planning/decision/decide.h"
 
 namespace ucudnn::interposer {
-
-enum class Api { kLegacy, kGraph };
 
 // Whether this process may measure the kernel on the session's device: the user allows it, and no
 // workspace plan pins the kernel.

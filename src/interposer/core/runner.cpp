@@ -4,18 +4,25 @@
 
 #include "interposer/budget/owned_workspace.h"
 #include "interposer/core/checked_call.h"
+#include "planning/decision/otherwise.h"
 
 namespace ucudnn::interposer {
 namespace {
 
 using execution::Outcome;
 using planning::Cause;
+using planning::Otherwise;
+
+// Whether nothing replaces the pieces.
+bool IsAlone(const planning::Decision& decision) {
+  return decision.otherwise == Otherwise::kPieces;
+}
 
 void NoteFailure(const RunRequest& request) {
   *request.state.failed = true;
-  const bool pieces_only = request.state.decision.otherwise == planning::Otherwise::kPieces;
-  request.process.reporter.Fallback(request.problem,
-                                    pieces_only ? Cause::kPieceFailedAlone : Cause::kPieceFailed);
+  request.process.reporter.Fallback(request.problem, IsAlone(request.state.decision)
+                                                         ? Cause::kPieceFailedAlone
+                                                         : Cause::kPieceFailed);
 }
 
 // Runs the call under UCUDNN_CHECK. Returns false where it has yet to be run.
@@ -38,32 +45,43 @@ bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
 
 }  // namespace
 
+cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other, bool undivided_failed) {
+  state.CountUndivided();
+  switch (state.decision.otherwise) {
+    case Otherwise::kReal:
+      return other.Real();
+    case Otherwise::kUndivided:
+      return other.Undivided(undivided_failed);
+    case Otherwise::kPieces:
+      return other.Refused();
+  }
+  return CUDNN_STATUS_INTERNAL_ERROR;
+}
+
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
   KernelState& state = request.state;
   assert(state.runnable != nullptr && state.failed != nullptr);
   const execution::Runnable& runnable = *state.runnable;
-  if (!runnable.has_pieces()) return other.Undivided();
-  const auto undivided = [&] {
-    state.CountUndivided();
-    return other.Undivided();
-  };
+  if (!runnable.has_pieces()) return RunOtherwise(state, other);
   const bool capturing = request.process.sessions.Capturing(request.session);
-  const bool pieces_only = state.decision.otherwise == planning::Otherwise::kPieces;
-  // What never ran outside a capture may load modules or allocate, which breaks the capture.
-  if (capturing && !state.ran.load(std::memory_order_relaxed)) return undivided();
-  if (*state.failed && !pieces_only) return undivided();
+  planning::Obstacles obstacles;
+  obstacles.first_in_capture = capturing && !state.ran.load(std::memory_order_relaxed);
+  obstacles.failed = *state.failed;
+  if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
   const OwnedWorkspace owned(*request.process.driver, request.session, request.call.handle,
                              state.owned, capturing);
   cudnn::ConvolutionCall call = request.call;
   if (state.owned.bytes > 0) {
-    if (owned.data() == nullptr) return undivided();
+    obstacles.no_workspace = owned.data() == nullptr;
     call.workspace = owned.data();
     call.workspace_bytes = state.owned.bytes;
   }
-  if (!runnable.Suits(call.workspace) && !pieces_only) return undivided();
+  obstacles.misaligned = !runnable.Suits(call.workspace);
+  if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
   if (state.checked && !capturing && !*state.failed) {
     if (RanChecked(request, call)) return CUDNN_STATUS_SUCCESS;
-    if (*state.failed && !pieces_only) return undivided();
+    obstacles.failed = *state.failed;
+    if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
   }
   Outcome outcome;
   const cudnnStatus_t status = runnable.Run(call, outcome);
@@ -75,20 +93,19 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
       NoteFailure(request);
       return status;
     case Outcome::kUndivided:
-      state.CountUndivided();
       // No piece was enqueued, or the undivided engine overwrites what pieces wrote, so the
       // program's own call is still a correct fallback.
-      if (status != CUDNN_STATUS_SUCCESS) return other.Real();
+      if (status != CUDNN_STATUS_SUCCESS) return RunOtherwise(state, other, true);
+      state.CountUndivided();
       NoteFailure(request);
       return status;
     case Outcome::kNotAttempted:
-      if (pieces_only && status != CUDNN_STATUS_SUCCESS) {
+      if (IsAlone(state.decision) && status != CUDNN_STATUS_SUCCESS) {
         NoteFailure(request);
         return status;
       }
       request.process.reporter.Fallback(request.problem, Cause::kPieceFailedAsAsked);
-      state.CountUndivided();
-      return other.Real();
+      return RunOtherwise(state, other, true);
   }
   return status;
 }

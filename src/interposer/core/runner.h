@@ -1,5 +1,5 @@
 // Runs what was decided for a kernel, and what Decision::otherwise names where that cannot run. No
-// other code runs pieces.
+// other code runs pieces, or chooses what runs in their place.
 #pragma once
 
 #include "interposer/core/kernel_state.h"
@@ -11,11 +11,13 @@ namespace ucudnn::interposer {
 class OtherWays {
  public:
   virtual ~OtherWays() = default;
-  // Runs the undivided engine that keeps the promise.
-  virtual cudnnStatus_t Undivided() = 0;
-  // Runs the program's own call. Requires that nothing was enqueued, or that all of it is
-  // overwritten.
+  // Otherwise::kUndivided: runs the undivided engine that keeps the promise. `failed`: the
+  // runnable's own has just failed, and is not tried again.
+  virtual cudnnStatus_t Undivided(bool failed) = 0;
+  // Otherwise::kReal: runs the program's own call.
   virtual cudnnStatus_t Real() = 0;
+  // Otherwise::kPieces: gives the error of a call that nothing else serves.
+  virtual cudnnStatus_t Refused() = 0;
 };
 
 // One call on the session of its handle. `call` has the workspace that the caller passes.
@@ -27,5 +29,10 @@ struct RunRequest {
   const cudnn::ConvolutionCall& call;
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
+
+// Runs what `state`'s decision names in place of pieces, and counts that. Requires that nothing was
+// enqueued, or that all of it is overwritten.
+cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
+                           bool undivided_failed = false);
 
 }  // namespace ucudnn::interposer

@@ -23,8 +23,8 @@ EngineTemplates GraphSteps::EnginesOfFile(const Configuration& configuration) {
   return engines;
 }
 
-Result<Configuration> GraphSteps::Confirm(Configuration configuration,
-                                          const EngineTemplates& engines) const {
+Result<Configuration> GraphSteps::ConfirmWithEngines(Configuration configuration,
+                                                     const EngineTemplates& engines) const {
   std::vector<std::unique_ptr<cudnn::GraphEngines>> owned;
   std::vector<cudnn::Engines*> asked;
   for (size_t at = 0; at < configuration.runs.size(); ++at) {
@@ -50,7 +50,7 @@ Result<planning::ConfirmedGraphKernel> GraphSteps::Pinned(
     for (Run& run : said.runs) {
       run.micro.workspace_bytes = std::min(run.micro.workspace_bytes, limit_bytes);
     }
-    auto configuration = Confirm(std::move(said), engines);
+    auto configuration = ConfirmWithEngines(std::move(said), engines);
     const bool named_own =
         std::all_of(kernel.configuration.runs.begin(), kernel.configuration.runs.end(),
                     [&](const Run& run) { return run.micro.engine == own; });
@@ -68,7 +68,8 @@ Result<planning::ConfirmedGraphKernel> GraphSteps::Pinned(
   }
   UCUDNN_ASSIGN_OR_RETURN(
       confirmed.configuration,
-      Confirm(std::move(in_own), EngineTemplates(kernel.configuration.runs.size(), kernel_.own)));
+      ConfirmWithEngines(std::move(in_own),
+                         EngineTemplates(kernel.configuration.runs.size(), kernel_.own)));
   confirmed.reason = {planning::Because::kWorkspacePlanOwnEngine};
   if (confirmed.configuration.Pieces() > 1 &&
       confirmed.configuration.WorkspaceBytes() >= kernel_.need_bytes) {

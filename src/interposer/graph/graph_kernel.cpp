@@ -80,9 +80,8 @@ EngineTemplates GraphSteps::Used(const Configuration& configuration,
   return used;
 }
 
-NumericClass GraphSteps::CoarsestOf(const Configuration& configuration,
-                                    const MicroConfiguration& undivided) const {
-  return ScopeOf(Used(configuration, undivided)).numeric;
+std::optional<NumericClass> GraphSteps::CoarsestOf(const planning::Decision& decision) {
+  return ScopeOf(Used(decision.configuration, decision.undivided)).numeric;
 }
 
 tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
@@ -108,7 +107,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   // A substitute only ever runs whole, so it is measured on the whole mini-batch alone.
   asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
   asked.request = question.request;
-  asked.may_measure = may_measure_;
+  asked.may_measure = kernel_.may_measure;
   asked.scope = ScopeOf({engine});
   asked.read_again = kernel_.again;
   if (kernel_.limit_bytes != kNoLimit) {
@@ -116,7 +115,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   }
   const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
-  if (may_measure_ && !measured.status.ok()) {
+  if (kernel_.may_measure && !measured.status.ok()) {
     process_.reporter.Fallback(kernel_.problem(), planning::Cause::kCannotBeMeasured,
                                measured.status.message());
   }
@@ -242,6 +241,7 @@ planning::Trust GraphSteps::Answer(const planning::Compare& question) {
 
 BuildOutcome GraphSteps::Answer(const planning::Build& question) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
+  runnable_.reset();
   if (question.in_place) {
     const EngineTemplate other = Find(question.undivided.engine);
     if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, Sentence(Detail::kNoEngine)};

@@ -26,7 +26,8 @@ struct GraphKernel {
   bool is_heuristics_first = false;  // the first of a list of the heuristics
   // The configurations of that list that still exist, best first.
   std::vector<cudnnBackendDescriptor_t> listed;
-  bool again = false;  // it was decided about before, and the store may hold more by now
+  bool again = false;        // it was decided about before, and the store may hold more by now
+  bool may_measure = false;  // it is measured now, as far as nobody knows it
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
 };
@@ -54,12 +55,11 @@ bool BecomesNative(const cudnn::EngineNotes& notes);
 class GraphSteps : public Steps {
  public:
   GraphSteps(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
-             KeptPromises& promises, bool may_measure)
+             KeptPromises& promises)
       : process_(process),
         kernel_(kernel),
         former_(former),
         promises_(promises),
-        may_measure_(may_measure),
         known_({kernel.own}) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
@@ -80,11 +80,9 @@ class GraphSteps : public Steps {
   EngineTemplate Find(const EngineId& engine) const;
   // The engine of each run of `configuration`.
   EngineTemplates EnginesOf(const Configuration& configuration) const;
-  // The coarsest arithmetic among the plan's own engine, `configuration` and `undivided`.
-  NumericClass CoarsestOf(const Configuration& configuration,
-                          const MicroConfiguration& undivided) const;
-  // What Answer(Build) made last: the pieces (null: none) and the substitute's plan.
-  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+  // With the plan's own engine.
+  std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
+  // The substitute's plan that Answer(Build) made last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
   const EngineTemplates& known() const { return known_; }
 
@@ -113,15 +111,14 @@ class GraphSteps : public Steps {
   EngineTemplates EnginesOfFile(const Configuration& configuration);
   // `configuration` with `engines`, one for each run, and the sizes that the library says. An error
   // where they exceed those of the plan.
-  Result<Configuration> Confirm(Configuration configuration, const EngineTemplates& engines) const;
+  Result<Configuration> ConfirmWithEngines(Configuration configuration,
+                                           const EngineTemplates& engines) const;
 
   Process& process_;
   const GraphKernel& kernel_;
   FormerSubstitutes& former_;
   KeptPromises& promises_;
-  const bool may_measure_;
   EngineTemplates known_;  // the plan's own engine comes first
-  std::unique_ptr<execution::Runnable> runnable_;
   cudnn::BackendDescriptor substitute_;
 };
 

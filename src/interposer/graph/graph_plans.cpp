@@ -16,18 +16,17 @@ cudnnStatus_t ExecuteInPromise(const cudnn::Functions& functions, cudnnHandle_t 
                           : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Runs the whole mini-batch by the real library, with the application's own pack, inside the
-// promise.
+// Runs the whole mini-batch by the real library, with the application's own pack: `whole` is what
+// PlanState::Undivided gave for the decision.
 class GraphOtherWays : public OtherWays {
  public:
   GraphOtherWays(const cudnn::Functions& functions, cudnnHandle_t handle,
                  cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack)
       : functions_(functions), handle_(handle), whole_(whole), pack_(pack) {}
 
-  cudnnStatus_t Undivided() override {
-    return ExecuteInPromise(functions_, handle_, whole_, pack_);
-  }
-  cudnnStatus_t Real() override { return Undivided(); }
+  cudnnStatus_t Undivided(bool) override { return Real(); }
+  cudnnStatus_t Real() override { return functions_.cudnnBackendExecute(handle_, whole_, pack_); }
+  cudnnStatus_t Refused() override { return CUDNN_STATUS_NOT_SUPPORTED; }
 
  private:
   const cudnn::Functions& functions_;
@@ -179,7 +178,7 @@ bool GraphPlans::Enter(cudnnBackendDescriptor_t plan, PlanState& state) {
     return false;
   }
   if (state.budget != nullptr) {
-    state.budget->Ask({state.own->convolution.problem, 0, state.finalized});
+    state.budget->Ask(state.budget_kernel());
   }
   return true;
 }
@@ -206,10 +205,7 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
   PlanState* state = FindPlan(plan);
   if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
   if (state->budget != nullptr) Follow(handle, *state);
-  const long calls = state->record->calls.load(std::memory_order_relaxed);
-  if (calls >= state->due_at.load(std::memory_order_relaxed) || state->redivided()) {
-    state = Improve(handle, *state, calls);
-  }
+  if (state->IsDue(state->record->calls, EpochOf(state->budget))) state = Improve(handle, *state);
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
   if (state->runnable != nullptr) return RunPieces(session, handle, plan, pack, *state);
@@ -232,7 +228,7 @@ void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
   try {
     Session* const session = process_.sessions.Of(handle);
     if (session == nullptr || session->budget() != state.budget) return;
-    process_.budgets.Follow({state.own->convolution.problem, 0, state.finalized}, *session, handle);
+    process_.budgets.Follow(state.budget_kernel(), *session, handle);
   } catch (...) {
     // Out of memory when a handle is met for the first time.
   }
@@ -282,19 +278,15 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
                                     cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
                                     PlanState& state) {
   GraphOtherWays other(process_.functions, handle, state.Undivided(plan), pack);
-  const auto undivided = [&] {
-    state.CountUndivided();
-    return other.Undivided();
-  };
   const VariantPack* const operands = FindPack(pack);
   if (operands == nullptr || !operands->plain || session == nullptr ||
       session->context() != state.context) {
-    return undivided();
+    return RunOtherwise(state, other);
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // Packs that lack an operand are the real library's to refuse.
-  if (!call) return undivided();
+  if (!call) return RunOtherwise(state, other);
   return RunSchedule({process_, *session, state.own->convolution.problem, state, *call}, other);
 }
 

@@ -67,8 +67,7 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
-  std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
-                                       cudnnHandle_t handle, bool may_measure) override;
+  std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
 
  private:
   using Plans = AddressTable<PlanState>;
@@ -140,17 +139,17 @@ class GraphPlans : public DivisionChoices {
   // Records why the plan stays as it is. Returns null, or the refusal where a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
-  // Decides anew after `calls` calls of `state`. Returns the better state that replaces it, or
-  // itself.
-  PlanState* Improve(cudnnHandle_t handle, PlanState& state, long calls);
+  // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
+  PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
+  // The state that plans of this number were finalized with. REQUIRES: there is one.
+  const PlanState* FindNumbered(uint64_t number);
   // `part.kernel` becomes the kernel's number in the budget, where there is one. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
                           OwnedPart& part);
   std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphSteps& steps,
-                                  const PlanState* earlier, KernelRecord& record);
-  long CallsUntilLook(const GraphKernel& kernel, const PlanState& state, long calls) const;
+                                  const PlanState* earlier, Lifecycle& life);
 
   // A context, a limit and the plan's JSON.
   using Key = std::tuple<CUcontext, size_t, std::string>;

@@ -9,6 +9,7 @@
 #include "cudnn/descriptors.h"
 #include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
+#include "planning/decision/otherwise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -20,11 +21,22 @@ class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
             KeptPromises& promises)
-      : GraphSteps(process, kernel, former, promises, false) {}
+      : GraphSteps(process, kernel, former, promises) {}
   using GraphSteps::Answer;
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }
 };
+
+// Whether a native graph is made of the state's pieces. Its nodes are no calls of a captured
+// stream.
+bool MakesPieces(const PlanState& state) {
+  planning::Obstacles obstacles;
+  obstacles.failed = *state.failed;
+  // A graph may be launched at any time, when another kernel may have ucudnn's workspace.
+  obstacles.no_workspace = state.owned.bytes > 0;
+  return state.runnable != nullptr && state.runnable->has_pieces() &&
+         RunsPieces(state.decision, obstacles);
+}
 
 void* Advance(void* pointer, size_t bytes) { return static_cast<char*>(pointer) + bytes; }
 
@@ -100,8 +112,7 @@ const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanSt
   const ConvolutionProblem& problem = state.own->convolution.problem;
   const bool narrow_sum =
       problem.operation == Operation::kBackwardFilter && ElementBytes(problem.type) < 4;
-  // A graph may be launched at any time, when another kernel may have ucudnn's workspace.
-  if (state.runnable == nullptr || narrow_sum || state.owned.bytes > 0) return nullptr;
+  if (narrow_sum) return nullptr;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
   if (operands == nullptr || !operands->plain || session == nullptr ||
@@ -123,7 +134,7 @@ const VariantPack* GraphPlans::NativeOperands(cudnnHandle_t handle, const PlanSt
 
 bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (!state.Divides()) return false;
+  if (!MakesPieces(state)) return false;
   const VariantPack* const operands = NativeOperands(handle, state, pack);
   if (operands == nullptr) return false;
   MutexLock lock(native_mutex_);
@@ -178,7 +189,7 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
   // The graph may be of any earlier state of the plan: the one with as many pieces is updated.
   for (; state != nullptr && !children.empty(); state = state->better) {
     MutexLock lock(native_mutex_);
-    if (state->native.empty() || *state->failed ||
+    if (state->native.empty() || !MakesPieces(*state) ||
         static_cast<size_t>(state->decision.configuration.Pieces()) != children.size()) {
       continue;
     }

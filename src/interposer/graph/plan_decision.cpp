@@ -63,7 +63,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     // The share of a budget is known only when the plan runs, on its handle and stream.
     facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
-      if (auto share = process_.budgets.ShareOf({problem, 0, earlier->finalized}, *kernel.session,
+      if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
                                                 kernel.handle, part)) {
         facts.share = share;
       }
@@ -71,8 +71,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   }
   if (earlier != nullptr) {
     const bool lost = earlier->owned.bytes > 0 && earlier->owned.epoch != part.epoch;
-    facts.earlier = {earlier->Divides(), lost, earlier->promises_less(),
-                     earlier->decision.promised_bytes};
+    facts.earlier = FactsOfEarlier(*earlier, lost);
     plan.told = earlier->decision.promise;
     plan.told_here = plan.told.has_value();
   }
@@ -82,7 +81,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     NoteMissing(process_, *kernel.session, problem, Api::kGraph);
     file = process_.followed_plan.For(platform);
   }
-  const int position = file == nullptr ? -1 : file->Find(problem, false);
+  const int position = file == nullptr ? -1 : file->Find(problem, Api::kGraph);
   plan.in_workspace_plan = position >= 0;
   plan.file_waits = budget != nullptr && part.kernel < 0;
   if (plan.in_workspace_plan && !plan.file_waits) {
@@ -108,10 +107,9 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
 }
 
 std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphSteps& steps,
-                                            const PlanState* earlier, KernelRecord& record) {
+                                            const PlanState* earlier, Lifecycle& life) {
   auto state = std::make_unique<PlanState>();
-  WorkspaceBudget* const budget = kernel.session->budget();
-  if (budget != nullptr) state->owned.epoch = budget->epoch();
+  state->owned.epoch = EpochOf(kernel.session->budget());
   planning::Facts facts = FactsOf(kernel, steps, earlier, state->owned);
   state->own = kernel.own;
   state->context = kernel.session->context();
@@ -123,23 +121,15 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
   state->alpha = static_cast<float>(state->wide_alpha);
   state->beta = static_cast<float>(state->wide_beta);
   state->failed = earlier != nullptr ? earlier->failed : std::make_shared<std::atomic<bool>>(false);
-  state->decision = DecideBy(facts, steps, &process_.reporter);
+  life.Decide(facts, *state);
   const planning::Decision& decision = state->decision;
-  record = RecordOf(facts, decision);
   if (decision.course == planning::Course::kSchedule) {
-    const bool pieces = decision.configuration.Pieces() > 1 || decision.owned_bytes > 0;
-    if (pieces) state->runnable = steps.TakeRunnable();
-    if (pieces && process_.options.check) {
-      state->checked = steps.CoarsestOf(decision.configuration, decision.undivided);
-    }
     state->engines = steps.EnginesOf(decision.configuration);
-    state->ran = decision.ran_here;
   }
   if (decision.promises_less) {
     state->substitute = steps.TakeSubstitute();
     state->other = steps.Find(decision.undivided.engine);
-    state->budget = budget;
-    state->owned.bytes = decision.owned_bytes;
+    state->budget = kernel.session->budget();
     // The real plan never runs again: a substitute does, or pieces alone keep the promise.
     assert((state->substitute.get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
@@ -147,19 +137,14 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
   return state;
 }
 
-long GraphPlans::CallsUntilLook(const GraphKernel& kernel, const PlanState& state,
-                                long calls) const {
-  const bool tunes = Tunes(process_, *kernel.session, kernel.problem(), Api::kGraph);
-  return CallsUntil(process_, state.decision.look_again, calls, tunes);
-}
-
-PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long calls) {
+PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
   // One thread decides anew; the others go on with the present state.
   if (state.looking.exchange(true, std::memory_order_acquire)) return &state;
   const Looking looking(state.looking);
-  const int epoch = state.budget == nullptr ? 0 : state.budget->epoch();
+  const long calls = state.record->calls.load(std::memory_order_relaxed);
+  const int epoch = EpochOf(state.budget);
   const int looked_at = state.looked_at.exchange(epoch);
-  const bool redivided = state.budget != nullptr && looked_at != epoch;
+  const bool redivided = looked_at != epoch;
   const long due = state.due_at.exchange(KernelState::kFinal);
   if ((due == KernelState::kFinal && !redivided) || *state.failed) return &state;
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
@@ -172,34 +157,32 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state, long call
       state.looked_at = looked_at;
       return &state;
     }
-    const GraphKernel kernel = KernelOf(state, *session, handle);
-    const bool may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
-                             calls >= process_.options.tuning.after_calls;
-    GraphSteps steps(process_, kernel, former_, promises_, may_measure);
-    KernelRecord record;
-    std::unique_ptr<PlanState> better = Make(kernel, steps, &state, record);
-    const long next = CallsUntilLook(kernel, *better, calls);
-    if (better->decision.standing || (record == state.record->record && !redivided)) {
+    GraphKernel kernel = KernelOf(state, *session, handle);
+    kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
+                         calls >= process_.options.tuning.after_calls;
+    GraphSteps steps(process_, kernel, former_, promises_);
+    Lifecycle life({process_, steps, &state, calls, epoch});
+    std::unique_ptr<PlanState> better = Make(kernel, steps, &state, life);
+    if (life.stands() || (life.record() == state.record->record && !redivided)) {
       // The budget was divided anew and took the workspace of this state away, so a share is looked
       // for again soon.
       const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
-      state.due_at = lost ? std::min(next, soon) : next;
+      state.due_at = lost ? std::min(life.due_at(), soon) : life.due_at();
       return &state;
     }
-    better->due_at = next;
-    better->finalized = state.finalized;
-    better->looked_at = epoch;
-    if (record.configuration == state.record->record.configuration) better->ran = state.ran.load();
-    bool fresh = false;
-    better->record = process_.reporter.report().Record(std::move(record), state.record, fresh);
+    better->number = state.number;
+    if (life.record().configuration == state.record->record.configuration) {
+      better->ran = state.ran.load();
+    }
+    life.Enter(*better);
     PlanState* const latest = better.get();
     {
       MutexLock lock(mutex_);
       improved_.push_back(std::move(better));
     }
     state.better.store(latest, std::memory_order_release);
-    if (fresh) process_.WriteReport();
+    life.Published();
     return latest;
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan stays as it was decided");
@@ -289,34 +272,45 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   kernel.need_bytes = *need;
   if (shadow.list != nullptr) kernel.listed = shadows_.Alive(*shadow.list);
-  const bool may_measure =
+  kernel.may_measure =
       MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
-  GraphSteps steps(process_, kernel, former_, promises_, may_measure);
-  KernelRecord record;
-  std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, record);
-  state->due_at = CallsUntilLook(kernel, *state, 0);
-  bool fresh = false;
-  state->record = process_.reporter.report().Record(std::move(record), nullptr, fresh);
+  GraphSteps steps(process_, kernel, former_, promises_);
+  Lifecycle life({process_, steps});
+  std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
+  // What a budget has for the plan is known only when it runs.
+  if (state->budget != nullptr) state->looked_at = -1;
+  life.Enter(*state);
   PlanState* kept = nullptr;
   {
     // Threads that decide about equal plans at once keep the first one's state.
     MutexLock lock(mutex_);
+    state->number = states_.size() + 1;
     kept = states_.try_emplace(std::move(key), std::move(state)).first->second.get();
   }
-  if (fresh) process_.WriteReport();
+  life.Published();
   return kept;
 }
 
-std::vector<Configuration> GraphPlans::ChoicesOf(const BudgetKernel& met, Session& session,
-                                                 cudnnHandle_t handle, bool may_measure) {
+const PlanState* GraphPlans::FindNumbered(uint64_t number) {
+  MutexLock lock(mutex_);
+  const auto found = std::find_if(states_.begin(), states_.end(), [&](const auto& entry) {
+    return entry.second != nullptr && entry.second->number == number;
+  });
+  assert(found != states_.end());
+  return found->second.get();
+}
+
+std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& question) {
+  const BudgetKernel& met = question.kernel;
   // Building plans must not break a capture that another thread has under way.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  const auto& state = *static_cast<const PlanState*>(met.plan);
-  const GraphKernel kernel = KernelOf(state, session, handle);
-  GraphSteps steps(process_, kernel, former_, promises_, may_measure);
+  const PlanState& state = *FindNumbered(met.plan);
+  GraphKernel kernel = KernelOf(state, question.session, question.handle);
+  kernel.may_measure = question.may_measure;
+  GraphSteps steps(process_, kernel, former_, promises_);
   steps.Know(state.other);
   const planning::PromiseRequest request =
-      RequestFor(process_, met.problem, process_.budgets.LimitOf(*session.budget()));
+      RequestFor(process_, met.problem, process_.budgets.LimitOf(*question.session.budget()));
   const planning::Rows own =
       steps.Answer(planning::Measure{state.own->convolution.engine, request});
   const planning::Rows other =

@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -42,25 +43,34 @@ struct PlanState : KernelState {
   EngineTemplate other;  // the substitute's engine
   // Set where one budget holds for all kernels, and less was promised than the plan needs.
   WorkspaceBudget* budget = nullptr;
-  std::atomic<int> looked_at = -1;    // WorkspaceBudget::epoch at the latest decision
   std::atomic<bool> looking = false;  // a thread decides anew
   // The plan's scales in the form that ConvolutionCall takes: `wide` ones for fp64.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
   std::atomic<PlanState*> better = nullptr;  // null: none yet; keeps the same promise
-  const PlanState* finalized = this;         // the state that the plan was finalized with
+  // Given when the plan is finalized: the same for equal plans and for what replaces their state,
+  // and no other plan's.
+  uint64_t number = 0;
 
+  BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
   bool promises_less() const { return decision.promises_less; }
-  bool redivided() const { return budget != nullptr && looked_at != budget->epoch(); }
   PlanState* Latest() {
     PlanState* latest = this;
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;
     return latest;
   }
-  // The plan that runs undivided: never the application's own where less was promised than it
-  // needs. Null where only pieces keep the promise.
+  // The plan of Decision::otherwise, which runs undivided: never the application's own where less
+  // was promised than it needs. Null where only pieces keep the promise.
   cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
-    return promises_less() ? substitute.get() : plan;
+    switch (decision.otherwise) {
+      case planning::Otherwise::kReal:
+        return plan;
+      case planning::Otherwise::kUndivided:
+        return substitute.get();
+      case planning::Otherwise::kPieces:
+        break;
+    }
+    return nullptr;
   }
 };
 

@@ -77,64 +77,46 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   const bool capturing = process_.sessions.Capturing(session);
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
   // Building plans of graph engines could break this thread's capture.
-  const LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
+  LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
   auto state = std::make_unique<CallState>();
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
   state->version = state->page->version();
   state->failed = state->page->failed;
-  if (const WorkspaceBudget* budget = session.budget()) state->owned.epoch = budget->epoch();
+  const int epoch = state->owned.epoch = EpochOf(session.budget());
 
   planning::Facts facts = FactsOf(call, kernel, key);
-  facts.failed = *state->failed;
   const bool alone = key.kind == CallKind::kMisaligned || key.kind == CallKind::kIdentity;
   if (!facts.observes && !alone) {
-    facts.share = process_.budgets.ShareOf({key.problem}, session, call.handle, state->owned);
+    facts.share =
+        process_.budgets.ShareOf({Api::kLegacy, key.problem}, session, call.handle, state->owned);
   }
   if (earlier != nullptr) {
-    const bool lost = earlier->owned.epoch != state->owned.epoch;
-    facts.earlier = {earlier->Divides(), lost, false, earlier->decision.promised_bytes};
+    facts.earlier = FactsOfEarlier(*earlier, earlier->owned.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
   // A strict limit is refused or kept at the first call, which needs measurements.
-  const bool may_measure =
+  kernel.may_measure =
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
-  LegacySteps steps(process_, kernel, may_measure);
-  state->decision = DecideBy(facts, steps, &process_.reporter);
-  const planning::Decision& decision = state->decision;
-  const long due_at = CallsUntil(process_, decision.look_again, calls);
-  if (decision.standing && earlier != nullptr) {
-    earlier->due_at = due_at;
-    return earlier;
-  }
+  LegacySteps steps(process_, kernel);
+  Lifecycle life({process_, steps, earlier, calls, epoch});
+  life.Decide(facts, *state);
+  if (life.stands()) return earlier;
   // Nothing is measured during a capture, so the decision would not be a final one.
-  if (decision.course == planning::Course::kReal && capturing) return nullptr;
-  if (decision.course == planning::Course::kSchedule) {
-    state->runnable = steps.TakeRunnable();
-    state->owned.bytes = decision.owned_bytes;
-    state->owned.assured = decision.otherwise == planning::Otherwise::kPieces;
-    state->ran = decision.ran_here;
-    if (process_.options.check && state->runnable->has_pieces()) {
-      const auto numeric = process_.engines.CoarsestClass(
-          TuningKernel(process_, kernel), decision.configuration, decision.undivided);
-      if (numeric.ok()) state->checked = *numeric;
-    }
-  }
-  state->due_at = due_at;
-  bool fresh = false;
-  state->record = process_.reporter.report().Record(
-      RecordOf(facts, decision), earlier == nullptr ? nullptr : earlier->record, fresh);
+  if (state->decision.course == planning::Course::kReal && capturing) return nullptr;
+  life.Enter(*state);
   CallState* const kept = session.Keep(key, std::move(state));
-  if (fresh) process_.WriteReport();
+  life.Published();
   return kept;
 }
 
-std::vector<Configuration> LegacyCalls::ChoicesOf(const BudgetKernel& met, Session& session,
-                                                  cudnnHandle_t handle, bool may_measure) {
-  const LegacyKernel kernel{met.problem, &session, handle};
-  const size_t limit = process_.budgets.LimitOf(*session.budget());
+std::vector<Configuration> LegacyCalls::ChoicesOf(const DivisionQuestion& question) {
+  const BudgetKernel& met = question.kernel;
+  LegacyKernel kernel{met.problem, &question.session, question.handle};
+  kernel.may_measure = question.may_measure;
+  const size_t limit = process_.budgets.LimitOf(*question.session.budget());
   const tuning::LegacyRows measured =
-      Measured(process_, kernel, RequestFor(process_, met.problem, limit), may_measure);
+      Measured(process_, kernel, RequestFor(process_, met.problem, limit));
   const std::vector<planning::Candidate> candidates = tuning::OwnCandidates(met.problem, measured);
   return planning::OwnedChoices(
       candidates, planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit)));

@@ -6,6 +6,7 @@
 #include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
 #include "interposer/spatial/legacy_convolution.h"
+#include "planning/decision/otherwise.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -19,25 +20,28 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
 }
 
-// Runs a call for which nothing can be remembered, because memory is out or there are too many
-// kernels: undivided, inside what was promised. That may be less than the caller's algorithm needs,
-// so the engine that keeps the promise is looked up, which allocates nothing.
+// Runs a call as planning::DecideUnplanned says. Allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
                                 const cudnn::ConvolutionCall& call) {
-  cudnn::ConvolutionCall undivided = call;
-  std::optional<int> promised;
-  if (key.kind != CallKind::kIdentity) {
-    promised = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
-                                              key.workspace_bytes);
-    undivided.algorithm = promised.value_or(call.algorithm);
-  }
+  planning::UnplannedCall unplanned;
+  unplanned.kind = key.kind;
+  unplanned.algorithm = call.algorithm;
+  unplanned.told = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
+                                                  key.workspace_bytes);
+  unplanned.strict_limit = process.options.strict_limit;
+  unplanned.observes = process.options.mode != Mode::kOn;
   size_t need = 0;
-  const bool over_limit =
-      process.options.strict_limit && process.options.mode == Mode::kOn && !promised &&
+  if (unplanned.strict_limit && !unplanned.observes &&
       cudnn::WorkspaceBytes(process.functions, call.operation, call.handle, call.descriptors,
-                            call.algorithm, &need) == CUDNN_STATUS_SUCCESS &&
-      need > UserLimit(process, session);
-  return over_limit ? CUDNN_STATUS_NOT_SUPPORTED : cudnn::Convolve(process.functions, undivided);
+                            call.algorithm, &need) == CUDNN_STATUS_SUCCESS) {
+    unplanned.need_bytes = need;
+    unplanned.user_limit = UserLimit(process, session);
+  }
+  const planning::Unplanned decided = planning::DecideUnplanned(unplanned);
+  if (decided.course == planning::Course::kRefusal) return CUDNN_STATUS_NOT_SUPPORTED;
+  cudnn::ConvolutionCall undivided = call;
+  undivided.algorithm = decided.algorithm;
+  return cudnn::Convolve(process.functions, undivided);
 }
 
 class LegacyOtherWays : public OtherWays {
@@ -46,16 +50,17 @@ class LegacyOtherWays : public OtherWays {
                   const CallState& state, const cudnn::ConvolutionCall& call)
       : process_(process), session_(session), key_(key), state_(state), call_(call) {}
 
-  cudnnStatus_t Undivided() override {
+  // Where the undivided engine fails, the program's own call is left, in what the caller passes.
+  cudnnStatus_t Undivided(bool failed) override {
     execution::Outcome outcome;
-    const cudnnStatus_t status = state_.runnable->RunUndivided(call_, outcome);
-    const bool ran = outcome == execution::Outcome::kUndivided && status == CUDNN_STATUS_SUCCESS;
-    return ran ? status : Real();
+    const bool ran = !failed &&
+                     state_.runnable->RunUndivided(call_, outcome) == CUDNN_STATUS_SUCCESS &&
+                     outcome == execution::Outcome::kUndivided;
+    return ran ? CUDNN_STATUS_SUCCESS : Real();
   }
-  cudnnStatus_t Real() override {
-    return state_.runnable->has_undivided() ? cudnn::Convolve(process_.functions, call_)
-                                            : ConvolveUnplanned(process_, session_, key_, call_);
-  }
+  cudnnStatus_t Real() override { return cudnn::Convolve(process_.functions, call_); }
+  // The error is the real library's, to which the caller passes less than the call needs.
+  cudnnStatus_t Refused() override { return ConvolveUnplanned(process_, session_, key_, call_); }
 
  private:
   Process& process_;
@@ -148,13 +153,12 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
 
   WorkspaceBudget* const budget = session->budget();
   if (budget != nullptr) {
-    process_.budgets.Follow({key.problem, call.algorithm}, *session, call.handle);
+    process_.budgets.Follow({Api::kLegacy, key.problem, 0, call.algorithm}, *session, call.handle);
   }
   CallState* state = session->Find(key);
-  const bool redivided =
-      state != nullptr && budget != nullptr && state->owned.epoch != budget->epoch();
+  const bool due = state != nullptr && state->IsDue(state->page->calls, EpochOf(budget));
   // A capture keeps the plan that already ran outside, although more may be known by now.
-  if (state == nullptr || ((state->Due() || redivided) && !process_.sessions.Capturing(*session))) {
+  if (state == nullptr || (due && !process_.sessions.Capturing(*session))) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
       process_.reporter.TooManyKernels();
       return ConvolveUnplanned(process_, *session, key, call);

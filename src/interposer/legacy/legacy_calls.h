@@ -8,8 +8,8 @@
 
 #include "cudnn/convolution_call.h"
 #include "interposer/budget/budgets.h"
-#include "interposer/legacy/call_state.h"
 #include "interposer/legacy/legacy_kernel.h"
+#include "interposer/session/call_state.h"
 #include "planning/decision/offers.h"
 
 namespace ucudnn::interposer {
@@ -36,8 +36,7 @@ class LegacyCalls : public DivisionChoices {
                                             const cudnn::Descriptors& descriptors,
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
-  std::vector<Configuration> ChoicesOf(const BudgetKernel& kernel, Session& session,
-                                       cudnnHandle_t handle, bool may_measure) override;
+  std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
 
  private:
   // The call alone, as if no other rank were there.

@@ -11,17 +11,16 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
   const Session& session = *kernel.session;
   tuning::LegacyKernel asked{
       process.sessions.DeviceOf(session),  kernel.problem, session.platform(), kernel.handle,
-      process.sessions.Capturing(session), kernel.graph};
+      process.sessions.Capturing(session), kernel.graph,   kernel.may_measure};
   const size_t limit = UserLimit(process, session);
   if (limit != kNoLimit) asked.must_fit = limit;
   return asked;
 }
 
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
-                            const planning::PromiseRequest& request, bool may_measure) {
-  tuning::LegacyRows measured =
-      process.engines.Get(TuningKernel(process, kernel), request, may_measure);
-  if (may_measure && !measured.status.ok()) {
+                            const planning::PromiseRequest& request) {
+  tuning::LegacyRows measured = process.engines.Get(TuningKernel(process, kernel), request);
+  if (kernel.may_measure && !measured.status.ok()) {
     process.reporter.Fallback(kernel.problem, planning::Cause::kCannotBeMeasured,
                               measured.status.message());
   }
@@ -52,7 +51,7 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
 }
 
 planning::Rows LegacySteps::Answer(const planning::Measure& question) {
-  const tuning::LegacyRows measured = Measured(process_, kernel_, question.request, may_measure_);
+  const tuning::LegacyRows measured = Measured(process_, kernel_, question.request);
   return {tuning::OwnCandidates(kernel_.problem, measured), measured.settled, measured.late};
 }
 
@@ -65,6 +64,7 @@ planning::Trust LegacySteps::Answer(const planning::Compare& question) {
 
 BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   using execution::MicroBatchedConvolution;
+  runnable_.reset();
   const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
                               process_.engines.GraphEnginesOf(kernel, question.configuration));
@@ -76,6 +76,12 @@ BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   if (!runnable.ok()) return {BuildOutcome::Kind::kNoPieces, runnable.message()};
   runnable_ = std::move(*runnable);
   return {};
+}
+
+std::optional<NumericClass> LegacySteps::CoarsestOf(const planning::Decision& decision) {
+  const auto numeric = process_.engines.CoarsestClass(TuningKernel(process_, kernel_),
+                                                      decision.configuration, decision.undivided);
+  return numeric.ok() ? std::optional(*numeric) : std::nullopt;
 }
 
 }  // namespace ucudnn::interposer

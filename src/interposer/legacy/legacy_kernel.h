@@ -16,7 +16,8 @@ struct LegacyKernel {
   ConvolutionProblem problem;
   Session* session = nullptr;
   cudnnHandle_t handle = nullptr;
-  bool graph = true;  // engines of the graph API may serve it
+  bool graph = true;         // engines of the graph API may serve it
+  bool may_measure = false;  // it is measured now, as far as nobody knows it
 };
 
 // The kernel as tuning names it.
@@ -25,7 +26,7 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 // Its measurements at the policy's micro-batch sizes, for what `request` asks; no rows when the
 // undivided kernel is not among them.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
-                            const planning::PromiseRequest& request, bool may_measure);
+                            const planning::PromiseRequest& request);
 
 // What a workspace plan pins for the kernel. `unanswered`: the library could not confirm it now and
 // may later.
@@ -37,8 +38,7 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel);
 
 class LegacySteps : public Steps {
  public:
-  LegacySteps(Process& process, const LegacyKernel& kernel, bool may_measure)
-      : process_(process), kernel_(kernel), may_measure_(may_measure) {}
+  LegacySteps(Process& process, const LegacyKernel& kernel) : process_(process), kernel_(kernel) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
   std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes&) override { return {}; }
@@ -47,15 +47,11 @@ class LegacySteps : public Steps {
   planning::KeptPromise Keep(const planning::Decision& decision) override {
     return *decision.promise;
   }
-
-  // What Answer(Build) made last.
-  std::unique_ptr<execution::Runnable> TakeRunnable() { return std::move(runnable_); }
+  std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
 
  private:
   Process& process_;
   const LegacyKernel& kernel_;
-  const bool may_measure_;
-  std::unique_ptr<execution::Runnable> runnable_;
 };
 
 }  // namespace ucudnn::interposer

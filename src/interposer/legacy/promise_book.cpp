@@ -21,15 +21,15 @@ double Time(const planning::Promise& promise) {
 
 }  // namespace
 
-PromiseBook::Page& PromiseBook::Open(const PromiseKey& key) {
-  Page& page = pages_[key];
+PromiseBook::Entry& PromiseBook::Open(const PromiseKey& key) {
+  Entry& entry = pages_[key];
   if (pages_.size() >= kMostKernels) full_.store(true, std::memory_order_relaxed);
-  return page;
+  return entry;
 }
 
 PromiseBook::Page& PromiseBook::PageOf(const PromiseKey& key) {
   MutexLock lock(mutex_);
-  return Open(key);
+  return Open(key).page;
 }
 
 bool PromiseBook::Knows(const PromiseKey& key) const {
@@ -49,8 +49,8 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
          std::max(promise.workspace_bytes, promise.owned_bytes));
   assert(promise.undivided.workspace_bytes <= promise.workspace_bytes);
   MutexLock lock(mutex_);
-  Page& page = Open(key);
-  std::vector<planning::Promise>& given = page.promises_;
+  Entry& entry = Open(key);
+  std::vector<planning::Promise>& given = entry.promises;
   // A promise given again, as by a framework that asks before every step, only becomes the latest
   // one.
   const auto same = std::find_if(given.begin(), given.end(), [&](const planning::Promise& old) {
@@ -64,7 +64,7 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
     return;
   }
   given.push_back(std::move(promise));
-  page.version_.fetch_add(1, std::memory_order_release);
+  entry.page.latest.fetch_add(1, std::memory_order_release);
 }
 
 const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t workspace_bytes,
@@ -72,7 +72,7 @@ const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t work
   const auto entry = pages_.find(key);
   if (entry == pages_.end()) return nullptr;
   const planning::Promise* best = nullptr;
-  for (const planning::Promise& promise : entry->second.promises_) {
+  for (const planning::Promise& promise : entry->second.promises) {
     if (promise.workspace_bytes > workspace_bytes) continue;
     if (alone && promise.alone.runs.empty()) continue;
     // A call does not say which of several promises it relies on: where one was reported as
@@ -114,8 +114,8 @@ std::optional<int> PromiseBook::FindUndivided(const PromiseKey& key, size_t work
 std::optional<PromiseBook::Reported> PromiseBook::LastReported(const PromiseKey& key) {
   MutexLock lock(mutex_);
   const auto entry = pages_.find(key);
-  if (entry == pages_.end() || entry->second.promises_.empty()) return std::nullopt;
-  const planning::Promise& last = entry->second.promises_.back();
+  if (entry == pages_.end() || entry->second.promises.empty()) return std::nullopt;
+  const planning::Promise& last = entry->second.promises.back();
   return Reported{last.workspace_bytes, planning::AssuredBytes(last)};
 }
 

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "convolution/problem.h"
 #include "interposer/core/capacity.h"
+#include "interposer/session/promise_page.h"
 #include "planning/promise.h"
 
 namespace ucudnn::interposer {
@@ -27,24 +28,7 @@ struct PromiseKey {
 
 class PromiseBook {
  public:
-  // All promises for one key. The book owns it and keeps it at its address.
-  class Page {
-   public:
-    // Rises with every new promise: a decision taken under an earlier version may not know it.
-    uint64_t version() const { return version_.load(std::memory_order_acquire); }
-
-    // Calls of this key on all handles, counted only until the last decision about it is final.
-    std::atomic<long> calls = 0;
-    // True once a piece failed or a plan was found wrong: no plan of this key divides again, on any
-    // handle, where something undivided keeps the promise.
-    std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
-
-   private:
-    friend class PromiseBook;
-    std::atomic<uint64_t> version_ = 0;
-    std::vector<planning::Promise> promises_;
-  };
-
+  using Page = PromisePage;
   Page& PageOf(const PromiseKey& key);
 
   // Whether there are kMostKernels pages. The book accepts more, but callers should not open any.
@@ -84,11 +68,15 @@ class PromiseBook {
   const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes,
                                    bool alone = false) const UCUDNN_REQUIRES(mutex_);
 
-  // The page of `key`, made when there is none.
-  Page& Open(const PromiseKey& key) UCUDNN_REQUIRES(mutex_);
+  struct Entry {
+    Page page;
+    std::vector<planning::Promise> promises;
+  };
+  // The entry of `key`, made when there is none.
+  Entry& Open(const PromiseKey& key) UCUDNN_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
-  std::unordered_map<PromiseKey, Page, KeyHash> pages_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<PromiseKey, Entry, KeyHash> pages_ UCUDNN_GUARDED_BY(mutex_);
   std::atomic<bool> full_ = false;
 };
 

@@ -171,7 +171,7 @@ void LegacyCalls::NoteAsked(const LegacyKernel& kernel, int algorithm, MathType 
   if (budget == nullptr || !budget->learning()) return;
   ConvolutionProblem problem = kernel.problem;
   problem.math = math;
-  budget->Ask({problem, algorithm});
+  budget->Ask({Api::kLegacy, problem, 0, algorithm});
 }
 
 std::optional<LegacyCalls::Performances> LegacyCalls::NothingFits(const ConvolutionProblem& problem,
@@ -228,17 +228,16 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
 std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
     Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
     std::optional<size_t> caller_bytes) {
-  const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
   const size_t ours = UserLimit(process_, *kernel->session);
   const size_t caller = caller_bytes.value_or(kNoLimit);
   size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
-  const bool may_measure =
-      MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
-  const tuning::LegacyRows measured = Measured(
-      process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)), may_measure);
+  kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
+  const tuning::LegacyRows measured =
+      Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
   // An engine that was left out of measuring may be the fastest. Where the user has no limit, the
   // real library may still find it.
@@ -259,19 +258,17 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
 std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
     std::optional<size_t> caller_bytes) {
-  const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
-  const bool may_measure =
-      MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
+  kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
   const size_t ours = UserLimit(process_, *kernel->session);
   const size_t caller = caller_bytes.value_or(kNoLimit);
   const size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   if (limit != kNoLimit) {
     const tuning::LegacyRows measured =
-        Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)),
-                 may_measure);
+        Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
     if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
     Performances answer = AnswerWithin(*kernel, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
@@ -288,8 +285,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
       ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  const tuning::LegacyRows measured = Measured(
-      process_, *kernel, RequestFor(process_, problem, ranking[0].workspace_bytes), may_measure);
+  const tuning::LegacyRows measured =
+      Measured(process_, *kernel, RequestFor(process_, problem, ranking[0].workspace_bytes));
   if (measured.rows.empty()) return AnswerUnmeasured(*kernel, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice = MeasuredAs(ranking[0], problem, measured.rows);
   if (!choice) return std::nullopt;
@@ -348,9 +345,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
   planning::NamedOffer offer{Named(kernel, algorithm, limit_bytes), need_bytes};
   planning::PromiseRequest request = RequestFor(process_, problem, limit_bytes);
   request.chosen = offer.named.numeric;
-  const bool may_measure =
-      MeasuresBeforePromising(process_, *kernel.session, problem, Api::kLegacy);
-  const tuning::LegacyRows measured = Measured(process_, kernel, request, may_measure);
+  const tuning::LegacyRows measured = Measured(process_, kernel, request);
   std::vector<Candidate> candidates = tuning::OwnCandidates(problem, measured);
   offer.settled = measured.settled;
   offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
@@ -389,7 +384,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
       answer.why_none.detail = trusted ? Sentence(planning::Detail::kNoRoomInTotal) : trust.message;
       break;
     }
-    candidates = tuning::OwnCandidates(problem, Measured(process_, kernel, request, may_measure));
+    candidates = tuning::OwnCandidates(problem, Measured(process_, kernel, request));
   }
   if (knows_whole && !measured.settled && offer.tunes) answer.promise = of_heuristics();
   return answer;
@@ -416,7 +411,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   const cudnnStatus_t status =
       cudnn::WorkspaceBytes(process_.functions, operation, handle, descriptors, algorithm, bytes);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  const std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
@@ -438,6 +433,8 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (*bytes <= limit) return status;
   // The caller chose the algorithm without asking: engines as exact and as deterministic may serve
   // it.
+  kernel->may_measure =
+      MeasuresBeforePromising(process_, *kernel->session, kernel->problem, Api::kLegacy);
   NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);
   if (!named.promise) {
     process_.reporter.Fallback(kernel->problem, named.why_none.cause, named.why_none.detail);

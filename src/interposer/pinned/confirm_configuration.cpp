@@ -20,9 +20,9 @@ Result<std::vector<EngineChoice>> Ask(cudnn::Engines& engines, const Convolution
   return prepared->Engines();
 }
 
-// What is wrong with the piece of `confirmed`'s next run; the run is appended where nothing is.
-Status Confirm(const ConvolutionProblem& problem, const Run& run, cudnn::Engines& engines,
-               ConfirmedConfiguration& confirmed) {
+// Appends `run` to `confirmed`, as the library says of its piece. An error says what is wrong.
+Status AppendConfirmed(const ConvolutionProblem& problem, const Run& run, cudnn::Engines& engines,
+                       ConfirmedConfiguration& confirmed) {
   const MicroConfiguration& named = run.micro;
   const auto choices = Ask(engines, problem, named.micro_batch);
   confirmed.unanswered = !choices.ok();
@@ -62,7 +62,7 @@ ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
     const bool last = at + 1 == configuration.runs.size() && run.count == 1;
     const bool legal = run.micro.micro_batch % step == 0 || last;
     confirmed.status =
-        legal ? Confirm(problem, run, *engines[at], confirmed)
+        legal ? AppendConfirmed(problem, run, *engines[at], confirmed)
               : Status::Error(NameOfPiece(problem.operation, run.micro) +
                               ": pieces here have a multiple of " + std::to_string(step));
   }

@@ -49,18 +49,18 @@ bool FollowedPlan::Follows(const planning::Platform& platform) const {
 }
 
 bool FollowedPlan::Has(const planning::Platform& platform, const ConvolutionProblem& problem,
-                       bool legacy) const {
-  return Follows(platform) && file_->Find(problem, legacy) >= 0;
+                       Api api) const {
+  return Follows(platform) && file_->Find(problem, api) >= 0;
 }
 
 std::optional<std::string> FollowedPlan::Misses(const planning::Platform& platform,
-                                                const ConvolutionProblem& problem, bool legacy) {
-  if (!Follows(platform) || file_->Find(problem, legacy) >= 0) return std::nullopt;
+                                                const ConvolutionProblem& problem, Api api) {
+  if (!Follows(platform) || file_->Find(problem, api) >= 0) return std::nullopt;
   {
     MutexLock lock(mutex_);
     if (missed_.size() >= kMostKernels || !missed_.insert(problem).second) return std::nullopt;
   }
-  const std::vector<int> batches = file_->BatchesOf(problem, legacy);
+  const std::vector<int> batches = file_->BatchesOf(problem, api);
   if (batches.empty()) return std::string();
   std::string known;
   for (const int images : batches) {
@@ -90,7 +90,7 @@ const planning::WorkspacePlan* FollowedPlan::For(const planning::Platform& platf
 FollowedPlan::Found FollowedPlan::Find(const planning::Platform& platform, int platform_number,
                                        const ConvolutionProblem& problem, cudnnHandle_t handle) {
   const planning::WorkspacePlan* const file = For(platform);
-  const int position = file == nullptr ? -1 : file->Find(problem, true);
+  const int position = file == nullptr ? -1 : file->Find(problem, Api::kLegacy);
   if (position < 0) return {};
   Entry* entry = nullptr;
   bool again = false;
@@ -114,7 +114,7 @@ FollowedPlan::Found FollowedPlan::Find(const planning::Platform& platform, int p
   };
   try {
     Result<ConfirmedLegacyKernel> confirmed =
-        Confirm(problem, file->kernels[position].configuration, handle, found.unanswered);
+        ConfirmKernel(problem, file->kernels[position].configuration, handle, found.unanswered);
     if (confirmed.ok()) {
       confirmed->limit_bytes = file->limit_bytes.value_or(std::numeric_limits<size_t>::max());
       fresh = std::make_unique<ConfirmedLegacyKernel>(std::move(*confirmed));
@@ -129,9 +129,10 @@ FollowedPlan::Found FollowedPlan::Find(const planning::Platform& platform, int p
   return found;
 }
 
-Result<ConfirmedLegacyKernel> FollowedPlan::Confirm(const ConvolutionProblem& problem,
-                                                    const Configuration& configuration,
-                                                    cudnnHandle_t handle, bool& unanswered) const {
+Result<ConfirmedLegacyKernel> FollowedPlan::ConfirmKernel(const ConvolutionProblem& problem,
+                                                          const Configuration& configuration,
+                                                          cudnnHandle_t handle,
+                                                          bool& unanswered) const {
   cudnn::LegacyEngines engines(functions_, handle);
   const auto prepared = engines.Prepare(problem);
   const auto choices = prepared.ok() ? (*prepared)->Engines()

@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/options.h"
+#include "convolution/api.h"
 #include "cudnn/functions.h"
 #include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
@@ -33,13 +34,12 @@ class FollowedPlan {
   // Whether the file is for this platform and followed.
   bool Follows(const planning::Platform& platform) const;
   // Whether the file is followed and has the kernel, which is then not measured.
-  bool Has(const planning::Platform& platform, const ConvolutionProblem& problem,
-           bool legacy) const;
+  bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
   // Asked about a kernel that the followed file lacks, returns at the first time what the file has
   // instead, in words (empty: nothing); none at later times, and where the file has it or is not
   // followed.
   std::optional<std::string> Misses(const planning::Platform& platform,
-                                    const ConvolutionProblem& problem, bool legacy);
+                                    const ConvolutionProblem& problem, Api api);
 
   struct Found {
     // Null: nothing is pinned, or it does not hold here.
@@ -61,9 +61,10 @@ class FollowedPlan {
   };
   // Asks the library for the workspace of each piece. `unanswered` becomes true where the error is
   // that the library could not say.
-  Result<planning::ConfirmedLegacyKernel> Confirm(const ConvolutionProblem& problem,
-                                                  const Configuration& configuration,
-                                                  cudnnHandle_t handle, bool& unanswered) const;
+  Result<planning::ConfirmedLegacyKernel> ConfirmKernel(const ConvolutionProblem& problem,
+                                                        const Configuration& configuration,
+                                                        cudnnHandle_t handle,
+                                                        bool& unanswered) const;
 
   const cudnn::Functions& functions_;
   std::optional<planning::WorkspacePlan> file_;

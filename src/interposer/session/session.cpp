@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "interposer/core/capacity.h"
+
 namespace ucudnn::interposer {
 
 void Session::Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget) {
@@ -62,22 +64,9 @@ Session* SessionTable::TakeSession() {
   return session;
 }
 
-void SessionTable::Close(cudnnHandle_t handle) {
-  MutexLock lock(mutex_);
-  Session* const session = Find(handle);
-  if (session == nullptr) return;
-  table_.Remove(handle);
-  ordered_.Leave(handle);
-  session->Close();
-  spare_.push_back(session);
-}
-
 void SessionTable::Order(cudnnHandle_t first, cudnnHandle_t second) {
   MutexLock lock(mutex_);
-  SetOrder(ordered_.Join(first, second));
-}
-
-void SessionTable::SetOrder(const OrderedHandles::Lane& lane) {
+  const OrderedHandles::Lane lane = ordered_.Join(first, second);
   for (const void* const handle : lane.handles) {
     Session* const session = Find(static_cast<cudnnHandle_t>(const_cast<void*>(handle)));
     if (session != nullptr) session->set_order(lane.name);

@@ -20,8 +20,8 @@
 #include "cudnn/functions.h"
 #include "execution/arena.h"
 #include "interposer/budget/workspace_budget.h"
-#include "interposer/legacy/call_state.h"
 #include "interposer/session/address_table.h"
+#include "interposer/session/call_state.h"
 #include "interposer/session/ordered_handles.h"
 
 namespace ucudnn::interposer {
@@ -114,12 +114,24 @@ class SessionTable {
     spare_.push_back(session);
     return nullptr;
   }
-  void Close(cudnnHandle_t handle);
-  // The program orders the work of both, and of all that it ordered with either before: without a
-  // workspace budget, which would name them.
+  // Tells `left` the name of the lane that ends with `handle` (null: none does), before another
+  // lane can get that name.
+  template <typename Left>
+  void Close(cudnnHandle_t handle, Left left) {
+    MutexLock lock(mutex_);
+    if (Session* session = Find(handle)) {
+      table_.Remove(handle);
+      session->Close();
+      spare_.push_back(session);
+    }
+    left(ordered_.Leave(handle));
+  }
+  void Close(cudnnHandle_t handle) {
+    Close(handle, [](const void*) {});
+  }
+  // The program orders the work of both, and of all that it ordered with either before: their
+  // sessions are ordered by one lane from now on.
   void Order(cudnnHandle_t first, cudnnHandle_t second);
-  // What the sessions of the lane's handles are ordered by from now on.
-  void SetOrder(const OrderedHandles::Lane& lane);
   // No handle is open.
   bool empty();
 

@@ -72,9 +72,10 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
 }
 
 std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
-  table_.Close(handle);
   lanes_.Leave(handle);
-  return process_.budgets.Leave(handle);
+  std::pair<WorkspaceBudget*, uint64_t> left;
+  table_.Close(handle, [&](const void* lane) { left = process_.budgets.Leave(handle, lane); });
+  return left;
 }
 
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
@@ -119,12 +120,11 @@ Status Sessions::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
   if (budget != sessions[1]->budget()) {
     return Status::Error("the handles are of different devices");
   }
-  if (budget == nullptr) {
-    table_.Order(first, second);
-  } else {
-    UCUDNN_ASSIGN_OR_RETURN(const OrderedHandles::Lane lane, budget->DeclareOrder(first, second));
-    table_.SetOrder(lane);
+  if (budget != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(
+        budget->MayOrder({first, sessions[0]->order(), second, sessions[1]->order()}));
   }
+  table_.Order(first, second);
   return Status::Ok();
 }
 

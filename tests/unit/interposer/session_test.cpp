@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <new>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "interposer/legacy/promise_book.h"
 #include "tests/support/recording_cudnn.h"
 
 namespace ucudnn::interposer {
@@ -182,6 +184,20 @@ TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
   EXPECT_EQ(session.Find({}), kept);
   book.Add(key, {});
   EXPECT_EQ(session.Find({}), nullptr);
+}
+
+TEST(KernelState, IsDueAfterEnoughCallsAndWhereTheBudgetWasDividedAnew) {
+  KernelState state;
+  std::atomic<long> calls = 5;
+  EXPECT_FALSE(state.IsDue(calls, 0)) << "it is final";
+  state.due_at = 6;
+  EXPECT_FALSE(state.IsDue(calls, 0));
+  calls = 6;
+  EXPECT_TRUE(state.IsDue(calls, 0));
+  state.due_at = KernelState::kFinal;
+  EXPECT_TRUE(state.IsDue(calls, 1));
+  state.looked_at = 1;
+  EXPECT_FALSE(state.IsDue(calls, 1));
 }
 
 TEST(Session, AReplacedDecisionStaysValid) {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "interposer/session/ordered_handles.h"
 #include "tests/support/device.h"
 
 namespace ucudnn::interposer {
@@ -51,15 +52,19 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   void Make(size_t budget_bytes, WorkspaceDivision division) {
     budget.reset();
     order.clear();
+    ordered = {};
     budget = std::make_unique<WorkspaceBudget>(driver, context, budget_bytes, division);
   }
-  void Destroy(int handle) { budget->Closed(budget->Close(&handles[handle])); }
+  void Destroy(int handle) {
+    budget->Closed(budget->Close(&handles[handle], ordered.Leave(&handles[handle])));
+  }
   // As a session does: handles whose order was declared are one owner.
   void Declare(int first, int second) {
-    const Result<OrderedHandles::Lane> lane =
-        budget->DeclareOrder(&handles[first], &handles[second]);
-    ASSERT_TRUE(lane.ok()) << lane.message();
-    for (const void* const handle : lane->handles) order[handle] = lane->name;
+    const void *const one = &handles[first], *const other = &handles[second];
+    const Status may = budget->MayOrder({one, ordered.NameOf(one), other, ordered.NameOf(other)});
+    ASSERT_TRUE(may.ok()) << may.message();
+    const OrderedHandles::Lane lane = ordered.Join(one, other);
+    for (const void* const handle : lane.handles) order[handle] = lane.name;
   }
   execution::ArenaOwner Owner(int handle, int stream) const {
     const auto declared = order.find(&handles[handle]);
@@ -119,6 +124,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   const cuda::Driver& driver = *cuda::GetDriver();
   CUstream streams[kStreams] = {};
   const char handles[kHandles] = {};
+  OrderedHandles ordered;
   std::map<const void*, const void*> order;
   planning::WorkspacePlan plan;  // outlives the network
   std::unique_ptr<WorkspaceBudget> budget;
@@ -271,6 +277,20 @@ TEST_F(WorkspaceBudgetTest, ALaneWhoseHandleIsGoneHasNoPartOfTheDivision) {
     EXPECT_NE(Take(both[0], 1000).memory.data, nullptr);
     EXPECT_LE(budget->bytes(), 2000u) << "and what it leaves is ready for a capture";
   }
+}
+
+TEST_F(WorkspaceBudgetTest, KernelsOfOneProblemAreToldApartByApiAndPlan) {
+  Make(3000, WorkspaceDivision::kConcurrent);
+  BudgetKernel legacy = Kernel(0), plan = Kernel(0), other = Kernel(0);
+  plan.api = other.api = Api::kGraph;
+  plan.plan = 1;
+  other.plan = 2;
+  for (const BudgetKernel& kernel : {legacy, plan, other, plan, legacy}) budget->Ask(kernel);
+  const std::vector<BudgetKernel> kernels = budget->Kernels();
+  ASSERT_EQ(kernels.size(), 3u);
+  EXPECT_EQ(kernels[0].api, Api::kLegacy);
+  EXPECT_EQ(kernels[1].plan, 1u);
+  EXPECT_EQ(kernels[2].plan, 2u);
 }
 
 TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {

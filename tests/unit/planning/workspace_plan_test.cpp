@@ -57,9 +57,9 @@ TEST(WorkspacePlan, FindsAKernelWhateverItsAlignment) {
   EXPECT_FALSE(plan->total_bytes);
   ConvolutionProblem problem = plan->kernels[0].problem;
   problem.alignment = 64;
-  EXPECT_EQ(plan->Find(problem, true), 0);
+  EXPECT_EQ(plan->Find(problem, Api::kLegacy), 0);
   problem.n = 4;
-  EXPECT_EQ(plan->Find(problem, true), -1) << "the mini-batch counts";
+  EXPECT_EQ(plan->Find(problem, Api::kLegacy), -1) << "the mini-batch counts";
 }
 
 TEST(WorkspacePlan, GraphsFollowTheirOwnKernelElseTheLegacyOne) {
@@ -69,16 +69,16 @@ TEST(WorkspacePlan, GraphsFollowTheirOwnKernelElseTheLegacyOne) {
   const auto both = ParseWorkspacePlan(File(R"("total_bytes":1000)", legacy + "," + graph));
   ASSERT_TRUE(both.ok()) << both.message();
   const ConvolutionProblem problem = both->kernels[0].problem;
-  EXPECT_EQ(both->Find(problem, true), 0);
-  EXPECT_EQ(both->Find(problem, false), 1);
+  EXPECT_EQ(both->Find(problem, Api::kLegacy), 0);
+  EXPECT_EQ(both->Find(problem, Api::kGraph), 1);
   EXPECT_EQ(both->segments[both->kernels[1].segment].bytes, 60u);
   EXPECT_EQ(both->reserved_bytes, 160u);
   const auto one = ParseWorkspacePlan(File(R"("total_bytes":1000)", legacy));
   ASSERT_TRUE(one.ok()) << one.message();
-  EXPECT_EQ(one->Find(problem, false), 0);
+  EXPECT_EQ(one->Find(problem, Api::kGraph), 0);
   const auto other = ParseWorkspacePlan(File(R"("total_bytes":1000)", graph));
   ASSERT_TRUE(other.ok()) << other.message();
-  EXPECT_EQ(other->Find(problem, true), -1);
+  EXPECT_EQ(other->Find(problem, Api::kLegacy), -1);
 }
 
 TEST(WorkspacePlan, SaysForWhichOtherBatchesItHasAKernel) {
@@ -90,10 +90,10 @@ TEST(WorkspacePlan, SaysForWhichOtherBatchesItHasAKernel) {
   ConvolutionProblem problem = plan->kernels[0].problem;
   problem.n = 2;
   problem.alignment = 64;
-  EXPECT_THAT(plan->BatchesOf(problem, true), ElementsAre(4, 8));
-  EXPECT_THAT(plan->BatchesOf(problem, false), ElementsAre(4, 8)) << "graphs follow it, too";
+  EXPECT_THAT(plan->BatchesOf(problem, Api::kLegacy), ElementsAre(4, 8));
+  EXPECT_THAT(plan->BatchesOf(problem, Api::kGraph), ElementsAre(4, 8)) << "graphs follow it, too";
   problem.c = 7;
-  EXPECT_TRUE(plan->BatchesOf(problem, true).empty());
+  EXPECT_TRUE(plan->BatchesOf(problem, Api::kLegacy).empty());
 }
 
 TEST(WorkspacePlan, OfLayersOfOneShapeTheFirstCounts) {

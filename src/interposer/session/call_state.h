@@ -6,7 +6,7 @@
 
 #include "convolution/problem.h"
 #include "interposer/core/kernel_state.h"
-#include "interposer/legacy/promise_book.h"
+#include "interposer/session/promise_page.h"
 
 namespace ucudnn::interposer {
 
@@ -28,13 +28,9 @@ struct CallKeyHash {
 };
 
 struct CallState : KernelState {
-  PromiseBook::Page* page = nullptr;  // the promises it was taken with...
-  uint64_t version = 0;               // ...as of this version of the page
+  PromisePage* page = nullptr;  // the promises it was taken with...
+  uint64_t version = 0;         // ...as of this version of the page
 
-  bool Due() const {
-    const long due = due_at.load(std::memory_order_relaxed);
-    return due != kFinal && page->calls.load(std::memory_order_relaxed) >= due;
-  }
   void Count(uint64_t lane) {
     if (due_at.load(std::memory_order_relaxed) != kFinal) {
       page->calls.fetch_add(1, std::memory_order_relaxed);

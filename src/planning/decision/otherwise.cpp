@@ -1,0 +1,26 @@
+#include "planning/decision/otherwise.h"
+
+namespace ucudnn::planning {
+
+bool RunsPieces(const Decision& decision, const Obstacles& obstacles) {
+  if (obstacles.first_in_capture || obstacles.no_workspace) return false;
+  switch (decision.otherwise) {
+    case Otherwise::kReal:
+    case Otherwise::kUndivided:
+      return !obstacles.failed && !obstacles.misaligned;
+    case Otherwise::kPieces:
+      return true;
+  }
+  return false;
+}
+
+Unplanned DecideUnplanned(const UnplannedCall& call) {
+  // An identity activation runs with the named algorithm alone.
+  const bool kept = call.told && call.kind != CallKind::kIdentity;
+  if (kept) return {Course::kReal, *call.told};
+  const bool refused =
+      call.strict_limit && !call.observes && call.need_bytes && *call.need_bytes > call.user_limit;
+  return {refused ? Course::kRefusal : Course::kReal, call.algorithm};
+}
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,45 @@
+// What a call runs where the schedule of its decision cannot run, and where there is no decision.
+// Pure functions that allocate nothing, for every call.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "planning/decision/decide.h"
+
+namespace ucudnn::planning {
+
+// What may keep a schedule's pieces from running at one call.
+struct Obstacles {
+  // The stream is captured, and the pieces never ran outside a capture. What never ran may load
+  // modules or allocate, which breaks the capture.
+  bool first_in_capture = false;
+  bool no_workspace = false;  // ucudnn's own workspace cannot be had
+  bool failed = false;        // a piece failed, or the plan was found wrong
+  bool misaligned = false;    // the pieces cannot use the workspace at its address
+};
+
+// Whether the pieces of `decision` run. Where they do not, Decision::otherwise runs. Pieces that
+// nothing replaces are tried again after a failure.
+bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
+
+// A call of the legacy API about which nothing can be remembered, because memory is out or there
+// are too many kernels, or that only pieces may serve, which cannot run.
+struct UnplannedCall {
+  CallKind kind = CallKind::kPlain;
+  int algorithm = 0;                 // the one that the program names
+  std::optional<int> told;           // the undivided algorithm of the promise that holds
+  std::optional<size_t> need_bytes;  // of `algorithm`; read only under a strict limit
+  size_t user_limit = kNoLimit;      // of the caller's workspace, in bytes
+  bool strict_limit = false;
+  bool observes = false;  // nothing may change
+};
+struct Unplanned {
+  Course course = Course::kReal;  // or kRefusal
+  int algorithm = 0;              // runs undivided in what the caller passes
+  bool operator==(const Unplanned&) const = default;
+};
+// A promise may be less than the caller's algorithm needs, so the algorithm that keeps it runs.
+Unplanned DecideUnplanned(const UnplannedCall& call);
+
+}  // namespace ucudnn::planning

@@ -1,0 +1,80 @@
+// What runs at a call whose schedule cannot run, and at one without a decision, row by row.
+#include "planning/decision/otherwise.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace ucudnn::planning {
+namespace {
+
+TEST(RunsPieces, UnlessSomethingElseIsTheDecisionsWord) {
+  struct Row {
+    Obstacles obstacles;
+    bool replaceable, alone;  // with something that takes their place, and without
+  };
+  constexpr Row kRows[] = {
+      {{}, true, true},
+      {{.first_in_capture = true}, false, false},
+      {{.no_workspace = true}, false, false},
+      {{.failed = true}, false, true},
+      {{.misaligned = true}, false, true},
+      {{.failed = true, .misaligned = true}, false, true},
+      {{.first_in_capture = true, .failed = true}, false, false},
+      {{.no_workspace = true, .misaligned = true}, false, false},
+  };
+  Decision real, undivided, pieces;
+  undivided.otherwise = Otherwise::kUndivided;
+  pieces.otherwise = Otherwise::kPieces;
+  for (const Row& row : kRows) {
+    const int number = static_cast<int>(&row - kRows);
+    EXPECT_EQ(RunsPieces(real, row.obstacles), row.replaceable) << number;
+    EXPECT_EQ(RunsPieces(undivided, row.obstacles), row.replaceable) << number;
+    EXPECT_EQ(RunsPieces(pieces, row.obstacles), row.alone) << number;
+  }
+}
+
+TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
+  constexpr Unplanned kNamed = {Course::kReal, 1}, kTold = {Course::kReal, 5},
+                      kRefused = {Course::kRefusal, 1};
+  struct Row {
+    UnplannedCall call;
+    Unplanned runs;
+  };
+  const std::optional<size_t> needs_8 = 8;
+  const Row rows[] = {
+      {{.algorithm = 1}, kNamed},
+      {{.algorithm = 1, .told = 5}, kTold},
+      // Another algorithm never serves an identity activation.
+      {{.kind = CallKind::kIdentity, .algorithm = 1, .told = 5}, kNamed},
+      {{.kind = CallKind::kMisaligned, .algorithm = 1, .told = 5}, kTold},
+      // A limit that is not strict refuses nothing.
+      {{.algorithm = 1, .need_bytes = needs_8, .user_limit = 4}, kNamed},
+      {{.algorithm = 1, .need_bytes = needs_8, .user_limit = 4, .strict_limit = true}, kRefused},
+      {{.algorithm = 1, .need_bytes = needs_8, .user_limit = 8, .strict_limit = true}, kNamed},
+      // What was promised keeps the limit, whatever the named algorithm needs.
+      {{.algorithm = 1, .told = 5, .need_bytes = needs_8, .user_limit = 4, .strict_limit = true},
+       kTold},
+      {{.kind = CallKind::kIdentity,
+        .algorithm = 1,
+        .told = 5,
+        .need_bytes = needs_8,
+        .user_limit = 4,
+        .strict_limit = true},
+       kRefused},
+      // An algorithm that the library refuses must reach it: the error is the library's.
+      {{.algorithm = 1, .user_limit = 4, .strict_limit = true}, kNamed},
+      {{.algorithm = 1,
+        .need_bytes = needs_8,
+        .user_limit = 4,
+        .strict_limit = true,
+        .observes = true},
+       kNamed},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(DecideUnplanned(row.call), row.runs) << &row - rows;
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::planning
