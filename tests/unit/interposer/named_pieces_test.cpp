@@ -54,7 +54,7 @@ struct Named : Program {
     return bytes;
   }
   // Of the kernel that was reported first.
-  std::string Reason() const { return ReportJson()["kernels"][0]["reason"]; }
+  std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(),
                 AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine))));
