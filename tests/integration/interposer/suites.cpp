@@ -121,6 +121,8 @@ int RunSuites(int argc, char** argv, const std::vector<Suite>& suites) {
   return failed.empty() ? 0 : 1;
 }
 
+bool InBudget() { return std::getenv(kTotalVariable) != nullptr; }
+
 std::optional<size_t> TotalWorkspace() {
   const char* const text = std::getenv("UCUDNN_TOTAL_WORKSPACE");
   return text == nullptr ? std::nullopt : std::optional(*ParseByteSize(text));

@@ -26,6 +26,8 @@ struct Suite {
 // kernels.
 int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
 
+// Whether INTERPOSER_TEST_TOTAL_WORKSPACE is set, for who makes the environment of suites.
+bool InBudget();
 // Bytes of that budget of this process; none: kernels use what callers bring.
 std::optional<size_t> TotalWorkspace();
 
