@@ -68,12 +68,19 @@ BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
                               process_.engines.GraphEnginesOf(kernel, question.configuration));
-  auto runnable =
-      question.configuration.runs.empty()
-          ? MicroBatchedConvolution::CreateUndivided(engines, kernel_.problem, question.undivided)
-          : MicroBatchedConvolution::Create(engines, kernel_.problem, question.configuration,
-                                            question.undivided);
-  if (!runnable.ok()) return {BuildOutcome::Kind::kNoPieces, runnable.message()};
+  const auto build_undivided = [&] {
+    return MicroBatchedConvolution::CreateUndivided(engines, kernel_.problem, question.undivided);
+  };
+  const bool undivided_only = question.configuration.runs.empty();
+  auto runnable = undivided_only
+                      ? build_undivided()
+                      : MicroBatchedConvolution::Create(engines, kernel_.problem,
+                                                        question.configuration, question.undivided);
+  if (!runnable.ok()) {
+    const bool no_undivided = undivided_only || !build_undivided().ok();
+    return {no_undivided ? BuildOutcome::Kind::kNoUndivided : BuildOutcome::Kind::kNoPieces,
+            runnable.message()};
+  }
   runnable_ = std::move(*runnable);
   return {};
 }

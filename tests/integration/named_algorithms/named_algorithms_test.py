@@ -67,6 +67,28 @@ class NamedAlgorithms(unittest.TestCase):
             for call, (told, _) in lines.items():
                 self.assertLessEqual(told, self.real[call][0])
 
+    def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
+        limit = 30000
+        # Those that need more than the limit undivided; no other engine as exact is deterministic and fits.
+        needy = {"backward_data": [1, 4], "backward_filter": [1, 5]}
+        with tempfile.TemporaryDirectory() as folder:
+            lines = run("--deterministic", "--workspace-limit", str(limit), "--report", f"{folder}/report.json")
+            with open(f"{folder}/report.json") as file:
+                report = json.load(file)
+        self.expect_right(lines)
+        calls = [(operation, algorithm, math) for operation, algorithms in needy.items() for algorithm in algorithms
+                 for math in MATH_TYPES]
+        for call in calls:
+            self.assertGreater(self.real[call][0], limit, call)
+            self.assertLessEqual(self.least[call], limit, call)
+        self.expect_kept(lines, limit, calls)
+        kernels = [kernel for kernel in report["kernels"] if kernel["op"] in needy and
+                   kernel["asked"] in [f"legacy:{algorithm}" for algorithm in needy[kernel["op"]]]]
+        self.assertEqual(len(calls), len(kernels))
+        for kernel in kernels:
+            self.assertIn("divided into", kernel["reason"])
+            self.assertLessEqual(kernel["workspace_bytes"], limit)
+
     def test_under_one_budget_nothing_is_asked_of_the_program(self):
         lines = run("--total-workspace", "16MiB")
         self.expect_right(lines)

@@ -37,8 +37,9 @@ struct Named : Program {
       : Named(Within(limit_bytes, EngineSet::kLegacy), verified) {
     EXPECT_GT(need, limit_bytes);
   }
-  explicit Named(const Options& options, bool verified = false)
-      : Program(Operation::kForward, options) {
+  explicit Named(const Options& options, bool verified = false,
+                 cudnn::Functions table = WrongStandIn())
+      : Program(Operation::kForward, options, table) {
     need = Need(kOnlyEngine, kImages);
     for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {
       StoreRow({{"legacy:1", images, time_ms, Need(kOnlyEngine, images), true}, 5, verified});
@@ -54,7 +55,7 @@ struct Named : Program {
     return bytes;
   }
   // Of the kernel that was reported first.
-  std::string Reason() const { return ReportJson()["kernels"][0]["reason"]; }
+  std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(),
                 AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine))));
@@ -135,6 +136,54 @@ TEST(NamedPieces, ServeScaledCalls) {
   });
   for (size_t i = 0; i < twice.size(); ++i) ASSERT_EQ(twice[i], 2 * program.Expected()[i]);
   program.ExpectPairs();
+}
+
+// Of the stand-in's algorithms only one that needs no workspace takes pointers of any alignment.
+// Here the named one does, too, for pairs.
+constexpr size_t kImageBytes = size_t{4} * 64 * sizeof(float);
+cudnnStatus_t ConvolveMisalignedPairs(cudnnHandle_t handle, const void* alpha,
+                                      cudnnTensorDescriptor_t x_descriptor, const void* x,
+                                      cudnnFilterDescriptor_t w_descriptor, const void* w,
+                                      cudnnConvolutionDescriptor_t convolution,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
+                                      size_t workspace_bytes, const void* beta,
+                                      cudnnTensorDescriptor_t y_descriptor, void* y) {
+  const auto convolve = [&](const void* image) {
+    return WrongStandIn().cudnnConvolutionForward(handle, alpha, x_descriptor, image, w_descriptor,
+                                                  w, convolution, algorithm, workspace,
+                                                  workspace_bytes, beta, y_descriptor, y);
+  };
+  if (cudnn::IsAligned(x)) return convolve(x);
+  CUdeviceptr aligned;
+  EXPECT_EQ(cuMemAlloc(&aligned, 2 * kImageBytes), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyDtoD(aligned, reinterpret_cast<CUdeviceptr>(x), 2 * kImageBytes), CUDA_SUCCESS);
+  const cudnnStatus_t status = convolve(reinterpret_cast<const void*>(aligned));
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(aligned), CUDA_SUCCESS);
+  return status;
+}
+
+TEST(NamedPieces, ServeMisalignedCalls) {
+  cudnn::Functions functions = WrongStandIn();
+  functions.cudnnConvolutionForward = ConvolveMisalignedPairs;
+  Named program(Within(NeedOfPairs(), EngineSet::kLegacy), false, functions);
+  ASSERT_EQ(program.Told(), NeedOfPairs());
+  CUdeviceptr memory;
+  ASSERT_EQ(cuMemAlloc(&memory, sizeof(float) + kImages * kImageBytes), CUDA_SUCCESS);
+  const CUdeviceptr misaligned = memory + sizeof(float);
+  TheCalls().clear();
+  const Values output = program.Output([&](cudnn::ConvolutionCall& call) {
+    call.algorithm = kOnlyEngine;
+    call.workspace_bytes = NeedOfPairs();
+    EXPECT_EQ(
+        cuMemcpyDtoD(misaligned, reinterpret_cast<CUdeviceptr>(call.x), kImages * kImageBytes),
+        CUDA_SUCCESS);
+    call.x = reinterpret_cast<void*>(misaligned);
+  });
+  EXPECT_EQ(output, program.Expected());
+  program.ExpectPairs();
+  EXPECT_EQ(program.Fallbacks(), "[]");
+  EXPECT_EQ(cuMemFree(memory), CUDA_SUCCESS);
 }
 
 TEST(NamedPieces, ThatFailReturnTheirErrorAndNothingTakesTheirPlace) {

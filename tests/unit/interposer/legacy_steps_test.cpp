@@ -1,0 +1,31 @@
+// What the steps of a legacy kernel answer to Build.
+#include "interposer/legacy/legacy_kernel.h"
+
+#include "legacy_program.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+using Kind = planning::BuildOutcome::Kind;
+
+TEST(LegacySteps, SayWhetherPiecesOrTheUndividedEngineCannotBeBuilt) {
+  Program program(Operation::kForward, Planned());
+  Process& process = program.interposer.process();
+  const LegacyKernel kernel{Problem(Operation::kForward), process.sessions.Of(program.handle()),
+                            program.handle()};
+  LegacySteps steps(process, kernel, false);
+  const auto of = [](const char* engine, int images) {
+    return MicroConfiguration{engine, images, 1, 0, true};
+  };
+  const auto build = [&](const char* pieces, const char* undivided) {
+    const Configuration configuration = {{{of(pieces, 2), kImages / 2}}};
+    return steps.Answer(planning::Build{configuration, of(undivided, kImages)}).kind;
+  };
+  EXPECT_EQ(build("legacy:0", "legacy:0"), Kind::kReady);
+  EXPECT_EQ(build("nobody's", "legacy:0"), Kind::kNoPieces);
+  EXPECT_EQ(build("legacy:0", "nobody's"), Kind::kNoUndivided);
+  EXPECT_EQ(steps.Answer(planning::Build{{}, of("nobody's", kImages)}).kind, Kind::kNoUndivided);
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
