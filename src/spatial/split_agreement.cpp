@@ -183,8 +183,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   agreed_now = true;
   const std::string name = Describe(call.problem);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
-  gathered_kernel_.store(HashOf(TextOf(functions_, call, settings_.grid)),
-                         std::memory_order_release);
+  gathered_kernel_.store(HashOf(TextOf(call)), std::memory_order_release);
   gathering_.store(sequence_, std::memory_order_release);
   // A record that comes from now on is compared as it comes.
   if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
@@ -249,7 +248,7 @@ SplitKernel* SplitCalls::ForTensorsOf(const SplitCall& call, LocalCall& local,
           made.message());
     return nullptr;
   }
-  (*made)->set_extents(first.extents());
+  (*made)->set_extents(first.shared_extents());
   (*made)->set_common_hash(first.common_hash());
   return agreed.Add(std::move(*made));
 }
