@@ -163,10 +163,10 @@ void SplitCalls::Watch() {
     }
     const bool moves = channel == nullptr || !all_came || DeviceMoves(*channel, waiting, seen);
     if (const auto verdict = device.Look(moves, Clock::now()); verdict != Patience::kWait) {
-      TellOfWait(
-          verdict, device,
-          "all ranks have made it, but the device of " + RankName() + " has not come to the end of",
-          waiting);
+      TellOfWait(verdict, device,
+                 RankName() + ", whose device lags behind calls that all ranks have made, " +
+                     "has not come to the end of",
+                 waiting);
     }
   }
 }

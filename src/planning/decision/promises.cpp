@@ -37,6 +37,26 @@ void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro) 
     micro.time_ms = kUnknownTime;
 }
 
+namespace {
+
+// Reports the engine of the plan's largest piece or, where that does not serve the whole mini-batch
+// (a program asks the library for the workspace of what it is told), the undivided engine. False
+// where that one is more exact than the plan.
+bool ReportLargest(const ConfirmedLegacyKernel& confirmed, int n, Promise& promise) {
+  const EngineId& largest = confirmed.configuration.Largest().engine;
+  const Candidate* const whole = FindUndivided(confirmed.candidates, largest, n);
+  if (whole != nullptr && whole->native) {
+    promise.reported.engine = largest;
+    return true;
+  }
+  const Candidate* const undivided =
+      FindUndivided(confirmed.candidates, promise.undivided.engine, n);
+  promise.reported.engine = promise.undivided.engine;
+  return undivided != nullptr && undivided->numeric == confirmed.largest;
+}
+
+}  // namespace
+
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told) {
@@ -58,9 +78,9 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
   if (!promise) return std::nullopt;
   promise->of_workspace_plan = true;
   if (named.in_budget) {
-    if (!is_named) promise->reported.engine = confirmed.configuration.Largest().engine;
     promise->reported.deterministic &= confirmed.configuration.Deterministic();
   }
+  if (!is_named && !ReportLargest(confirmed, named.problem.n, *promise)) return std::nullopt;
   ForgetOrder(confirmed.configuration, promise->undivided);
   ForgetOrder(confirmed.configuration, promise->baselines.own_api);
   ForgetOrder(confirmed.configuration, promise->baselines.any_api);

@@ -36,6 +36,17 @@ class NamedAlgorithms(unittest.TestCase):
         cls.least = {call: told for call, (told, _) in run("--off", batch=1).items()}
         assert cls.real.keys() == cls.least.keys()
 
+    @classmethod
+    def has_winograd(cls):
+        """oneDNN has it for processors with AVX-512 alone."""
+        return ("backward_data", 4, 0) in cls.real
+
+    @classmethod
+    def served(cls, algorithms):
+        """Those of each operation that this processor has."""
+        return {operation: [one for one in numbers if (operation, one, 0) in cls.real]
+                for operation, numbers in algorithms.items()}
+
     def expect_right(self, lines):
         self.assertEqual({call: checksum for call, (_, checksum) in self.real.items()},
                          {call: checksum for call, (_, checksum) in lines.items()})
@@ -50,7 +61,7 @@ class NamedAlgorithms(unittest.TestCase):
         for operation in ("forward", "backward_data", "backward_filter"):
             served = [{algorithm for name, algorithm, math in self.real if (name, math) == (operation, one)}
                       for one in MATH_TYPES]
-            self.assertGreaterEqual(len(served[0]), 3)
+            self.assertGreaterEqual(len(served[0]), 2)
             self.assertEqual(served, [served[0]] * len(MATH_TYPES))
 
     def test_a_limit_that_pieces_fit_is_kept(self):
@@ -59,7 +70,7 @@ class NamedAlgorithms(unittest.TestCase):
             need = self.real[operation, algorithm, math][0]
             if least < need:
                 limits.add(least + (need - least) // 4)
-        self.assertGreaterEqual(len(limits), 6)
+        self.assertGreaterEqual(len(limits), 6 if self.has_winograd() else 4)
         for limit in sorted(limits):
             lines = run("--workspace-limit", str(limit))
             self.expect_right(lines)
@@ -70,7 +81,7 @@ class NamedAlgorithms(unittest.TestCase):
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
         # Those that need more than the limit undivided; no other engine as exact is deterministic and fits.
-        needy = {"backward_data": [1, 4], "backward_filter": [1, 5]}
+        needy = self.served({"backward_data": [1, 4], "backward_filter": [1, 5]})
         with tempfile.TemporaryDirectory() as folder:
             lines = run("--deterministic", "--workspace-limit", str(limit), "--report", f"{folder}/report.json")
             with open(f"{folder}/report.json") as file:
@@ -119,7 +130,7 @@ class NamedAlgorithms(unittest.TestCase):
         # What the library's own heuristics know to fit undivided needs no time; but forward, algorithm 1 must be able to
         # serve an identity activation alone.
         over = {call for call, (told, _) in lines.items() if told > limit}
-        needy = {"forward": [1], "backward_data": [1, 4], "backward_filter": [1, 5]}
+        needy = self.served({"forward": [1], "backward_data": [1, 4], "backward_filter": [1, 5]})
         self.assertEqual({(operation, algorithm, math) for operation, algorithms in needy.items()
                           for algorithm in algorithms for math in MATH_TYPES}, over)
         causes = {operation: {entry["cause"] for entry in report["fallbacks"] if entry["kernel"].startswith(operation)}

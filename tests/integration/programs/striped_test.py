@@ -127,8 +127,9 @@ class Striped(unittest.TestCase):
         result = run("--ranks", "2", "--spatial", "h2", words=(STRIPED_API,), UCUDNN_SPATIAL_TRANSPORT="loopback")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         own = ["rank 0: an evaluation is exact"] * 3
-        every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in ("a stripe again is", "a stripe is", "rows beside a stripe are",
-                                                                            "a whole picture is")]
+        said = ("a stripe again is", "a stripe is", "the geometry is", "rows beside a stripe are", "a whole picture is",
+                "a picture that its descriptor calls whole is")
+        every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in said]
         self.assertEqual(sorted(own + every), lines(result))
 
     def test_split_layers_that_meet_copies_have_the_gradients_of_the_whole(self):
@@ -158,7 +159,7 @@ class Striped(unittest.TestCase):
         result = run(words=(STRIPED_API,))
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertIn("ucudnnSpatialGetCell: this process is no rank", result.stdout)
-        self.assertEqual(7, result.stdout.count(" exact"))
+        self.assertEqual(9, result.stdout.count(" exact"))
 
     def test_of_plans_the_program_says_who_sums_gradients(self):
         words = (FRONTEND_STEP, "fp32", "2", "4")

@@ -133,7 +133,8 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     EXPECT_EQ(runs[0]["count"], problem.n / kPart);
     ++plans;
   }
-  EXPECT_GE(plans, SumsPartials(problem) ? 1 : 3);
+  // Which engines there are, and whether their pieces need less, is the processor's.
+  EXPECT_GE(plans, SumsPartials(problem) ? 1 : 2);
 }
 
 // What an engine's configuration, taken from a finalized plan, says that it needs.

@@ -13,7 +13,7 @@ TEST(LegacySteps, SayWhetherPiecesOrTheUndividedEngineCannotBeBuilt) {
   Process& process = program.interposer.process();
   const LegacyKernel kernel{Problem(Operation::kForward), process.sessions.Of(program.handle()),
                             program.handle()};
-  LegacySteps steps(process, kernel, false);
+  LegacySteps steps(process, kernel);
   const auto of = [](const char* engine, int images) {
     return MicroConfiguration{engine, images, 1, 0, true};
   };

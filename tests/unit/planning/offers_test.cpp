@@ -377,9 +377,23 @@ TEST(PromiseOfWorkspacePlan, MayRunWhatIsAsRandomAsWasTold) {
 TEST(PromiseOfWorkspacePlan, NamesTheLargestPieceToAProgramThatNamesNone) {
   NamedRequest named = NamedIn(8);
   named.engine = {};
-  const auto promise = OfFile("4f@4:3/4x2~0@8:1/0", named);
+  const auto promise = OfFile("4f@4:3/4x2~0@8:1/0,4f@8:0/9", named);
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->reported.engine, "legacy:4");
+}
+
+// A program asks the library for the workspace of what it is told, on the whole mini-batch.
+TEST(PromiseOfWorkspacePlan, NamesNoEngineThatServesPiecesAlone) {
+  NamedRequest named = NamedIn(8);
+  named.engine = {};
+  for (const bool in_budget : {false, true}) {
+    named.in_budget = in_budget;
+    const auto promise = OfFile("2@4:3/4x2~0@8:1/0", named);
+    ASSERT_TRUE(promise);
+    EXPECT_EQ(promise->reported.engine, "legacy:0");
+    EXPECT_EQ(promise->configuration.Pieces(), 2);
+    EXPECT_FALSE(OfFile("4f@4:3/4x2~0@8:1/0", named)) << "what would be told is more exact";
+  }
 }
 
 TEST(PromiseOfWorkspacePlan, OfOneBudgetNeedsNothingOfTheCallers) {
@@ -392,7 +406,7 @@ TEST(PromiseOfWorkspacePlan, OfOneBudgetNeedsNothingOfTheCallers) {
   EXPECT_EQ(promise->reported.engine, "legacy:0") << "it keeps the promise";
   EXPECT_FALSE(OfFile("1@4:3/4x2~2@8:1/8", named)) << "nothing runs without workspace";
   named.engine = {};
-  promise = OfFile("1@4:3/4x2~0@8:1/0d", named);
+  promise = OfFile("1@4:3/4x2~0@8:1/0d,1@8:0/9", named);
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->reported.engine, "legacy:1");
   EXPECT_FALSE(promise->reported.deterministic) << "its pieces are not";

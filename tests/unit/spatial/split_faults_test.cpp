@@ -559,12 +559,11 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
       // Rows that came all the same are right.
       EXPECT_TRUE(result.output == layer.Part(rank) || HasNan(result.output)) << "rank " << rank;
     }
-    ExpectContains(FailureOf(job),
-                   {"all ranks have made it", "the device of rank ", "split call 2"});
+    ExpectContains(FailureOf(job), {"whose device lags behind", "split call 2"});
     ExpectAllFailFromNowOn(job);
     ExpectContains(testing::internal::GetCapturedStderr(),
-                   {"rank 0 waits: all ranks have made it, but the device of rank 0",
-                    "rank 1 waits: all ranks have made it, but the device of rank 1"});
+                   {"rank 0 waits: rank 0, whose device lags behind",
+                    "rank 1 waits: rank 1, whose device lags behind"});
   }
 }
 

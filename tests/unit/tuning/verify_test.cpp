@@ -463,7 +463,13 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
     }
   }
   EXPECT_GE(equal, kProblems);
-  EXPECT_GE(winograd, 20);
+  ConvolutionProblem served = ComparedProblem(Operation::kForward, DataType::kFloat);
+  served.c = 64;
+  SetPackedStrides(served);
+  // oneDNN has no Winograd for processors without AVX-512.
+  if (!Micro(served, "legacy:6", 4).engine.empty()) {
+    EXPECT_GE(winograd, 20);
+  }
 }
 
 }  // namespace
