@@ -75,6 +75,9 @@ class Layout:
                     break
             if i == len(old) or j == len(new):  # extents of 1 may be left over
                 i, j = len(old), len(new)
+            if j < len(new) and new[j] == 1 and j - first_j == 1 == new[first_j] and self.dims[i - 1] and \
+                    (i == len(old) or old[i] != 1):
+                raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)}: which of the ones is the cut one?")
             dims += self._regrouped(old, first_i, i, new[first_j:j])
         return Layout(dims, self.extents, self.pads)
 
@@ -87,7 +90,7 @@ class Layout:
         dims = []
         for extent in new:
             taken, product = [], 1
-            while atoms and (not taken or product < extent):
+            while atoms and (product < extent or not taken and atoms[0][1] == 1):
                 axis, size = atoms.pop(0)
                 wanted = extent // product
                 if axis is None and size > wanted and size % wanted == 0:

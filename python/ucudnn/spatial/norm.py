@@ -48,8 +48,8 @@ class _Normalised(torch.autograd.Function):
 
 
 def normalised(x, dims, eps, view=None):
-    """`view`: a shape in which `dims` are counted, of whose dimensions those before are split, as groups of channels."""
-    layout = x.cut if view is None else x.cut.reshaped(x.shape, view)
+    """`view`: a shape in which `dims` are counted, in which the channels are two dimensions, groups and theirs."""
+    layout = x.cut if view is None else x.cut.inserted(2)
     wide = striped(x if view is None else x.reshape(view), layout)
     count = count_of(wide, dims)
     result, mean, variance = _Normalised.apply(wide, dims, axes_in(wide, dims), count, eps)

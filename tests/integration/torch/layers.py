@@ -97,7 +97,8 @@ def cases():
     yield "batch norm", lambda: nn.BatchNorm2d(4)
     yield "batch norm eval", lambda: nn.BatchNorm2d(4).eval()
     yield "instance norm", lambda: nn.InstanceNorm2d(4, affine=True)
-    yield "group norm", lambda: nn.GroupNorm(2, 4)
+    for groups in (1, 2, 4):
+        yield f"group norm {groups}", lambda groups=groups: nn.GroupNorm(groups, 4)
     yield "layer norm over positions", layer_norm_over_positions
     yield "layer norm of channels", lambda: nn.Sequential(Call(lambda x: x.permute(0, 2, 3, 1)), nn.LayerNorm(4),
                                                           Call(lambda x: x.permute(0, 3, 1, 2)))

@@ -53,6 +53,15 @@ class Layouts(unittest.TestCase):
     def test_channels_are_split_beside_a_cut_dimension(self):
         self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 6, 4, 8), (2, 2, 3, 4, 8)).dims)
 
+    def test_an_extent_of_one_before_a_cut_dimension_takes_nothing_of_it(self):
+        self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 3, 4, 8), (2, 3, 1, 4, 8)).dims)
+        self.assertEqual(((), (), ((1, 4),), (), ()), self.layout().reshaped((2, 3, 4, 8), (2, 3, 4, 1, 8)).dims)
+
+    def test_one_more_beside_a_cut_row_is_refused(self):
+        layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
+        with self.assertRaises(NotSupported):
+            layout.reshaped((2, 3, 1, 8), (2, 3, 1, 1, 8))
+
     def test_positions_taken_apart_are_refused(self):
         with self.assertRaises(NotSupported):
             self.layout().reshaped((2, 3, 4, 8), (2, 3, 2, 16))
