@@ -104,6 +104,12 @@ class Wheel(unittest.TestCase):
         self.assertEqual(("True\n", 0), (result.stdout, result.returncode), result.stderr)
         self.assertRegex(result.stderr, r"\A(ucudnn run: there is no CUDA driver .*\n)?\Z")
 
+    def test_spatial_module_comes_along_and_needs_no_torch_to_be_found(self):
+        result = run(self.environment / "bin/python", "-c",
+                     "import ucudnn.spatial.geometry as g; print(g._path() == g.pathlib.Path(g.__file__).parents[1] / "
+                     "'lib/libucudnn.so.1')")
+        self.assertEqual(("True\n", 0), (result.stdout, result.returncode), result.stderr)
+
     def test_bad_usage_keeps_its_exit_code(self):
         self.assertEqual(2, run(self.command, "no-such-command").returncode)
 

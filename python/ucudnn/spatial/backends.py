@@ -1,0 +1,21 @@
+"""What becomes of a convolution by the backend that torch says it takes (torch._C._select_conv_backend). A pure function
+of that answer's name and of the device, without torch."""
+UCUDNN, EXCHANGE, LOCAL, REFUSE = "ucudnn", "exchange", "local", "refuse"
+
+# Calls of cuDNN stay as they are: ucudnn exchanges under them.
+_CUDNN = {"Cudnn", "CudnnTranspose"}
+# Kernels of torch's own, or of other libraries: this module exchanges, and they run on the rows that came.
+_OTHERS = {"CudaDepthwise2d", "CudaDepthwise3d", "Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d", "SlowDilated2d",
+           "SlowDilated3d", "Mkldnn", "MkldnnTranspose", "NnpackSpatial", "Winograd3x3Depthwise", "Xnnpack2d", "Overrideable"}
+_EMPTY = {"Empty", "MkldnnEmpty"}
+
+
+def route(backend, is_cuda=False, is_aligned=True):
+    """`is_aligned`: the same padding stands before and behind every cut axis, in the call itself: what ucudnn expects of
+    a call of cuDNN. Returns UCUDNN (the call stays plain), EXCHANGE (rows are fetched first, and a call that would reach
+    cuDNN is declared the rank's own), LOCAL (there is nothing to compute) or REFUSE."""
+    if backend in _EMPTY:
+        return LOCAL
+    if backend in _CUDNN:
+        return UCUDNN if is_cuda and is_aligned else EXCHANGE
+    return EXCHANGE if backend in _OTHERS else REFUSE

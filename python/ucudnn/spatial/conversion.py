@@ -1,0 +1,82 @@
+"""convert: from here on a model takes stripes and gives stripes, and what cannot be vouched for is refused."""
+import torch
+
+from . import stripe
+from .errors import NotSupported
+from .cells import ranks
+from .stripe import Stripe, flat
+from .vouched import looks_around, message, verdict
+
+
+def name_of(module):
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _listed(model):
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            yield path, "torch.jit.ScriptModule", False
+        else:
+            p = getattr(module, "p", 0)
+            yield path, name_of(module), module.training and isinstance(p, float) and p > 0
+
+
+def convert(model, trust=()):
+    """Returns `model`, which takes what shard gives, and whose parameters' gradients are then those of the whole images of
+    a group, complete on every rank of it. `trust` are classes, or their names, that the caller vouches for. NotSupported
+    lists every module that nobody vouches for. Call it before anything wraps the model; on one rank without a grid nothing
+    is changed."""
+    if ranks() is None:
+        return model
+    found = verdict(_listed(model), tuple(entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}"
+                                          for entry in trust))
+    if found:
+        raise NotSupported(message(found))
+    if any(tensor.is_cuda for tensor in model.parameters()):
+        ranks().geometry.sum_nothing()
+    if getattr(model, "_ucudnn_is_converted", False):
+        return model
+    model._ucudnn_is_converted = True
+    for path, module in model.named_modules():
+        _name(module, path)
+        if looks_around(name_of(module)):
+            module.register_forward_pre_hook(_must_be_striped)
+    model.register_forward_pre_hook(_must_have_stripes, with_kwargs=True)
+    model.register_forward_hook(_compares)
+    return model
+
+
+def _name(module, path):
+    name = path or name_of(module)
+
+    def enter(module, arguments):
+        if not torch._C._is_torch_function_enabled():
+            raise NotSupported(f"{name} runs where torch calls no __torch_function__: start a backward pass that runs it again "
+                               "with the loss's own backward()")
+        stripe._where.append(name)
+
+    def leave(module, arguments, result):
+        while stripe._where and stripe._where.pop() != name:  # of modules that an error left
+            pass
+
+    module.register_forward_pre_hook(enter, prepend=True)
+    module.register_forward_hook(leave, always_call=True)
+
+
+def _must_be_striped(module, arguments):
+    if not any(isinstance(x, Stripe) for x in flat(arguments)):
+        raise NotSupported(f"{name_of(module)}{stripe.place()} meets a plain tensor: what is made inside a converted model, "
+                           "or lost its stripes on the way, is not known to be a stripe")
+
+
+def _must_have_stripes(module, arguments, named):
+    if not any(isinstance(x, Stripe) for x in flat((arguments, named))):
+        raise NotSupported(f"{name_of(module)} was converted: it takes what shard gives, not a plain tensor")
+    ranks().begin()
+
+
+def _compares(module, arguments, result):
+    for x in flat(result if not hasattr(result, "to_tuple") else result.to_tuple()):
+        if isinstance(x, torch.Tensor) and x.requires_grad:
+            x.register_hook(ranks().comparison())
+            return

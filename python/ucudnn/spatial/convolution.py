@@ -1,0 +1,152 @@
+"""Convolutions. Those that torch gives to cuDNN stay calls of cuDNN on a stripe, under which ucudnn exchanges; before all
+others rows are fetched here (backends.py)."""
+import torch
+
+from .backends import EXCHANGE, REFUSE, UCUDNN, route
+from .errors import NotSupported
+from .geometry import Window, transposed_windows
+from .grid import owned
+from .halo import fetch
+from .layout import Layout
+from .pointwise import completed
+from .cells import ranks
+from .stripe import layout_of, rule, striped
+from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
+
+
+class _Own(torch.autograd.Function):
+    """A call of cuDNN on rows that were fetched already, forward and backward: declared the rank's own, so that nothing is
+    exchanged under it. The declaration is the thread's, and a backward pass has one of its own."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, arguments):
+        ctx.save_for_backward(x, weight)
+        ctx.arguments, ctx.bias = arguments, None if bias is None else list(bias.shape)
+        with _declared():
+            return torch.convolution(x, weight, bias, *arguments)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        wanted = [*ctx.needs_input_grad[:2], ctx.bias is not None and ctx.needs_input_grad[2]]
+        with _declared(), torch._C.DisableTorchFunctionSubclass():
+            return (*torch.ops.aten.convolution_backward(gradient, x, weight, ctx.bias, *ctx.arguments, wanted), None)
+
+
+class _declared:
+    def __enter__(self):
+        ranks().geometry.declare_replicated(True)
+
+    def __exit__(self, *_):
+        ranks().geometry.declare_replicated(False)
+
+
+def _backend(x, weight, bias, arguments):
+    return torch._C._select_conv_backend(x, weight, bias, *arguments).name
+
+
+def _run(x, weight, bias, arguments):
+    """On rows that are all there."""
+    if x.is_cuda and _backend(x, weight, bias, arguments) in ("Cudnn", "CudnnTranspose"):
+        return _Own.apply(x, weight, bias, arguments)
+    return torch.convolution(x, weight, bias, *arguments)
+
+
+def _routed(x, weight, bias, arguments, is_aligned):
+    """The same on every rank: torch is asked about the largest stripe, with a window more, so that there is an output."""
+    shape = list(x.shape)
+    for axis, rows in x.cut.extents.items():
+        dim = x.cut.dim_of(axis)
+        shape[dim] = max(rows) + arguments[2][dim - 2] * weight.shape[dim]
+    is_last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    like = torch.empty(shape, dtype=x.dtype, device=x.device,
+                       memory_format=torch.channels_last if is_last else torch.contiguous_format)
+    backend = _backend(like, weight, bias, arguments)
+    answer = route(backend, x.is_cuda, is_aligned)
+    if answer == REFUSE:
+        raise NotSupported(f"torch computes this convolution with {backend}, which is not known here")
+    return answer
+
+
+def _paddings(padding, window_extents, stride):
+    """Rows before and behind each axis."""
+    if padding == "valid":
+        return [(0, 0)] * len(window_extents)
+    if padding == "same":
+        return [((extent - 1) // 2, extent - 1 - (extent - 1) // 2) for extent in window_extents]
+    return [(pad, pad) for pad in tuple_of(padding, len(stride))]
+
+
+@rule(torch.conv1d, torch.conv2d, torch.conv3d)
+def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    count = weight.ndim - 2
+    stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
+    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    windows = [Window(k, s, 0, d) for k, s, d in zip(weight.shape[2:], stride, dilation)]
+    pads = _paddings(padding, [window.extent for window in windows], stride)
+    if x.cut.is_cut:
+        plans = {axis: read(x, axis, windows[i], *pads[i]) for axis, i in spatial_dims(x, count).items()}
+    else:
+        plans = {}
+    aligned = all(front == back for front, back in pads) and not any(axis in x.cut.pads for axis in plans)
+    padded = [front for front, _ in pads]
+    layout = output_layout(x, plans)
+    weight = completed(weight, layout)
+    bias = None if bias is None else completed(bias, layout)
+    arguments = [list(stride), padded, list(dilation), False, [0] * count, groups]
+    answer = _routed(x, weight, bias, arguments, aligned) if plans else EXCHANGE
+    if answer == UCUDNN:
+        result = torch.convolution(x, weight, bias, *arguments)
+    else:
+        rows, fill = extend(x, plans), []
+        cut = set(spatial_dims(x, count).values()) if plans else set()
+        for i, (front, back) in enumerate(pads):
+            padded[i] = 0 if i in cut else min(front, back)
+            fill = [0, 0] + fill if i in cut else [front - padded[i], back - padded[i]] + fill
+        if any(fill):
+            rows = torch.nn.functional.pad(rows, fill)
+        result = _run(rows, weight, bias, arguments)
+    check(result, layout, plans)
+    return striped(result, layout)
+
+
+@rule(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    count = weight.ndim - 2
+    stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))
+    x = x if hasattr(x, "cut") else striped(x, layout_of(x))
+    plans, changed = {}, {}
+    for axis, i in (spatial_dims(x, count).items() if x.cut.is_cut else ()):
+        if axis in x.cut.pads:
+            raise NotSupported("a transposed convolution of what was padded along a cut axis")
+        window = Window(weight.shape[2 + i], stride[i], padding[i], dilation[i])
+        outputs, needed = transposed_windows(ranks().geometry, axis, window, x.cut.extents[axis], more[i])
+        plans[axis] = i, outputs, needed
+        changed[axis] = outputs, outputs[ranks().part(axis)]
+    layout = x.cut.with_extents(changed)
+    weight = completed(weight, layout)
+    bias = None if bias is None else completed(bias, layout)
+    arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
+    if plans and _routed(x, weight, bias, arguments, True) == UCUDNN:
+        return striped(torch.convolution(x, weight, bias, *arguments), layout)
+    rows, cuts = x, []
+    for axis, (i, outputs, needed) in plans.items():
+        rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)
+        arguments[1][i] = arguments[4][i] = 0
+        part = ranks().part(axis)
+        # The first element of the first row's window is at stride * row - pad.
+        cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
+    result = _run(rows, weight, bias, arguments)
+    for dim, begin, extent in cuts:
+        missing = begin + extent - result.shape[dim]
+        if missing > 0:  # elements under no window, which output padding names
+            fill = [0, 0] * (result.ndim - 1 - dim) + [0, missing]
+            result = torch.nn.functional.pad(result, fill)
+            if bias is not None:
+                ends = torch.zeros(result.shape[dim], dtype=result.dtype, device=result.device)
+                ends[-missing:] = 1
+                shape = [1] * result.ndim
+                shape[dim] = -1
+                result = result + ends.view(shape) * bias.view([1, -1] + [1] * count)
+        result = result.narrow(dim, begin, extent)
+    return striped(result, Layout(layout.dims, layout.extents))

@@ -1,0 +1,164 @@
+"""Which rows of a cut axis a part owns and needs. The answer is libucudnn's (ucudnnSpatialGetRows), so that this module
+and the exchange under cuDNN's calls cannot differ: there is no second way to compute it here. Without torch."""
+import ctypes
+import functools
+import os
+import pathlib
+from dataclasses import dataclass
+
+from .errors import NotSupported
+from .grid import AXES, owned
+
+FORWARD, BACKWARD_DATA, BACKWARD_FILTER = range(3)
+_OK, _NOT_SUPPORTED = 0, 3000  # cudnnStatus_t
+
+
+class _Axis(ctypes.Structure):  # ucudnnSpatialAxis_t
+    _fields_ = [("struct_size", ctypes.c_size_t), ("operation", ctypes.c_int), ("filter", ctypes.c_int),
+                ("stride", ctypes.c_int), ("pad", ctypes.c_int), ("dilation", ctypes.c_int), ("parts", ctypes.c_int),
+                ("extents", ctypes.POINTER(ctypes.c_int64))]
+
+
+class _Rows(ctypes.Structure):  # ucudnnSpatialRows_t
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_int64) for name in ("x_begin", "x_end", "y_begin", "y_end", "needed_begin", "needed_end")]
+
+
+@dataclass(frozen=True)
+class Window:
+    filter: int
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+
+    @property
+    def extent(self):
+        return (self.filter - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Of one part: its own rows of x and y in the whole image's, and which rows of the tensor that travels (x of forward,
+    y of the gradients) it needs, its own included."""
+    x: tuple
+    y: tuple
+    needed: tuple
+
+
+class Library:
+    """libucudnn. `rows` answers one part; NotSupported has the reason in the library's words."""
+
+    def __init__(self, path=None):
+        self.library = ctypes.CDLL(str(path or _path()))
+        self._rows = self._function("ucudnnSpatialGetRows", ctypes.POINTER(_Axis), ctypes.c_int, ctypes.POINTER(_Rows))
+        self.library.ucudnnGetLastError.restype = ctypes.c_char_p
+
+    def _function(self, name, *arguments):
+        try:
+            function = getattr(self.library, name)
+        except AttributeError:
+            raise NotSupported(f"{self.library._name} has no {name}: it is older than this module") from None
+        function.argtypes, function.restype = arguments, ctypes.c_int
+        return function
+
+    def rows(self, operation, window, extents, part):
+        row_counts = (ctypes.c_int64 * len(extents))(*extents)
+        axis = _Axis(ctypes.sizeof(_Axis), operation, window.filter, window.stride, window.pad, window.dilation,
+                     len(extents), row_counts)
+        rows = _Rows(ctypes.sizeof(_Rows))
+        status = self._rows(axis, part, rows)
+        if status == _NOT_SUPPORTED:
+            raise NotSupported(self._why())
+        if status != _OK:
+            raise ValueError(f"ucudnnSpatialGetRows: status {status}: {self._why()}")
+        return Rows((rows.x_begin, rows.x_end), (rows.y_begin, rows.y_end), (rows.needed_begin, rows.needed_end))
+
+    def _why(self):
+        why = self.library.ucudnnGetLastError().decode()
+        return why.removeprefix("ucudnnSpatialGetRows: ").removeprefix("h: ")  # which axis it is says who asks
+
+    def sum_nothing(self):
+        """From now on gradients are summed by this module alone."""
+        function = self._function("ucudnnSpatialSetReduce", ctypes.c_int)
+        if status := function(0):
+            raise NotSupported(f"ucudnnSpatialSetReduce(none) fails with status {status}: {self._why()}")
+
+    def declare_replicated(self, replicated):
+        """Of the calling thread: its next cuDNN calls are its own, for what this module has exchanged itself."""
+        function = self._function("ucudnnSpatialDeclareReplicated", ctypes.c_int)
+        if status := function(int(replicated)):
+            raise NotSupported(f"ucudnnSpatialDeclareReplicated fails with status {status}")
+
+
+def _path():
+    beside = pathlib.Path(__file__).resolve().parents[1] / "lib/libucudnn.so.1"
+    return os.environ.get("UCUDNN_LIBRARY") or (beside if beside.exists() else "libucudnn.so.1")
+
+
+@functools.lru_cache(maxsize=None)
+def all_rows(geometry, operation, window, extents):
+    """Of every part."""
+    return tuple(geometry.rows(operation, window, extents, part) for part in range(len(extents)))
+
+
+@dataclass(frozen=True)
+class Read:
+    """A window slid over one cut axis, of which each part computes the outputs that its own call would give."""
+    outputs: tuple  # rows of y by part
+    reads: tuple  # by part, [begin, end) of x: counted from the first row of the image, also outside it
+    needed: tuple  # by part, those of them that exist, and its own
+
+
+def windows(geometry, axis, window, extents, front, back):
+    """Windows over an axis with `front` and `back` rows of padding that may differ (`window.pad` is not read). Where they
+    do, libucudnn is asked for a window with the same pad on both sides and the same outputs: as it is, or counted from
+    the last row, in a mirror."""
+    total = sum(extents)
+    count = (total + front + back - window.extent) // window.stride + 1
+    rest = (total + front + back - window.extent) % window.stride
+    why = None
+    for step, pad in ((1, front), (-1, back - rest)):
+        if pad < 0 or (total + 2 * pad - window.extent) // window.stride + 1 != count:
+            continue
+        try:
+            rows = all_rows(geometry, FORWARD, Window(window.filter, window.stride, pad, window.dilation), extents[::step])
+        except NotSupported as refusal:
+            why = why or f"{AXES[axis]}: {refusal}"
+            continue
+        if step < 0:
+            rows = tuple(Rows(_mirror(r.x, total), _mirror(r.y, count), _mirror(r.needed, total))
+                         for r in reversed(rows))
+        return _read(window, front, rows)
+    raise NotSupported(why or f"{AXES[axis]}: windows of extent {window.extent} and stride {window.stride} over {total} "
+                              f"rows with {front} rows of padding before and {back} behind them go on across a cut")
+
+
+def _mirror(interval, total):
+    return total - interval[1], total - interval[0]
+
+
+def _read(window, front, rows):
+    reads = tuple((r.y[0] * window.stride - front, (r.y[1] - 1) * window.stride - front + window.extent) for r in rows)
+    total = rows[-1].x[1]
+    for (begin, end), r in zip(reads, rows):
+        if (min(max(begin, 0), r.x[0]), max(min(end, total), r.x[1])) != r.needed:
+            raise AssertionError(f"libucudnn's {r} does not read {begin} to {end}")
+    return Read(tuple(r.y[1] - r.y[0] for r in rows), reads, tuple(r.needed for r in rows))
+
+
+def transposed_windows(geometry, axis, window, extents, output_padding):
+    """A transposed convolution, whose input has `extents` and whose output is the x of the convolution that libucudnn
+    knows: (rows of output by part, rows of input needed by part)."""
+    more = window.extent - 2 * window.pad + output_padding - window.stride
+    if len(extents) > 1 and more != 0:
+        raise NotSupported(f"{AXES[axis]}: a transposed convolution with windows of extent {window.extent}, stride "
+                           f"{window.stride}, pad {window.pad} and output padding {output_padding} gives {more} rows "
+                           f"more on each part than {window.stride} for each row")
+    outputs = tuple(extent * window.stride + more for extent in extents)
+    try:
+        rows = all_rows(geometry, BACKWARD_DATA, window, outputs)
+    except NotSupported as refusal:
+        raise NotSupported(f"{AXES[axis]}: {refusal}") from None
+    if tuple(r.y for r in rows) != tuple(owned(extents)):
+        raise NotSupported(f"{AXES[axis]}: stripes of {extents} rows are not what its convolution would give")
+    return outputs, tuple(r.needed for r in rows)

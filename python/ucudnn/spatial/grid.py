@@ -1,0 +1,69 @@
+"""The grid that images are cut into, as UCUDNN_SPATIAL names it: "h4", "h2w2", "n2h4". Pure values, without torch.
+Axes are 0 (d), 1 (h) and 2 (w); parts of an axis follow one another from 0; w runs fastest, n slowest."""
+import re
+from itertools import combinations
+
+AXES = "dhw"
+
+
+class Grid:
+    def __init__(self, text):
+        self.text = text
+        found = re.findall(r"([ndhw])([1-9][0-9]*)", text.lower())
+        if not found or "".join(letter + parts for letter, parts in found) != text.lower() or \
+                len({letter for letter, _ in found}) != len(found):
+            raise ValueError(f'"{text}" is not a spatial grid: expected n, d, h and w, each at most once and with its '
+                             "number of parts, as in h4, h2w2, d2h2w2 or n2h4")
+        parts = {letter: int(count) for letter, count in found}
+        self.groups = parts.get("n", 1)
+        self.parts = tuple(parts.get(letter, 1) for letter in AXES)
+
+    @property
+    def cut_axes(self):
+        return tuple(axis for axis in range(3) if self.parts[axis] > 1)
+
+    @property
+    def group_size(self):
+        return self.parts[0] * self.parts[1] * self.parts[2]
+
+    @property
+    def ranks(self):
+        return self.groups * self.group_size
+
+    def place_of(self, rank):
+        """(group, (part along d, h, w))."""
+        group, cell = divmod(rank, self.group_size)
+        rest, w = divmod(cell, self.parts[2])
+        return group, (*divmod(rest, self.parts[1]), w)
+
+    def rank_of(self, group, place):
+        d, h, w = place
+        return group * self.group_size + (d * self.parts[1] + h) * self.parts[2] + w
+
+    def lines(self):
+        """All sets of ranks that differ along some axes alone, as {axes: [ranks, ...]}: who sums along these axes with
+        whom. Each list of ranks is in the order of the parts."""
+        found = {}
+        for count in range(1, len(self.cut_axes) + 1):
+            for axes in combinations(self.cut_axes, count):
+                members = {}
+                for rank in range(self.ranks):
+                    group, place = self.place_of(rank)
+                    rest = tuple(part for axis, part in enumerate(place) if axis not in axes)
+                    members.setdefault((group, rest), []).append(rank)
+                found[axes] = list(members.values())
+        return found
+
+
+def divided(extent, parts):
+    """`extent` rows in `parts` stripes, the first ones the larger by one."""
+    return tuple(extent // parts + (part < extent % parts) for part in range(parts))
+
+
+def owned(extents):
+    """[begin, end) of each part in the whole."""
+    intervals, end = [], 0
+    for extent in extents:
+        intervals.append((end, end + extent))
+        end += extent
+    return intervals

@@ -1,0 +1,89 @@
+"""Rows of other ranks: the one exchange under everything that looks beyond its position, and its transpose."""
+import torch
+
+from .grid import owned
+from .cells import ranks
+
+
+def overlap(a, b):
+    return max(a[0], b[0]), max(max(a[0], b[0]), min(a[1], b[1]))
+
+
+def _pieces(axis, extents, needed):
+    """(part, rows that it sends this rank, rows that this rank sends it), counted in the whole, of every part that has
+    or wants any."""
+    me, own = ranks().part(axis), owned(extents)
+    for part in range(len(extents)):
+        received, sent = overlap(own[part], needed[me]), overlap(own[me], needed[part])
+        if received[0] < received[1] or sent[0] < sent[1]:
+            yield part, received, sent
+
+
+def _narrow(tensor, dim, rows, first):
+    return tensor.narrow(dim, rows[0] - first, rows[1] - rows[0])
+
+
+def _empty(like, dim, rows):
+    shape = list(like.shape)
+    shape[dim] = rows[1] - rows[0]
+    return like.new_empty(shape)
+
+
+class _Fetch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, dim, axis, extents, needed):
+        ctx.arguments = dim, axis, extents, needed
+        me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
+        sent, received, pieces = {}, {}, []
+        for part, wanted, given in _pieces(axis, extents, needed):
+            if part == me:
+                pieces.append(_narrow(x, dim, wanted, own[0]))
+                continue
+            if given[0] < given[1]:
+                sent[part] = _narrow(x, dim, given, own[0])
+            if wanted[0] < wanted[1]:
+                received[part] = _empty(x, dim, wanted)
+                pieces.append(received[part])
+        ranks().swap(axis, sent, received)
+        return torch.cat(pieces, dim)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        dim, axis, extents, needed = ctx.arguments
+        me, own = ranks().part(axis), owned(extents)[ranks().part(axis)]
+        result = gradient.new_zeros(_empty(gradient, dim, own).shape)
+        sent, received, places = {}, {}, []
+        for part, wanted, given in _pieces(axis, extents, needed):
+            if part == me:
+                places.append((_narrow(gradient, dim, wanted, needed[me][0]), wanted))
+                continue
+            if wanted[0] < wanted[1]:
+                sent[part] = _narrow(gradient, dim, wanted, needed[me][0])
+            if given[0] < given[1]:
+                received[part] = _empty(gradient, dim, given)
+                places.append((received[part], given))
+        ranks().swap(axis, sent, received)
+        for rows, place in places:  # in the order of the parts, on every run
+            _narrow(result, dim, place, own[0]).add_(rows)
+        return result, None, None, None, None
+
+
+def fetch(x, dim, axis, extents, needed):
+    """The rows needed[part] of the whole, where x has this rank's of `extents`; `needed` is that of every part. Its
+    gradient goes back to the ranks that own the rows, and is added there."""
+    own = owned(extents)
+    if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):  # on every rank: nothing travels
+        me = ranks().part(axis)
+        return _narrow(x, dim, needed[me], own[me][0])
+    return _Fetch.apply(x, dim, axis, tuple(extents), tuple(needed))
+
+
+def extended(x, dim, axis, extents, reads, value=0.0):
+    """The rows reads[part] of the whole, `value` for those outside it."""
+    total = sum(extents)
+    first, last = reads[ranks().part(axis)]
+    x = fetch(x, dim, axis, extents, [overlap(rows, (0, total)) for rows in reads])
+    front, back = max(0, -first), max(0, last - total)
+    if front or back:
+        x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - dim) + [front, back], value=value)
+    return x

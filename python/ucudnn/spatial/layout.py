@@ -1,0 +1,116 @@
+"""Which dimensions of a rank's tensor are cut, and how that follows it through reshaping. Immutable values, without torch.
+
+A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
+None for what is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several atoms."""
+from .errors import NotSupported
+from .grid import AXES
+
+
+class Layout:
+    __slots__ = ("dims", "extents", "pads")
+
+    def __init__(self, dims, extents, pads=None):
+        self.dims = tuple(dims)
+        cut = {axis for dim in self.dims for axis, _ in dim if axis is not None}
+        self.extents = {axis: tuple(extents[axis]) for axis in cut}  # rows of the axis by part
+        # Where padding stands in the first and the last part of an axis: {axis: (rows, rows)}.
+        self.pads = {axis: rows for axis, rows in (pads or {}).items() if axis in cut}
+
+    def __eq__(self, other):
+        return self.dims == other.dims and self.extents == other.extents
+
+    def __repr__(self):
+        return f"Layout({self.dims}, {self.extents})"
+
+    @property
+    def axes(self):
+        return tuple(sorted(self.extents))
+
+    @property
+    def is_cut(self):
+        return bool(self.extents)
+
+    def axes_of(self, dim):
+        return tuple(axis for axis, _ in self.dims[dim] if axis is not None)
+
+    def is_plain(self, dim):
+        return not self.dims[dim]
+
+    def dim_of(self, axis):
+        """The dimension that is this axis and nothing else."""
+        for dim, atoms in enumerate(self.dims):
+            if len(atoms) == 1 and atoms[0][0] == axis:
+                return dim
+        raise NotSupported(f"the positions along {AXES[axis]} are flattened together with others")
+
+    def with_extents(self, changed, pads=None):
+        """The same dimensions with other extents along some axes; those of this rank are given as {axis: (rows by part,
+        own rows)}."""
+        dims = [tuple((axis, changed[axis][1] if axis in changed else extent) for axis, extent in atoms)
+                for atoms in self.dims]
+        return Layout(dims, {axis: changed[axis][0] if axis in changed else rows for axis, rows in self.extents.items()},
+                      pads)
+
+    def permuted(self, order):
+        return Layout([self.dims[dim] for dim in order], self.extents, self.pads)
+
+    def inserted(self, dim):
+        return Layout(self.dims[:dim] + ((),) + self.dims[dim:], self.extents, self.pads)
+
+    def removed(self, dims):
+        return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
+
+    def reshaped(self, old, new):
+        """Of a tensor of shape `old` that becomes `new`."""
+        dims, i, j = [], 0, 0
+        while i < len(old) or j < len(new):
+            first_i, first_j = i, j
+            left = right = 1
+            while i == first_i or j == first_j or left != right:
+                if i < len(old) and (i == first_i or left < right or j >= len(new)):
+                    left, i = left * old[i], i + 1
+                elif j < len(new):
+                    right, j = right * new[j], j + 1
+                else:
+                    break
+            if i == len(old) or j == len(new):  # extents of 1 may be left over
+                i, j = len(old), len(new)
+            if j < len(new) and new[j] == 1 and j - first_j == 1 == new[first_j] and self.dims[i - 1] and \
+                    (i == len(old) or old[i] != 1):
+                raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)}: which of the ones is the cut one?")
+            dims += self._regrouped(old, first_i, i, new[first_j:j])
+        return Layout(dims, self.extents, self.pads)
+
+    def _regrouped(self, old, begin, end, new):
+        if all(not self.dims[dim] for dim in range(begin, end)):
+            return [()] * len(new)
+        atoms = []
+        for dim in range(begin, end):
+            atoms += self.dims[dim] or [(None, old[dim])]
+        dims = []
+        for extent in new:
+            taken, product = [], 1
+            while atoms and (product < extent or not taken and atoms[0][1] == 1):
+                axis, size = atoms.pop(0)
+                wanted = extent // product
+                if axis is None and size > wanted and size % wanted == 0:
+                    atoms.insert(0, (None, size // wanted))
+                    size = wanted
+                taken.append((axis, size))
+                product *= size
+            if product != extent:
+                raise NotSupported(f"a reshape of {tuple(old)} to extents {tuple(new)} takes the positions of a cut "
+                                   "dimension apart")
+            dims.append(taken)
+        if dims:
+            dims[-1] += atoms
+        elif any(axis is not None for axis, _ in atoms):
+            raise NotSupported("a reshape drops a cut dimension")
+        return [_tidy(atoms) for atoms in dims]
+
+
+def _tidy(atoms):
+    """Without extents of 1 that are not cut; () where nothing is."""
+    if all(axis is None for axis, _ in atoms):
+        return ()
+    return tuple((axis, size) for axis, size in atoms if axis is not None or size != 1)

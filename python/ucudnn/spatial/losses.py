@@ -1,0 +1,43 @@
+"""Losses: of each position, then summed over all."""
+import torch
+from torch.nn import functional
+
+from .errors import NotSupported
+from .layout import Layout
+from .pointwise import broadcast
+from .reduce import added_up, mean
+from .stripe import layout_of, rule, striped
+
+
+def _reduced(result, reduction):
+    if reduction == "none":
+        return result
+    dims = list(range(result.ndim))
+    return added_up(result, dims, False) if reduction == "sum" else mean(None, result, dims)
+
+
+@rule(functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
+      functional.binary_cross_entropy_with_logits, functional.binary_cross_entropy)
+def _elementwise(function, x, target, *args, reduction="mean", **kwargs):
+    if args or any(isinstance(value, torch.Tensor) for value in kwargs.values()):
+        raise NotSupported("weights, or reductions by position")
+    layout = broadcast([x, target])
+    return _reduced(striped(function(x, target, reduction="none", **kwargs), layout), reduction)
+
+
+@rule(functional.cross_entropy, functional.nll_loss)
+def _classes(function, x, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+             **kwargs):
+    if weight is not None or kwargs.get("label_smoothing"):
+        raise NotSupported("weights of classes, or smoothed labels")
+    layout = layout_of(x)
+    if not layout.is_plain(1) or layout.removed([1]) != layout_of(target):
+        raise NotSupported(f"targets of shape {tuple(target.shape)} are not cut as the predictions are: shard them, too")
+    each = striped(function(x, target, ignore_index=ignore_index, reduction="none"),
+                   Layout(layout_of(target).dims, layout.extents))
+    if reduction != "mean":
+        return _reduced(each, reduction)
+    counted = striped((target != ignore_index).to(each.dtype), each.cut)
+    dims = list(range(each.ndim))
+    result = added_up(each, dims, False)
+    return striped(result / added_up(counted, dims, False), result.cut)

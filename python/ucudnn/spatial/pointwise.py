@@ -1,0 +1,102 @@
+"""Functions of one position, whose operands broadcast."""
+import torch
+
+from .errors import NotSupported
+from .layout import Layout
+from .stripe import Stripe, flat, layout_of, name_of, named, rule, striped, summed, whole
+
+_NAMES = """
+abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil
+celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad div divide elu eq erf erfc erfinv exp exp2 expm1 fix float_power
+floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt hardshrink hardsigmoid hardswish hardtanh hypot
+isclose isfinite isinf isnan le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
+logical_or logical_xor logit logsigmoid lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal
+positive pow prelu rad2deg reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn sigmoid sign silu sin sinc sinh
+softplus softshrink softsign sqrt square sub subtract swish tan tanh tanhshrink threshold true_divide trunc where xlogy
+clone contiguous detach to float double half bfloat16 bool int long type_as zeros_like ones_like empty_like full_like cpu
+cuda alias copy_ fill_ zero_ __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
+__rtruediv__ __itruediv__ __div__ __rdiv__ __idiv__ __pow__ __rpow__ __ipow__ __neg__ __pos__ __abs__ __eq__ __ne__ __lt__
+__le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
+""".split()
+
+
+def broadcast(operands):
+    """The layout of what comes of these tensors, position by position."""
+    layouts = [layout_of(x) for x in operands]
+    ndim = max(len(layout.dims) for layout in layouts)
+    dims, extents, pads = [()] * ndim, {}, {}
+    for layout in layouts:
+        offset = ndim - len(layout.dims)
+        for dim, atoms in enumerate(layout.dims):
+            if atoms and dims[offset + dim] not in ((), atoms):
+                raise NotSupported(f"dimension {offset + dim} is cut in two ways: {dims[offset + dim]} and {atoms}")
+            dims[offset + dim] = atoms or dims[offset + dim]
+        for axis, rows in layout.extents.items():
+            if extents.setdefault(axis, rows) != rows:
+                raise NotSupported(f"stripes of {extents[axis]} rows meet stripes of {rows} rows")
+        pads.update(layout.pads)
+    for x, layout in zip(operands, layouts):
+        offset = ndim - len(layout.dims)
+        for dim, atoms in enumerate(layout.dims):
+            if dims[offset + dim] and not atoms and x.shape[dim] != 1:
+                raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is the same on every rank, meets a stripe "
+                                   f"that is cut along dimension {offset + dim}: shard it, too")
+    return Layout(dims, extents, pads)
+
+
+def completed(x, layout):
+    """x as an operand of what has `layout`: the gradient of what is not cut as that is is summed."""
+    return summed(x, tuple(axis for axis in layout.axes if axis not in layout_of(x).axes))
+
+
+def _operands(args, kwargs):
+    return [x for x in flat((args, kwargs)) if isinstance(x, torch.Tensor)]
+
+
+def pointwise(function, *args, **kwargs):
+    if kwargs.get("out") is not None:
+        raise NotSupported("out= of a stripe")
+    name = name_of(function)
+    layout = broadcast(_operands(args, kwargs))
+    is_in_place = kwargs.get("inplace") or name.endswith("_") and not name.endswith("__") or \
+        name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "__ipow__")
+    if is_in_place and layout != layout_of(args[0]):
+        raise NotSupported("a stripe written into a tensor that is not cut alike")
+    convert = lambda x: completed(x, layout) if isinstance(x, torch.Tensor) else x
+    first = args[0] if is_in_place else convert(args[0])
+    result = function(first, *map(convert, args[1:]), **{key: convert(value) for key, value in kwargs.items()})
+    if not isinstance(result, torch.Tensor) or result is args[0]:
+        return result
+    return striped(result, layout)
+
+
+rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)))(pointwise)
+
+
+@rule(*named("prelu", "__prelu"))
+def _prelu(function, x, weight):
+    if weight.numel() > 1:
+        weight = weight.view([-1] + [1] * (x.ndim - 2))
+    layout = broadcast([x, weight])
+    return striped(torch.where(x > 0, x, completed(weight, layout) * x), layout)
+
+
+@rule(torch.nn.functional.dropout, torch.nn.functional.dropout2d, torch.nn.functional.dropout3d, torch.dropout,
+      torch.nn.functional.alpha_dropout, torch.nn.functional.feature_alpha_dropout)
+def _dropout(function, x, p=0.5, training=True, inplace=False):
+    if not training or p == 0:
+        return x
+    if not x.cut.is_cut or function is not torch.nn.functional.dropout:
+        raise NotSupported("ranks would drop different parts of what is the same on all of them")
+    return striped(function(x, p, training, inplace), x.cut)
+
+
+@rule(torch.nn.functional.linear)
+def _linear(function, x, weight, bias=None):
+    layout = layout_of(x)
+    if not isinstance(x, Stripe) or not layout.is_plain(-1):
+        raise NotSupported("a linear layer over a cut dimension: gather it first, or pool over all positions")
+    if not layout.is_cut:
+        return whole(function(x, weight, bias))
+    return striped(function(x, completed(weight, layout), bias if bias is None else completed(bias, layout)),
+                   Layout(layout.dims, layout.extents))

@@ -1,0 +1,190 @@
+"""Pooling. Windows that go on across a cut read the rows that lie there; pooling to a fixed number of windows (adaptive,
+global) gives what is the same on every rank."""
+import torch
+from torch.nn import functional
+
+from .errors import NotSupported
+from .geometry import Window
+from .grid import AXES, owned
+from .layout import Layout
+from .cells import ranks
+from .reduce import axes_in
+from .stripe import count_of, greatest, least, name_of, rule, striped, total
+from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
+
+
+def _outputs(extent, window, pad, ceil_mode):
+    """As torch counts them: with ceil_mode a window may stick out, but must begin inside the image or its front padding."""
+    rows = extent + 2 * pad - window.extent
+    if not ceil_mode:
+        return rows // window.stride + 1
+    count = -(-rows // window.stride) + 1
+    return count - ((count - 1) * window.stride >= extent + pad)
+
+
+def _plans(x, windows, pads, ceil_mode):
+    plans = {}
+    for axis, i in spatial_dims(x, len(windows)).items():
+        plans[axis] = read(x, axis, windows[i], pads[i], pads[i])
+        extent = sum(x.cut.extents[axis])
+        if _outputs(extent, windows[i], pads[i], ceil_mode) != sum(plans[axis].outputs):
+            raise NotSupported(f"{AXES[axis]}: ceil_mode adds a window behind the last of {extent} rows")
+    return plans
+
+
+@rule(torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, functional.max_pool1d, functional.max_pool2d,
+      functional.max_pool3d)
+def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    count = x.ndim - 2
+    if return_indices:
+        raise NotSupported("indices of maxima, which count the rank's own rows")
+    kernel = tuple_of(kernel_size, count)
+    stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
+    pads, dilation = tuple_of(padding, count), tuple_of(dilation, count)
+    windows = [Window(k, s, 0, d) for k, s, d in zip(kernel, stride, dilation)]
+    plans = _plans(x, windows, pads, ceil_mode)
+    cut = set(spatial_dims(x, count).values())
+    rest = tuple(0 if i in cut else pad for i, pad in enumerate(pads))
+    result = function(extend(x, plans, float("-inf")), kernel, stride, rest, dilation, ceil_mode)
+    layout = output_layout(x, plans)
+    check(result, layout, plans)
+    return striped(result, layout)
+
+
+def _counts(x, axis, plan, window):
+    """Of the windows of this rank along a cut axis, how many of the rows that they read exist."""
+    part, extent = ranks().part(axis), sum(x.cut.extents[axis])
+    begin = torch.arange(plan.outputs[part]) * window.stride + plan.reads[part][0]
+    return (begin + window.filter).clamp(max=extent) - begin.clamp(min=0)
+
+
+@rule(functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)
+def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+              divisor_override=None):
+    count = x.ndim - 2
+    kernel = tuple_of(kernel_size, count)
+    stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
+    pads = tuple_of(padding, count)
+    windows = [Window(k, s) for k, s in zip(kernel, stride)]
+    plans = _plans(x, windows, pads, ceil_mode)
+    dims = spatial_dims(x, count)
+    rest = tuple(0 if i in dims.values() else pad for i, pad in enumerate(pads))
+    rows = extend(x, plans)
+    if count == 1:
+        result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad)
+    else:
+        result = function(rows, kernel, stride, rest, ceil_mode, count_include_pad, divisor_override)
+    layout = output_layout(x, plans)
+    check(result, layout, plans)
+    if not count_include_pad and divisor_override is None:
+        for axis, i in dims.items():
+            scale = windows[i].filter / _counts(x, axis, plans[axis], windows[i]).to(result)
+            result = result * scale.view([-1] + [1] * (count - 1 - i))
+    return striped(result, layout)
+
+
+def _adaptive_windows(extent, outputs):
+    return [(i * extent // outputs, -(-(i + 1) * extent // outputs)) for i in range(outputs)]
+
+
+def _adaptive_sizes(x, output_size, count):
+    sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
+    dims = spatial_dims(x, count)
+    native = [x.shape[2 + i] if size is None or i in dims.values() else size for i, size in enumerate(sizes)]
+    return {axis: (i, sizes[i]) for axis, i in dims.items() if sizes[i] is not None}, native
+
+
+def _without(x, axes, result):
+    dims = [() if set(x.cut.axes_of(dim)) & set(axes) else atoms for dim, atoms in enumerate(x.cut.dims)]
+    return striped(result, Layout(dims, x.cut.extents))
+
+
+@rule(functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)
+def _adaptive_avg(function, x, output_size):
+    """Along a cut axis each rank adds up its rows of every window, weighted; then ranks add up."""
+    count = x.ndim - 2
+    pooled, native = _adaptive_sizes(x, output_size, count)
+    if output_size == 1 or isinstance(output_size, (list, tuple)) and set(output_size) == {1}:
+        dims = list(range(2, x.ndim))
+        result = torch.sum(x, dims, keepdim=True) / count_of(x, dims)
+        return _without(x, pooled, total(result, axes_in(x, dims)))
+    result = x if native == list(x.shape[2:]) else function(x, native)
+    for axis, (i, size) in pooled.items():
+        extents = x.cut.extents[axis]
+        begin, end = owned(extents)[ranks().part(axis)]
+        weights = torch.zeros(size, end - begin, dtype=x.dtype, device=x.device)
+        for output, (first, last) in enumerate(_adaptive_windows(sum(extents), size)):
+            weights[output, max(first, begin) - begin:max(0, min(last, end) - begin)] = 1 / (last - first)
+        result = torch.movedim(torch.movedim(result, 2 + i, -1) @ weights.t(), -1, 2 + i)
+    return _without(x, pooled, total(result, tuple(sorted(pooled))))
+
+
+class _FirstLargest(torch.autograd.Function):
+    """From each rank's largest of a window and where in the whole it stands, the largest, whose gradient goes to the first
+    of equal ones, as on one rank."""
+
+    @staticmethod
+    def forward(ctx, values, places, axes):
+        result = greatest(values, axes)
+        far = torch.iinfo(torch.int64).max
+        first = least(torch.where(values == result, places, torch.full_like(places, far)), axes)
+        ctx.save_for_backward((values == result) & (places == first))
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        is_it, = ctx.saved_tensors
+        return gradient * is_it, None, None
+
+
+@rule(torch.adaptive_max_pool1d, functional.adaptive_max_pool2d, functional.adaptive_max_pool3d,
+      functional.adaptive_max_pool1d, *(getattr(torch._C._nn, f"adaptive_max_pool{n}d") for n in (2, 3)))
+def _adaptive_max(function, x, output_size, return_indices=False):
+    if return_indices:
+        raise NotSupported("indices of maxima, which count the rank's own rows")
+    count = x.ndim - 2
+    pooled, _ = _adaptive_sizes(x, output_size, count)
+    sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * count
+    if set(pooled) != set(x.cut.axes):
+        raise NotSupported(f"an output size of {sizes} that leaves a cut axis as it is")
+    # Where each element stands in the whole picture, row by row.
+    place = torch.zeros([1] * count, dtype=torch.int64, device=x.device)
+    spans = []
+    for i in range(count):
+        axis = next((axis for axis, (index, _) in pooled.items() if index == i), None)
+        extent = x.shape[2 + i] if axis is None else sum(x.cut.extents[axis])
+        begin = 0 if axis is None else owned(x.cut.extents[axis])[ranks().part(axis)][0]
+        along = torch.arange(begin, begin + x.shape[2 + i], device=x.device)
+        place = place * extent + along.view([-1] + [1] * (count - 1 - i))
+        spans.append((begin, begin + x.shape[2 + i], _adaptive_windows(extent, sizes[i] or extent)))
+    values, places = _window_maxima(x, place, spans)
+    return _without(x, pooled, _FirstLargest.apply(values, places, tuple(sorted(pooled))))
+
+
+def _window_maxima(x, place, spans):
+    """Each window's largest among the rank's own elements, -inf where it has none, and its place."""
+    values, places = [], []
+    shape = [len(found) for _, _, found in spans]
+    for flat in range(torch.Size(shape).numel()):
+        slices, rest = [], flat
+        for (begin, end, found), size in reversed(list(zip(spans, shape))):
+            rest, index = divmod(rest, size)
+            first, last = found[index]
+            slices.insert(0, slice(max(first, begin) - begin, max(0, min(last, end) - begin)))
+        window = x[(..., *slices)].flatten(2)
+        where = place[tuple(slices)].flatten()
+        if window.shape[2] == 0:
+            values.append(x.new_full(x.shape[:2], float("-inf")))
+            places.append(torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device))
+            continue
+        best = window.argmax(2, keepdim=True)
+        values.append(window.gather(2, best).squeeze(2))
+        places.append(where[best.squeeze(2)])
+    shape = [*x.shape[:2], *shape]
+    return torch.stack(values, 2).view(shape), torch.stack(places, 2).view(shape)
+
+
+@rule(functional.max_pool2d_with_indices, functional.max_pool3d_with_indices, functional.max_pool1d_with_indices,
+      functional.lp_pool2d, functional.fractional_max_pool2d)
+def _refused(function, *args, **kwargs):
+    raise NotSupported(f"{name_of(function)} of a stripe")

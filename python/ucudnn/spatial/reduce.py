@@ -1,0 +1,140 @@
+"""What takes a picture apart, puts it together, and sums over its positions."""
+import torch
+
+from .errors import NotSupported
+from .grid import AXES, divided, owned
+from .halo import fetch
+from .layout import Layout
+from .cells import ranks
+from .stripe import Stripe, count_of, greatest, named, rule, striped, total
+
+
+class _Cut(torch.autograd.Function):
+    """Of x, which is the same on every rank, this rank's rows; its gradient is put together on every rank."""
+
+    @staticmethod
+    def forward(ctx, x, dim, axis, extents):
+        ctx.arguments = dim, axis, extents
+        begin, end = owned(extents)[ranks().part(axis)]
+        return x.narrow(dim, begin, end - begin).contiguous()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        dim, axis, extents = ctx.arguments
+        with torch.no_grad():
+            return fetch(gradient, dim, axis, extents, [(0, sum(extents))] * len(extents)), None, None, None
+
+
+class _Gather(torch.autograd.Function):
+    """The whole on every rank. Its gradient is the same on every rank, which keeps its own rows of it."""
+
+    @staticmethod
+    def forward(ctx, x, dim, axis, extents):
+        ctx.arguments = dim, axis, extents
+        return fetch(x, dim, axis, extents, [(0, sum(extents))] * len(extents))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        dim, axis, extents = ctx.arguments
+        begin, end = owned(extents)[ranks().part(axis)]
+        return gradient.narrow(dim, begin, end - begin), None, None, None
+
+
+def shard(x, dim=None, multiple=1):
+    """This rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension that is cut, or several;
+    of the last three, which are d, h and w, those that the grid cuts, by default. Stripes are multiples of `multiple`
+    rows, by which the strides of a network multiply, and differ by no more than that. On one rank x itself."""
+    grid = ranks() and ranks().grid
+    if grid is None:
+        return x
+    if isinstance(x, Stripe) and x.cut.is_cut:
+        raise NotSupported("shard of what is a stripe already")
+    dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = sorted(d % x.ndim - x.ndim + 3 for d in dims)
+    if axes != list(grid.cut_axes):
+        raise NotSupported(f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts")
+    with torch._C.DisableTorchFunctionSubclass():
+        layout_dims, extents = [()] * x.ndim, {}
+        for axis in axes:
+            d, parts = axis + x.ndim - 3, grid.parts[axis]
+            if x.shape[d] % multiple or x.shape[d] // multiple < parts:
+                raise NotSupported(f"{AXES[axis]}: {x.shape[d]} rows are not {parts} stripes of multiples of {multiple}")
+            extents[axis] = tuple(multiple * rows for rows in divided(x.shape[d] // multiple, parts))
+            x = _Cut.apply(x, d, axis, extents[axis])
+            layout_dims[d] = ((axis, x.shape[d]),)
+        return striped(x, Layout(layout_dims, extents))
+
+
+def gather(x):
+    """The whole x on every rank, as a plain tensor: replicated. Flattened positions are not put in order."""
+    if not isinstance(x, Stripe):
+        return x
+    with torch._C.DisableTorchFunctionSubclass():
+        layout = x.cut
+        for axis in layout.axes:
+            x = _Gather.apply(x, layout.dim_of(axis), axis, layout.extents[axis])
+        return x.as_subclass(torch.Tensor)
+
+
+def dims_of(x, dim):
+    if dim is None or isinstance(dim, (list, tuple)) and len(dim) == 0:
+        return list(range(x.ndim))
+    return sorted(d % x.ndim for d in ([dim] if isinstance(dim, int) else dim))
+
+
+def axes_in(x, dims):
+    return tuple(sorted(axis for dim in dims for axis in x.cut.axes_of(dim)))
+
+
+def remaining(x, dims, keepdim):
+    if not keepdim:
+        return x.cut.removed(dims)
+    return Layout([() if dim in dims else atoms for dim, atoms in enumerate(x.cut.dims)], x.cut.extents)
+
+
+def added_up(x, dims, keepdim, dtype=None):
+    """The sum over these dimensions of the whole tensor."""
+    own = torch.sum(x, dims, keepdim=keepdim, dtype=dtype)
+    return striped(total(own, axes_in(x, dims)), remaining(x, dims, keepdim))
+
+
+@rule(*named("sum"))
+def _sum(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
+    return added_up(x, dims_of(x, axis if dim is None else dim), keepdim, dtype)
+
+
+@rule(*named("mean"))
+def mean(function, x, dim=None, keepdim=False, *, dtype=None, axis=None):
+    dims = dims_of(x, axis if dim is None else dim)
+    result = added_up(x, dims, keepdim, dtype)
+    return striped(result / count_of(x, dims), result.cut)
+
+
+class _Extreme(torch.autograd.Function):
+    """The largest over dimensions, from each rank's largest; equal ones share the gradient, as torch.amax has it."""
+
+    @staticmethod
+    def forward(ctx, x, dims, axes):
+        result = greatest(torch.amax(x, dims, keepdim=True), axes)
+        is_it = x == result
+        ctx.save_for_backward(is_it, total(is_it.sum(dims, keepdim=True).to(x.dtype), axes))
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        is_it, count = ctx.saved_tensors
+        return is_it * (gradient / count), None, None
+
+
+@rule(*named("amax"))
+def _amax(function, x, dim=(), keepdim=False):
+    dims = dims_of(x, dim)
+    result = _Extreme.apply(x, dims, axes_in(x, dims))
+    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))
+
+
+@rule(*named("amin"))
+def _amin(function, x, dim=(), keepdim=False):
+    dims = dims_of(x, dim)
+    result = -_Extreme.apply(-x, dims, axes_in(x, dims))
+    return striped(result if keepdim else result.squeeze(dims), remaining(x, dims, keepdim))

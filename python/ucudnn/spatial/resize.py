@@ -1,0 +1,128 @@
+"""Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that a program names
+is that of its own stripe, which ranks tell each other; a factor is the same on all of them."""
+import math
+
+import torch
+
+from .errors import NotSupported
+from .grid import AXES, owned
+from .halo import fetch
+from .layout import Layout
+from .cells import ranks
+from .stripe import rule, striped, summed
+
+_MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}
+
+
+def _scaled(x, scale_factor, recompute):
+    """The size on this rank. torch reads by the factor itself, which is the extents' ratio where that is whole."""
+    count = x.ndim - 2
+    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * count
+    size = [math.floor(float(extent) * factor) for extent, factor in zip(x.shape[2:], factors)]
+    for dim, (extent, factor) in enumerate(zip(x.shape[2:], factors)):
+        exact = abs(extent * factor - size[dim]) < 1e-9
+        if not exact and (x.cut.axes_of(2 + dim) or not recompute):
+            raise NotSupported(f"{extent} rows by {factor} are not a whole number of rows")
+    return size
+
+
+def _positions(first, last, extent, outputs, mode, align):
+    """Where in the input each of the outputs [first, last) reads: (rows by tap, weights by tap)."""
+    at = torch.arange(first, last, dtype=torch.float64)
+    ratio = extent / outputs
+    if mode.startswith("nearest"):  # in single precision, as torch counts, whatever the type
+        single = torch.arange(first, last, dtype=torch.float32) + (0.5 if mode == "nearest-exact" else 0.0)
+        rows = (single * torch.tensor(ratio, dtype=torch.float32)).floor().long()
+        return [rows.clamp(max=extent - 1)], [torch.ones_like(at)]
+    if align:
+        at = at * ((extent - 1) / (outputs - 1) if outputs > 1 else 0.0)
+    else:
+        at = (at + 0.5) * ratio - 0.5
+    if mode != "bicubic":
+        at = at.clamp(min=0)
+        low = at.floor().long().clamp(max=extent - 1)
+        part = at - low
+        return [low, (low + 1).clamp(max=extent - 1)], [1 - part, part]
+    low = at.floor()
+    part = at - low
+    rows = [(low.long() + tap).clamp(0, extent - 1) for tap in (-1, 0, 1, 2)]
+    return rows, [_cubic(part + 1), _cubic(part), _cubic(1 - part), _cubic(2 - part)]
+
+
+def _cubic(distance, a=-0.75):
+    """Keys' kernel, with torch's parameter."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return torch.where(distance <= 1, near, far)
+
+
+def _combined(rows, dim, taps, weights, first):
+    """Of rows that begin with row `first`, the weighted sums along one dimension."""
+    result, shape = None, [1] * rows.ndim
+    shape[dim] = -1
+    for tap, weight in zip(taps, weights):
+        term = rows.index_select(dim, (tap - first).to(rows.device))
+        if len(taps) > 1:
+            term = term * weight.to(rows).view(shape)
+        result = term if result is None else result + term
+    return result
+
+
+def _resized(x, dim, axis, extents, outputs, mode, align):
+    """Along one cut axis."""
+    extent, whole = sum(extents), sum(outputs)
+    spans = [_positions(*rows, extent, whole, mode, align) for rows in owned(outputs)]
+    needed = [(int(min(tap.min() for tap in taps)), int(max(tap.max() for tap in taps)) + 1) for taps, _ in spans]
+    part = ranks().part(axis)
+    return _combined(fetch(x, dim, axis, extents, needed), dim, *spans[part], needed[part][0])
+
+
+def _spread(function, x, size, mode, align):
+    """What is the same on every rank, as a stripe: the size that a program asks for is that of its other stripes."""
+    dims, extents, result = [()] * x.ndim, {}, summed(x, ranks().grid.cut_axes)
+    for axis in ranks().grid.cut_axes:
+        dim = axis + x.ndim - 3
+        if dim < 2:
+            raise NotSupported(f"{AXES[axis]}: a picture without this axis")
+        outputs = extents[axis] = ranks().told(axis, size[dim - 2])
+        rows = owned(outputs)[ranks().part(axis)]
+        result = _combined(result, dim, *_positions(*rows, x.shape[dim], sum(outputs), mode, align), 0)
+        dims[dim] = ((axis, size[dim - 2]),)
+    return striped(_native(function, result, size, dims, mode, align), Layout(dims, extents))
+
+
+def _native(function, x, size, dims, mode, align):
+    """The other axes, by torch."""
+    rest = [x.shape[2 + i] if dims[2 + i] else extent for i, extent in enumerate(size)]
+    return x if rest == list(x.shape[2:]) else function(x, rest, mode=mode, align_corners=align)
+
+
+@rule(torch.nn.functional.interpolate, torch.nn.functional.upsample)
+def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
+                 recompute_scale_factor=None, antialias=False):
+    if not x.cut.is_cut and size is None:
+        result = function(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        return striped(result, Layout([()] * x.ndim, {}))
+    if mode not in _MODES or antialias:
+        raise NotSupported(f"mode {mode}{' with antialias' if antialias else ''}")
+    is_scaled = size is None
+    if is_scaled:
+        size = _scaled(x, scale_factor, recompute_scale_factor)
+    size = [size] * (x.ndim - 2) if isinstance(size, int) else [int(extent) for extent in size]
+    if not x.cut.is_cut:
+        return _spread(function, x, size, mode, align_corners)
+    result, changed = x, {}
+    for axis in x.cut.axes:
+        dim, extents = x.cut.dim_of(axis), x.cut.extents[axis]
+        own = size[dim - 2]
+        if is_scaled:
+            mine = x.shape[dim]
+            outputs = tuple(rows * own // mine for rows in extents)
+            if any(rows * own % mine for rows in extents):
+                raise NotSupported(f"{AXES[axis]}: stripes of {extents} rows, of which {mine} become {own}")
+        else:
+            outputs = ranks().told(axis, own)
+        changed[axis] = outputs, own
+        result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
+    result = _native(function, result, size, x.cut.dims, mode, align_corners)
+    return striped(result, x.cut.with_extents(changed))

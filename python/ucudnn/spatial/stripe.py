@@ -1,0 +1,181 @@
+"""The tensor of a rank's stripe. It knows which of its dimensions are cut (layout.py), and every function of torch that
+meets it is one of those with a rule here, or refused by name: nothing runs on a stripe that nobody vouches for.
+
+A plain tensor, and a Stripe without a cut dimension, are the same on every rank of a group: "replicated". Their gradient
+is the same everywhere, too: where one meets a cut tensor, what flows back is summed over the ranks (summed)."""
+import functools
+import importlib
+
+import torch
+import torch.distributed as dist
+
+from .errors import NotSupported
+from .layout import Layout
+from .cells import ranks
+
+RULES = {}
+_HOMES = ("access", "pointwise", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize", "attention",
+          "losses")
+_where = []  # names of the modules that run, outermost first: for messages
+
+
+class Stripe(torch.Tensor):
+    cut = None  # its Layout
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function in (torch.Tensor.backward, torch.autograd.backward):
+            return _backward(*args, **kwargs)
+        _load()
+        if not args and "input" in kwargs:
+            args, kwargs = (kwargs["input"],), {key: value for key, value in kwargs.items() if key != "input"}
+        rule = RULES.get(function)
+        with torch._C.DisableTorchFunctionSubclass():
+            if rule is None and not any(isinstance(x, Stripe) and x.cut.is_cut for x in flat((args, kwargs))):
+                return whole(function(*args, **kwargs), args)
+            if rule is None:
+                raise NotSupported(f"{name_of(function)}{place()} is not known to be right on a stripe")
+            try:
+                return rule(function, *args, **kwargs)
+            except NotSupported as refusal:
+                if getattr(refusal, "is_placed", False):
+                    raise
+                placed = NotSupported(f"{name_of(function)}{place()}: {refusal}")
+                placed.is_placed = True
+                raise placed from None
+
+
+def _backward(tensors, gradients=None, *args, **named):
+    """A backward pass may run parts of the model again, of a checkpoint: it starts from plain tensors, since from a Stripe
+    torch would run all of it without __torch_function__."""
+    gradients = named.pop("gradient", named.pop("grad_tensors", gradients))
+    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
+        tensors, gradients = _plain(tensors), _plain(gradients)
+    torch.autograd.backward(tensors, gradients, *args, **named)
+
+
+def _plain(values):
+    if isinstance(values, (list, tuple)):
+        return [_plain(value) for value in values]
+    return values.as_subclass(torch.Tensor) if isinstance(values, Stripe) else values
+
+
+@functools.lru_cache(maxsize=None)
+def _load():
+    for home in _HOMES:
+        importlib.import_module(f"{__package__}.{home}")
+
+
+def name_of(function):
+    return getattr(function, "__name__", None) or str(function)
+
+
+def place():
+    return f" in {_where[-1]}" if _where else ""
+
+
+def flat(values):
+    if isinstance(values, (list, tuple)):
+        for value in values:
+            yield from flat(value)
+    elif isinstance(values, dict):
+        yield from flat(list(values.values()))
+    else:
+        yield values
+
+
+def rule(*functions):
+    def register(answer):
+        for function in functions:
+            RULES[function] = answer
+        return answer
+    return register
+
+
+def named(*names, homes=(torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.special)):
+    """The functions of torch that have these names, wherever torch keeps them."""
+    return {getattr(home, name) for home in homes for name in names if hasattr(home, name)}
+
+
+def striped(tensor, layout):
+    if tensor.ndim != len(layout.dims):
+        raise AssertionError(f"{tuple(tensor.shape)} does not fit {layout}")
+    for atoms, extent in zip(layout.dims, tensor.shape):
+        product = 1
+        for _, size in atoms:
+            product *= size
+        if atoms and product != extent:
+            raise AssertionError(f"{tuple(tensor.shape)} does not fit {layout}")
+    result = tensor.as_subclass(Stripe)
+    result.cut = layout
+    return result
+
+
+def layout_of(tensor):
+    if isinstance(tensor, Stripe):
+        return tensor.cut
+    return Layout([()] * tensor.ndim, {})
+
+
+def whole(result, args=()):
+    """What came of replicated tensors alone, which is replicated."""
+    if isinstance(result, torch.Tensor):
+        if any(result is x for x in flat(args)):
+            return result
+        return striped(result, Layout([()] * result.ndim, {}))
+    if isinstance(result, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in result):
+        return type(result)(*map(whole, result)) if hasattr(result, "_fields") else type(result)(map(whole, result))
+    return result
+
+
+class _Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, axes):
+        ctx.axes = axes
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ranks().all_reduce(gradient.clone(memory_format=torch.contiguous_format), ctx.axes), None
+
+
+class _Total(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, axes):
+        return ranks().all_reduce(x.clone(memory_format=torch.contiguous_format), axes)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def summed(x, axes):
+    """x, replicated along `axes`, where it meets what is cut along them. Its incoming gradient is summed, not a
+    gradient that was accumulated before."""
+    if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
+        return x
+    ranks().note(x.shape, axes)
+    return _Summed.apply(x, tuple(axes))
+
+
+def total(x, axes):
+    """The sum of all ranks' x: replicated, as its gradient is then."""
+    return _Total.apply(x, tuple(axes)) if axes else x
+
+
+def greatest(x, axes):
+    return ranks().all_reduce(x.clone(), axes, dist.ReduceOp.MAX) if axes else x
+
+
+def least(x, axes):
+    return ranks().all_reduce(x.clone(), axes, dist.ReduceOp.MIN) if axes else x
+
+
+def count_of(x, dims):
+    """How many elements the whole tensor has in these dimensions."""
+    layout, count = layout_of(x), 1
+    for dim in dims:
+        for axis, size in layout.dims[dim] or ((None, x.shape[dim]),):
+            count *= size if axis is None else sum(layout.extents[axis])
+    return count

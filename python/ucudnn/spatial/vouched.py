@@ -1,0 +1,95 @@
+"""Which modules are known to be right on stripes, by the names of their classes. Pure functions, without torch.
+
+What a module calls is checked when it runs: each function of torch that meets a stripe has a rule or is refused. Not seen
+is what its own Python code makes of a stripe's shape, so only classes whose code was read are vouched for."""
+
+# Of torch.nn.modules: those whose work are functions with a rule.
+_POINTWISE = """
+Identity ReLU ReLU6 LeakyReLU ELU CELU SELU GELU SiLU Mish Sigmoid Tanh Hardtanh Hardswish Hardsigmoid Hardshrink Softplus
+Softshrink Softsign LogSigmoid Tanhshrink Threshold PReLU GLU Softmax LogSoftmax Softmax2d Softmin Linear Flatten Unflatten
+LayerNorm ChannelShuffle
+""".split()
+_CONTAINERS = "Sequential ModuleList ModuleDict ParameterList ParameterDict".split()
+_LOSSES = "MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss".split()
+# Those that look beyond one position: they must meet a stripe, or what was one.
+_POSITIONS = """
+Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d
+AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
+BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm Upsample UpsamplingNearest2d
+UpsamplingBilinear2d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d
+ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d PixelShuffle PixelUnshuffle
+""".split()
+_DROPOUT = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
+
+# Classes of others, whose own code was read (torchvision 0.29, diffusers 0.42).
+_OTHERS = {
+    "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",
+    "torchvision.models.vgg": "VGG",
+    "torchvision.models._utils": "IntermediateLayerGetter",
+    "torchvision.models.segmentation.deeplabv3": "DeepLabV3 DeepLabHead ASPP ASPPConv ASPPPooling",
+    "torchvision.models.segmentation.fcn": "FCN FCNHead",
+    "torchvision.models.mobilenetv2": "InvertedResidual",
+    "torchvision.models.mobilenetv3": "MobileNetV3 InvertedResidual",
+    "torchvision.models.segmentation.lraspp": "LRASPP LRASPPHead",
+    "torchvision.ops.misc": "Conv2dNormActivation Conv3dNormActivation SqueezeExcitation FrozenBatchNorm2d Permute",
+    "diffusers.models.autoencoders.autoencoder_kl": "AutoencoderKL",
+    "diffusers.models.autoencoders.vae": "Encoder Decoder",
+    "diffusers.models.unets.unet_2d_blocks": "UNetMidBlock2D DownEncoderBlock2D UpDecoderBlock2D",
+    "diffusers.models.resnet": "ResnetBlock2D",
+    "diffusers.models.upsampling": "Upsample2D",
+    "diffusers.models.downsampling": "Downsample2D",
+    "diffusers.models.attention_processor": "Attention",
+}
+
+_WHY = {
+    "LSTM": "recurrent", "GRU": "recurrent", "RNN": "recurrent", "LSTMCell": "recurrent", "GRUCell": "recurrent",
+    "SyncBatchNorm": "it sums over ranks by itself: use BatchNorm, which is made to count all positions",
+    "MultiheadAttention": "its attention is not scaled_dot_product_attention of stripes alone",
+    "CircularPad1d": "the first rows would need the last", "CircularPad2d": "the first rows would need the last",
+    "Fold": "it flattens windows into channels", "Unfold": "it flattens windows into channels",
+    "MaxUnpool2d": "its indices count the rank's own rows", "FractionalMaxPool2d": "its windows are drawn at random",
+    "LocalResponseNorm": "not known", "ScriptModule": "a script's calls cannot be seen",
+}
+DROPOUT = "dropout draws on each rank by itself: in training it is not equal to one process"
+
+
+def _short(name):
+    return name.rsplit(".", 1)[-1]
+
+
+def looks_around(name):
+    return name.startswith("torch.nn.modules.") and _short(name) in _POSITIONS
+
+
+def reason(name, is_dropping=False):
+    """Why nobody vouches for a class of this full name; None where somebody does. `is_dropping`: a dropout in training
+    with a probability above 0."""
+    home, short = name.rsplit(".", 1) if "." in name else ("", name)
+    if home.startswith("torch.nn.modules."):
+        if short in _DROPOUT:
+            return DROPOUT if is_dropping else None
+        if short in _POINTWISE + _CONTAINERS + _LOSSES + _POSITIONS:
+            return None
+        return _WHY.get(short, "not known")
+    if home.startswith("torch.jit"):
+        return _WHY["ScriptModule"]
+    if short in _OTHERS.get(home, "").split():
+        return None
+    return "its own code is not known"
+
+
+def verdict(modules, trust=()):
+    """`modules`: (path in the model, full name of its class, whether it drops) of each module. `trust`: names of classes,
+    full or short. Returns [(path, name, why)] of those that nobody vouches for."""
+    found = []
+    for path, name, is_dropping in modules:
+        why = reason(name, is_dropping)
+        if why and name not in trust and _short(name) not in trust:
+            found.append((path, name, why))
+    return found
+
+
+def message(found):
+    lines = [f"  {path or '(the model)'}: {name}: {why}" for path, name, why in found]
+    return "nobody vouches for these modules on stripes; name the classes in trust=[...] to take that on yourself:\n" + \
+        "\n".join(lines)

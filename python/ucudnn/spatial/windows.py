@@ -1,0 +1,51 @@
+"""Windows that slide over cut axes, for convolutions and pooling: the rows that they read are fetched, and the padding
+that the image has at its ends is put there, so that what runs on them has no padding along these axes."""
+from . import geometry
+from .errors import NotSupported
+from .grid import AXES
+from .halo import extended
+from .cells import ranks
+
+
+def spatial_dims(x, count):
+    """{axis: index among the last `count` dimensions} of the cut axes."""
+    if x.ndim != count + 2:
+        raise NotSupported(f"{count}-dimensional windows over a tensor of {x.ndim} dimensions")
+    found = {axis: x.cut.dim_of(axis) - 2 for axis in x.cut.axes}
+    if any(index < 0 for index in found.values()):
+        raise NotSupported("images or channels are cut, not positions")
+    return found
+
+
+def tuple_of(value, count):
+    return (value,) * count if isinstance(value, int) else tuple(value) * (count if len(value) == 1 else 1)
+
+
+def read(x, axis, window, front, back):
+    """Which rows each part reads, of x as it is: padding that stands in x counts as padding of the window's, whose
+    outputs are what each part would compute without it (geometry.windows)."""
+    rows, (before, behind) = list(x.cut.extents[axis]), x.cut.pads.get(axis, (0, 0))
+    rows[0] -= before
+    rows[-1] -= behind
+    found = geometry.windows(ranks().geometry, axis, window, tuple(rows), front + before, back + behind)
+    reads = tuple((begin + before, end + before) for begin, end in found.reads)
+    return geometry.Read(found.outputs, reads, found.needed)
+
+
+def extend(x, plans, value=0.0):
+    """`plans`: {axis: Read}. A plain tensor."""
+    result = x
+    for axis, plan in plans.items():
+        result = extended(result, x.cut.dim_of(axis), axis, x.cut.extents[axis], plan.reads, value)
+    return result
+
+
+def output_layout(x, plans):
+    return x.cut.with_extents({axis: (plan.outputs, plan.outputs[ranks().part(axis)]) for axis, plan in plans.items()})
+
+
+def check(result, layout, plans):
+    for axis, plan in plans.items():
+        extent = result.shape[layout.dim_of(axis)]
+        if extent != plan.outputs[ranks().part(axis)]:
+            raise NotSupported(f"{AXES[axis]}: {extent} rows came out, not {plan.outputs[ranks().part(axis)]}")

@@ -1,0 +1,62 @@
+"""A model on the whole image, in each rank by itself, against the same model on stripes: outputs, the gradient of the input
+and of every parameter, buffers."""
+import copy
+
+import torch
+
+from ucudnn import spatial
+
+TOLERANCE = 1e-9  # fp64 sums of at most 1e5 terms, in another order
+
+
+class Different(AssertionError):
+    pass
+
+
+def check_close(name, found, expected, tolerance=TOLERANCE):
+    if found is None or expected is None:
+        if found is not expected:
+            raise Different(f"{name}: {'none' if found is None else 'one'} instead of {'none' if expected is None else 'one'}")
+        return
+    found = found.detach().as_subclass(torch.Tensor)
+    if found.shape != expected.shape:
+        raise Different(f"{name}: shape {tuple(found.shape)} instead of {tuple(expected.shape)}")
+    scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1.0
+    difference = (found - expected).abs().max().item() if expected.numel() else 0.0
+    if not difference <= tolerance * scale:
+        raise Different(f"{name}: differs by {difference} where values reach {scale}")
+
+
+def own(x, stripe):
+    """Of the whole x what a rank's stripe has, by its layout."""
+    from ucudnn.spatial.grid import owned
+    for axis in stripe.cut.axes:
+        begin, end = owned(stripe.cut.extents[axis])[spatial.ranks().part(axis)]
+        x = x.narrow(stripe.cut.dim_of(axis), begin, end - begin)
+    return x
+
+
+def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLERANCE, backward=True):
+    """`call(model, x)` gives the output. The gradients are those of a weighted sum over it."""
+    call = call or (lambda model, x: model(x))
+    whole, x = copy.deepcopy(model), x.clone()
+    striped = spatial.convert(model, trust=trust)
+    x_whole = x.clone().requires_grad_(backward)
+    x_own = spatial.shard(x, multiple=multiple).detach().requires_grad_(backward)
+    with torch.set_grad_enabled(backward):
+        y_whole, y_own = call(whole, x_whole), call(striped, x_own)
+    y = spatial.gather(y_own)
+    check_close("output", y, y_whole, tolerance)
+    if not backward:
+        return
+    weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
+    (y_whole * weights).sum().backward()
+    (y * weights).sum().backward()
+    check_close("gradient of the input", x_own.grad, own(x_whole.grad, x_own), tolerance)
+    parameters = dict(whole.named_parameters())
+    for name, parameter in striped.named_parameters():
+        check_close(f"gradient of {name}", parameter.grad, parameters[name].grad, tolerance)
+    buffers = dict(whole.named_buffers())
+    for name, buffer in striped.named_buffers():
+        if buffer.is_floating_point():
+            check_close(f"buffer {name}", buffer, buffers[name], tolerance)

@@ -1,0 +1,56 @@
+"""Ranks of gloo on this machine, for tests: each is a process that runs this file's caller again."""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SECONDS = 240
+
+
+def need(package):
+    if not importlib.util.find_spec(package):
+        raise unittest.SkipTest(f"this Python has no {package}")
+
+
+def start(script, count, grid, *arguments):
+    """Runs `script` on `count` ranks; (exit code, output) of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        for rank in range(count):
+            variables = os.environ | {
+                "RANK": str(rank), "WORLD_SIZE": str(count), "UCUDNN_SPATIAL": grid, "OMP_NUM_THREADS": "1",
+                "UCUDNN_TEST_RENDEZVOUS": f"file://{folder}/rendezvous", "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/integration/torch'}"}
+            with open(f"{folder}/{rank}", "w") as output:
+                processes.append(subprocess.Popen([sys.executable, "-B", script, *arguments], env=variables, stdout=output,
+                                                  stderr=subprocess.STDOUT))
+        ends = time.monotonic() + SECONDS
+        while time.monotonic() < ends and any(process.poll() is None for process in processes):
+            if any(process.poll() for process in processes):  # the others wait for it
+                ends = min(ends, time.monotonic() + 5)
+            time.sleep(0.05)
+        for process in processes:
+            process.kill()
+            process.wait()
+        return [(process.returncode, pathlib.Path(folder, str(rank)).read_text())
+                for rank, process in enumerate(processes)]
+
+
+def join():
+    """In a rank: torch.distributed and the grid."""
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+    from plain_geometry import PlainGeometry
+    from ucudnn import spatial
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    dist.init_process_group("gloo", init_method=os.environ["UCUDNN_TEST_RENDEZVOUS"], rank=int(os.environ["RANK"]),
+                            world_size=int(os.environ["WORLD_SIZE"]), timeout=datetime.timedelta(seconds=20))
+    return spatial.init(geometry=PlainGeometry())

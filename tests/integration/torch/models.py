@@ -1,0 +1,122 @@
+"""Whole networks with random weights on stripes against the whole image; which one, says the argument. Run by
+models_test.py."""
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import gloo
+from comparison import striped_like_whole
+from ucudnn import spatial
+
+DEEP = 1e-7  # of fp64 sums through some hundred layers, whose norms divide by small variances
+
+
+def autoencoder():
+    from diffusers import AutoencoderKL
+    torch.manual_seed(5)
+    return AutoencoderKL(in_channels=3, out_channels=3, latent_channels=4, block_out_channels=(8, 16, 16), norm_num_groups=4,
+                         down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3)
+
+
+def picture(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(7))
+
+
+def vae_decoder():
+    model = autoencoder()
+    model.encoder = model.quant_conv = None
+    striped_like_whole(Decoding(model), picture(1, 4, 8, 8), trust=["Decoding"], tolerance=DEEP)
+
+
+class Decoding(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model.decode(x).sample
+
+
+class Encoding(Decoding):
+    def forward(self, x):
+        return self.model.encode(x).latent_dist.mode()
+
+
+def vae_encoder():
+    model = autoencoder()
+    model.decoder = model.post_quant_conv = None
+    striped_like_whole(Encoding(model), picture(1, 3, 32, 32), trust=["Encoding"], tolerance=DEEP)
+
+
+def resnet():
+    from torchvision.models import resnet50
+    torch.manual_seed(5)
+    striped_like_whole(resnet50(num_classes=10, width_per_group=16), picture(1, 3, 256, 256), tolerance=DEEP)
+
+
+def resnet_at_224():
+    """Refused, with the size that would do."""
+    from torchvision.models import resnet18
+    try:
+        spatial.convert(resnet18())(spatial.shard(picture(1, 3, 224, 224)))
+    except spatial.NotSupported as refusal:
+        if "extent 7" in str(refusal):
+            return
+        raise
+    raise AssertionError("not refused")
+
+
+def deeplab():
+    from torchvision.models.segmentation import deeplabv3_resnet50
+    torch.manual_seed(5)
+    model = deeplabv3_resnet50(weights=None, weights_backbone=None, num_classes=3)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    striped_like_whole(model, picture(2, 3, 64, 64), call=lambda model, x: model(x)["out"], tolerance=DEEP)
+
+
+class Block(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(nn.Conv3d(inputs, outputs, 3, padding=1), nn.BatchNorm3d(outputs), nn.ReLU(inplace=True),
+                         nn.Conv3d(outputs, outputs, 3, padding=1), nn.GroupNorm(2, outputs), nn.LeakyReLU())
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.top, self.middle, self.bottom = Block(1, 4), Block(4, 8), Block(8, 8)
+        self.pool, self.resize = nn.MaxPool3d(2), nn.Upsample(scale_factor=2, mode="trilinear")
+        self.up, self.joined, self.last = nn.ConvTranspose3d(8, 4, 2, 2), Block(16, 8), Block(8, 4)
+        self.classes = nn.Conv3d(4, 2, 1)
+
+    def forward(self, x):
+        top = self.top(x)
+        middle = self.middle(self.pool(top))
+        bottom = self.resize(self.bottom(self.pool(middle)))
+        y = self.joined(torch.cat([bottom, middle], 1))
+        return self.classes(self.last(torch.cat([self.up(y), top], 1)))
+
+
+def unet():
+    torch.manual_seed(5)
+    striped_like_whole(UNet(), picture(1, 1, 16, 16, 16), trust=["UNet", "Block"], tolerance=DEEP)
+
+
+def unknown():
+    """A model with a class that nobody vouches for is refused, and each is listed."""
+    try:
+        spatial.convert(nn.Sequential(UNet(), nn.LSTM(2, 2)))
+    except spatial.NotSupported as refusal:
+        for name in ("UNet", "Block", "LSTM"):
+            if name not in str(refusal):
+                raise
+        return
+    raise AssertionError("not refused")
+
+
+if __name__ == "__main__":
+    gloo.join()
+    {f.__name__: f for f in (vae_decoder, vae_encoder, resnet, resnet_at_224, deeplab, unet, unknown)}[sys.argv[1]]()

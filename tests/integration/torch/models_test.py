@@ -1,0 +1,50 @@
+"""Whole networks on two and four stripes against the whole image, forward and backward; those whose package is missing are
+skipped."""
+import importlib.util
+import pathlib
+import unittest
+
+import gloo
+
+MODELS = pathlib.Path(__file__).resolve().parent / "models.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Models(unittest.TestCase):
+    def on(self, count, grid, model, package="torch"):
+        if not importlib.util.find_spec(package):
+            self.skipTest(f"there is no {package}")
+        for rank, (code, output) in enumerate(gloo.start(MODELS, count, grid, model)):
+            self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+
+    def test_vae_decoder(self):
+        for count, grid in ((2, "h2"), (4, "h2w2"), (4, "h4")):
+            self.on(count, grid, "vae_decoder", "diffusers")
+
+    def test_vae_encoder(self):
+        for count, grid in ((2, "h2"), (4, "h2w2"), (4, "h4")):
+            self.on(count, grid, "vae_encoder", "diffusers")
+
+    def test_resnet_50_at_256(self):
+        for count in (2, 4):
+            self.on(count, f"h{count}", "resnet", "torchvision")
+
+    def test_resnet_at_224_is_refused(self):
+        self.on(2, "h2", "resnet_at_224", "torchvision")
+
+    def test_deeplab(self):
+        self.on(2, "h2", "deeplab", "torchvision")
+
+    def test_volumetric_u_net(self):
+        for count, grid in ((2, "d2"), (4, "h4"), (4, "d2h2")):
+            self.on(count, grid, "unet")
+
+    def test_model_with_unknown_modules_is_refused(self):
+        self.on(2, "h2", "unknown")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,195 @@
+"""The parts of ucudnn.spatial that need no torch: grids, layouts, geometry, which backend goes where, what is refused; and
+that libucudnn, where it was built, answers as the module expects."""
+import os
+import subprocess
+import sys
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from plain_geometry import PlainGeometry  # noqa: E402
+from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
+from ucudnn.spatial.errors import NotSupported  # noqa: E402
+from ucudnn.spatial.grid import Grid, divided, owned  # noqa: E402
+from ucudnn.spatial.layout import Layout  # noqa: E402
+
+
+class Grids(unittest.TestCase):
+    def test_last_axis_runs_fastest(self):
+        grid = Grid("n2h2w3")
+        self.assertEqual(12, grid.ranks)
+        self.assertEqual((1, (0, 1, 0)), grid.place_of(9))
+        for rank in range(12):
+            self.assertEqual(rank, grid.rank_of(*grid.place_of(rank)))
+
+    def test_lines_are_those_who_differ_along_their_axes_alone(self):
+        lines = Grid("n2h2w2").lines()
+        self.assertEqual([[0, 2], [1, 3], [4, 6], [5, 7]], lines[(1,)])
+        self.assertEqual([[0, 1], [2, 3], [4, 5], [6, 7]], lines[(2,)])
+        self.assertEqual([[0, 1, 2, 3], [4, 5, 6, 7]], lines[(1, 2)])
+
+    def test_what_is_no_grid_is_refused(self):
+        for text in ("", "h", "h0", "h4 ", "x2", "h2h2", "4h"):
+            with self.assertRaises(ValueError, msg=text):
+                Grid(text)
+
+    def test_first_stripes_are_the_larger_ones(self):
+        self.assertEqual((4, 3, 3), divided(10, 3))
+        self.assertEqual([(0, 4), (4, 7), (7, 10)], owned((4, 3, 3)))
+
+
+class Layouts(unittest.TestCase):
+    def layout(self):
+        return Layout([(), (), ((1, 4),), ()], {1: (4, 4)})
+
+    def test_positions_are_flattened_and_come_back(self):
+        flat = self.layout().reshaped((2, 3, 4, 8), (2, 3, 32))
+        self.assertEqual(((), (), ((1, 4), (None, 8))), flat.dims)
+        swapped = flat.permuted((0, 2, 1)).reshaped((2, 32, 3), (2, 32, 3, 1))
+        self.assertEqual(((1, 4), (None, 8)), swapped.dims[1])
+        self.assertEqual(self.layout(), flat.reshaped((2, 3, 32), (2, 3, 4, 8)))
+
+    def test_channels_are_split_beside_a_cut_dimension(self):
+        self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 6, 4, 8), (2, 2, 3, 4, 8)).dims)
+
+    def test_an_extent_of_one_before_a_cut_dimension_takes_nothing_of_it(self):
+        self.assertEqual(((), (), (), ((1, 4),), ()), self.layout().reshaped((2, 3, 4, 8), (2, 3, 1, 4, 8)).dims)
+        self.assertEqual(((), (), ((1, 4),), (), ()), self.layout().reshaped((2, 3, 4, 8), (2, 3, 4, 1, 8)).dims)
+
+    def test_one_more_beside_a_cut_row_is_refused(self):
+        layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
+        with self.assertRaises(NotSupported):
+            layout.reshaped((2, 3, 1, 8), (2, 3, 1, 1, 8))
+
+    def test_positions_taken_apart_are_refused(self):
+        with self.assertRaises(NotSupported):
+            self.layout().reshaped((2, 3, 4, 8), (2, 3, 2, 16))
+
+    def test_one_row_keeps_its_cut(self):
+        layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
+        self.assertEqual(layout, layout.reshaped((2, 3, 1, 8), (2, 3, 8)).reshaped((2, 3, 8), (2, 3, 1, 8)))
+
+
+def geometries():
+    """The one of the tests, and libucudnn's where it is built and has the function."""
+    yield PlainGeometry()
+    path = os.environ.get("UCUDNN_TEST_LIBRARY")
+    if path and os.path.exists(path):
+        try:
+            yield geometry.Library(path)
+        except (OSError, NotSupported):
+            pass
+
+
+class Windows(unittest.TestCase):
+    def test_same_padding_reads_one_row_of_each_neighbour(self):
+        for each in geometries():
+            read = geometry.windows(each, 1, geometry.Window(3), (4, 4, 4), 1, 1)
+            self.assertEqual(((4, 4, 4), ((-1, 5), (3, 9), (7, 13))), (read.outputs, read.reads))
+            self.assertEqual(((0, 5), (3, 9), (7, 12)), read.needed)
+
+    def test_a_stride_reads_before_alone(self):
+        for each in geometries():
+            read = geometry.windows(each, 1, geometry.Window(3, 2), (4, 4), 1, 1)
+            self.assertEqual(((2, 2), ((-1, 4), (3, 8))), (read.outputs, read.reads))
+
+    def test_padding_behind_alone_is_seen_in_a_mirror(self):
+        """F.pad(0, 1), then a filter of 3 with stride 2 and no padding."""
+        for each in geometries():
+            read = geometry.windows(each, 1, geometry.Window(3, 2), (4, 4), 0, 1)
+            self.assertEqual(((2, 2), ((0, 5), (4, 9))), (read.outputs, read.reads))
+            self.assertEqual(((0, 5), (4, 8)), read.needed)
+
+    def test_windows_that_go_on_across_a_cut_are_refused(self):
+        for each in geometries():
+            for window, pads in ((geometry.Window(3), (0, 0)), (geometry.Window(11, 4), (2, 2)),
+                                 (geometry.Window(4), (1, 2)), (geometry.Window(3, 2), (0, 0))):
+                with self.assertRaises(NotSupported, msg=str(window)):
+                    geometry.windows(each, 1, window, (16, 16), *pads)
+
+    def test_an_odd_stripe_under_a_stride_names_its_extent(self):
+        for each in geometries():
+            with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):
+                geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 1, 1)
+
+    def test_random_windows_read_what_one_device_reads(self):
+        for each in geometries():
+            for k in range(1, 6):
+                for s in range(1, 4):
+                    for p in range(0, 4):
+                        self.compare(each, geometry.Window(k, s), (6, 12, 6), p)
+
+    def compare(self, each, window, extents, pad):
+        try:
+            read = geometry.windows(each, 1, window, extents, pad, pad)
+        except NotSupported:
+            return
+        total = sum(extents)
+        self.assertEqual((total + 2 * pad - window.extent) // window.stride + 1, sum(read.outputs))
+        for (first, last), (begin, end), needed, own in zip(owned(read.outputs), read.reads, read.needed, owned(extents)):
+            self.assertEqual((first * window.stride - pad, (last - 1) * window.stride - pad + window.extent), (begin, end))
+            self.assertEqual((min(own[0], max(begin, 0)), max(own[1], min(end, total))), needed)
+
+    def test_transposed_convolutions_give_a_stride_of_rows_for_each(self):
+        for each in geometries():
+            self.assertEqual(((8, 8), ((0, 4), (4, 8))),
+                             geometry.transposed_windows(each, 1, geometry.Window(2, 2), (4, 4), 0))
+            self.assertEqual(((8, 8), ((0, 5), (3, 8))),
+                             geometry.transposed_windows(each, 1, geometry.Window(4, 2, 1), (4, 4), 0))
+            with self.assertRaises(NotSupported):
+                geometry.transposed_windows(each, 1, geometry.Window(3, 2, 1), (4, 4), 0)
+
+
+class Backends(unittest.TestCase):
+    def test_calls_of_cudnn_stay_where_ucudnn_can_exchange_under_them(self):
+        for backend in ("Cudnn", "CudnnTranspose"):
+            self.assertEqual("ucudnn", backends.route(backend, is_cuda=True))
+            self.assertEqual("exchange", backends.route(backend, is_cuda=True, is_aligned=False))
+
+    def test_other_kernels_run_on_rows_that_were_fetched(self):
+        for backend in ("CudaDepthwise2d", "CudaDepthwise3d", "Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d",
+                        "SlowDilated2d", "SlowDilated3d", "Mkldnn", "NnpackSpatial", "Winograd3x3Depthwise"):
+            for is_cuda in (False, True):
+                self.assertEqual("exchange", backends.route(backend, is_cuda))
+
+    def test_what_is_not_known_is_refused(self):
+        for backend in ("Miopen", "MiopenDepthwise", "MiopenTranspose", "Mps", "SomethingNew"):
+            self.assertEqual("refuse", backends.route(backend, is_cuda=True))
+
+    def test_nothing_to_compute_is_nothing_to_exchange(self):
+        self.assertEqual("local", backends.route("Empty"))
+
+
+class Verdicts(unittest.TestCase):
+    def test_every_unknown_module_is_listed(self):
+        found = vouched.verdict([("", "program.Net", False), ("a", "torch.nn.modules.conv.Conv2d", False),
+                                 ("b", "torch.nn.modules.rnn.LSTM", False), ("c", "torch.nn.modules.batchnorm.SyncBatchNorm",
+                                                                             False)])
+        self.assertEqual(["", "b", "c"], [path for path, _, _ in found])
+        for name in ("program.Net", "LSTM: recurrent", "use BatchNorm"):
+            self.assertIn(name, vouched.message(found))
+
+    def test_a_class_is_trusted_by_its_full_or_its_own_name(self):
+        for trust in (["Net"], ["program.Net"]):
+            self.assertEqual([], vouched.verdict([("", "program.Net", False)], trust))
+
+    def test_a_subclass_of_a_known_layer_is_not_known(self):
+        self.assertIsNotNone(vouched.reason("program.Conv2d"))
+
+    def test_dropout_in_training_is_named(self):
+        name = "torch.nn.modules.dropout.Dropout"
+        self.assertIsNone(vouched.reason(name, is_dropping=False))
+        self.assertIn("not equal to one process", vouched.reason(name, is_dropping=True))
+
+
+class Importing(unittest.TestCase):
+    def test_torch_is_not_imported_before_it_is_needed(self):
+        program = "import sys, ucudnn, ucudnn.spatial; assert 'torch' not in sys.modules; print(ucudnn.COMMAND)"
+        result = subprocess.run([sys.executable, "-B", "-c", program], env=os.environ | {
+            "PYTHONPATH": os.path.join(ROOT, "python")}, capture_output=True, text=True)
+        self.assertEqual(0, result.returncode, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

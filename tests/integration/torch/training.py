@@ -1,0 +1,199 @@
+"""Training steps on stripes against one process: what becomes of gradients. Run by training_test.py with a case's name."""
+import contextlib
+import copy
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import gloo
+from comparison import check_close
+from ucudnn import spatial
+
+
+class Net(nn.Module):
+    def __init__(self, checkpointed=None):
+        super().__init__()
+        self.checkpointed = checkpointed
+        self.first, self.norm, self.second = nn.Conv2d(3, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, 2, 1)
+        self.head = nn.Linear(4, 3)
+
+    def body(self, x):
+        return F.relu(self.second(F.relu(self.norm(self.first(x)))))
+
+    def forward(self, x):
+        if self.checkpointed is not None:
+            x = checkpoint(self.body, x, use_reentrant=self.checkpointed)
+        else:
+            x = self.body(x)
+        return self.head(F.adaptive_avg_pool2d(F.max_pool2d(x, 2), 1).flatten(1))
+
+
+def batch(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, 3, 16, 16, generator=generator), torch.randint(0, 3, (2,), generator=generator)
+
+
+def net(checkpointed=None):
+    torch.manual_seed(5)
+    return Net(checkpointed)
+
+
+def gradients_alike(found, expected, name=""):
+    wanted = dict(expected.named_parameters())
+    for key, parameter in found.named_parameters():
+        check_close(f"{name}gradient of {key}", parameter.grad, wanted[key].grad)
+
+
+def group():
+    return spatial.ranks().group
+
+
+def ddp(model):
+    """Averages over the ranks that hold the same cell: between spatial groups."""
+    grid = spatial.ranks().grid
+    cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
+             for cell in range(grid.group_size)]
+    return DistributedDataParallel(model, process_group=cells[dist.get_rank() % grid.group_size])
+
+
+def averaged(whole, seeds):
+    """One process with the batches of all groups."""
+    for seed in seeds:
+        (F.cross_entropy(whole(batch(seed)[0]), batch(seed)[1]) / len(seeds)).backward()
+
+
+def accumulation(steps, synced):
+    whole, model = net(), spatial.convert(net(), trust=["Net"])
+    groups = spatial.ranks().grid.groups
+    wrapped = ddp(model) if groups > 1 else model
+    # Batch norm's statistics are of a group's own images, as under DistributedDataParallel everywhere.
+    for step in range(steps):
+        averaged(whole, [step * groups + g for g in range(groups)])
+        images, labels = batch(step * groups + group())
+        last = step + 1 == steps
+        with wrapped.no_sync() if groups > 1 and not synced and not last else contextlib.nullcontext():
+            F.cross_entropy(wrapped(spatial.shard(images)), labels).backward()
+        if synced:
+            gradients_alike(model, whole, f"step {step}: ")
+    gradients_alike(model, whole)
+
+
+def frozen():
+    whole, model = net(), net()
+    for each in (whole, model):
+        each.second.weight.requires_grad_(False)
+    images, labels = batch(0)
+    F.cross_entropy(whole(images), labels).backward()
+    F.cross_entropy(spatial.convert(model, trust=["Net"])(spatial.shard(images)), labels).backward()
+    assert model.second.weight.grad is None
+    gradients_alike(model, whole)
+
+
+def checkpointed(reentrant):
+    whole, model = net(), spatial.convert(net(reentrant), trust=["Net"])
+    images, labels = batch(0)
+    whole_images = images.clone().requires_grad_()
+    own = spatial.shard(images).detach().requires_grad_()
+    F.cross_entropy(whole(whole_images), labels).backward()
+    F.cross_entropy(model(own), labels).backward()
+    gradients_alike(model, whole)
+
+
+def backward_twice():
+    whole, model = net(), spatial.convert(net(), trust=["Net"])
+    images, labels = batch(0)
+    for each, x in ((whole, images), (model, spatial.shard(images))):
+        loss = F.cross_entropy(each(x), labels)
+        loss.backward(retain_graph=True)
+        loss.backward()
+    gradients_alike(model, whole)
+
+
+def unused():
+    """A layer that no rank uses has no gradient, as on one."""
+    model = net()
+    model.idle = nn.Conv2d(3, 3, 3)
+    spatial.convert(model, trust=["Net"])
+    images, labels = batch(0)
+    F.cross_entropy(model(spatial.shard(images)), labels).backward()
+    assert model.idle.weight.grad is None
+
+
+class Skipping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+
+    def forward(self, x):
+        x = self.first(x)
+        return x if dist.get_rank() == 1 else self.second(x)
+
+
+def unused_on_one_rank():
+    model = spatial.convert(Skipping(), trust=["Skipping"])
+    try:
+        model(spatial.shard(batch(0)[0])).sum().backward()
+    except spatial.NotSupported as refusal:
+        assert "same parameters" in str(refusal)
+        return
+    raise AssertionError("not refused")
+
+
+def twenty_steps():
+    whole, model = net(), spatial.convert(net(), trust=["Net"])
+    wrapped, groups = ddp(model), spatial.ranks().grid.groups
+    optimisers = [torch.optim.SGD(each.parameters(), lr=0.05, momentum=0.9) for each in (whole, model)]
+    for step in range(20):
+        for optimiser in optimisers:
+            optimiser.zero_grad()
+        averaged(whole, [step * groups + g for g in range(groups)])
+        images, labels = batch(step * groups + group())
+        F.cross_entropy(wrapped(spatial.shard(images)), labels).backward()
+        for optimiser in optimisers:
+            optimiser.step()
+    wanted = dict(whole.named_parameters())
+    for key, parameter in model.named_parameters():
+        check_close(key, parameter, wanted[key], 1e-7)
+
+
+def plain_tensor_is_refused():
+    model = spatial.convert(net(), trust=["Net"])
+    try:
+        model(batch(0)[0])
+    except spatial.NotSupported:
+        return
+    raise AssertionError("not refused")
+
+
+def losing_stripes_is_refused():
+    """A tensor that was taken out of its stripe on the way meets no convolution."""
+    model = spatial.convert(nn.Sequential(nn.Conv2d(3, 3, 3, 1, 1)))
+    try:
+        model[0](spatial.shard(batch(0)[0]).as_subclass(torch.Tensor))
+    except spatial.NotSupported:
+        return
+    raise AssertionError("not refused")
+
+
+CASES = {
+    "one_step": lambda: accumulation(1, True), "two_steps": lambda: accumulation(2, True),
+    "four_steps": lambda: accumulation(4, True), "no_sync": lambda: accumulation(4, False), "frozen": frozen,
+    "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
+    "backward_twice": backward_twice, "unused": unused,
+    "unused_on_one_rank": unused_on_one_rank, "plain_tensor": plain_tensor_is_refused,
+    "losing_stripes": losing_stripes_is_refused,
+}
+OF_GROUPS = {"one_step": CASES["one_step"], "four_steps": CASES["four_steps"], "no_sync": CASES["no_sync"],
+             "twenty_steps": twenty_steps}
+
+if __name__ == "__main__":
+    gloo.join()
+    for name, case in (OF_GROUPS if spatial.ranks().grid.groups > 1 else CASES).items():
+        if len(sys.argv) == 1 or name in sys.argv[1:]:
+            print(name, flush=True)
+            case()

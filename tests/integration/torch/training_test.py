@@ -1,0 +1,27 @@
+"""Gradients of training on stripes: accumulated, checkpointed, of frozen layers, averaged between groups."""
+import pathlib
+import unittest
+
+import gloo
+
+TRAINING = pathlib.Path(__file__).resolve().parent / "training.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Training(unittest.TestCase):
+    def on(self, count, grid):
+        for rank, (code, output) in enumerate(gloo.start(TRAINING, count, grid)):
+            self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+
+    def test_two_ranks(self):
+        self.on(2, "h2")
+
+    def test_data_parallel_around_two_groups(self):
+        self.on(4, "n2h2")
+
+
+if __name__ == "__main__":
+    unittest.main()
