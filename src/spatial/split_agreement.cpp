@@ -224,33 +224,33 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   return &kernels_.Add(key, std::move(made)).first();
 }
 
+Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCall& call,
+                                                                  LocalCall& local,
+                                                                  const SplitKernel& agreed) {
+  const cuda::RelaxedCaptureScope relaxed(driver_);
+  UCUDNN_ASSIGN_OR_RETURN(const GroupStripes group, StripesOf(call, agreed.extents()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto made,
+      SplitKernel::Make(ContextOf(call), group, FormOf(functions_, call),
+                        sums_gradients_.value_or(true), agreed.slice_images(), most_buffer_bytes_));
+  // What lies in the buffer may go.
+  received_ = {};
+  UCUDNN_RETURN_IF_ERROR(device_->Grow(made->buffer_bytes()));
+  UCUDNN_RETURN_IF_ERROR(made->Try({call.call, call.stream, local}, *device_));
+  made->set_extents(agreed.shared_extents());
+  made->set_common_hash(agreed.common_hash());
+  return made;
+}
+
 SplitKernel* SplitCalls::ForTensorsOf(const SplitCall& call, LocalCall& local,
                                       AgreedKernel& agreed) {
-  if (SplitKernel* const made = agreed.For(call.problem)) return made;
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  const SplitKernel& first = agreed.first();
-  const auto make = [&]() -> Result<std::unique_ptr<SplitKernel>> {
-    UCUDNN_ASSIGN_OR_RETURN(const GroupStripes group, StripesOf(call, first.extents()));
-    UCUDNN_ASSIGN_OR_RETURN(auto made,
-                            SplitKernel::Make(ContextOf(call), group, FormOf(functions_, call),
-                                              sums_gradients_.value_or(true), first.slice_images(),
-                                              most_buffer_bytes_));
-    // What lies in the buffer may go.
-    received_ = {};
-    UCUDNN_RETURN_IF_ERROR(device_->Grow(made->buffer_bytes()));
-    UCUDNN_RETURN_IF_ERROR(made->Try({call.call, call.stream, local}, *device_));
-    return made;
-  };
-  Result<std::unique_ptr<SplitKernel>> made = make();
-  if (!made.ok()) {
-    Break(RankName() + ", call " + std::to_string(sequence_) +
-          ": its tensors lie as never before, and its part cannot be made for them: " +
-          made.message());
-    return nullptr;
-  }
-  (*made)->set_extents(first.shared_extents());
-  (*made)->set_common_hash(first.common_hash());
-  return agreed.Add(std::move(*made));
+  if (SplitKernel* const known = agreed.For(call.problem)) return known;
+  Result<std::unique_ptr<SplitKernel>> made = MakeForTensorsOf(call, local, agreed.first());
+  if (made.ok()) return agreed.Add(std::move(*made));
+  Break(
+      RankName() + ", call " + std::to_string(sequence_) +
+      ": its tensors lie as never before, and its part cannot be made for them: " + made.message());
+  return nullptr;
 }
 
 bool SplitCalls::HoldsStripes(const Agreed& agreed) const {

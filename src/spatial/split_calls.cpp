@@ -109,6 +109,7 @@ void SplitCalls::HearFailure(std::string_view line) {
   Log(LogLevel::kError, std::string(line) + "; the last split call of " + RankName() + " was " +
                             std::to_string(records_.last()) + ", and all later ones fail");
   TellLauncher(LauncherNote::kFailed, line);
+  told_.store(true, std::memory_order_release);
 }
 
 std::optional<std::string> SplitCalls::LeftBehind() const {
@@ -342,9 +343,18 @@ SplitFigures SplitCalls::figures() const {
 
 void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); }
 
+void SplitCalls::AwaitTold() const {
+  constexpr std::chrono::seconds kMost{2};
+  const auto deadline = std::chrono::steady_clock::now() + kMost;
+  while (!told_.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 std::optional<std::string> SplitCalls::Leave() {
   // A lock may be held for ever in a child.
   if (getpid() != process_) return std::nullopt;
+  if (broken_.load(std::memory_order_acquire)) AwaitTold();
   const transport::Membership& own = ranks_->membership();
   const auto last = ranks_->Leave(std::to_string(records_.last()));
   if (broken_.load(std::memory_order_acquire)) return std::nullopt;

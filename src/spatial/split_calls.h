@@ -152,6 +152,9 @@ class SplitCalls {
   // as never before. Null where that fails, which is an error on all ranks.
   SplitKernel* ForTensorsOf(const SplitCall& call, LocalCall& local, AgreedKernel& agreed)
       UCUDNN_REQUIRES(mutex_);
+  Result<std::unique_ptr<SplitKernel>> MakeForTensorsOf(const SplitCall& call, LocalCall& local,
+                                                        const SplitKernel& agreed)
+      UCUDNN_REQUIRES(mutex_);
   // The numbers of all ranks, to which `own` may add an error: then all ranks have it. None where
   // the ranks can no longer agree.
   std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
@@ -209,6 +212,9 @@ class SplitCalls {
   std::string OfChannel(const Status& status) const;
   // From now on all ranks' calls fail, with this line.
   void Break(const std::string& line);
+  // Waits, for a bounded time, until the failure's line was written: a process that ends at the
+  // error would end without it.
+  void AwaitTold() const;
   // What a call returns then: an error, and NaN as its result.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
@@ -226,6 +232,7 @@ class SplitCalls {
   std::atomic<uint64_t> gathered_kernel_ = 0;                            // and its common hash
   std::atomic<transport::Channel*> published_channel_ = nullptr;         // for Abort
   std::atomic<bool> broken_ = false;
+  std::atomic<bool> told_ = false;  // the line of the failure was written
   std::atomic<uint64_t> exchanged_bytes_ = 0;
   std::atomic<size_t> owned_bytes_ = 0;
   std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks

@@ -153,8 +153,8 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
   // What runs on an ordered handle is its lane's.
-  const bool ran = std::any_of(owners.begin(), owners.end(),
-                               [&](const void* owner) { return ran_.contains(owner); });
+  bool ran = false;
+  for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
 }
 

@@ -4,6 +4,7 @@ of them: one line on all ranks, in bounded time, and nothing left behind; or the
 import concurrent.futures
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -318,6 +319,24 @@ class BesideSumsOfTheProgram(unittest.TestCase):
 
 
 class Absent(unittest.TestCase):
+    def test_nccl_that_is_not_there_is_named_on_every_rank(self):
+        host = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn/host")
+        with tempfile.TemporaryDirectory() as folder:
+            for name in os.listdir(host):
+                # What cannot be loaded takes the place of a library of the system's, which a machine may have.
+                if "nccl" in name:
+                    open(f"{folder}/{name}", "w").close()
+                else:
+                    shutil.copy(f"{host}/{name}", folder)
+            here = {"UCUDNN_SPATIAL_TRANSPORT": "nccl"}
+            words = ("env", f"LD_LIBRARY_PATH={folder}", f"UCUDNN_REAL_CUDNN={folder}/libcudnn.so.9", STRIPED_CNN, "32", "1")
+            begin = time.monotonic()
+            [results] = Different.jobs([({}, here)], words)
+            self.assertLess(time.monotonic() - begin, BOUND_SECONDS)
+        for code, output, errors, _ in results:
+            self.assertEqual((1, ""), (code, output), errors)
+            self.assertEqual(1, len(re.findall("error: .*NCCL cannot be loaded", errors)), errors)
+
     def test_a_stripe_without_rows_is_an_error_of_its_rank_that_the_others_wait_for(self):
         # No descriptor has zero rows: the program ends before it meets the others.
         [results] = Different.jobs([({}, {"EMPTY": "1", "UCUDNN_SPATIAL_TIMEOUT": "2"})], (STRIPED_CNN, "2", "1"))
