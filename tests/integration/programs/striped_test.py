@@ -14,6 +14,7 @@ STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 STRIPED_HEAD = os.environ["UCUDNN_TEST_STRIPED_HEAD"]
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
+FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
 HEIGHT = "32"
 
 
@@ -170,6 +171,9 @@ class Striped(unittest.TestCase):
     def test_what_is_not_split_is_refused_by_name(self):
         words = (TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")
         self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=words), "cudnnBatchNormalizationForwardTraining")
+        # Graphs that are neither pointwise nor one convolution with pointwise operations behind it.
+        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
+                            "a convolution of the graph API that ucudnn cannot read is not split")
 
     def test_no_setting_leads_back_to_the_local_call(self):
         # As a launcher that is not ours starts a process.
