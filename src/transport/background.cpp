@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -19,17 +18,28 @@ struct Finish {
   Mutex mutex;
   Condition changed;
   bool done UCUDNN_GUARDED_BY(mutex) = false;
+  bool threw UCUDNN_GUARDED_BY(mutex) = false;
 };
 
-// Not joinable where the system gives no thread.
+// Not joinable where the system gives no thread, or no memory for one.
 std::thread Start(std::function<void()> work) {
   const SignalsBlocked blocked;
   std::thread thread;
   try {
     thread = std::thread(std::move(work));
-  } catch (const std::system_error&) {
+  } catch (...) {
   }
   return thread;
+}
+
+// Whether `work` came to its end.
+bool Completes(const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (...) {
+    return false;  // out of memory: what `work` was to set is not set
+  }
 }
 
 Ending AwaitFinish(Finish& finish, std::chrono::milliseconds timeout,
@@ -42,13 +52,13 @@ Ending AwaitFinish(Finish& finish, std::chrono::milliseconds timeout,
     if (given_up && given_up()) return Ending::kGivenUp;
     finish.changed.WaitUntil(finish.mutex, std::min(deadline, now + kAsking));
   }
-  return Ending::kDone;
+  return finish.threw ? Ending::kThrew : Ending::kDone;
 }
 
 }  // namespace
 
 bool RunInBackground(std::function<void()> work) {
-  std::thread thread = Start(std::move(work));
+  std::thread thread = Start([work = std::move(work)] { Completes(work); });
   if (!thread.joinable()) return false;
   thread.detach();
   return true;
@@ -58,14 +68,15 @@ Ending RunBounded(std::function<void()> work, std::chrono::milliseconds timeout,
                   const std::function<bool()>& given_up) {
   const auto finish = std::make_shared<Finish>();
   std::thread thread = Start([finish, work = std::move(work)] {
-    work();
+    const bool completed = Completes(work);
     MutexLock lock(finish->mutex);
+    finish->threw = !completed;
     finish->done = true;
     finish->changed.NotifyAll();
   });
   if (!thread.joinable()) return Ending::kNoThread;
   const Ending ending = AwaitFinish(*finish, timeout, given_up);
-  if (ending == Ending::kDone) {
+  if (ending == Ending::kDone || ending == Ending::kThrew) {
     thread.join();
   } else {
     thread.detach();

@@ -6,10 +6,11 @@
 
 namespace ucudnn::transport {
 
-// Runs `work` on a thread of its own. False, and nothing happens, where the system gives none.
+// Runs `work` on a thread of its own. False, and nothing happens, where the system gives none. What
+// `work` throws ends it.
 bool RunInBackground(std::function<void()> work);
 
-enum class Ending { kDone, kTooLate, kGivenUp, kNoThread };
+enum class Ending { kDone, kTooLate, kGivenUp, kNoThread, kThrew };
 
 // The same, and waits for it: not after `timeout`, and not when `given_up` (may be empty) says so.
 // `work` goes on then, so it owns what it needs.

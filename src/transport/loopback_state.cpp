@@ -150,7 +150,10 @@ void LoopbackState::Abort(const std::shared_ptr<LoopbackState>& state) {
     held->KeepReleasing();
     held.reset();  // with the context current
   });
-  if (!started) state->releasing_ = false;
+  if (started) return;
+  // Streams must not wait for ever, so the caller does until they are done.
+  const cuda::ContextScope scope(state->driver, state->setup.context);
+  state->KeepReleasing();
 }
 
 // Streams of ranks that do not know yet may write earlier numbers behind RaiseAll.

@@ -52,6 +52,10 @@ Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& s
   };
   const Ending ending = RunBounded(work, setup.timeout, setup.given_up);
   if (ending == Ending::kNoThread) return Status::Error("NCCL: the system gives no thread");
+  if (ending == Ending::kThrew) {
+    Abort(making->communicators);
+    return Status::Error("NCCL: out of memory while the ranks were connected");
+  }
   if (making->state.exchange(Making::kAbandoned) == Making::kMade) {
     UCUDNN_RETURN_IF_ERROR(making->status);
     return making->communicators;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <thread>
 
 namespace ucudnn::transport {
@@ -31,6 +32,11 @@ TEST(RunBounded, DoesNotWaitForWorkThatDoesNotEnd) {
   EXPECT_EQ(RunBounded(work, milliseconds(60000), [&] { return ++asked == 3; }), Ending::kGivenUp);
   EXPECT_LT(Clock::now() - begin, milliseconds(20000));
   *end = true;
+}
+
+TEST(RunBounded, WhatWorkThrowsEndsNothingElse) {
+  EXPECT_EQ(RunBounded([] { throw std::bad_alloc(); }, milliseconds(20000), {}), Ending::kThrew);
+  EXPECT_TRUE(RunInBackground([] { throw std::bad_alloc(); }));
 }
 
 TEST(RunBounded, TheThreadTakesNoneOfTheProgramsSignals) {

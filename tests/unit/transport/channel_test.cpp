@@ -312,6 +312,21 @@ TEST_P(Channels, FailOnAllRanksWhereOneHasNoRoom) {
   });
 }
 
+// What was agreed on before goes on.
+TEST_P(Channels, KeepTheRoomThatTheyHadWhereThereIsNoMore) {
+  Run(3, [&](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(100, 4000).ok());
+    ExpectExactSum<float>(self, channel, Element::kFloat32, 1000);
+    if (self.rank == 0) hostgpuInjectFault("alloc", 1);
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+    EXPECT_FALSE(channel.Reserve(100, 400000).ok());
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+    if (self.rank == 0) hostgpuInjectFault("alloc", 0);
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+    ExpectExactSum<float>(self, channel, Element::kFloat32, 1000);
+  });
+}
+
 TEST(OpenChannel, TakesPeerCopiesWithinAProcessAndLoopbackOnOneDevice) {
   for (const int devices : {1, 3}) {
     RunRanks(3, devices, [&](RankThread& self) {

@@ -94,6 +94,24 @@ TEST_F(NcclErrors, OfAReductionLeaveNan) {
   });
 }
 
+TEST_F(NcclErrors, WithoutMoreRoomAReductionHasWhatItHad) {
+  RunRanks(2, 2, [](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    ASSERT_TRUE((*channel)->Reserve(0, 4000).ok());
+    if (self.rank == 0) hostgpuInjectFault("alloc", 1);
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    EXPECT_FALSE((*channel)->Reserve(0, 400000).ok());
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    if (self.rank == 0) hostgpuInjectFault("alloc", 0);
+    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    const CUdeviceptr data = self.device.Allocate(4000);
+    self.device.Upload(data, std::vector<float>(1000, 1));
+    ASSERT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    EXPECT_EQ(self.device.Download<float>(data, 1000), std::vector<float>(1000, 2));
+  });
+}
+
 // NCCL says nothing when it reduces nothing: what was to be summed is not what it was.
 TEST_F(NcclErrors, AReductionThatNeverHappensLeavesNan) {
   RunRanks(1, 1, [](RankThread& self) {
