@@ -48,6 +48,14 @@ AgreedKernel& KernelTable::Add(const KernelKey& key, std::unique_ptr<SplitKernel
   return kernels_[key].emplace_back(number, std::move(kernel));
 }
 
+void KernelTable::ForgetGradients() {
+  const auto is_gradient = [](const KernelKey& key) {
+    return key.problem.operation == Operation::kBackwardFilter;
+  };
+  std::erase_if(order_, [&](const Entry& entry) { return is_gradient(entry.key); });
+  std::erase_if(kernels_, [&](const auto& kernel) { return is_gradient(kernel.first); });
+}
+
 void KernelTable::Forget(const KernelKey& key, uint64_t number) {
   std::erase_if(order_, [&](const Entry& entry) { return entry.number == number; });
   const auto found = kernels_.find(key);

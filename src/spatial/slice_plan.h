@@ -72,6 +72,8 @@ class SlicePlan {
   // Bytes that this rank receives and sends in one exchange.
   size_t received_bytes() const;
   size_t sent_bytes() const;
+  // The buffer's bytes before it are what is received.
+  size_t received_end() const { return received_end_; }
 
   // What is exchanged, with places in the buffer at `buffer`. Valid until the next call.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);

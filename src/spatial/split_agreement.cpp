@@ -233,13 +233,29 @@ Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCal
       auto made,
       SplitKernel::Make(ContextOf(call), group, FormOf(functions_, call),
                         sums_gradients_.value_or(true), agreed.slice_images(), most_buffer_bytes_));
-  // What lies in the buffer may go.
-  received_ = {};
-  UCUDNN_RETURN_IF_ERROR(device_->Grow(made->buffer_bytes()));
-  UCUDNN_RETURN_IF_ERROR(made->Try({call.call, call.stream, local}, *device_));
+  UCUDNN_RETURN_IF_ERROR(GrowAndTry(call, local, *made));
   made->set_extents(agreed.shared_extents());
   made->set_common_hash(agreed.common_hash());
   return made;
+}
+
+// The other ranks do not send again what this one alone would lose.
+Status SplitCalls::GrowAndTry(const SplitCall& call, LocalCall& local, SplitKernel& made) {
+  const bool is_needed = call.declared.pair == Declared::Pair::kSecond &&
+                         received_.sequence + 1 == sequence_ && received_.bytes > 0;
+  cuda::DeviceBuffer kept(device_->pool, driver_);
+  const auto copy = [&](CUdeviceptr to, CUdeviceptr from) {
+    if (!is_needed) return Status::Ok();
+    return cuda::DriverStatus(
+        driver_, driver_.cuMemcpyDtoDAsync(to, from, received_.bytes, device_->stream.get()),
+        "keeping received rows");
+  };
+  if (is_needed) UCUDNN_RETURN_IF_ERROR(kept.Reserve(received_.bytes));
+  UCUDNN_RETURN_IF_ERROR(copy(kept.address(), device_->buffer.address()));
+  UCUDNN_RETURN_IF_ERROR(device_->Grow(made.buffer_bytes()));
+  UCUDNN_RETURN_IF_ERROR(made.Try({call.call, call.stream, local}, *device_));
+  UCUDNN_RETURN_IF_ERROR(copy(device_->buffer.address(), kept.address()));
+  return device_->stream.Synchronize();
 }
 
 SplitKernel* SplitCalls::ForTensorsOf(const SplitCall& call, LocalCall& local,

@@ -15,12 +15,10 @@ namespace ucudnn::spatial {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
-// Of the calling thread, and never of a later one: std::thread::id is used again, on one rank and
-// not on another.
-uint64_t ThreadIdentity() {
+
+uint64_t NextIdentity() {
   static std::atomic<uint64_t> count = 0;
-  thread_local const uint64_t identity = ++count;
-  return identity;
+  return ++count;
 }
 
 // The ranks as a channel needs them.
@@ -61,6 +59,7 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                        OpenChannel open)
     : settings_(std::move(settings)),
       process_(getpid()),
+      identity_(NextIdentity()),
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
@@ -74,19 +73,32 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
   ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
   ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
-  const SignalsBlocked blocked;
-  watch_ = std::thread([this] {
-    try {
-      return Watch();
-    } catch (...) {
-      broken_.store(true, std::memory_order_release);
-    }
-    try {
-      Fail("out of memory in the thread that watches the others");
-    } catch (...) {
-      // Even for the line: the others miss this rank's next record.
-    }
-  });
+  try {
+    const SignalsBlocked blocked;
+    watch_ = std::thread([this] { WatchOrFail(); });
+  } catch (...) {
+    HearNoMore();
+    throw;
+  }
+}
+
+void SplitCalls::WatchOrFail() {
+  try {
+    return Watch();
+  } catch (...) {
+    broken_.store(true, std::memory_order_release);
+  }
+  try {
+    Fail("out of memory in the thread that watches the others");
+  } catch (...) {
+    // Even for the line: the others miss this rank's next record.
+  }
+}
+
+void SplitCalls::HearNoMore() {
+  ranks_->OnPost(nullptr);
+  ranks_->OnLeave(nullptr);
+  ranks_->OnFailure(nullptr);
 }
 
 SplitCalls::~SplitCalls() {
@@ -96,9 +108,7 @@ SplitCalls::~SplitCalls() {
     watch_ends_.NotifyAll();
   }
   watch_.join();
-  ranks_->OnPost(nullptr);
-  ranks_->OnLeave(nullptr);
-  ranks_->OnFailure(nullptr);
+  HearNoMore();
 }
 
 // Once for each rank: the first failure anywhere is told by every rank in the same words.
@@ -246,12 +256,30 @@ void SplitCalls::BreakTwoThreads() {
         " call split convolutions at once, so their order differs between ranks");
 }
 
+class SplitCalls::InCall {
+ public:
+  explicit InCall(std::atomic<bool>& in_call)
+      : in_call_(in_call), is_first_(!in_call.exchange(true, std::memory_order_acq_rel)) {}
+  ~InCall() {
+    if (is_first_) in_call_.store(false, std::memory_order_release);
+  }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+  bool is_first() const { return is_first_; }
+
+ private:
+  std::atomic<bool>& in_call_;
+  const bool is_first_;
+};
+
 cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
-  if (!mutex_.TryLock()) {
+  const InCall in_call(in_call_);
+  if (!in_call.is_first()) {
     BreakTwoThreads();
     return Broken(call);
   }
-  MutexLock lock(mutex_, MutexLock::kAdopt);
+  // Another thread may be about to Await: it takes no longer than enqueueing.
+  MutexLock lock(mutex_);
   if (broken_.load(std::memory_order_acquire)) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
   ++sequence_;
@@ -303,7 +331,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return outcome.status;
   }
   if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
-    received_ = {sequence_, call.call.y, call.problem};
+    received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
+                 kernel->received_end()};
   }
   return broken_.load(std::memory_order_acquire) ? Broken(call) : CUDNN_STATUS_SUCCESS;
 }
@@ -311,7 +340,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
 bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const {
   if (call.declared.pair != Declared::Pair::kSecond || received_.sequence + 1 != sequence_ ||
       received_.dy != call.call.y || received_.problem.operation == call.problem.operation ||
-      !kernel.exchanges_gradient_at_once()) {
+      received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
   }
   // What is x of the one is dx of the other, wherever that lies.
@@ -330,10 +359,10 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
 
 Status SplitCalls::SetReduce(bool sums) {
   MutexLock lock(mutex_);
-  if (has_gradients_ && sums != sums_gradients_) {
-    return Status::Error("a gradient of a split convolution has run before");
-  }
+  if (sums == sums_gradients_) return Status::Ok();
+  if (has_gradients_) return Status::Error("a gradient of a split convolution has run before");
   sums_gradients_ = sums;
+  kernels_.ForgetGradients();
   return Status::Ok();
 }
 
@@ -406,7 +435,15 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
 }
 
 int SplitCalls::NumberOfThread() {
-  return threads_.try_emplace(ThreadIdentity(), static_cast<int>(threads_.size())).first->second;
+  // Of the calling thread, and never of a later one: std::thread::id is used again, on one rank and
+  // not on another. A thread that calls for several ranks is numbered anew at each change.
+  thread_local uint64_t numbered_by = 0;
+  thread_local int number = 0;
+  if (numbered_by != identity_) {
+    numbered_by = identity_;
+    number = thread_count_++;
+  }
+  return number;
 }
 
 int SplitCalls::NumberOf(cudnnHandle_t handle) {
@@ -463,8 +500,9 @@ CUcontext SplitCalls::CurrentContext() const {
 
 void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   if (getpid() != process_) return;
-  if (!mutex_.TryLock()) return BreakTwoThreads();
-  MutexLock lock(mutex_, MutexLock::kAdopt);
+  const InCall in_call(in_call_);
+  if (!in_call.is_first()) return BreakTwoThreads();
+  MutexLock lock(mutex_);
   if (broken_.load(std::memory_order_acquire)) return;
   ++sequence_;
   ConvolutionProblem unread;

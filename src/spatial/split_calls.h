@@ -109,7 +109,8 @@ class SplitCalls {
   SplitCalls& operator=(const SplitCalls&) = delete;
 
   cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
-  // Filter gradients are summed over ranks, or are not. An error where one has run before.
+  // Filter gradients are summed over ranks, or are not. An error where one has run before; those
+  // that were refused are agreed on again.
   Status SetReduce(bool sums);
   // What is enqueued on `stream` from now on sees all sums that were deferred.
   Status Await(CUcontext context, CUstream stream);
@@ -174,6 +175,10 @@ class SplitCalls {
   void PostRefused(const SplitCall& call) UCUDNN_REQUIRES(mutex_);
   // Whether the rows that the call needs are those that the call before received.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
+  // Makes room in the buffer for `made` and tries it, and leaves the rows there that the call
+  // before received for this one.
+  Status GrowAndTry(const SplitCall& call, LocalCall& local, SplitKernel& made)
+      UCUDNN_REQUIRES(mutex_);
   // `extents` are those of each rank's x in this call; null: all have this rank's.
   void Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents, CallKind kind,
             bool has_rows = false) UCUDNN_REQUIRES(mutex_);
@@ -181,6 +186,8 @@ class SplitCalls {
   void AwaitRecords(uint64_t most_ahead);
   // Where each call waits for all ranks' records of it: whether they have come and are the same.
   bool AwaitIfChecked();
+  // While one lives, a call of another thread is an error on all ranks.
+  class InCall;
   void BreakTwoThreads();
   int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
   int NumberOf(cudnnHandle_t handle);
@@ -190,6 +197,7 @@ class SplitCalls {
   // On a thread of its own: looks whether exchanges failed after their calls had returned, and
   // whether the other ranks, and the device, come to the calls that this one has made.
   void Watch();
+  void WatchOrFail();
   // What the thread has seen of the device.
   struct OnDevice {
     uint64_t call = 0;      // the last one that needs the other ranks
@@ -202,6 +210,7 @@ class SplitCalls {
   void TellOfWait(Patience::Verdict verdict, const Patience& wait, const std::string& what,
                   uint64_t call);
 
+  void HearNoMore();
   // On the transport's thread.
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
@@ -220,7 +229,8 @@ class SplitCalls {
   void FillOutput(const SplitCall& call) const;
 
   const SplitSettings settings_;
-  const pid_t process_;  // a forked child is no rank
+  const pid_t process_;      // a forked child is no rank
+  const uint64_t identity_;  // no other one in this process ever has it
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
@@ -238,6 +248,7 @@ class SplitCalls {
   std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
   std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams
 
+  std::atomic<bool> in_call_ = false;
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
   // The last call that was the first of a pair; what it received lies in the buffer until the next.
@@ -245,6 +256,8 @@ class SplitCalls {
     uint64_t sequence = 0;  // 0: none
     const void* dy = nullptr;
     ConvolutionProblem problem;
+    bool hides_nan = false;  // then messages hold a number more
+    size_t bytes = 0;        // from the buffer's beginning
   };
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
@@ -252,8 +265,8 @@ class SplitCalls {
   KernelTable kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t most_buffer_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // as of the last agreement
   std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);
-  bool has_gradients_ UCUDNN_GUARDED_BY(mutex_) = false;       // some were agreed on
-  std::map<uint64_t, int> threads_ UCUDNN_GUARDED_BY(mutex_);  // by ThreadIdentity
+  bool has_gradients_ UCUDNN_GUARDED_BY(mutex_) = false;  // some were agreed on
+  int thread_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;

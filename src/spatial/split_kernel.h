@@ -100,11 +100,14 @@ class SplitKernel {
   size_t reduced_bytes() const;
   // Whether a call waits for other ranks.
   bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
-  // Whether all rows of dy that a call receives are in the buffer when it ends.
+  // Whether all rows of dy that a call receives, if any, are in the buffer when it ends: the same
+  // on all ranks.
   bool exchanges_gradient_at_once() const {
-    return problem_.operation != Operation::kForward && full_ != nullptr && full_->exchanges() &&
-           rest_ == nullptr && slice_ == problem_.n;
+    return problem_.operation != Operation::kForward && full_ != nullptr && slice_ == problem_.n;
   }
+  // What lies in the buffer as it came from other ranks is in its first bytes.
+  size_t received_end() const { return full_ == nullptr ? 0 : full_->received_end(); }
+  const CallForm& form() const { return form_; }
   // That this rank receives and sends in one call.
   uint64_t exchanged_bytes() const { return exchanged_bytes_; }
 

@@ -110,6 +110,10 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   meeting.times.timeout = transport::Milliseconds(static_cast<long>(spatial.timeout_seconds * 1e3));
   meeting.times.warning = std::min(meeting.times.warning, meeting.times.timeout / 2);
   UCUDNN_ASSIGN_OR_RETURN(auto ranks, transport::Ranks::Join(meeting));
+  if (!spatial.rendezvous && spatial.in_process) {
+    // All ranks are there, and their file is gone: a process that is killed leaves nothing behind.
+    rmdir(std::filesystem::path(meeting.place.path).parent_path().c_str());
+  }
   spatial::SplitSettings settings;
   settings.grid = grid;
   settings.shared_options = std::string("ucudnn ") + kVersion + ", " + grid.Text();
@@ -344,8 +348,12 @@ void Splitter::Leave() {
     };
     if (ranks_.size() == 1) {
       leave();
-    } else {
+      continue;
+    }
+    try {
       leaving.emplace_back(leave);
+    } catch (...) {
+      // No thread, or no memory for one: the others wait for this rank's end a bounded time.
     }
   }
   for (std::thread& thread : leaving) thread.join();

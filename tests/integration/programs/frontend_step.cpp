@@ -1,18 +1,27 @@
 // A training step of one convolution layer as a user of NVIDIA's cudnn-frontend writes it, channels
 // last: forward convolution alone, with bias and ReLU fused, and with a residual, bias and ReLU
-// fused in the order in which PyTorch fuses them; ReLU's gradient, backward_data and
-// backward_filter; then the first fused plan once more, rebuilt from its serialized form. Knows
-// nothing of ucudnn.
+// fused in the order in which PyTorch fuses them; ReLU's gradient, backward_data, backward_filter,
+// and backward_data with the gradient of the ReLU before it fused; then the first fused plan once
+// more, rebuilt from its serialized form. Knows nothing of ucudnn, but for saying that the last two
+// gradients are of one dy where there is somebody to say it to.
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 // Prints, of every step, a checksum of every result and the workspace its plan asked for; exits 1
 // where a result differs from plain loops, over the whole images where the process has a stripe.
+#include <dlfcn.h>
+
 #include "frontend_layer.h"
 
 namespace {
 
 using namespace layer;
 
-bool Step(cudnnHandle_t handle, const Layer& layer) {
+void SameGradient() {
+  auto* const say =
+      reinterpret_cast<cudnnStatus_t (*)()>(dlsym(RTLD_DEFAULT, "ucudnnSpatialSameGradient"));
+  if (say != nullptr) (void)say();
+}
+
+bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   const int64_t n = layer.batch, size = layer.size;
   Tensor x(layer, n, kChannels, size), w(layer, kFilters, kChannels, kTap);
   Tensor bias(layer, 1, kFilters, 1), z(layer, n, kFilters, size);
@@ -20,6 +29,7 @@ bool Step(cudnnHandle_t handle, const Layer& layer) {
   Tensor residual_y(layer, n, kFilters, size);
   Tensor dy(layer, n, kFilters, size), dz(layer, n, kFilters, size);
   Tensor dx(layer, n, kChannels, size), dw(layer, kFilters, kChannels, kTap);
+  Tensor fused_dx(layer, n, kChannels, size);
   x.Fill(1);
   w.Fill(2);
   bias.Fill(3);
@@ -54,7 +64,16 @@ bool Step(cudnnHandle_t handle, const Layer& layer) {
   const int64_t data_bytes = data.Run();
   Graph filter(handle, layer);
   filter.Output(filter.BackwardFilter(filter.Input("dz", dz), filter.Input("x", x)), dw);
+  Graph fused_data(handle, layer);
+  {
+    const auto gradient =
+        fused_data.BackwardData(fused_data.Input("dz", dz), fused_data.Input("w", w));
+    fused_data.Output(fused_data.ReluGradient(gradient, fused_data.Input("x", x)), fused_dx);
+  }
+  SameGradient();
+  int64_t fused_data_bytes = data_first ? fused_data.Run() : 0;
   const int64_t filter_bytes = filter.Run();
+  if (!data_first) fused_data_bytes = fused_data.Run();
 
   // What plain loops make of it.
   ForEachProduct(layer, [&](const Product& p) {
@@ -70,12 +89,16 @@ bool Step(cudnnHandle_t handle, const Layer& layer) {
     dx.At(p.n, p.c, p.i) += dz.At(p.n, p.k, p.o) * w.At(p.k, p.c, p.t);
     dw.At(p.k, p.c, p.t) += dz.At(p.n, p.k, p.o) * x.At(p.n, p.c, p.i);
   });
+  for (size_t i = 0; i < dx.values.size(); ++i) {
+    fused_dx.values[i] = x.values[i] > 0 ? dx.values[i] : 0;
+  }
   bool exact = y.Report("forward", forward_bytes);
   exact = fused_y.Report("fused", fused_bytes) && exact;
   exact = residual_y.Report("residual", residual_bytes) && exact;
   exact = dz.Report("relu_gradient", relu_bytes) && exact;
   exact = dx.Report("backward_data", data_bytes) && exact;
   exact = dw.Report("backward_filter", filter_bytes) && exact;
+  exact = fused_dx.Report("fused_data", fused_data_bytes) && exact;
   Check(cudaMemset(fused_y.device, 0, fused_y.device_bytes()));
   return fused_y.Report("fused_again", fused.RunLoaded()) && exact;
 }
@@ -97,7 +120,8 @@ int main(int argc, char** argv) {
   Check(cudnnCreate(&handle));
   bool exact = true;
   for (int step = 0; step < steps; ++step) {
-    exact = Step(handle, {type->second, spatial, batch, spatial == 3 ? 5 : 12}) && exact;
+    const Layer layer = {type->second, spatial, batch, spatial == 3 ? 5 : 12};
+    exact = Step(handle, layer, step % 2 == 1) && exact;
   }
   Check(cudnnDestroy(handle));
   return exact ? 0 : 1;

@@ -71,5 +71,21 @@ TEST(KernelTable, HowTensorsLieIsNoneOfTheKey) {
   EXPECT_NE(KernelKey::Of(problem, {}), KernelKey::Of(other, {}));
 }
 
+TEST(KernelTable, ForgetsGradientsAlone) {
+  KernelTable table;
+  ConvolutionProblem gradient;
+  gradient.operation = Operation::kBackwardFilter;
+  const KernelKey key = KernelKey::Of(gradient, {});
+  table.Add(KeyOf(1), KernelOf(4));
+  table.Add(key, KernelOf(4));
+  table.Add(key, KernelOf(5));
+  table.ForgetGradients();
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_TRUE(table.Find(key).empty());
+  EXPECT_EQ(table.Find(KeyOf(1)).size(), 1U);
+  table.Add(key, KernelOf(4, "again"));
+  EXPECT_EQ(table.Find(key)[0].first().refusal(), "again");
+}
+
 }  // namespace
 }  // namespace ucudnn::test

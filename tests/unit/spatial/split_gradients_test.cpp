@@ -36,17 +36,19 @@ TEST(SplitGradients, AccumulateOverSteps) {
 struct GradientPair {
   SplitLayer filter, data;
 
+  // Taps of the filters are `dilation` rows apart.
   explicit GradientPair(const RankJob& job, DataType type = DataType::kFloat,
-                        const std::vector<int64_t>& rows = {4, 5}, int images = 2)
-      : filter(Make(Operation::kBackwardFilter, type, job, rows, images)),
-        data(Make(Operation::kBackwardData, type, job, rows, images)) {
+                        const std::vector<int64_t>& rows = {4, 5}, int images = 2, int dilation = 1)
+      : filter(Make(Operation::kBackwardFilter, type, job, rows, images, dilation)),
+        data(Make(Operation::kBackwardData, type, job, rows, images, dilation)) {
     data.whole.y = filter.whole.y;
     data.expected = Undivided(data.whole);
   }
   static SplitLayer Make(Operation operation, DataType type, const RankJob& job,
-                         const std::vector<int64_t>& rows, int images) {
+                         const std::vector<int64_t>& rows, int images, int dilation) {
     ConvolutionProblem problem = Layer(operation, 1);
     problem.n = images;
+    problem.dilation[1] = problem.pad[1] = dilation;
     problem.type = type;
     if (type == DataType::kDouble) problem.compute = type;
     return SplitLayer(problem, job.grid(), {{{1}, rows, {6}}});
@@ -182,6 +184,37 @@ TEST(SameGradient, WhereImagesAreExchangedInSlicesEachCallExchangesItsOwn) {
   ASSERT_GE(both, 2 * 2 * job.size());
   RunOnAll(job, pair, true, true);
   EXPECT_EQ(traffic.exchanges, 2 * both);
+}
+
+// The first and the last rank exchange rows, those between them none.
+TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
+  Traffic traffic;
+  RankJob job(Counted({.grid = "h4"}, traffic));
+  const GradientPair pair(job, DataType::kFloat, {4, 4, 4, 4}, 2, 12);
+  for (const bool data_first : {false, true}) {
+    RunOnAll(job, pair, data_first, false);
+    const int64_t both = traffic.sent;
+    EXPECT_GT(both, 0);
+    RunOnAll(job, pair, data_first, true);
+    EXPECT_EQ(traffic.sent, both + both / 2);
+    traffic.sent = 0;
+  }
+}
+
+// How the image lies is a private fact of a rank; it makes its part anew, between the two calls.
+TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
+  Traffic traffic;
+  RankJob job(Counted({}, traffic));
+  GradientPair pair(job);
+  RunOnAll(job, pair, false, false);
+  RunOnAll(job, pair, true, false);
+  for (const bool data_first : {false, true}) {
+    ConvolutionProblem& own = (data_first ? pair.filter : pair.data).stripes[1].problem;
+    own.x_strides[0] += 16;
+    const int before = traffic.exchanges;
+    RunOnAll(job, pair, data_first, true);
+    EXPECT_EQ(traffic.exchanges, before + job.size());
+  }
 }
 
 TEST(SameGradient, OnOneRankAloneIsAnErrorOnAll) {
@@ -326,6 +359,39 @@ TEST(Deferred, CallsThatFollowAreExact) {
   }
 }
 
+// An optimizer on a thread of its own waits for sums while the next calls come: it makes no calls.
+TEST(Deferred, AnotherThreadMayAwait) {
+  RankJob job;
+  const SplitLayer layer = GradientPair(job).filter;
+  Declare(job, {.is_deferred = true});
+  ExpectExactOnAll(job, layer);
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> waiting;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    waiting.emplace_back([&ends, &state = job.rank(rank)] {
+      while (!ends) EXPECT_TRUE(state.calls->Await(state.context, state.stream).ok());
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+      const StripeResult result =
+          RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+            for (int call_of = 0; call_of < 20; ++call_of) {
+              const cudnnStatus_t status = rank.Run(stripe.problem, call);
+              if (status != kFine) return status;
+            }
+            EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
+            return kFine;
+          });
+      EXPECT_EQ(result.status, kFine);
+      EXPECT_EQ(result.output, layer.expected);
+    });
+  }
+  ends = true;
+  for (std::thread& thread : waiting) thread.join();
+}
+
 // What the program says takes the place of what the options say, until a gradient has run.
 TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   Traffic traffic;
@@ -343,6 +409,34 @@ TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
     EXPECT_TRUE(rank.calls->SetReduce(false).ok());
     EXPECT_FALSE(rank.calls->SetReduce(true).ok());
   });
+}
+
+// A gradient of the graph API is refused until somebody says who sums.
+TEST(SplitReduce, WhatWasRefusedIsAgreedOnAgain) {
+  RankJob job;
+  const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
+  const auto run_on_all = [&](cudnnStatus_t expected) {
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+      cudnn::GraphTemplate plan;
+      plan.convolution.problem = stripe.problem;
+      const StripeResult result =
+          RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+            GivenCall given(RunReal);
+            return rank.calls->Run({stripe.problem, call, rank.context, rank.stream, false, &plan},
+                                   given);
+          });
+      EXPECT_EQ(result.status, expected);
+      if (expected == kFine) {
+        EXPECT_EQ(result.output, layer.expected);
+      }
+    });
+  };
+  run_on_all(kRefused);
+  run_on_all(kRefused);
+  job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.calls->SetReduce(true).ok()); });
+  run_on_all(kFine);
+  run_on_all(kFine);
 }
 
 TEST(SplitReduce, SaidOnOneRankAloneIsAnErrorOnAll) {
