@@ -175,14 +175,40 @@ std::optional<DescriptorShadow> DescriptorShadows::OnDestroy(cudnnBackendDescrip
   return shadow;
 }
 
-std::vector<cudnnBackendDescriptor_t> DescriptorShadows::Alive(const ListedConfigurations& list) {
+std::vector<cudnnBackendDescriptor_t> DescriptorShadows::Lend(const ListedConfigurations& list) {
   MutexLock lock(mutex_);
   std::vector<cudnnBackendDescriptor_t> alive;
+  alive.reserve(list.size());
   for (const auto& [configuration, number] : list) {
     const DescriptorShadow* const shadow = At(configuration);
     if (shadow != nullptr && shadow->number == number) alive.push_back(configuration);
   }
+  for (const cudnnBackendDescriptor_t configuration : alive) lent_.try_emplace(configuration);
+  for (const cudnnBackendDescriptor_t configuration : alive) ++lent_[configuration].times;
   return alive;
+}
+
+bool DescriptorShadows::DestroyLater(cudnnBackendDescriptor_t configuration) {
+  MutexLock lock(mutex_);
+  const auto lent = lent_.find(configuration);
+  if (lent == lent_.end() || lent->second.times == 0) return false;
+  lent->second.destroyed = true;
+  return true;
+}
+
+bool DescriptorShadows::Return(cudnnBackendDescriptor_t configuration) {
+  MutexLock lock(mutex_);
+  const auto lent = lent_.find(configuration);
+  if (lent == lent_.end() || --lent->second.times > 0) return false;
+  const bool destroyed = lent->second.destroyed;
+  lent_.erase(lent);
+  return destroyed;
+}
+
+LentConfigurations::~LentConfigurations() {
+  for (const cudnnBackendDescriptor_t configuration : all_) {
+    if (shadows_.Return(configuration)) functions_.cudnnBackendDestroyDescriptor(configuration);
+  }
 }
 
 bool DescriptorShadows::AnswerNative(cudnnBackendDescriptor_t engine, bool keeps) {

@@ -60,13 +60,18 @@ class DescriptorShadows {
   // `count` is the number of values that the library returned.
   void OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
-  // Returns what was known of the descriptor.
+  // Returns what was known of the descriptor. Call before the real library destroys it.
   std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // The configurations of `list` that still exist.
-  std::vector<cudnnBackendDescriptor_t> Alive(const ListedConfigurations& list);
+  // The configurations of `list` that still exist, and do so until as many calls of Return.
+  std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
+  // Whether a configuration that the application destroys is lent: then it goes with the last loan.
+  bool DestroyLater(cudnnBackendDescriptor_t configuration);
+  // Whether the application has destroyed the configuration, and nobody else has it any more: then
+  // the caller destroys it.
+  bool Return(cudnnBackendDescriptor_t configuration);
 
   // Sets DescriptorShadow::keeps_native where it is not set, and returns it; returns `keeps` of an
   // unknown descriptor.
@@ -82,6 +87,29 @@ class DescriptorShadows {
   Mutex mutex_;
   std::unordered_map<cudnnBackendDescriptor_t, DescriptorShadow> shadows_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t created_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  struct Lending {
+    int times = 0;
+    bool destroyed = false;  // by the application
+  };
+  std::unordered_map<cudnnBackendDescriptor_t, Lending> lent_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+// Configurations of a list, which are not destroyed before this is, whatever other threads do.
+class LentConfigurations {
+ public:
+  LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,
+                     const ListedConfigurations& list)
+      : shadows_(shadows), functions_(functions), all_(shadows.Lend(list)) {}
+  ~LentConfigurations();
+  LentConfigurations(const LentConfigurations&) = delete;
+  LentConfigurations& operator=(const LentConfigurations&) = delete;
+
+  const std::vector<cudnnBackendDescriptor_t>& all() const { return all_; }
+
+ private:
+  DescriptorShadows& shadows_;
+  const cudnn::Functions& functions_;
+  const std::vector<cudnnBackendDescriptor_t> all_;
 };
 
 }  // namespace ucudnn::interposer

@@ -216,7 +216,9 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
     return found;
   }
   // The next configurations of the list are what a framework that kept the limit itself would try.
-  for (const cudnnBackendDescriptor_t configuration : kernel_.listed) {
+  const std::vector<cudnnBackendDescriptor_t> none;
+  for (const cudnnBackendDescriptor_t configuration :
+       kernel_.listed != nullptr ? kernel_.listed->all() : none) {
     if (found.size() == kMostCompared) break;
     // Notes are read before the plan is built, which may take long.
     const auto notes = cudnn::ConfigurationNotes(process_.functions, configuration);

@@ -24,8 +24,8 @@ struct GraphKernel {
   size_t need_bytes = 0;             // of the plan as the application built it
   size_t limit_bytes = 0;            // the user's, when the plan was finalized
   bool is_heuristics_first = false;  // the first of a list of the heuristics
-  // The configurations of that list that still exist, best first.
-  std::vector<cudnnBackendDescriptor_t> listed;
+  // The configurations of that list that still exist, best first; null: there is no list.
+  std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // it was decided about before, and the store may hold more by now
   bool may_measure = false;  // it is measured now, as far as nobody knows it
 

@@ -62,7 +62,14 @@ std::optional<DescriptorShadow> GraphPlans::Forget(cudnnBackendDescriptor_t desc
 }
 
 cudnnStatus_t GraphPlans::Destroy(cudnnBackendDescriptor_t descriptor) {
-  if (!CloseOwnPack(descriptor) && !Forget(descriptor)) ClosePack(descriptor);
+  if (!CloseOwnPack(descriptor)) {
+    const std::optional<DescriptorShadow> shadow = Forget(descriptor);
+    if (!shadow) ClosePack(descriptor);
+    if (shadow && shadow->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR &&
+        shadows_.DestroyLater(descriptor)) {
+      return CUDNN_STATUS_SUCCESS;
+    }
+  }
   return process_.functions.cudnnBackendDestroyDescriptor(descriptor);
 }
 
@@ -208,6 +215,10 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
   if (state->IsDue(state->record->calls, EpochOf(state->budget))) state = Improve(handle, *state);
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
+  if (state->runnable == nullptr && !state->promises_less()) {
+    return process_.functions.cudnnBackendExecute(handle, plan, pack);
+  }
+  const MutexLock lock(state->executing);
   if (state->runnable != nullptr) return RunPieces(session, handle, plan, pack, *state);
   return ExecuteInPromise(process_.functions, handle, state->Undivided(plan), pack);
 }
@@ -217,10 +228,11 @@ cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDes
   if (process_.splitter.splits()) {
     return process_.splitter.Fail("out of memory in a split call");
   }
-  const PlanState* const state = FindPlan(plan);
-  if (state != nullptr) state->CountUndivided();
-  return ExecuteInPromise(process_.functions, handle,
-                          state != nullptr ? state->Undivided(plan) : plan, pack);
+  PlanState* const state = FindPlan(plan);
+  if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
+  state->CountUndivided();
+  const MutexLock lock(state->executing);
+  return ExecuteInPromise(process_.functions, handle, state->Undivided(plan), pack);
 }
 
 void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {

@@ -151,6 +151,10 @@ class GraphPlans : public DivisionChoices {
   std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphSteps& steps,
                                   const PlanState* earlier, Lifecycle& life);
 
+  std::shared_ptr<const LentConfigurations> Lend(const ListedConfigurations& list) {
+    return std::make_shared<LentConfigurations>(shadows_, process_.functions, list);
+  }
+
   // A context, a limit and the plan's JSON.
   using Key = std::tuple<CUcontext, size_t, std::string>;
 
@@ -164,6 +168,7 @@ class GraphPlans : public DivisionChoices {
   Mutex mutex_;
   // Null: left alone. States keep their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);  // null: no plan's number
   std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
 };
 

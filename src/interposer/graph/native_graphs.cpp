@@ -172,10 +172,14 @@ cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDe
 
 cudnnStatus_t GraphPlans::PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                         cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept {
-  const PlanState* const state = FindPlan(plan);
-  if (state != nullptr) state->CountUndivided();
-  const cudnnBackendDescriptor_t whole = UndividedPlanOf(plan);
+  PlanState* const state = FindPlan(plan);
+  if (state == nullptr) {
+    return process_.functions.cudnnBackendPopulateCudaGraph(handle, plan, pack, graph);
+  }
+  state->CountUndivided();
+  const cudnnBackendDescriptor_t whole = state->Undivided(plan);
   if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+  const MutexLock lock(state->executing);
   return process_.functions.cudnnBackendPopulateCudaGraph(handle, whole, pack, graph);
 }
 
@@ -206,8 +210,13 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
            : last == CUDNN_STATUS_SUCCESS ? CUDNN_STATUS_INTERNAL_ERROR
                                           : last;
   }
-  const cudnnBackendDescriptor_t whole = UndividedPlanOf(plan);
+  PlanState* const latest = FindPlan(plan);
+  if (latest == nullptr) {
+    return process_.functions.cudnnBackendUpdateCudaGraph(handle, plan, pack, graph);
+  }
+  const cudnnBackendDescriptor_t whole = latest->Undivided(plan);
   if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+  const MutexLock lock(latest->executing);
   return process_.functions.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
 }
 
@@ -223,6 +232,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   if (kernel.session == nullptr) return true;
   kernel.limit_bytes = UserLimit(process_, *kernel.session);
   if (kernel.limit_bytes == kNoLimit && options.workspace_plan.empty()) return true;
+  const auto own_configuration = Lend({{engine.configuration, engine.configuration_number}});
+  if (own_configuration->all().empty()) return true;
   // Configurations that the library refuses, or that are left alone, answer as the library does.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
@@ -241,7 +252,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   }
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*own));
   kernel.need_bytes = *need;
-  if (engine.list != nullptr) kernel.listed = shadows_.Alive(*engine.list);
+  if (engine.list != nullptr) kernel.listed = Lend(*engine.list);
   AskedOnly steps(process_, kernel, former_, promises_);
   OwnedPart part;
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);

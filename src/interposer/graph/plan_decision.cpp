@@ -163,7 +163,9 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     GraphSteps steps(process_, kernel, former_, promises_);
     Lifecycle life({process_, steps, &state, calls, epoch});
     std::unique_ptr<PlanState> better = Make(kernel, steps, &state, life);
-    if (life.stands() || (life.record() == state.record->record && !redivided)) {
+    const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
+    const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
+    if (life.stands() || is_as_before) {
       // The budget was divided anew and took the workspace of this state away, so a share is looked
       // for again soon.
       const bool lost = redivided && state.owned.bytes > 0;
@@ -271,7 +273,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   if (!need.ok()) return nullptr;
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   kernel.need_bytes = *need;
-  if (shadow.list != nullptr) kernel.listed = shadows_.Alive(*shadow.list);
+  if (shadow.list != nullptr) kernel.listed = Lend(*shadow.list);
   kernel.may_measure =
       MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   GraphSteps steps(process_, kernel, former_, promises_);
@@ -284,8 +286,11 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   {
     // Threads that decide about equal plans at once keep the first one's state.
     MutexLock lock(mutex_);
-    state->number = states_.size() + 1;
-    kept = states_.try_emplace(std::move(key), std::move(state)).first->second.get();
+    const uint64_t number = state->number = states_.size() + 1;
+    const auto [at, is_new] = states_.try_emplace(std::move(key), std::move(state));
+    kept = at->second.get();
+    numbered_.resize(std::max<size_t>(numbered_.size(), number));
+    if (is_new) numbered_[number - 1] = kept;
   }
   life.Published();
   return kept;
@@ -293,11 +298,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
 
 const PlanState* GraphPlans::FindNumbered(uint64_t number) {
   MutexLock lock(mutex_);
-  const auto found = std::find_if(states_.begin(), states_.end(), [&](const auto& entry) {
-    return entry.second != nullptr && entry.second->number == number;
-  });
-  assert(found != states_.end());
-  return found->second.get();
+  assert(number > 0 && number <= numbered_.size() && numbered_[number - 1] != nullptr);
+  return numbered_[number - 1];
 }
 
 std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& question) {

@@ -41,6 +41,10 @@ struct PlanState : KernelState {
   // plan never runs again.
   cudnn::BackendDescriptor substitute;
   EngineTemplate other;  // the substitute's engine
+  // Held while `substitute` and the pieces' plans are used. Two threads with a handle and a plan
+  // each may share this state, and cuDNN does not promise that one plan runs on two threads at
+  // once.
+  Mutex executing;
   // Set where one budget holds for all kernels, and less was promised than the plan needs.
   WorkspaceBudget* budget = nullptr;
   std::atomic<bool> looking = false;  // a thread decides anew

@@ -111,7 +111,12 @@ bool LegacyCalls::MayRemember(const Session& session, const CallKey& key) {
 }
 
 bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
-  if (key.kind == CallKind::kIdentity) return true;
+  // An identity activation runs with the named algorithm alone, undivided or in pieces.
+  if (key.kind == CallKind::kIdentity) {
+    return process_.promises
+        .FindAlone({session.platform(), key.algorithm, key.problem}, key.workspace_bytes)
+        .has_value();
+  }
   const auto told =
       process_.promises.Find({session.platform(), key.algorithm, key.problem}, key.workspace_bytes);
   return told && told->undivided.engine.empty();

@@ -74,7 +74,10 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
 std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
   lanes_.Leave(handle);
   std::pair<WorkspaceBudget*, uint64_t> left;
-  table_.Close(handle, [&](const void* lane) { left = process_.budgets.Leave(handle, lane); });
+  table_.Close(handle, [&](const void* lane) {
+    if (lane != nullptr) lanes_.Leave(lane);
+    left = process_.budgets.Leave(handle, lane);
+  });
   return left;
 }
 

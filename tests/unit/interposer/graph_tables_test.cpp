@@ -212,12 +212,31 @@ TEST_F(Shadows, AListKnowsWhichOfItsConfigurationsAreLeft) {
   Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, second);
   const auto list = shadows_.Find(plan)->list;
   ASSERT_NE(list, nullptr);
-  EXPECT_EQ(shadows_.Alive(*list), (std::vector{first, second}));
-  shadows_.OnDestroy(first);
-  EXPECT_EQ(shadows_.Alive(*list), std::vector{second});
+  cudnn::Functions functions;
+  static std::vector<cudnnBackendDescriptor_t> destroyed;
+  destroyed.clear();
+  functions.cudnnBackendDestroyDescriptor = [](cudnnBackendDescriptor_t descriptor) {
+    destroyed.push_back(descriptor);
+    return CUDNN_STATUS_SUCCESS;
+  };
+  {
+    const LentConfigurations lent(shadows_, functions, *list);
+    EXPECT_EQ(lent.all(), (std::vector{first, second}));
+    {
+      const LentConfigurations also(shadows_, functions, *list);
+      // The application destroys one that is in use.
+      shadows_.OnDestroy(first);
+      EXPECT_TRUE(shadows_.DestroyLater(first));
+    }
+    EXPECT_TRUE(destroyed.empty());
+    EXPECT_EQ(LentConfigurations(shadows_, functions, *list).all(), std::vector{second});
+  }
+  EXPECT_EQ(destroyed, std::vector{first});
+  EXPECT_FALSE(shadows_.DestroyLater(second));
   // Another descriptor at its address is not of the list.
   shadows_.OnCreate(first, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  EXPECT_EQ(shadows_.Alive(*list), std::vector{second});
+  EXPECT_EQ(LentConfigurations(shadows_, functions, *list).all(), std::vector{second});
+  EXPECT_EQ(destroyed, std::vector{first});
 }
 
 TEST_F(Shadows, WhatIsDestroyedIsForgotten) {
