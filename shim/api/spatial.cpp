@@ -58,6 +58,13 @@ cudnnStatus_t ucudnnSpatialEnable(int enabled) {
                             [&](auto& splitter) { return splitter.Enable(enabled != 0); });
 }
 
+cudnnStatus_t ucudnnSpatialEnableThread(int enabled) {
+  return ucudnn::ToSplitter("ucudnnSpatialEnableThread", [&](auto& splitter) {
+    splitter.EnableThread(enabled != 0);
+    return ucudnn::Status::Ok();
+  });
+}
+
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated) {
   return ucudnn::ToSplitter("ucudnnSpatialDeclareReplicated", [&](auto& splitter) {
     splitter.declared().is_replicated = replicated != 0;

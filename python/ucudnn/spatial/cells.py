@@ -19,6 +19,7 @@ class Ranks:
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
         self._uses = 0
+        self._sums_alone = False
         # Every rank makes every group, in the same order.
         self.members, self._groups = {}, {}
         for axes, lines in grid.lines().items():
@@ -32,6 +33,13 @@ class Ranks:
         if self._geometry is None:
             self._geometry = Library()
         return self._geometry
+
+    def sum_alone(self):
+        """This module sums gradients, and nobody under it: said once, before the first call under which ucudnn exchanges,
+        since a model may be moved to a GPU after it was converted."""
+        if not self._sums_alone:
+            self.geometry.sum_nothing()
+            self._sums_alone = True
 
     def part(self, axis):
         return self.place[axis]

@@ -33,7 +33,7 @@ def convert(model, trust=()):
     if found:
         raise NotSupported(message(found))
     if any(tensor.is_cuda for tensor in model.parameters()):
-        ranks().geometry.sum_nothing()
+        ranks().sum_alone()
     if getattr(model, "_ucudnn_is_converted", False):
         return model
     model._ucudnn_is_converted = True

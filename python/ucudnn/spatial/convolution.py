@@ -15,30 +15,31 @@ from .windows import check, extend, output_layout, read, spatial_dims, tuple_of
 
 
 class _Own(torch.autograd.Function):
-    """A call of cuDNN on rows that were fetched already, forward and backward: declared the rank's own, so that nothing is
-    exchanged under it. The declaration is the thread's, and a backward pass has one of its own."""
+    """A call of cuDNN on rows that were fetched already, forward and backward: the rank's own, so that nothing is exchanged
+    under it, and ranks may have different numbers of rows. That is said of the thread, and a backward pass has one of its
+    own."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, arguments):
         ctx.save_for_backward(x, weight)
         ctx.arguments, ctx.bias = arguments, None if bias is None else list(bias.shape)
-        with _declared():
+        with _unsplit():
             return torch.convolution(x, weight, bias, *arguments)
 
     @staticmethod
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensors
         wanted = [*ctx.needs_input_grad[:2], ctx.bias is not None and ctx.needs_input_grad[2]]
-        with _declared(), torch._C.DisableTorchFunctionSubclass():
+        with _unsplit(), torch._C.DisableTorchFunctionSubclass():
             return (*torch.ops.aten.convolution_backward(gradient, x, weight, ctx.bias, *ctx.arguments, wanted), None)
 
 
-class _declared:
+class _unsplit:
     def __enter__(self):
-        ranks().geometry.declare_replicated(True)
+        ranks().geometry.split_thread(False)
 
     def __exit__(self, *_):
-        ranks().geometry.declare_replicated(False)
+        ranks().geometry.split_thread(True)
 
 
 def _backend(x, weight, bias, arguments):
@@ -96,6 +97,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
     arguments = [list(stride), padded, list(dilation), False, [0] * count, groups]
     answer = _routed(x, weight, bias, arguments, aligned) if plans else EXCHANGE
     if answer == UCUDNN:
+        ranks().sum_alone()
         result = torch.convolution(x, weight, bias, *arguments)
     else:
         rows, fill = extend(x, plans), []
@@ -128,6 +130,7 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
     bias = None if bias is None else completed(bias, layout)
     arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
     if plans and _routed(x, weight, bias, arguments, True) == UCUDNN:
+        ranks().sum_alone()
         return striped(torch.convolution(x, weight, bias, *arguments), layout)
     rows, cuts = x, []
     for axis, (i, outputs, needed) in plans.items():

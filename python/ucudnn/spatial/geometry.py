@@ -83,11 +83,12 @@ class Library:
         if status := function(0):
             raise NotSupported(f"ucudnnSpatialSetReduce(none) fails with status {status}: {self._why()}")
 
-    def declare_replicated(self, replicated):
-        """Of the calling thread: its next cuDNN calls are its own, for what this module has exchanged itself."""
-        function = self._function("ucudnnSpatialDeclareReplicated", ctypes.c_int)
-        if status := function(int(replicated)):
-            raise NotSupported(f"ucudnnSpatialDeclareReplicated fails with status {status}")
+    def split_thread(self, split):
+        """Whether the calling thread's next cuDNN calls are split; else they are its own, for what this module has
+        exchanged itself."""
+        function = self._function("ucudnnSpatialEnableThread", ctypes.c_int)
+        if status := function(int(split)):
+            raise NotSupported(f"ucudnnSpatialEnableThread fails with status {status}")
 
 
 def _path():

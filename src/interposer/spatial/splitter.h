@@ -38,9 +38,10 @@ class Splitter {
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Why every call is refused; empty: none is.
   const std::string& refusal() const { return options_.spatial.refusal; }
-  // Whether calls of the calling thread's rank are split, and not taken out by the program
-  // (ucudnnSpatialEnable): they are its own then.
+  // Whether the calling thread's calls are split, and not taken out by the program
+  // (ucudnnSpatialEnable, of its rank; ucudnnSpatialEnableThread): they are its rank's own then.
   bool enabled() const {
+    if (takes_thread_out_) return false;
     const int rank = ThisRank();
     return rank < 0 || At(rank).enabled.load(std::memory_order_relaxed);
   }
@@ -52,6 +53,7 @@ class Splitter {
   bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
   // An error where ranks are threads and the calling one is no rank's yet.
   Status Enable(bool enabled);
+  static void EnableThread(bool enabled) { takes_thread_out_ = !enabled; }
 
   // Filter gradients are summed over ranks, or that is the program's business. An error where a
   // split one has run before.
@@ -118,6 +120,7 @@ class Splitter {
   const WorkspaceLimit& limit_;
   const pid_t process_;
   static inline thread_local spatial::Declared declared_;
+  static inline thread_local bool takes_thread_out_ = false;
   struct Bound {
     const Splitter* splitter;
     int rank;

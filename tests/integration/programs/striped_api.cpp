@@ -264,6 +264,12 @@ int main(int argc, char** argv) {
     }
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
+  // Rows that each rank has by itself, of another height on each.
+  CHECK_CUDNN(ucudnnSpatialEnableThread(0));
+  same = Report("a thread's own picture is", cell.rank,
+                Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank)) &&
+         same;
+  CHECK_CUDNN(ucudnnSpatialEnableThread(1));
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(1));
   same = Report("a whole picture is", cell.rank, Convolve(handle, 0, 5, 5)) && same;
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));

@@ -131,7 +131,7 @@ class Striped(unittest.TestCase):
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         own = ["rank 0: an evaluation is exact"] * 3
         said = ("a stripe again is", "a stripe is", "the geometry is", "rows beside a stripe are", "a whole picture is",
-                "a picture that its descriptor calls whole is")
+                "a picture that its descriptor calls whole is", "a thread's own picture is")
         every = [f"rank {rank}: {what} exact" for rank in (0, 1) for what in said]
         self.assertEqual(sorted(own + every), lines(result))
 

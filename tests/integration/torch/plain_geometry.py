@@ -28,5 +28,5 @@ class PlainGeometry:
     def sum_nothing(self):
         pass
 
-    def declare_replicated(self, replicated):
+    def split_thread(self, split):
         pass
