@@ -68,6 +68,8 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   {
     const auto gradient =
         fused_data.BackwardData(fused_data.Input("dz", dz), fused_data.Input("w", w));
+    // Of a gradient the extents do not follow from those of its operands.
+    gradient->set_dim(fused_dx.dims).set_stride(fused_dx.strides);
     fused_data.Output(fused_data.ReluGradient(gradient, fused_data.Input("x", x)), fused_dx);
   }
   SameGradient();
