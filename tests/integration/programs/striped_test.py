@@ -162,7 +162,7 @@ class Striped(unittest.TestCase):
         result = run(words=(STRIPED_API,))
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertIn("ucudnnSpatialGetCell: this process is no rank", result.stdout)
-        self.assertEqual(9, result.stdout.count(" exact"))
+        self.assertEqual(10, result.stdout.count(" exact"))
 
     def test_of_plans_the_program_says_who_sums_gradients(self):
         words = (FRONTEND_STEP, "fp32", "2", "4")

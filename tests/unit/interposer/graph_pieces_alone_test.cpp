@@ -139,9 +139,7 @@ TEST(GraphThreads, PiecesRunOnOneAtATime) {
 
 class Substituted : public OnePlan {
  public:
-  Substituted()
-      : OnePlan(Problem(Operation::kForward), false, test::Within(NeedBytes() - 1),
-                ExecuteWatched) {
+  Substituted() : OnePlan(Problem(Operation::kForward), false, test::Within(1024), ExecuteWatched) {
     undivided_ = whole_.Plan(kEngine);
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
