@@ -38,7 +38,7 @@ std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& 
 // `ucudnn-workspace-table`: everything.
 Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options);
 
-// `ucudnn-workspace-plan`: what a run is pinned to. Kernels with the same segment number share
+// `ucudnn-workspace-plan`: what a run follows. Kernels with the same segment number share
 // workspace; null is the caller's own, and each of the segment's lanes has a copy. order_after is
 // empty: all are ordered by their stream.
 Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options);
