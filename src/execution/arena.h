@@ -137,20 +137,21 @@ class Arena {
   // and Available counts no memory that has yet to be allocated.
   bool short_of_memory();
   size_t bytes() const;
-  // Of bytes(): what captures have, and what is ready for one.
+  // The part of bytes() that captures have or that is ready for one.
   size_t capture_bytes() const;
-  // Of bytes(): what is not for the calls' shares: of captures, for one, and assured.
+  // The part of bytes() from which calls have no shares: what captures have, what is ready for one,
+  // and what is assured.
   size_t set_aside_bytes() const;
-  // Of the limit: what is neither allocated nor kept from everybody.
+  // The part of the limit that is neither allocated nor kept from everybody.
   size_t left() const;
-  // Of bytes(): segments of which nothing tells when they become free.
+  // The part of bytes() in segments of which nothing tells when they become free.
   size_t lost_bytes() const;
 
  private:
   enum class Use {
     kReady,    // for a later capture
     kStream,   // lent, or its owner's
-    kCapture,  // of a capture, for ever
+    kCapture,  // a capture has it for ever
     kAssured,  // for calls that cannot do without
     kAssuredCapture,
   };
@@ -208,7 +209,7 @@ class Arena {
   // What was assured to captures was taken, and there may be room to replace it.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
-  // Of the pool alone: nobody's work is ever on it. Made with the first block.
+  // The pool allocates on this stream, which nobody else enqueues on. Made with the first block.
   std::optional<cuda::Stream> stream_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<cuda::MemoryPool> pool_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);

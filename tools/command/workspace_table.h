@@ -17,8 +17,8 @@ struct WorkspaceTable {
   OfflineKernels network;       // desirable sets within the limit
   std::vector<size_t> chosen;   // of each kernel, the position in its desirable set
   std::vector<size_t> numbers;  // of each kernel; layers of one shape are one kernel to a run
-  // Of each kernel where there is one budget: kernels with the same segment share it, in as many
-  // copies as there are lanes that they were seen on.
+  // By kernel, where there is one budget. Kernels with the same segment share it, in as many copies
+  // as there are lanes that they were seen on.
   std::vector<size_t> segments;
   std::vector<size_t> copies;
   size_t lanes = 1;    // that any kernel was seen on

@@ -189,7 +189,7 @@ class WorkspaceBudget {
   std::atomic<bool> told_short_ = false;
   std::atomic<bool> by_kernel_;  // slots are one kernel's each, not all of a lane's
   std::atomic<int> epoch_ = 0;
-  std::unique_ptr<std::atomic<bool>[]> dropped_;  // of the workspace plan, by kernel
+  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by kernel of the workspace plan
   mutable Mutex mutex_;
   planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
   KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
@@ -207,28 +207,29 @@ class WorkspaceBudget {
     }
   };
   std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
-  // Of the kernels that ran, numbered, whatever their API and plan: under the legacy API's keys.
+  // Numbers the problems of kernels that ran. Kernels of one problem have one number, whatever
+  // their API and plan, so the keys are those of the legacy API.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // owners' handles
-  // On the device, before handles were destroyed: the most.
+  // The most bytes that the device held before handles were destroyed.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // Of the latest division.
-  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers
+  // The members from here to capture_ready_ tell of the latest division.
+  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers of its kernels
   std::vector<planning::NetworkKernel> planned_kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
-  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is of that budget
-  // It is of what was asked about, and who runs that is not known: each has a share that it may
+  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ divides planned_budget_
+  // Its kernels were asked about, and nobody knows yet who runs them: each has a share that it may
   // use wherever it runs.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // what it leaves for a capture
   bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // that was reserved, where there was room
-  // Of the workspace plan.
-  std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);  // its kernels that were met
+  // The kernels of the workspace plan that were met, and how its segments are used.
+  std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);
   struct SegmentUse {
     int kernels = 0;        // that have a part in it
     size_t taken = 0;       // copies
