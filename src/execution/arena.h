@@ -169,7 +169,7 @@ class Arena {
   };
   enum class Bound { kLimit, kDevice };  // kDevice: beyond the limit, too
   Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);
-  // With the context current.
+  // REQUIRES: the context is current.
   bool AssureCalls(size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The first segment of that use; null: none.
   Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
@@ -187,9 +187,9 @@ class Arena {
   // Gives up what is `owner`'s and no larger than `kept`; where that is null, all but what was
   // prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Behind what `stream` has by now.
+  // Records in `block` that it is over once all work that `stream` has by now is done.
   void RecordOver(Block& block, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // With the context current.
+  // REQUIRES: the context is current.
   bool HasPool() UCUDNN_REQUIRES(mutex_);
   template <typename Unwanted>
   void Free(Unwanted unwanted) UCUDNN_REQUIRES(mutex_);
@@ -214,13 +214,13 @@ class Arena {
   std::optional<cuda::MemoryPool> pool_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);  // that were given segments
-  // What owners gave up their segments for; one each.
+  // The requests that owners gave up their segments for, at most one of each owner.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;
   uint64_t leaves_ UCUDNN_GUARDED_BY(mutex_) = 0;
   bool fixed_ UCUDNN_GUARDED_BY(mutex_) = false;
-  // What the device has no memory for, since something was freed last.
+  // So many bytes, or more, the device had no memory for since something was freed last.
   size_t short_from_ UCUDNN_GUARDED_BY(mutex_) = std::numeric_limits<size_t>::max();
 };
 
