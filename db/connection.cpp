@@ -23,7 +23,7 @@ int WaitWhileBusy(void* locks_fail, int tries) {
   return 1;
 }
 
-// Of this process; under the store's lock.
+// When this process committed last. REQUIRES: the store's lock is held.
 std::chrono::steady_clock::time_point& LastCommit() {
   static std::chrono::steady_clock::time_point last;
   return last;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/text_file.h"
 #include "convolution/columns.h"
-#include "db/promise_rows.h"
+#include "planning/measurement_store.h"
 
 namespace ucudnn::db {
 namespace {
@@ -136,7 +136,7 @@ Result<planning::EnginePromise> ReadPromiseRow(const FieldLookup& field,
   UCUDNN_ASSIGN_OR_RETURN(promise.engine, ReadEngine(field, "engine"));
   UCUDNN_ASSIGN_OR_RETURN(promise.workspace_bytes, ReadBytes(field, "workspace_bytes"));
   UCUDNN_ASSIGN_OR_RETURN(promise.limit_bytes, ReadBytes(field, "limit_bytes"));
-  UCUDNN_ASSIGN_OR_RETURN(promise.undivided, ReadEngine(field, "undivided"));
+  if (const std::string* undivided = field("undivided")) promise.undivided = *undivided;
   UCUDNN_ASSIGN_OR_RETURN(const int64_t any, ReadWholeNumber(field, "any_engine", 0, 0, 1));
   promise.any_engine = any == 1;
   UCUDNN_ASSIGN_OR_RETURN(promise.platform, ReadPlatform(field, default_device));

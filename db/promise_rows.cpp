@@ -52,43 +52,12 @@ void BindKey(Statement& statement, int64_t kernel, const EnginePromise& promise)
   statement.Bind(7, static_cast<int64_t>(promise.limit_bytes));
 }
 
-// What a promise is found by.
-Status CheckKey(const EnginePromise& promise) {
-  const auto refuse = [](const std::string& what) {
-    return Status::Error("a promise cannot be kept: " + what);
-  };
-  for (const std::string& text :
-       {promise.platform.device, promise.engine.Text(), promise.undivided.Text()}) {
-    if (text.find('\0') != std::string::npos) return refuse(Quoted(text) + " holds a NUL byte");
-  }
-  if (promise.engine.empty()) return refuse("an engine of it has no name");
-  if (promise.problem.n < 1) {
-    return refuse("a mini-batch of " + std::to_string(promise.problem.n));
-  }
-  if (promise.limit_bytes > static_cast<size_t>(std::numeric_limits<int64_t>::max())) {
-    return refuse("a limit of " + std::to_string(promise.limit_bytes) + " bytes");
-  }
-  return Status::Ok();
-}
-
 }  // namespace
-
-Status CheckPromise(const EnginePromise& promise) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey(promise));
-  if (promise.undivided.empty()) {
-    return Status::Error("a promise cannot be kept: an engine of it has no name");
-  }
-  if (promise.workspace_bytes > promise.limit_bytes) {
-    return Status::Error("a promise cannot be kept: " + std::to_string(promise.workspace_bytes) +
-                         " bytes exceed the limit of " + std::to_string(promise.limit_bytes));
-  }
-  return Status::Ok();
-}
 
 Result<std::optional<EnginePromise>> ReadPromise(Connection& connection, int64_t version,
                                                  const EnginePromise& asked) {
   std::optional<EnginePromise> none;
-  if (version < kFirstVersion || !CheckKey(asked).ok()) return none;
+  if (version < kFirstVersion || !CheckPromiseKey(asked).ok()) return none;
   UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(find, KernelFamily(asked.problem)));
   if (kernel == 0) return none;

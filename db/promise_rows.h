@@ -13,9 +13,6 @@
 
 namespace ucudnn::db {
 
-// Why a promise makes no sense to any reader; Ok when it does.
-Status CheckPromise(const planning::EnginePromise& promise);
-
 // The promise that `asked` names by its key. One that makes no sense is none.
 Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connection, int64_t version,
                                                            const planning::EnginePromise& asked);

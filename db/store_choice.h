@@ -29,9 +29,9 @@ struct StoreChoice {
   const char* network = nullptr;  // the file system for which that one is this host's own
 };
 
-// Of the stores a user named, whose first lies on a file system of `type`.
+// Chooses among the stores that a user named, of which the first lies on a file system of `type`.
 StoreChoice ChooseStores(std::vector<std::string> named, uint32_t type, std::string_view host);
-// The same, of this process's host.
+// The same for this process's host and the file system that the first store lies on.
 StoreChoice ChooseStores(std::vector<std::string> named);
 
 }  // namespace ucudnn::db

@@ -21,7 +21,7 @@ namespace ucudnn::db {
 // neither a half-done transaction nor a mutex that is locked for ever.
 Mutex& StoreMutex();
 
-// Of `path`, what is before its extension: where names of siblings get their suffix.
+// The length of what is before the extension of `path`, where names of siblings get their suffix.
 size_t StemLength(const std::string& path);
 
 class StoreFile {
@@ -42,7 +42,7 @@ class StoreFile {
   // then, and the next call opens another.
   bool SetAsideIfDamaged() UCUDNN_REQUIRES(StoreMutex());
 
-  // Of the open file, whose tables are there: its schema version, and a reader that fits it.
+  // The schema version of the open file, and a reader that fits it. REQUIRES: its tables are there.
   int64_t version() const { return version_; }
   Result<RowReader*> Reader() UCUDNN_REQUIRES(StoreMutex());
 

@@ -65,7 +65,7 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 /* --- One budget for all kernels -------------------------------------------------------------- */
 
 /* Without UCUDNN_TOTAL_WORKSPACE, or a workspace plan with a total, these have no effect but on the
- * streams that the report names. */
+ * lanes that the report names. */
 
 /* The program orders the convolutions of both handles, whatever streams they are set to: each
  * begins on the device only when those called before it, on either handle, have ended, and no two

@@ -24,11 +24,11 @@ class CostModel {
   virtual ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const = 0;
   virtual double UpdateMs(const PlannedLayer& layer,
                           const ParallelConfiguration& configuration) const = 0;
-  // Of a layer whose degree r is more than 1: partial sums of its output travel to where they are
-  // added up, and its gradient to all that need it. 0 of others.
+  // The time that the reduction of a layer takes whose degree r is more than 1: partial sums of its
+  // output travel to where they are added up, and its gradient to all that need it. 0 for others.
   virtual double ReductionMs(const PlannedLayer& layer,
                              const ParallelConfiguration& configuration) const = 0;
-  // Of input `input` of `consumer`, whose producer is a layer.
+  // What moving input `input` of `consumer` costs. REQUIRES: a layer produces that input.
   virtual TransferTables Transfer(const PlannedLayer& consumer, int input,
                                   std::span<const ParallelConfiguration> from,
                                   std::span<const ParallelConfiguration> to) const = 0;

@@ -51,8 +51,8 @@ class TrafficCounter {
 const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
                               const ParallelConfiguration& configuration);
 
-// Of one direction (forward or backward). All ports work at once: the busiest one for its bandwidth
-// decides, after one latency of the outermost level used.
+// The time that one direction (forward or backward) takes. All ports work at once: the busiest one
+// for its bandwidth decides, after one latency of the outermost level used.
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes);
 
 }  // namespace ucudnn::planner

@@ -32,7 +32,7 @@ class PortLoads {
       ++in_[at][static_cast<size_t>(to / size)];
     }
   }
-  // Of messages of `bytes` each, all at once.
+  // The time that messages of `bytes` each take, all at once.
   double Ms(double bytes) const {
     double slowest = 0;
     for (size_t level = 0; level < out_.size(); ++level) {

@@ -38,7 +38,7 @@ Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);
 // shifts.
 int64_t ParameterCount(const Node& node, const Shape& input);
 
-// Of all nodes together.
+// The number of parameters of all nodes together.
 Result<int64_t> ParameterCount(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -18,7 +18,7 @@ enum class OwtScheme {
   kShares,    // (c) everybody sends a K-th of its batch at a time; K passes over B images
 };
 
-// Of the activations on their way there and of their gradients on their way back.
+// The cost of sending activations to the fully connected part, and their gradients back.
 struct OwtExchange {
   double exposed_ms = 0;     // while workers wait
   double hidden_ms = 0;      // while they compute

@@ -28,9 +28,9 @@ struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
   LayoutCost cost;
-  double lower_bound_ms = 0;  // of DeePa's; of the others their own total
-  bool optimal = false;       // that is, proved to be the least; of DeePa's only
-  // Of DeePa's where SearchOptions asks for marginals: SearchResult::best_total_ms.
+  double lower_bound_ms = 0;  // DeePa's; the others have their own total here
+  bool optimal = false;       // proved to be the least, which DeePa's alone can be
+  // SearchResult::best_total_ms of DeePa's, where SearchOptions asks for marginals.
   std::vector<std::vector<double>> best_total_ms;
 };
 

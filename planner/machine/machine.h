@@ -42,7 +42,8 @@ struct Machine {
   int JoiningLevel(int device, int other) const;
 };
 
-// Of so many devices that are all joined alike, by no link in particular: to count what moves.
+// A machine of so many devices that are all joined alike, by no link in particular. It serves to
+// count what moves.
 Machine FlatMachine(int devices);
 
 // An error names the value that no machine has, and what was expected.

@@ -120,7 +120,7 @@ Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem
   for (int point = 0; point < points; ++point) {
     UCUDNN_ASSIGN_OR_RETURN(const LimitedResult found,
                             SearchWithin(problem, static_cast<int64_t>(limit), options));
-    // Of plans found without proof a later one may beat an earlier.
+    // Where plans are found without proof, a later one may beat an earlier one.
     std::erase_if(frontier, [&](const ParetoPoint& other) {
       return other.plan.total_ms >= found.plan.total_ms && other.bytes >= found.bytes;
     });

@@ -19,7 +19,7 @@ struct JsonValue {
   Kind kind = Kind::kNull;
   bool boolean = false;
   int64_t integer = 0;
-  double real = 0;  // of integers, too
+  double real = 0;  // set for integers, too
   std::string text;
   std::vector<JsonValue> items;
   std::vector<JsonMember> members;  // in the order of the text

@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-// Of several names the first that is set counts.
+// The variables of one launcher. Where there are several names, the first that is set counts.
 struct Launcher {
   const char* rank;
   std::vector<const char*> size;

@@ -78,7 +78,8 @@ struct Options {
   std::string lock_folder;  // where processes of this host lock a file for each device
   int rank = -1;            // of this process in its job, by the launcher's variables; -1: none
   SpatialOptions spatial;
-  // Of `ucudnn run --ranks`, which started this process (base/launcher_note.h); empty: it did not.
+  // Where `ucudnn run --ranks`, which started this process, listens (base/launcher_note.h); empty:
+  // it did not start it.
   std::string launcher_socket;
 };
 

@@ -23,7 +23,7 @@ enum class SpatialTransport { kAuto, kNccl, kPeer, kLoopback };
 
 struct SpatialOptions {
   std::optional<SpatialGrid> grid;  // none: nothing is split
-  // Of this process, by the launcher's variables; -1: none says.
+  // This process's place in its job, as the launcher's variables say; -1: none says.
   int rank = -1;
   int size = -1;
   int local_rank = -1;

@@ -11,7 +11,7 @@ namespace ucudnn {
 namespace {
 
 constexpr std::string_view kPrefix = "UCUDNN_";
-// Of the tests, and of the tools that build and test ucudnn.
+// Variables of the tests begin so; kOfTools are those of the tools that build and test ucudnn.
 constexpr std::string_view kTestPrefix = "UCUDNN_TEST_";
 constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST_HOST",
                                          "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_TRACE"};

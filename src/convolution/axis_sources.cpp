@@ -163,7 +163,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // Of as many, those by taps: no tap of the filter is then in two rectangles.
+  // Where both ways make as many rectangles, those by taps are taken: no tap of the filter is then
+  // in two of them.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));

@@ -66,7 +66,7 @@ class OwnedDescriptors {
 size_t ImageBytes(const ConvolutionProblem& problem);
 size_t FilterBytes(const ConvolutionProblem& problem);
 size_t OutputBytes(const ConvolutionProblem& problem);
-// Of the one that the operation writes.
+// The bytes of the tensor that the operation writes.
 size_t ResultBytes(const ConvolutionProblem& problem);
 
 }  // namespace ucudnn::cudnn

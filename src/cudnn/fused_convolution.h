@@ -21,8 +21,8 @@ struct FusedConvolution {
   // default, because the engine's own arithmetic is part of its name. The alignment is the largest
   // one that is declared for a batched tensor.
   ConvolutionProblem problem;
-  // Of the graph API. Knobs come by rising number, without those at their default; what is fused is
-  // FusedOperations::text.
+  // The engine is one of the graph API. Its knobs come by rising number, without those at their
+  // default; its text ends in FusedOperations::text.
   EngineId engine;
   double alpha = 1;
   double beta = 0;

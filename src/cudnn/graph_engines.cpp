@@ -155,7 +155,7 @@ class PreparedGraphs : public PreparedProblem {
 }  // namespace
 
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
-  // Of all notes only this one promises something; the others warn.
+  // This note alone promises something; all others warn.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
   return std::all_of(engine.numerical.begin(), engine.numerical.end(), [&](int note) {

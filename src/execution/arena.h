@@ -137,20 +137,21 @@ class Arena {
   // and Available counts no memory that has yet to be allocated.
   bool short_of_memory();
   size_t bytes() const;
-  // Of bytes(): what captures have, and what is ready for one.
+  // The part of bytes() that captures have or that is ready for one.
   size_t capture_bytes() const;
-  // Of bytes(): what is not for the calls' shares: of captures, for one, and assured.
+  // The part of bytes() from which calls have no shares: what captures have, what is ready for one,
+  // and what is assured.
   size_t set_aside_bytes() const;
-  // Of the limit: what is neither allocated nor kept from everybody.
+  // The part of the limit that is neither allocated nor kept from everybody.
   size_t left() const;
-  // Of bytes(): segments of which nothing tells when they become free.
+  // The part of bytes() in segments of which nothing tells when they become free.
   size_t lost_bytes() const;
 
  private:
   enum class Use {
     kReady,    // for a later capture
     kStream,   // lent, or its owner's
-    kCapture,  // of a capture, for ever
+    kCapture,  // a capture has it for ever
     kAssured,  // for calls that cannot do without
     kAssuredCapture,
   };
@@ -168,7 +169,7 @@ class Arena {
   };
   enum class Bound { kLimit, kDevice };  // kDevice: beyond the limit, too
   Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);
-  // With the context current.
+  // REQUIRES: the context is current.
   bool AssureCalls(size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The first segment of that use; null: none.
   Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
@@ -186,9 +187,9 @@ class Arena {
   // Gives up what is `owner`'s and no larger than `kept`; where that is null, all but what was
   // prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Behind what `stream` has by now.
+  // Records in `block` that it is over once all work that `stream` has by now is done.
   void RecordOver(Block& block, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // With the context current.
+  // REQUIRES: the context is current.
   bool HasPool() UCUDNN_REQUIRES(mutex_);
   template <typename Unwanted>
   void Free(Unwanted unwanted) UCUDNN_REQUIRES(mutex_);
@@ -208,18 +209,18 @@ class Arena {
   // What was assured to captures was taken, and there may be room to replace it.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
-  // Of the pool alone: nobody's work is ever on it. Made with the first block.
+  // The pool allocates on this stream, which nobody else enqueues on. Made with the first block.
   std::optional<cuda::Stream> stream_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<cuda::MemoryPool> pool_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);  // that were given segments
-  // What owners gave up their segments for; one each.
+  // The requests that owners gave up their segments for, at most one of each owner.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;
   uint64_t leaves_ UCUDNN_GUARDED_BY(mutex_) = 0;
   bool fixed_ UCUDNN_GUARDED_BY(mutex_) = false;
-  // What the device has no memory for, since something was freed last.
+  // So many bytes, or more, the device had no memory for since something was freed last.
   size_t short_from_ UCUDNN_GUARDED_BY(mutex_) = std::numeric_limits<size_t>::max();
 };
 

@@ -26,8 +26,8 @@ constexpr double kHope = 0.05;
 // An expected time counts as this share longer where the parts are not equal, because equal parts
 // need fewer measurements.
 constexpr double kUnequal = 0.001;
-// Of a mini-batch with more steps than this, only so many equal parts, and sizes below the smallest
-// of them, are considered.
+// A mini-batch with more steps than this is considered in at most so many equal parts, and in sizes
+// below the smallest of these.
 constexpr int kEveryPart = 256;
 // No workspace is expected to be larger. Others may have written the store, so its rows may hold
 // anything.

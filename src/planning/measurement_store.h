@@ -49,13 +49,17 @@ struct EnginePromise {
   EngineId engine;
   size_t limit_bytes = 0;      // the ceiling that it was given under
   size_t workspace_bytes = 0;  // at most the ceiling
-  EngineId undivided;          // the engine that keeps it in one piece
+  EngineId undivided;          // the engine that keeps it in one piece; none: only pieces keep it
   // `undivided` may also run where pieces could, because the plan was the first of a heuristics
   // list.
   bool any_engine = false;
 
   bool operator==(const EnginePromise&) const = default;
 };
+
+// Why no store can hold `promise`; Ok when one can. The key alone is what a promise is found by.
+Status CheckPromise(const EnginePromise& promise);
+Status CheckPromiseKey(const EnginePromise& promise);
 
 class MeasurementStore {
  public:
@@ -83,7 +87,8 @@ class MeasurementStore {
   // The promise under the key of `asked`; none when none was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
-  // Keeps `promise` and returns it; returns the earlier one where one is kept under its key.
+  // Keeps `promise` and returns it; returns the earlier one where one is kept under its key. Fails
+  // where CheckPromise does.
   virtual Result<EnginePromise> KeepPromise(const EnginePromise& promise) = 0;
 };
 

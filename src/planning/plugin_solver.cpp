@@ -11,7 +11,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Of whichever plug-in: two may share the library beneath them.
+// Held while any plug-in solves: two plug-ins may share the library beneath them.
 Mutex solving;
 
 class PluginSolver : public DivisionSolver {

@@ -41,8 +41,8 @@ struct Promise {
   Configuration configuration;
   MicroConfiguration undivided;
   Baselines baselines;
-  // Of pieces that no `undivided` can replace: what they are compared with, their own engine on the
-  // whole mini-batch. It does not fit the limit.
+  // Where no `undivided` can replace the pieces, they are compared with this: their own engine on
+  // the whole mini-batch, which does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling that it was made under
   // Pieces of the reported algorithm alone that also fit `workspace_bytes`, for calls that no other

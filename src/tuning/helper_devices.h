@@ -29,7 +29,7 @@ class HelperDevices {
  private:
   const BenchmarkDevices wanted_;
   Mutex mutex_;
-  // Of the model that was asked about first. None: not tried yet.
+  // The devices of the model that was asked about first. None: they were not tried yet.
   std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_ UCUDNN_GUARDED_BY(mutex_);
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using planning::Candidate;
 
-// Of the engines that were measured, by others too, only so many of the best are considered.
+// Only so many of the best engines that were measured, by others too, are considered.
 constexpr size_t kMostGraphEngines = 3;
 // A graph engine that is so many times slower on the whole mini-batch than what it could replace is
 // not measured at other sizes.

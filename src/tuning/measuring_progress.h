@@ -13,8 +13,8 @@ enum class Activity { kWaitingForDevice, kBuildingEngines, kMeasuring, kComparin
 struct MeasuringStep {
   Activity activity = Activity::kMeasuring;
   const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: of no kernel
-  // Of kMeasuring: the micro-batch, and which of how many engines is measured at it, from 1. No
-  // engine: what sums partials.
+  // While kMeasuring, these say at which micro-batch which of how many engines is measured, counted
+  // from 1; 0: what sums partials.
   int micro_batch = 0;
   size_t engine = 0;
   size_t engines = 0;

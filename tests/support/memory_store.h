@@ -74,6 +74,7 @@ class MemoryStore : public planning::MeasurementStore {
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override {
     std::lock_guard lock(mutex_);
     if (write_fails) return Status::Error("the disk is full");
+    UCUDNN_RETURN_IF_ERROR(planning::CheckPromise(promise));  // as stores in files refuse it
     const auto kept = FindKept(promise);
     return kept == promises.end() ? promises.emplace_back(promise) : *kept;
   }

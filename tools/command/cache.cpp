@@ -88,7 +88,7 @@ Json ToJson(const planning::EnginePromise& promise) {
   json["engine"] = promise.engine.Text();
   json["limit_bytes"] = promise.limit_bytes;
   json["workspace_bytes"] = promise.workspace_bytes;
-  json["undivided"] = promise.undivided.Text();
+  json["undivided"] = promise.undivided.empty() ? Json() : Json(promise.undivided.Text());
   json["any_engine"] = promise.any_engine;
   json["cudnn"] = promise.platform.cudnn;
   json["driver"] = promise.platform.driver;
@@ -148,8 +148,10 @@ void PrintPromise(const planning::EnginePromise& promise) {
   std::cout << "  promised: " << Describe(promise.problem) << "\n    "
             << EngineName(operation, promise.engine) << ", "
             << FormatByteSize(promise.workspace_bytes) << " workspace within "
-            << FormatByteSize(promise.limit_bytes) << ", undivided "
-            << EngineName(operation, promise.undivided) << "\n";
+            << FormatByteSize(promise.limit_bytes) << ", "
+            << (promise.undivided.empty() ? "in pieces alone"
+                                          : "undivided " + EngineName(operation, promise.undivided))
+            << "\n";
 }
 
 void PrintRows(const db::StoredRows& rows) {

@@ -243,7 +243,7 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   Judge(run.ok() ? "works" : "works on the CPU stand-in (--host) only", diagnosis);
 }
 
-// Of --pid; 0 where it is not given.
+// The process that --pid names; 0 where it is not given.
 Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
   pid_t pid = 0;
   if (options.pid.empty()) return pid;

@@ -178,7 +178,7 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, warning, "the default holds", "correct or unset it");
   }
   if (const SpatialOptions& spatial = options.spatial; !spatial.refusal.empty()) {
-    // Of those that the program starts some may be ranks.
+    // Where this process lacks a rank, some of those that the program starts may have one.
     diagnosis.Add(spatial.lacks_ranks ? Severity::kWarning : Severity::kFault, spatial.refusal,
                   "every convolution, pooling and normalisation is refused");
   }

@@ -16,7 +16,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Of the rows that a call through this API may use, within what the options ask for.
+// Those of the rows that a call through this API may use, within what the options ask for.
 std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Api api,
                                            const Options& options,
                                            const std::vector<MicroConfiguration>& rows) {
@@ -44,7 +44,8 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
 // Those of the whole mini-batch that no other beats in both time and workspace.
 std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
   std::erase_if(usable, [&](const MicroConfiguration& row) { return row.micro_batch != n; });
-  // Of equal ones always the same, in whatever order a store gives them.
+  // The order is complete: among equal rows the same one is kept, in whatever order a store gives
+  // them.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {
     return std::tie(a.workspace_bytes, a.time_ms, a.engine) <
            std::tie(b.workspace_bytes, b.time_ms, b.engine);
@@ -56,8 +57,8 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
   return front;
 }
 
-// Of the first alignment, then API, that measurements are there for. Its desirable set is empty
-// where nothing is known.
+// Plans with the first alignment, and with it the first API, that measurements are there for. The
+// kernel's desirable set is empty where nothing is known.
 OfflineKernel PlanOffline(const Layer& layer, const Options& options,
                           const Measurements& measurements, std::initializer_list<int> alignments,
                           std::initializer_list<Api> apis) {

@@ -24,7 +24,7 @@ using Versions = std::pair<int, int>;  // of cuDNN and the driver
 struct HashOfProblem {
   size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
 };
-// Of one platform, by kernel family.
+// The rows of one platform, by kernel family.
 using Measurements =
     std::unordered_map<ConvolutionProblem, std::vector<MicroConfiguration>, HashOfProblem>;
 using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newest first

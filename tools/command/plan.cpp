@@ -62,7 +62,7 @@ std::optional<int> ParseInt(const std::string& text) {
   return value;
 }
 
-// Of an option that is not given: 0.
+// The number that `text` says; 0 where the option is not given.
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
   const std::optional<int> count = ParseInt(text);

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 // The layer columns, numbers where they are numbers.
 Json ProblemJson(const ConvolutionProblem& problem);
 
-// Of an engine that takes the whole mini-batch: engine, workspace_bytes, time_ms.
+// An engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
 // Runs of equal micro-batches: engine, workspace_bytes, piece_ms (of one of them), micro_batch and

@@ -24,7 +24,7 @@ struct ReportedKernel {
   ConvolutionProblem problem;
   std::string api;               // legacy, graph, or empty
   std::optional<int64_t> calls;  // none offline
-  int64_t undivided_calls = 0;   // of them, that ran undivided although the plan divides
+  int64_t undivided_calls = 0;   // those of them that ran undivided although the plan divides
   uint64_t lanes = 0;            // a bit for each that it ran on; none: not known
   EngineId asked;                // that the program named; empty offline
   std::optional<size_t> limit_bytes;
@@ -38,7 +38,7 @@ struct ReportedKernel {
   std::string reason;
   std::vector<Configuration> desirable_set;  // rising workspace, falling time; empty: not there
   std::optional<int64_t> segment;  // of an offline plan: kernels with the same one share workspace
-  int64_t copies = 1;              // of its segment: one for each stream
+  int64_t copies = 1;              // of its segment: one for each lane
 
   bool divided() const { return configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }

@@ -17,8 +17,8 @@ struct WorkspaceTable {
   OfflineKernels network;       // desirable sets within the limit
   std::vector<size_t> chosen;   // of each kernel, the position in its desirable set
   std::vector<size_t> numbers;  // of each kernel; layers of one shape are one kernel to a run
-  // Of each kernel where there is one budget: kernels with the same segment share it, in as many
-  // copies as there are lanes that they were seen on.
+  // By kernel, where there is one budget. Kernels with the same segment share it, in as many copies
+  // as there are lanes that they were seen on.
   std::vector<size_t> segments;
   std::vector<size_t> copies;
   size_t lanes = 1;    // that any kernel was seen on
@@ -38,7 +38,7 @@ std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& 
 // `ucudnn-workspace-table`: everything.
 Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options);
 
-// `ucudnn-workspace-plan`: what a run is pinned to. Kernels with the same segment number share
+// `ucudnn-workspace-plan`: what a run follows. Kernels with the same segment number share
 // workspace; null is the caller's own, and each of the segment's lanes has a copy. order_after is
 // empty: all are ordered by their stream.
 Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options);

@@ -460,7 +460,7 @@ class Importer {
   const std::string file_;
   ImportedGraph graph_;
   std::map<std::string, Blob> blobs_;
-  // Of the layer being added.
+  // These four describe the layer that is being added.
   const TextField* layer_ = nullptr;
   std::string name_;
   std::vector<std::string> bottoms_;

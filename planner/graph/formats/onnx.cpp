@@ -94,7 +94,7 @@ bool OnnxImporter::Fold() {
     inputs.push_back(found == constants_.end() ? nullptr : &found->second);
   }
   OnnxConstant folded = FoldConstants(*node_, inputs);
-  // Of what has several outputs nothing is computed.
+  // Values are computed for nodes with one output alone.
   for (const std::string& output : node_->output()) constants_[output] = {folded.dims};
   if (node_->output_size() == 1) constants_[FirstOutput()] = std::move(folded);
   return true;

@@ -45,7 +45,7 @@ std::optional<size_t> ElementAt(int64_t index, size_t count) {
   return static_cast<size_t>(index < 0 ? index + size : index);
 }
 
-// Of a row of numbers, those at the indices.
+// The numbers of `row` at `indices`.
 OnnxConstant Gathered(const OnnxConstant& row, const OnnxConstant& indices) {
   OnnxConstant result{indices.dims, std::vector<double>()};
   const auto wanted = indices.WholeNumbers();

@@ -31,14 +31,14 @@
 
 namespace ucudnn::interposer {
 
-// A kernel of the network. Of the legacy API it stands for all calls of a problem, with the
-// algorithm that the program named last; of the graph API it is one execution plan, whose problem
-// other plans may have too. API, problem and plan are its identity.
+// A kernel of the network. Under the legacy API it stands for all calls of a problem, with the
+// algorithm that the program named last; under the graph API it is one execution plan, whose
+// problem other plans may have too. API, problem and plan are its identity.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
-  uint64_t plan = 0;  // of the graph API: PlanState::number
-  int algorithm = 0;  // of the legacy API
+  uint64_t plan = 0;  // PlanState::number; 0 under the legacy API
+  int algorithm = 0;  // under the legacy API
   KernelUse use;
 };
 
@@ -111,7 +111,7 @@ class WorkspaceBudget {
   };
   // Takes a segment for work that the caller is about to enqueue on `stream`.
   Segment Take(const execution::ArenaOwner& of, const OwnedPart& part, CUstream stream);
-  // As execution::Arena::generation.
+  // Rises when a segment that an owner may remember is given up.
   uint64_t generation() const { return arena_.generation(); }
   void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
     arena_.GiveBack(memory, stream);
@@ -122,7 +122,7 @@ class WorkspaceBudget {
   // (TakeAssured). Returns false where there is no room.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
-  // A loan of what was assured, for a call that cannot do without.
+  // Lends some of what was assured to a call that cannot do without.
   Segment TakeAssured(const execution::ArenaOwner& owner, size_t bytes, CUstream stream);
   // The owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or the
   // kernel on the lane. In a workspace plan: the file's segment on the lane, or everybody's where
@@ -133,9 +133,9 @@ class WorkspaceBudget {
   struct Summary {
     size_t budget_bytes = 0;   // what was divided; less than the user's where memory was short
     size_t shares_bytes = 0;   // the sum of all shares' segments
-    size_t held_bytes = 0;     // on the device; after the last handle, what it was before
-    size_t capture_bytes = 0;  // of those, for captures
-    size_t kernels = 0;        // that have a share; of a workspace plan, that were met
+    size_t held_bytes = 0;     // held on the device; after the last handle, what was held before
+    size_t capture_bytes = 0;  // the part of held_bytes that is for captures
+    size_t kernels = 0;        // how many have a share or, of a workspace plan's, were met
     bool divided = false;
     bool asked_only = false;      // divided among kernels that were asked about and have not run
     std::optional<bool> optimal;  // proven or not; none: a workspace plan divided
@@ -151,11 +151,12 @@ class WorkspaceBudget {
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
   // Divides and makes the memory ready, or learns that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);
-  // From now on so much is divided.
+  // Divides at most so much from now on.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
-  // All is known. What is left to be done.
+  // Ends learning, since all is known. Returns kRepeated where the caller has yet to divide, and
+  // kNotYet where the division of what was asked about holds.
   KernelSequence::Known Learned() UCUDNN_REQUIRES(mutex_);
-  // The division is final.
+  // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);
 
   // The segment of the workspace plan for `kernel`; null: none.
@@ -184,12 +185,12 @@ class WorkspaceBudget {
   const planning::WorkspacePlan* const workspace_plan_;
   execution::Arena arena_;
   std::atomic<bool> learning_ = true;
-  std::atomic<bool> waiting_ = false;  // for memory that is still in use
+  std::atomic<bool> waiting_ = false;  // the division waits for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
   std::atomic<bool> by_kernel_;  // slots are one kernel's each, not all of a lane's
   std::atomic<int> epoch_ = 0;
-  std::unique_ptr<std::atomic<bool>[]> dropped_;  // of the workspace plan, by kernel
+  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by kernel of the workspace plan
   mutable Mutex mutex_;
   planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
   KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
@@ -207,35 +208,36 @@ class WorkspaceBudget {
     }
   };
   std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
-  // Of the kernels that ran, numbered, whatever their API and plan: under the legacy API's keys.
+  // Numbers the problems of kernels that ran. Kernels of one problem have one number, whatever
+  // their API and plan, so the keys are those of the legacy API.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // owners' handles
-  // On the device, before handles were destroyed: the most.
+  // The most bytes that the device held before handles were destroyed.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // Of the latest division.
-  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers
+  // The members from here to capture_ready_ tell of the latest division.
+  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers of its kernels
   std::vector<planning::NetworkKernel> planned_kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
-  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is of that budget
-  // It is of what was asked about, and who runs that is not known: each has a share that it may
+  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ divides planned_budget_
+  // Its kernels were asked about, and nobody knows yet who runs them: each has a share that it may
   // use wherever it runs.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // what it leaves for a capture
   bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // that was reserved, where there was room
-  // Of the workspace plan.
-  std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);  // its kernels that were met
+  // The kernels of the workspace plan that were met, and how its segments are used.
+  std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);
   struct SegmentUse {
-    int kernels = 0;        // that have a part in it
-    size_t taken = 0;       // copies
+    int kernels = 0;        // how many have a part in it
+    size_t taken = 0;       // copies that owners hold
     size_t kept_bytes = 0;  // for copies that nobody has taken yet
   };
   std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
-  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of all segments
+  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // the sum over all segments
 };
 
 // WorkspaceBudget::epoch; 0 where there is no budget (null).

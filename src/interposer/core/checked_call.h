@@ -27,7 +27,7 @@ struct CheckedCall {
 struct CheckRequest {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
-  const execution::Runnable& plan;
+  const execution::Runnable& runnable;
   const ConvolutionProblem& problem;
   NumericClass numeric = NumericClass::kDirect;
   const cudnn::ConvolutionCall& call;

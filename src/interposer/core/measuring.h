@@ -9,7 +9,7 @@
 namespace ucudnn::interposer {
 
 // Whether this process may measure the kernel on the session's device: the user allows it, and no
-// workspace plan pins the kernel.
+// workspace plan names the kernel.
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api);
 // Whether a caller that asks about the kernel waits for its measurements.
 bool MeasuresBeforePromising(Process& process, const Session& session,

@@ -39,7 +39,7 @@ Result<Configuration> GraphSteps::ConfirmWithEngines(Configuration configuration
   return std::move(confirmed.configuration);
 }
 
-Result<planning::ConfirmedGraphKernel> GraphSteps::Pinned(
+Result<planning::ConfirmedGraphKernel> GraphSteps::ConfirmKernel(
     const planning::WorkspacePlanKernel& kernel, size_t limit_bytes) {
   const EngineId& own = kernel_.own->convolution.engine;
   planning::ConfirmedGraphKernel confirmed;

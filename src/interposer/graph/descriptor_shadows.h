@@ -33,17 +33,17 @@ struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
   bool is_pointwise = false;  // every operation visits each element by itself
-  // Of a pointwise mode and an operation of it: the result depends on where an element lies.
+  // Set for pointwise modes and their operations whose result depends on where an element lies.
   bool reads_position = false;
   bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from it
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
   cudnnHandle_t handle = nullptr;  // that it, or its operation graph, was made with
-  // Of a tensor, and of a convolution's image.
+  // Tensors have these two members, and convolutions have those of their image.
   int64_t batch = 0;
   bool ragged = false;
-  bool dynamic = false;  // of an operation graph
-  // Of an engine: the configuration that it was read from (null: that exists no more), and what was
-  // answered about native CUDA graphs of its plans, which must not change.
+  bool dynamic = false;  // the operation graph was made with dynamic shapes
+  // Engines have the configuration that they were read from (null: that exists no more), and what
+  // was answered about native CUDA graphs of their plans, which must not change.
   cudnnBackendDescriptor_t configuration = nullptr;
   uint64_t configuration_number = 0;
   std::optional<bool> keeps_native;

@@ -71,8 +71,8 @@ class GraphSteps : public Steps {
   // In confirmed_kernel.cpp. What the workspace plan's `kernel` means for this plan, in at most
   // `limit_bytes` of workspace (the caller's or, under a budget, ucudnn's). The error says why it
   // does not hold.
-  Result<planning::ConfirmedGraphKernel> Pinned(const planning::WorkspacePlanKernel& kernel,
-                                                size_t limit_bytes);
+  Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
+                                                       size_t limit_bytes);
 
   // Adds an engine that may become a substitute.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }

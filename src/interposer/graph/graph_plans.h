@@ -160,7 +160,7 @@ class GraphPlans : public DivisionChoices {
 
   Process& process_;
   KeptPromises promises_;
-  PlanState refused_;  // of plans that are left alone although the user forbids what they do
+  PlanState refused_;  // shared by plans that are left alone although the user forbids what they do
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
   FormerSubstitutes former_;

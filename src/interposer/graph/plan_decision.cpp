@@ -88,7 +88,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
     const size_t limit = facts.share ? facts.share->usable_bytes()
                                      : std::min({kernel.limit_bytes, kernel.need_bytes,
                                                  file->limit_bytes.value_or(kNoLimit)});
-    auto confirmed = steps.Pinned(file->kernels[position], limit);
+    auto confirmed = steps.ConfirmKernel(file->kernels[position], limit);
     if (confirmed.ok()) {
       plan.confirmed = std::move(*confirmed);
     } else {

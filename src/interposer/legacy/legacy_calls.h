@@ -113,7 +113,7 @@ class LegacyCalls : public DivisionChoices {
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
   // The answer to Find and Get: the workspace plan's, then what runs undivided within the limit.
-  // None where the file pins nothing.
+  // None where the file does not name the kernel, or does not hold for it.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Enters such a promise into the book for callers of `algorithm`. Returns false when it cannot be
   // kept.

@@ -28,7 +28,7 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
-// What a workspace plan pins for the kernel. `unanswered`: the library could not confirm it now and
+// What a workspace plan says of the kernel. `unanswered`: the library could not confirm it now and
 // may later.
 struct Confirmation {
   std::optional<planning::ConfirmedLegacyKernel> choice;

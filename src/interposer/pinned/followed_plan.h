@@ -1,4 +1,4 @@
-// What a workspace plan (UCUDNN_WORKSPACE_PLAN) pins in this process, as far as the real library
+// What a workspace plan (UCUDNN_WORKSPACE_PLAN) says in this process, as far as the real library
 // confirms it. Thread-safe.
 #pragma once
 
@@ -42,12 +42,12 @@ class FollowedPlan {
                                     const ConvolutionProblem& problem, Api api);
 
   struct Found {
-    // Null: nothing is pinned, or it does not hold here.
+    // Null: the file does not name the kernel, or does not hold for it here.
     const planning::ConfirmedLegacyKernel* confirmed = nullptr;
     bool unanswered = false;         // the library did not answer; it may at a later call
     std::optional<std::string> why;  // why it does not hold; only the first time
   };
-  // What the file pins for a kernel of the legacy API, confirmed by the library on `handle`, which
+  // What the file says of a kernel of the legacy API, confirmed by the library on `handle`, which
   // is one of the platform's; without a handle (null), only what was confirmed before. Threads that
   // ask at once wait for the first one's answer. The result lives as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,

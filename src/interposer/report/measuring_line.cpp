@@ -30,8 +30,8 @@ std::string SecondsText(double seconds) {
 }  // namespace
 
 MeasuringLineUse MeasuringLineUseOf(const Options& options) {
-  // Of a job's ranks, which wait alike, the first one tells. Who wants errors alone, or has the log
-  // in a file, wants a quiet terminal.
+  // The ranks of a job wait alike, so the first one tells for all. Who wants errors alone, or has
+  // the log in a file, wants a quiet terminal.
   const bool tells =
       options.log_level >= LogLevel::kWarn && options.log_file.empty() && options.rank <= 0;
   return {tells, options.rewrites_lines};

@@ -88,7 +88,7 @@ std::string PlanText(const Configuration& configuration, int depth) {
   return Array(runs, depth);
 }
 
-// Of the whole mini-batch; null where the time of a piece is unknown.
+// The time of the whole mini-batch as JSON; null where the time of a piece is unknown.
 std::string TotalText(const Configuration& configuration) {
   const bool unknown = std::any_of(configuration.runs.begin(), configuration.runs.end(),
                                    [](const Run& run) { return run.micro.time_ms < 0; });

@@ -43,7 +43,7 @@ struct KernelRecord {
 struct CountedKernel {
   KernelRecord record;
   std::atomic<long> calls = 0;            // a native CUDA graph counts as one when it is made
-  std::atomic<long> undivided_calls = 0;  // of `calls`: ran undivided although the plan has pieces
+  std::atomic<long> undivided_calls = 0;  // those of `calls` that ran undivided despite pieces
   std::atomic<uint64_t> lanes = 0;        // bits of Lanes::BitOf that calls were on
   bool replaced = false;                  // a later decision replaced it and took over its calls
 

@@ -44,7 +44,7 @@ struct Decision {
   When look_again = When::kNever;
   // The earlier decision stays in force, because the better plan was not compared yet.
   bool standing = false;
-  // Of a plan of the graph API that was told less than its need; `promise` says how that is kept.
+  // A plan of the graph API is told less than its need; `promise` says how that is kept.
   bool promises_less = false;
   std::optional<KeptPromise> promise;
   // `promise` is new: Steps::Keep stores it before the program is told.

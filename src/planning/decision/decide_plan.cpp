@@ -328,6 +328,9 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
   if (trust.kind != Trust::Kind::kTrusted || !ready) {
     Reason why = {Because::kNoSubstituteFits};
     why.limit_bytes = promise.limit_bytes;
+    if (told != nullptr && !plan_.told_here) {
+      decision_.notes.push_back({Cause::kPromiseLost, Sentence(why)});
+    }
     return Stay(std::move(why));
   }
   Schedule(promise, true);

@@ -89,7 +89,7 @@ struct Build {
   Configuration configuration;
   MicroConfiguration undivided;  // an empty engine: nothing replaces the pieces
   size_t promised_bytes = 0;     // of the caller's workspace
-  // Of a plan of the graph API: `undivided` is built as a plan that replaces the application's.
+  // `undivided` is built as a plan of the graph API that replaces the application's.
   bool in_place = false;
   bool operator==(const Build&) const = default;
 };
@@ -103,7 +103,7 @@ class Answers {
                                     [&](const auto& known) { return known.first == question; });
     return entry == entries_.end() ? nullptr : &entry->second;
   }
-  // Of a question that has no answer yet: one that is asked again would be asked for ever.
+  // REQUIRES: the question has no answer yet. One that is asked again would be asked for ever.
   void Add(Question question, typename Question::Answer answer) {
     assert(Find(question) == nullptr);
     entries_.emplace_back(std::move(question), std::move(answer));
@@ -199,8 +199,8 @@ struct Facts {
   bool capturing = false;
   bool failed = false;  // a piece failed, or the plan that runs was found wrong
   std::optional<BudgetShare> share;
-  // Of ucudnn's own workspace, so much can be had by any call, for kernels that no engine serves
-  // without any.
+  // Any call can have so much of ucudnn's own workspace; it is there for kernels that no engine
+  // serves without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;
   std::variant<CallFacts, PlanFacts> program;

@@ -1,4 +1,4 @@
-// Promises for a program that names an algorithm, and for what a workspace plan pins. Pure
+// Promises for a program that names an algorithm, and for what a workspace plan says. Pure
 // functions.
 #pragma once
 
@@ -31,7 +31,7 @@ struct NamedRequest {
 // candidate tells whether the named engine is deterministic, it is taken to be.
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
-// The promise of the plan that the file pins. None where that plan is less exact or less
+// The promise of the configuration that the file says. None where that plan is less exact or less
 // deterministic than the named engine; where `told` was given, determinism is measured by what that
 // reported.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,

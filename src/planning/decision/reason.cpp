@@ -110,7 +110,7 @@ const char* Template(Detail detail) {
     case Detail::kEngineNeedsMore:
       return "{words} needs {exact bytes} bytes, not {exact limit}";
     case Detail::kWorkspacePlanEmpty:
-      return "it pins no kernel";
+      return "it names no kernel";
     case Detail::kWorkspacePlanWithoutTotal:
       return "it has no total_bytes, and a total workspace is set";
     case Detail::kWorkspacePlanTooLarge:

@@ -149,25 +149,26 @@ class Cache(CommandTest):
     def test_promises_are_shown_and_move_as_csv(self):
         first = self.store_with("first", ROWS)
         with sqlite3.connect(first) as connection:
-            for engine, bytes_, any_engine in (("graph:38[k2=1]", 4096, 1), ("graph:67", 0, 0)):
-                connection.execute("INSERT INTO promises VALUES(1, 256, 'A', 91900, 13000, ?, 8192, ?, 'graph:0', ?)",
-                                   (engine, bytes_, any_engine))
+            for promise in (("graph:38[k2=1]", 4096, "graph:0", 1), ("graph:67", 0, "graph:0", 0), ("graph:68", 2048, "", 0)):
+                connection.execute("INSERT INTO promises VALUES(1, 256, 'A', 91900, 13000, ?, 8192, ?, ?, ?)", promise)
         connection.close()
         self.cache("merge", first, "--db", self.store)
         text = self.cache("show", "--db", self.store)
         self.assertIn("\n    graph:38[k2=1], 4 KiB workspace within 8 KiB, undivided graph:0\n  promised: ", text)
-        self.assertTrue(text.endswith("\n3 measurements, 2 promises\n"), text)
+        self.assertIn("\n    graph:68, 2 KiB workspace within 8 KiB, in pieces alone\n", text)
+        self.assertTrue(text.endswith("\n3 measurements, 3 promises\n"), text)
         shown = json.loads(self.cache("show", "--db", self.store, "--json"))["promises"]
-        self.assertEqual([("graph:38[k2=1]", 256, 8192, 4096, "graph:0", True, "A"), ("graph:67", 256, 8192, 0, "graph:0", False, "A")],
+        self.assertEqual([("graph:38[k2=1]", 256, 8192, 4096, "graph:0", True, "A"), ("graph:67", 256, 8192, 0, "graph:0", False, "A"),
+                          ("graph:68", 256, 8192, 2048, None, False, "A")],
                          [tuple(p[k] for k in ("engine", "n", "limit_bytes", "workspace_bytes", "undivided", "any_engine", "device"))
                           for p in shown])
         shown = json.loads(self.cache("show", "--device", "Some GPU", "--db", self.store, "--json"))
         self.assertEqual((3, []), (len(shown["measurements"]), shown["promises"]))
         whole = self.exported()
-        self.assertEqual(len(ROWS) + 2, len(whole))
+        self.assertEqual(len(ROWS) + 3, len(whole))
         other = f"{self.folder}/{self.id()}-other.db"
-        self.assertEqual("3 measurements imported; 2 promises imported\n", self.cache("import", f"{self.folder}/out.csv", "--db", other))
-        self.assertEqual("0 measurements imported, 3 known before; 0 promises imported, 2 known before\n",
+        self.assertEqual("3 measurements imported; 3 promises imported\n", self.cache("import", f"{self.folder}/out.csv", "--db", other))
+        self.assertEqual("0 measurements imported, 3 known before; 0 promises imported, 3 known before\n",
                          self.cache("import", f"{self.folder}/out.csv", "--db", other))
         self.store = other
         self.assertEqual(whole, self.exported())

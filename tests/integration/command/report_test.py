@@ -341,6 +341,11 @@ class Report(CommandTest):
                 ((*piece, "engine"), None, "kernels[0].plan[0].engine is null; expected text"),
                 (("fallbacks", 0, "count"), "x", "fallbacks[0].count is 'x'")):
             self.assert_refused(["report", self.write(changed(path, value))], "ucudnn report: 'report.json': ", expected)
+        for version, expected in (
+                (1, "version is 1; expected 2: an older ucudnn wrote it; plan again with `ucudnn workspace --json`\n"),
+                (3, "version is 3; expected 2\n")):
+            self.assert_refused(["report", self.write(OFFLINE | {"version": version}, "table.json")],
+                                "ucudnn report: 'table.json': ", expected)
 
     def test_mutated_reports_are_shown_or_refused_in_one_line(self):
         rng = random.Random(20)

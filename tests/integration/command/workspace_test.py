@@ -139,7 +139,7 @@ class Workspace(CommandTest):
         with open(file, encoding="utf-8") as text:
             return json.loads(result.stdout), json.load(text)
 
-    def test_a_trace_is_divided_for_the_streams_that_it_names(self):
+    def test_a_trace_is_divided_for_the_lanes_that_it_names(self):
         self.measure(csv(ROWS))
         for lanes in ({"a": [0, 1], "b": [0, 1]}, {"a": [0], "b": [1]}, {"a": [0, 1], "b": [1]}, {"a": [2], "b": [0, 1, 63]},
                         {"a": [0, 1], "b": [1, 2]}):
@@ -163,7 +163,7 @@ class Workspace(CommandTest):
                         for layer, kernel in zip(sets, file["kernels"]):
                             self.assertGreaterEqual(kernel.get("lanes", 1), len(sets[layer]))
 
-    def test_one_stream_is_planned_as_if_none_were_named(self):
+    def test_one_lane_is_planned_as_if_none_were_named(self):
         self.measure(csv(ROWS))
         for words in (("--total-workspace", "6MiB"), ("--total-workspace", "9MiB", "--division", "disjoint"),
                       ("--workspace-limit", "5MiB")):
@@ -179,7 +179,7 @@ class Workspace(CommandTest):
         self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "9MiB"],
                             "--trace ", "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report\n")
 
-    def test_equal_kernels_run_on_the_streams_of_all(self):
+    def test_equal_kernels_run_on_the_lanes_of_all(self):
         self.measure(csv(ROWS))
         both = self.plan_trace(self.trace({"a": [0, 1], "b": [0, 1]}), "--total-workspace", "9MiB")
         for other in (4, 2):

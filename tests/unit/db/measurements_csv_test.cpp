@@ -79,7 +79,7 @@ std::vector<planning::EnginePromise> RandomPromises(unsigned seed, int count) {
     promise.engine = "graph:38[k2=1,k14=" + std::to_string(i) + "]";
     promise.limit_bytes = i == 0 ? size_t{1} << 62 : random() * size_t{8191};
     promise.workspace_bytes = promise.limit_bytes - promise.limit_bytes / (1 + i % 3);
-    promise.undivided = "graph:0+relu";
+    if (i % 4 != 0) promise.undivided = "graph:0+relu";  // or else only pieces keep it
     promise.any_engine = i % 3 == 0;
     promises.push_back(promise);
   }
@@ -141,10 +141,24 @@ TEST(MeasurementsCsv, ARowIsAMeasurementOrAPromise) {
             "m.csv:2: column 'undivided': 'graph:0'; expected none without a 'limit_bytes', which "
             "makes a promise");
   EXPECT_THAT(refusal(",3,9,9,4,3,3,forward,graph:38,,,10,,20,graph:0,1"), HasSubstr("column 'n'"));
-  EXPECT_EQ(refusal("8,3,9,9,4,3,3,forward,graph:38,,,10,,20,,1"),
-            "m.csv:2: column 'undivided': empty; expected what selects it, such as legacy:1");
   EXPECT_THAT(refusal("8,3,9,9,4,3,3,forward,graph:38,,,30,,20,graph:0,1"),
               HasSubstr("m.csv:2: a promise cannot be kept: 30 bytes exceed the limit of 20"));
+}
+
+TEST(MeasurementsCsv, APromiseWithoutAnUndividedEngineIsKeptByPiecesAlone) {
+  const std::string header =
+      "n,c,h,w,k,r,s,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,limit_bytes";
+  const std::string row = "8,3,9,9,4,3,3,forward,graph:38,,,10,,20";
+  for (const std::string& text :
+       {header + "\n" + row + "\n", header + ",undivided\n" + row + ",\n"}) {
+    const auto rows = ParseMeasurementsCsv(text, "m.csv", "gpu");
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    ASSERT_EQ(rows->promises.size(), 1u);
+    EXPECT_TRUE(rows->promises[0].undivided.empty());
+    EXPECT_EQ(rows->promises[0].engine, "graph:38");
+    EXPECT_EQ(rows->promises[0].workspace_bytes, 10u);
+    EXPECT_FALSE(rows->promises[0].any_engine);
+  }
 }
 
 struct Bad {

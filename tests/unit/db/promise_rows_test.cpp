@@ -72,6 +72,32 @@ TEST_F(PromiseRowsTest, EverythingInTheKeyKeepsThemApart) {
   EXPECT_EQ(Inspect(Path())->promises, 9u);
 }
 
+// Where no other engine fits, the plan's own pieces keep the promise.
+EnginePromise PromiseOfPiecesAlone() {
+  EnginePromise promise = Promise();
+  promise.engine = "graph:67";
+  promise.undivided = {};
+  promise.any_engine = false;
+  return promise;
+}
+
+TEST_F(PromiseRowsTest, OnesThatOnlyPiecesKeepAreKeptLikeOthers) {
+  const EnginePromise alone = PromiseOfPiecesAlone();
+  {
+    SqliteStore store({Path()});
+    const auto kept = store.KeepPromise(alone);
+    ASSERT_TRUE(kept.ok()) << kept.message();
+    EXPECT_EQ(*kept, alone);
+  }
+  SqliteStore next({Path()});
+  EXPECT_EQ(Find(next, alone), alone);
+  EXPECT_THAT(Inspect(Path())->faults, IsEmpty());
+  EXPECT_THAT(ReadStore(Path())->promises, ElementsAre(alone));
+  EnginePromise later = alone;
+  later.undivided = "graph:0";
+  EXPECT_EQ(*next.KeepPromise(later), alone);
+}
+
 TEST_F(PromiseRowsTest, ProcessesThatKeepAtOnceAgree) {
   constexpr int kProcesses = 4;
   int told[2];
@@ -116,10 +142,11 @@ TEST_F(PromiseRowsTest, TheyAreListedOnce) {
 TEST_F(PromiseRowsTest, WhatMakesNoSenseIsRefused) {
   SqliteStore store({Path()});
   for (const auto edit : std::vector<void (*)(EnginePromise&)>{
-           [](auto& p) { p.engine = {}; }, [](auto& p) { p.undivided = {}; },
-           [](auto& p) { p.problem.n = 0; }, [](auto& p) { p.workspace_bytes = 8193; },
+           [](auto& p) { p.engine = {}; }, [](auto& p) { p.problem.n = 0; },
+           [](auto& p) { p.workspace_bytes = 8193; },
            [](auto& p) { p.limit_bytes = p.workspace_bytes = ~size_t{0}; },
-           [](auto& p) { p.engine = p.engine.Text() + '\0'; }}) {
+           [](auto& p) { p.engine = p.engine.Text() + '\0'; },
+           [](auto& p) { p.undivided = p.undivided.Text() + '\0'; }}) {
     EnginePromise promise = Promise();
     edit(promise);
     EXPECT_FALSE(store.KeepPromise(promise).ok());
@@ -129,7 +156,7 @@ TEST_F(PromiseRowsTest, WhatMakesNoSenseIsRefused) {
 
 TEST_F(PromiseRowsTest, ARowEditedByHandIsNoneAndAFault) {
   for (const char* edit : {"workspace_bytes=-1", "workspace_bytes=9000", "workspace_bytes='much'",
-                           "undivided=''", "any_engine='maybe'"}) {
+                           "engine=''", "any_engine='maybe'"}) {
     SCOPED_TRACE(edit);
     std::filesystem::remove(Path());
     ASSERT_TRUE(SqliteStore({Path()}).KeepPromise(Promise()).ok());
@@ -148,12 +175,15 @@ TEST_F(PromiseRowsTest, MergingAddsThem) {
   other.engine = "graph:67";
   ASSERT_TRUE(SqliteStore({Path("from.db")}).KeepPromise(other).ok());
   ASSERT_TRUE(SqliteStore({Path("from.db")}).KeepPromise(Promise(2)).ok());
+  EnginePromise alone = PromiseOfPiecesAlone();
+  alone.problem.n = 32;
+  ASSERT_TRUE(SqliteStore({Path("from.db")}).KeepPromise(alone).ok());
   SqliteStore store({Path()});
   ASSERT_TRUE(store.KeepPromise(Promise()).ok());
   const auto from = ReadStore(Path("from.db"));
   ASSERT_TRUE(from.ok()) << from.message();
-  EXPECT_EQ(*store.AddPromises(from->promises), 1u);
-  EXPECT_THAT(ReadStore(Path())->promises, UnorderedElementsAre(Promise(), other));
+  EXPECT_EQ(*store.AddPromises(from->promises), 2u);
+  EXPECT_THAT(ReadStore(Path())->promises, UnorderedElementsAre(Promise(), other, alone));
 }
 
 TEST_F(PromiseRowsTest, PruningRemovesThoseOfOlderPlatforms) {

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <set>
+#include <string>
+#include <system_error>
 #include <thread>
 
+#include "db/sqlite_store.h"
 #include "graph_program.h"
 #include "tests/support/options.h"
 
@@ -17,6 +22,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 // Serves no plan but those of kEngine.
 cudnnStatus_t FinalizeOwnEngine(cudnnBackendDescriptor_t descriptor) {
@@ -60,8 +66,11 @@ size_t NeedBytes() {
 class Alone : public OnePlan {
  public:
   explicit Alone(decltype(cudnn::Functions::cudnnBackendExecute) execute = FailPieces)
-      : OnePlan(Problem(Operation::kForward), false,
-                test::Within(std::min(PartBytes(), NeedBytes() - 1)), execute) {
+      : Alone(std::min(PartBytes(), NeedBytes() - 1), execute, nullptr) {}
+  // `shared`: the store of other programs; null: one of its own.
+  Alone(size_t limit_bytes, decltype(cudnn::Functions::cudnnBackendExecute) execute,
+        planning::MeasurementStore* shared)
+      : OnePlan(Problem(Operation::kForward), false, test::Within(limit_bytes), execute, shared) {
     PiecesFail() = false;
     PartsMeasured(kEngine, 1);
     undivided_ = whole_.Plan(kEngine);
@@ -70,6 +79,29 @@ class Alone : public OnePlan {
     EXPECT_TRUE(plan_ && undivided_);
   }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
+  // The store says that `images` of the plan's own engine take so long.
+  void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
+};
+
+// A store in a file, as processes share one.
+class StoreOnDisk {
+ public:
+  StoreOnDisk() {
+    std::string pattern = ::testing::TempDir() + "/alone_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~StoreOnDisk() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  StoreOnDisk(const StoreOnDisk&) = delete;
+  StoreOnDisk& operator=(const StoreOnDisk&) = delete;
+
+  // As a process opens it.
+  db::SqliteStore Opened() const { return db::SqliteStore({folder_ + "/measurements.db"}); }
+
+ private:
+  std::string folder_;
 };
 
 // The plans that run now; whether one ran on two threads at once.
@@ -166,6 +198,35 @@ TEST(GraphPiecesAlone, KeepThePromise) {
   const auto kernel = subject.program().Report()["kernels"][0];
   EXPECT_EQ(kernel["workspace_bytes"], PartBytes());
   EXPECT_EQ(kernel["plan"][0]["count"], 8 / kPart);
+}
+
+TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
+  constexpr int kLarger = 2 * kPart;
+  const size_t limit = BytesOf(kLarger);
+  ASSERT_GT(limit, PartBytes());
+  ASSERT_LT(limit, NeedBytes());
+  const StoreOnDisk disk;
+  {
+    db::SqliteStore store = disk.Opened();
+    Alone first(limit, FailPieces, &store);
+    EXPECT_EQ(first.Told(), PartBytes());
+    // From now on the store knows of larger pieces, which are faster and fit the limit.
+    first.Measured(kLarger, 0.1);
+  }
+  db::SqliteStore store = disk.Opened();
+  const auto kept = store.ListPromises();
+  ASSERT_TRUE(kept.ok()) << kept.message();
+  ASSERT_THAT(*kept, SizeIs(1));
+  EXPECT_TRUE(kept->front().undivided.empty());
+  EXPECT_EQ(kept->front().workspace_bytes, PartBytes());
+  Alone next(limit, FailPieces, &store);
+  EXPECT_EQ(next.Told(), PartBytes());
+  const auto memory = next.Memory();
+  memory->Fill(1);
+  next.Run(*memory);
+  EXPECT_EQ(memory->Output(), next.Undivided(1));
+  EXPECT_TRUE(memory->GuardsAreIntact());
+  EXPECT_EQ(next.Fallbacks(), "[]");
 }
 
 TEST(GraphPiecesAlone, MayBeCapturedAtTheFirstCall) {

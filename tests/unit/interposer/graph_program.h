@@ -212,7 +212,7 @@ class Program {
   // `shared`: the store of other programs.
   explicit Program(const Options& options,
                    decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
-                   test::MemoryStore* shared = nullptr)
+                   planning::MeasurementStore* shared = nullptr)
       : options_(options), store(shared != nullptr ? *shared : own_store_) {
     if (execute != nullptr) under.cudnnBackendExecute = execute;
     test::MakeContextCurrent();
@@ -255,7 +255,7 @@ class Program {
   cudnn::Functions under = real;  // what the interposer calls
   const Options options_;
   test::MemoryStore own_store_;
-  test::MemoryStore& store;
+  planning::MeasurementStore& store;
   Interposer interposer{options_, under, cuda::GetDriver(), &store};
   const cudnn::Functions hooked = Hooked();
   cudnnHandle_t handle = nullptr;
@@ -296,13 +296,15 @@ inline GraphOptions Fused(bool fused) {
 class OnePlan {
  public:
   OnePlan(const ConvolutionProblem& problem, bool fused, const Options& options,
-          decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
-      : OnePlan(problem, Fused(fused), options, execute) {}
+          decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
+          planning::MeasurementStore* shared = nullptr)
+      : OnePlan(problem, Fused(fused), options, execute, shared) {}
   OnePlan(const ConvolutionProblem& problem, const GraphOptions& graph_options,
-          const Options& options, decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+          const Options& options, decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
+          planning::MeasurementStore* shared = nullptr)
       : problem_(problem),
         graph_options_(graph_options),
-        program_(options, execute),
+        program_(options, execute, shared),
         whole_(problem_, graph_options_, program_.real, {program_.handle}),
         hooked_(problem_, graph_options_, program_.hooked, {program_.handle}) {}
 
@@ -340,10 +342,10 @@ class OnePlan {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // The store says that pieces of kPart images of `engine` take so long.
-  void PartsMeasured(int engine, double time_ms) {
+  // The store says that pieces of `images` images of `engine` take so long.
+  void PartsMeasured(int engine, double time_ms, int images = kPart) {
     ConvolutionProblem part = problem_;
-    part.n = kPart;
+    part.n = images;
     const test::Graph parts(part, graph_options_, program_.real, {program_.handle});
     program_.Measured(parts, engine, time_ms);
   }

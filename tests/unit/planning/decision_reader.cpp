@@ -81,11 +81,13 @@ class Reader {
     } while (Skip("+"));
     return configuration;
   }
-  // "BYTES/ENGINE", with a * where another engine may serve in place of pieces.
+  // "BYTES/ENGINE", with a * where another engine may serve in place of pieces; without an engine
+  // only pieces keep it.
   KeptPromise Kept() {
     KeptPromise kept;
     kept.workspace_bytes = Bytes();
     Expect("/");
+    if (text_.empty()) return kept;
     kept.undivided = Engine().micro.engine;
     kept.any_engine = Skip("*");
     return kept;

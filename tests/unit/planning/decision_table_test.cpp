@@ -25,7 +25,7 @@
 //                 measured against
 //   was-told      the program was told of more than it passes
 //   told=B/E      less than its need was promised for a plan, and engine E keeps that in one piece;
-//                 with a * any engine may
+//                 with a * any engine may; told=B/: only pieces of the plan's own keep it
 //   stored=B/E, rival=B/E  an earlier process promised that; another one does meanwhile
 //   others=E/B    what may take a plan's place, the best guess first
 //   file=PLAN     what the workspace plan says; of calls ~WHOLE,WHOLE are the undivided engines
@@ -368,6 +368,13 @@ plan need=8 limit=4 stored=4/2 others=2/0 | | -> 2@8; 4; Substituted 1; keeps 4/
 plan need=8 limit=4 stored=6/2 others=2/0 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; replaces 4/2; !PromiseLost
 plan need=8 limit=4 stored=2/3 others=2/4 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; replaces 4/2; !PromiseLost
 plan need=8 limit=4 stored=2/3 | | -> asked; 8; NoSubstituteFits <=4; !PromiseLost; !OverLimit
+# One that only pieces keep: they must run here, too.
+plan need=8 limit=4 stored=4/ | 1@4:3/4 | -> 1@4x2 or fails; 4; Divided 2; keeps 4/
+plan need=8 limit=6 stored=4/ | 1@4:3/4 1@2:0.1/6 | -> 1@4x2 or fails; 4; Divided 2; keeps 4/
+plan need=8 limit=4 stored=4/ others=2/0 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; keeps 4/
+plan need=8 limit=4 stored=4/ | 1@4:3/4 | uncompared=1@4 -> asked; 8; NoSubstituteFits <=4; !PromiseLost; !OverLimit
+plan need=8 limit=4 stored=4/ | | -> asked; 8; NoSubstituteFits <=4; !PromiseLost; !OverLimit
+plan need=8 limit=4 rival=2/ | 1@4:3/4 1@2:2/2 | -> 1@2x4 or fails; 2; Divided 4; keeps 2/
 first need=8 limit=4 stored=4/5 others=2/0,3/4 | 1@4:3/4 2@8:9/0 3@8:5/4 | -> 1@4x2 else 2@8; 4; Divided 2; keeps 4/5
 plan need=8 limit=4 stored=4/5* others=2/0,3/4 | 1@4:3/4 2@8:9/0 3@8:5/4 | -> 3@8; 4; Substituted 1; keeps 4/5*
 plan need=8 limit=4 others=2/0 rival=4/2 | 1@4:3/4 | -> 1@4x2 else 2@8; 4; Divided 2; gives 4/2
