@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph_setting.h"
 #include "planned_setting.h"
 
 namespace ucudnn::interposer {
@@ -105,6 +106,36 @@ TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
   EXPECT_EQ(PiecesRun(setting, setting.Call(first + 2 * kMostKernels)), 1u);
   EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
   EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kParts});
+}
+
+std::string FallbacksOf(test::GraphSetting& setting) {
+  return nlohmann::json::parse(setting.interposer.report().Json("on", 0))["fallbacks"].dump();
+}
+
+// Executions of the real library's for one of the plan.
+size_t Executed(test::GraphSetting& setting, cudnnBackendDescriptor_t plan) {
+  test::Executions() = {};
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  return test::Executions().calls.size();
+}
+
+TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
+  using test::GraphSetting;
+  GraphSetting setting;
+  setting.interposer.graph().set_most_kernels(1);
+  const auto other = setting.Plan(nullptr, setting.Json(0));
+  EXPECT_EQ(Executed(setting, other), 1u);
+  EXPECT_EQ(FallbacksOf(setting).find("too many"), std::string::npos);
+  const auto late = setting.Plan();
+  EXPECT_EQ(setting.Workspace(late), GraphSetting::kNeed);
+  EXPECT_EQ(Executed(setting, late), 1u);
+  EXPECT_EQ(test::Executions().calls[0].engine, 38);
+  EXPECT_EQ(test::Executions().calls[0].images, GraphSetting::kImages);
+  EXPECT_THAT(FallbacksOf(setting), HasSubstr("too many different kernels"));
+  // Without the bound it is divided.
+  GraphSetting unbounded;
+  EXPECT_EQ(Executed(unbounded, unbounded.Plan()),
+            size_t{GraphSetting::kImages / GraphSetting::kPart});
 }
 
 }  // namespace
