@@ -12,9 +12,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
-
 constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 
 // Every promise comes too late: another process has always given one that cannot be kept, so the
@@ -75,6 +72,9 @@ TEST_F(Contradiction, AsksForNoPromiseWhereNothingIsTold) {
 }
 
 #ifdef NDEBUG
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 TEST_F(Contradiction, RunsAsAskedAndIsToldOnce) {
   ::testing::internal::CaptureStderr();
