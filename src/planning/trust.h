@@ -7,9 +7,10 @@ namespace ucudnn::planning {
 
 // Which comparison counts as proof.
 enum class Proof {
-  kKnown,  // an earlier one; none may be made now
-  kOnce,   // one on this platform, by any process
-  kHere,   // one in this process, so that its pieces have run here
+  kKnown,      // an earlier one; none may be made now
+  kKnownHere,  // the same, in this process
+  kOnce,       // one on this platform, by any process
+  kHere,       // one in this process, so that its pieces have run here
 };
 
 struct Trust {

@@ -425,6 +425,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
                                   const Configuration& configuration, planning::Proof proof,
                                   bool reread, std::vector<MicroConfiguration>& untried) {
   untried.clear();
+  const bool here = proof == planning::Proof::kHere || proof == planning::Proof::kKnownHere;
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
   // The sum is trusted apart from the engines that compute partials.
@@ -439,8 +440,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
     MutexLock lock(mutex_);
     if (known.wrong.contains(key)) return false;
     const auto row = known.rows.find(key);
-    const bool verified =
-        proof != planning::Proof::kHere && row != known.rows.end() && row->second.verified;
+    const bool verified = !here && row != known.rows.end() && row->second.verified;
     if (!verified && !known.trusted.contains(key)) untried.push_back(std::move(micro));
   }
   return true;
@@ -461,7 +461,9 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kWrong, "found wrong before"};
   }
   if (untried.empty()) return {};
-  if (proof == planning::Proof::kKnown) return {Trust::Kind::kUnknown, "not now"};
+  if (proof == planning::Proof::kKnown || proof == planning::Proof::kKnownHere) {
+    return {Trust::Kind::kUnknown, "not now"};
+  }
 
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);

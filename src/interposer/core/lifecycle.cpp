@@ -86,7 +86,7 @@ Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter) {
     if (broken == nullptr) broken = planning::BrokenInvariant(facts, *decision);
     if (broken != nullptr) {
       assert(!"a decision contradicts itself");
-      *decision = planning::AsAsked(facts, planning::Because::kNotMeasured);
+      *decision = planning::AsAsked(facts, planning::Because::kBrokenInvariant);
       decision->standing = facts.earlier.has_value();
       decision->notes.push_back({planning::Cause::kBrokenInvariant, broken});
     } else if (reporter != nullptr && !IsKept(*decision, facts, steps)) {

@@ -234,10 +234,12 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
 }
 
 planning::Trust GraphSteps::Answer(const planning::Compare& question) {
-  const bool capturing = process_.sessions.Capturing(*kernel_.session);
+  planning::Proof proof = question.proof;
+  if (process_.sessions.Capturing(*kernel_.session)) {
+    proof = proof == planning::Proof::kHere ? planning::Proof::kKnownHere : planning::Proof::kKnown;
+  }
   return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
-                                 question.configuration, question.against,
-                                 capturing ? planning::Proof::kKnown : question.proof,
+                                 question.configuration, question.against, proof,
                                  ScopeOf(Used(question.configuration, question.against)));
 }
 

@@ -28,6 +28,8 @@ struct GraphKernel {
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // it was decided about before, and the store may hold more by now
   bool may_measure = false;  // it is measured now, as far as nobody knows it
+  // It came after as many plans as are remembered, so it is never measured.
+  bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
 };

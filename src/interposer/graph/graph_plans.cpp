@@ -165,9 +165,15 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
     // Nothing was promised yet, so a plan that finds no room in the table stays as it is.
-    Enter(descriptor, *state);
+    if (!Enter(descriptor, *state)) {
+      const PlanState* const beyond = Beyond(descriptor, state->limit_bytes);
+      if (beyond != nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+    }
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan is left alone");
+    const Options& options = process_.options;
+    const bool demands = options.deterministic || options.strict_limit;
+    if (options.mode == Mode::kOn && demands) return CUDNN_STATUS_ALLOC_FAILED;
   }
   return status;
 }

@@ -17,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "interposer/budget/budgets.h"
+#include "interposer/core/capacity.h"
 #include "interposer/graph/descriptor_shadows.h"
 #include "interposer/graph/graph_kernel.h"
 #include "interposer/graph/kept_promises.h"
@@ -68,6 +69,9 @@ class GraphPlans : public DivisionChoices {
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
+
+  // Tests reach the bound with few plans. Before the first one is made.
+  void set_most_kernels(size_t most) { most_kernels_ = most; }
 
  private:
   using Plans = AddressTable<PlanState>;
@@ -134,11 +138,14 @@ class GraphPlans : public DivisionChoices {
                       cudaGraph_t graph);
 
   // In plan_decision.cpp, as is all that follows, and ChoicesOf. Decides about a plan that is
-  // finalized; null where it is left alone.
+  // finalized; null where it is left alone. In a process whose calls are split, plans that come
+  // after kMostKernels others are decided about, too, but never measured.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   // Records why the plan stays as it is. Returns null, or the refusal where a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
+  // The same of a plan that nothing is remembered of, because there are too many.
+  PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
   // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
@@ -164,7 +171,8 @@ class GraphPlans : public DivisionChoices {
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
   FormerSubstitutes former_;
-  Mutex native_mutex_;  // of PlanState::native
+  size_t most_kernels_ = kMostKernels;  // plans that are remembered
+  Mutex native_mutex_;                  // of PlanState::native
   Mutex mutex_;
   // Null: left alone. States keep their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);

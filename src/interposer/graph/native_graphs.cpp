@@ -16,15 +16,27 @@ namespace {
 
 using cudnn::BackendDescriptor;
 
-// The steps of a decision that is only asked for: they measure, compare and build nothing.
+// The steps of a decision that is only asked for: they measure, compare and build nothing. A
+// comparison that is not made is taken to succeed.
 class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
             KeptPromises& promises)
       : GraphSteps(process, kernel, former, promises) {}
   using GraphSteps::Answer;
+  planning::Rows Answer(const planning::Measure& question) override {
+    planning::Rows rows = GraphSteps::Answer(question);
+    settled_ &= rows.settled;
+    return rows;
+  }
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }
+
+  // Whether all that was asked for is measured.
+  bool settled() const { return settled_; }
+
+ private:
+  bool settled_ = true;
 };
 
 // Whether a native graph is made of the state's pieces. Its nodes are no calls of a captured
@@ -257,7 +269,13 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   OwnedPart part;
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
-  if (!decision.promises_less) return true;
+  if (!decision.promises_less) {
+    // What is measured when the plan is finalized may show that its pieces keep the limit alone.
+    const bool only_pieces_may_fit = kernel.need_bytes > kernel.limit_bytes && !facts.share &&
+                                     kernel.problem().n > 1 && steps.known().size() == 1;
+    return !only_pieces_may_fit || steps.settled() ||
+           !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+  }
   if (decision.otherwise == planning::Otherwise::kPieces) return false;
   // Which substitute will be chosen may depend on measurements, so all of them must have native
   // support.

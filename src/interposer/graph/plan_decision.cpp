@@ -39,6 +39,7 @@ GraphKernel GraphPlans::KernelOf(const PlanState& state, Session& session,
   kernel.need_bytes = state.need_bytes;
   kernel.limit_bytes = state.limit_bytes;
   kernel.is_heuristics_first = state.is_heuristics_first;
+  kernel.comes_late = state.comes_late;
   kernel.again = true;
   return kernel;
 }
@@ -53,6 +54,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   facts.asked = kernel.own->convolution.engine;
   facts.numeric = kernel.own->numeric;
   facts.user_limit = kernel.limit_bytes;
+  facts.tunes = facts.tunes && !kernel.comes_late;
 
   planning::PlanFacts plan;
   plan.need_bytes = kernel.need_bytes;
@@ -116,6 +118,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
   state->need_bytes = kernel.need_bytes;
   state->limit_bytes = kernel.limit_bytes;
   state->is_heuristics_first = kernel.is_heuristics_first;
+  state->comes_late = kernel.comes_late;
   state->wide_alpha = kernel.own->convolution.alpha;
   state->wide_beta = kernel.own->convolution.beta;
   state->alpha = static_cast<float>(state->wide_alpha);
@@ -158,7 +161,8 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       return &state;
     }
     GraphKernel kernel = KernelOf(state, *session, handle);
-    kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
+    kernel.may_measure = !kernel.comes_late &&
+                         Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
                          calls >= process_.options.tuning.after_calls;
     GraphSteps steps(process_, kernel, former_, promises_);
     Lifecycle life({process_, steps, &state, calls, epoch});
@@ -219,6 +223,12 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   return options.strict_limit ? &refused_ : nullptr;
 }
 
+PlanState* GraphPlans::Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes) {
+  const Options& options = process_.options;
+  if (!options.deterministic && !options.strict_limit) return nullptr;
+  return LeaveAlone(plan, limit_bytes, Sentence(Cause::kTooManyKernels));
+}
+
 PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow) {
   const cudnn::Functions& functions = process_.functions;
   GraphKernel kernel;
@@ -252,10 +262,15 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
     if (known != states_.end()) {
       return known->second == nullptr ? nullptr : known->second->Latest();
     }
-    if (states_.size() >= kMostKernels) {
+    if (states_.size() >= most_kernels_) {
       process_.reporter.TooManyKernels();
-      return nullptr;
+      kernel.comes_late = true;
     }
+  }
+  // Other ranks may have met fewer plans: where they split this one's calls, this rank must.
+  if (kernel.comes_late && !process_.splitter.active()) {
+    const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
+    return convolution ? Beyond(plan, limit) : nullptr;
   }
   const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(text);
   auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
@@ -264,7 +279,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
     // A plan that came as JSON may compute anything, not only a convolution.
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     PlanState* const refused = convolution ? LeaveAlone(plan, limit, read.message()) : nullptr;
-    if (refused != nullptr) return refused;
+    if (refused != nullptr || kernel.comes_late) return refused;
     MutexLock lock(mutex_);
     states_.try_emplace(std::move(key), nullptr);
     return nullptr;
@@ -274,8 +289,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   kernel.need_bytes = *need;
   if (shadow.list != nullptr) kernel.listed = Lend(*shadow.list);
-  kernel.may_measure =
-      MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+  kernel.may_measure = !kernel.comes_late && MeasuresBeforePromising(process_, *kernel.session,
+                                                                     kernel.problem(), Api::kGraph);
   GraphSteps steps(process_, kernel, former_, promises_);
   Lifecycle life({process_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
@@ -308,7 +323,7 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const PlanState& state = *FindNumbered(met.plan);
   GraphKernel kernel = KernelOf(state, question.session, question.handle);
-  kernel.may_measure = question.may_measure;
+  kernel.may_measure = question.may_measure && !kernel.comes_late;
   GraphSteps steps(process_, kernel, former_, promises_);
   steps.Know(state.other);
   const planning::PromiseRequest request =

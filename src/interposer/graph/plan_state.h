@@ -33,6 +33,7 @@ struct PlanState : KernelState {
   CUcontext context = nullptr;
   size_t need_bytes = 0;             // of the plan as the application built it
   bool is_heuristics_first = false;  // the first of a list of the heuristics
+  bool comes_late = false;           // as GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's, when the plan was finalized
   EngineTemplates engines;           // of the pieces, by run
   std::vector<NativePieces> native;  // by run; empty until the first graph is made

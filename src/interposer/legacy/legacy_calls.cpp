@@ -20,6 +20,20 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
 }
 
+// What cuDNN documents of the legacy API's algorithms.
+bool IsReproducible(Operation operation, int algorithm) {
+  switch (operation) {
+    case Operation::kForward:
+      return true;
+    case Operation::kBackwardData:
+      return algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_0;
+    case Operation::kBackwardFilter:
+      return algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 &&
+             algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
+  }
+  return false;
+}
+
 // Runs a call as planning::DecideUnplanned says. Allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
                                 const cudnn::ConvolutionCall& call) {
@@ -29,6 +43,8 @@ cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const 
   unplanned.told = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
                                                   key.workspace_bytes);
   unplanned.strict_limit = process.options.strict_limit;
+  unplanned.varies =
+      process.options.deterministic && !IsReproducible(call.operation, call.algorithm);
   unplanned.observes = process.options.mode != Mode::kOn;
   size_t need = 0;
   if (unplanned.strict_limit && !unplanned.observes &&

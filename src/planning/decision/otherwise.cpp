@@ -18,8 +18,9 @@ Unplanned DecideUnplanned(const UnplannedCall& call) {
   // An identity activation runs with the named algorithm alone.
   const bool kept = call.told && call.kind != CallKind::kIdentity;
   if (kept) return {Course::kReal, *call.told};
-  const bool refused =
-      call.strict_limit && !call.observes && call.need_bytes && *call.need_bytes > call.user_limit;
+  const bool over_limit =
+      call.strict_limit && call.need_bytes && *call.need_bytes > call.user_limit;
+  const bool refused = !call.observes && (over_limit || call.varies);
   return {refused ? Course::kRefusal : Course::kReal, call.algorithm};
 }
 

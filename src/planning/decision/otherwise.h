@@ -32,6 +32,7 @@ struct UnplannedCall {
   std::optional<size_t> need_bytes;  // of `algorithm`; read only under a strict limit
   size_t user_limit = kNoLimit;      // of the caller's workspace, in bytes
   bool strict_limit = false;
+  bool varies = false;    // determinism is demanded, and `algorithm` may give other bits each time
   bool observes = false;  // nothing may change
 };
 struct Unplanned {

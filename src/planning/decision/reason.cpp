@@ -73,6 +73,8 @@ const char* Template(Because because) {
       return "undivided, because the plan was not yet compared with it: {detail}";
     case Because::kNotPrepared:
       return "the plan could not be prepared: {detail}";
+    case Because::kBrokenInvariant:
+      return "a decision contradicted itself: runs as the caller asked";
     case Because::kWorkspacePlan:
       return "{divided}, as the workspace plan says";
     case Because::kWorkspacePlanOwnEngine:

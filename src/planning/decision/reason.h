@@ -39,7 +39,8 @@ enum class Because {
   kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
   kUndividedAfterFailure,
   kUndividedNotCompared,
-  kNotPrepared,  // it could not be built
+  kNotPrepared,      // it could not be built
+  kBrokenInvariant,  // the decision contradicted itself
   kWorkspacePlan,
   kWorkspacePlanOwnEngine,  // the file's micro-batches, with the plan's own engine
   kWorkspacePlanNoGain,     // with the plan's own engine, the file's micro-batches need no less

@@ -1,8 +1,10 @@
 """Programs of others, built as their own build files do it, on the stand-in with and without limits: the convolution
-samples of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's DeepBench. For machines that have nvcc, and
-their sources in the folders that UCUDNN_STRANGERS_CUDNN_FRONTEND (and UCUDNN_STRANGERS_CATCH2, version 3) and
-UCUDNN_STRANGERS_DEEPBENCH name."""
+samples of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's DeepBench. Under a limit, the report says why
+wherever a kernel exceeds it. For machines that have nvcc, and their sources in the folders that
+UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND (and UCUDNN_TEST_STRANGERS_CATCH2, version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH
+name."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +12,8 @@ import tempfile
 import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
-FRONTEND, CATCH2, DEEPBENCH = (os.environ.get(f"UCUDNN_STRANGERS_{name}") for name in ("CUDNN_FRONTEND", "CATCH2", "DEEPBENCH"))
+FRONTEND, CATCH2, DEEPBENCH = (os.environ.get(f"UCUDNN_TEST_STRANGERS_{name}")
+                               for name in ("CUDNN_FRONTEND", "CATCH2", "DEEPBENCH"))
 TOOLKIT = os.environ.get("CUDA_PATH", "/usr/local/cuda")
 LIMITS = ((), ("--workspace-limit", "1MiB"), ("--workspace-limit", "0"))
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "1:20"}
@@ -22,16 +25,41 @@ template <class... A> cudnnStatus_t cudnnSetRNNDescriptor(A...) { return CUDNN_S
 """
 
 
+def words_of(kernel):
+    """How an entry of a report's `fallbacks` begins that is about the kernel."""
+    problem = kernel["problem"]
+
+    def extents(*names):
+        return "x".join(str(problem[name]) for name in names if name in problem)
+
+    return (f"{kernel['op']} {problem['n']}x{problem['c']}x{extents('d', 'h', 'w')} -> {problem['k']}, "
+            f"{extents('t', 'r', 's')} pad {extents('pad_d', 'pad_h', 'pad_w')} ")
+
+
 class Strangers(unittest.TestCase):
     def setUp(self):
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-strangers-"))
         self.addCleanup(shutil.rmtree, self.folder)
 
     def ends_right(self, *program):
-        for limit in LIMITS:
+        for i, limit in enumerate(LIMITS):
             with self.subTest(program=program, limit=limit):
-                subprocess.run([COMMAND, "run", "--host", "--device-memory", "16GiB", "--db", "none", *limit, "--", *program],
-                               env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+                path = f"{self.folder}/report-{i}.json"
+                subprocess.run([COMMAND, "run", "--host", "--device-memory", "16GiB", "--db", "none", "--report", path, *limit,
+                                "--", *program], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+                if limit:
+                    self.excess_is_told(path)
+
+    def excess_is_told(self, path):
+        if not os.path.exists(path):
+            return  # the program has no convolution of a type that ucudnn plans
+        with open(path) as file:
+            report = json.load(file)
+        os.remove(path)
+        told = [fallback["kernel"] for fallback in report["fallbacks"]]
+        for kernel in report["kernels"]:
+            if kernel["workspace_bytes"] > kernel["limit_bytes"]:
+                self.assertTrue(any(words.startswith(words_of(kernel)) for words in told), kernel)
 
     @unittest.skipUnless(FRONTEND and CATCH2, "no sources of cudnn-frontend and Catch2")
     def test_cudnn_frontend(self):

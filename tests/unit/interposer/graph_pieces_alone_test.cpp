@@ -4,14 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
-#include <set>
 #include <string>
 #include <system_error>
-#include <thread>
 
 #include "db/sqlite_store.h"
 #include "graph_program.h"
@@ -38,12 +34,31 @@ bool& PiecesFail() {
   static bool fail = false;
   return fail;
 }
-cudnnStatus_t FailPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                         cudnnBackendDescriptor_t pack) {
+// That were executed, or made native graphs of, since the latest program.
+struct SeenPlans {
+  int pieces = 0, wholes = 0;
+};
+SeenPlans& PlansSeen() {
+  static SeenPlans seen;
+  return seen;
+}
+// Counts what `plan` computes. Whether it is a piece that is to fail.
+bool CountAndFail(cudnnBackendDescriptor_t plan) {
   const cudnn::Functions real = test::StandInGraphs();
   const auto read = cudnn::ReadTemplate(real, plan);
-  const bool fails = PiecesFail() && read.ok() && read->convolution.problem.n < 8;
-  return fails ? CUDNN_STATUS_EXECUTION_FAILED : real.cudnnBackendExecute(handle, plan, pack);
+  const bool piece = read.ok() && read->convolution.problem.n < 8;
+  ++(piece ? PlansSeen().pieces : PlansSeen().wholes);
+  return piece && PiecesFail();
+}
+cudnnStatus_t FailPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                         cudnnBackendDescriptor_t pack) {
+  return CountAndFail(plan) ? CUDNN_STATUS_EXECUTION_FAILED
+                            : ::cudnnBackendExecute(handle, plan, pack);
+}
+cudnnStatus_t FailNativePieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
+  return CountAndFail(plan) ? CUDNN_STATUS_EXECUTION_FAILED
+                            : ::cudnnBackendPopulateCudaGraph(handle, plan, pack, graph);
 }
 
 size_t BytesOf(int images) {
@@ -63,24 +78,107 @@ size_t NeedBytes() {
   return bytes;
 }
 
-class Alone : public OnePlan {
+Options LimitedToParts() { return test::Within(std::min(PartBytes(), NeedBytes() - 1)); }
+// The same, where plans are measured before they are told what they need.
+Options MeasuringParts() {
+  Options options = LimitedToParts();
+  options.tuning.on = true;
+  options.tuning.kernel_seconds = options.tuning.process_seconds = 600;
+  return options;
+}
+
+// A program whose plan is yet to be finalized.
+class OwnEngineOnly : public OnePlan {
  public:
-  explicit Alone(decltype(cudnn::Functions::cudnnBackendExecute) execute = FailPieces)
-      : Alone(std::min(PartBytes(), NeedBytes() - 1), execute, nullptr) {}
-  // `shared`: the store of other programs; null: one of its own.
-  Alone(size_t limit_bytes, decltype(cudnn::Functions::cudnnBackendExecute) execute,
-        planning::MeasurementStore* shared)
-      : OnePlan(Problem(Operation::kForward), false, test::Within(limit_bytes), execute, shared) {
+  explicit OwnEngineOnly(const Options& options = LimitedToParts(),
+                         decltype(cudnn::Functions::cudnnBackendExecute) execute = FailPieces,
+                         planning::MeasurementStore* shared = nullptr)
+      : OnePlan(Problem(Operation::kForward), false, options, execute, shared),
+        unseen_(Unseen(program_.hooked)),
+        unseen_graph_(problem_, graph_options_, unseen_, {program_.handle}) {
     PiecesFail() = false;
-    PartsMeasured(kEngine, 1);
+    PlansSeen() = {};
     undivided_ = whole_.Plan(kEngine);
     program_.under.cudnnBackendFinalize = FinalizeOwnEngine;
+    program_.under.cudnnBackendPopulateCudaGraph = FailNativePieces;
+  }
+  // The store says that `images` of the plan's own engine take so long.
+  void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
+  // Another process has measured pieces, and compared them.
+  void PartsKnown() { PartsMeasured(kEngine, 1); }
+  void Finalize() {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
-  // The store says that `images` of the plan's own engine take so long.
-  void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
+  // What the plan's engine says, asked by way of a plan that the interposer never saw finalized.
+  bool ClaimsNativeGraphs() {
+    const auto plan = unseen_graph_.Plan(kEngine);
+    if (!plan) return false;
+    const auto notes = cudnn::ReadNotes(program_.hooked, plan->get());
+    EXPECT_TRUE(notes.ok()) << notes.message();
+    return notes.ok() && BecomesNative(*notes);
+  }
+
+ private:
+  static cudnn::Functions Unseen(cudnn::Functions hooked) {
+    hooked.cudnnBackendFinalize = &::cudnnBackendFinalize;
+    return hooked;
+  }
+  const cudnn::Functions unseen_;
+  const test::Graph unseen_graph_;
+};
+
+class Alone : public OwnEngineOnly {
+ public:
+  explicit Alone(decltype(cudnn::Functions::cudnnBackendExecute) execute = FailPieces)
+      : Alone(LimitedToParts(), execute) {}
+  // `shared`: the store of other programs; null: one of its own.
+  Alone(const Options& options, decltype(cudnn::Functions::cudnnBackendExecute) execute,
+        planning::MeasurementStore* shared = nullptr)
+      : OwnEngineOnly(options, execute, shared) {
+    PartsKnown();
+    Finalize();
+  }
+};
+
+// A native graph of the plan, which computes in `memory`.
+class NativeGraphOf {
+ public:
+  NativeGraphOf(OnePlan& subject, const Operands& memory) {
+    EXPECT_EQ(cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+    TheGraph() = graph_;
+    cudnn::Functions populating = subject.program().hooked;
+    populating.cudnnBackendExecute = [](auto handle, auto plan, auto pack) {
+      return the_interposer->graph().PopulateCudaGraph(handle, plan, pack, TheGraph());
+    };
+    status_ = memory.Execute(populating, subject.program().handle, subject.plan());
+  }
+  ~NativeGraphOf() { EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS); }
+  NativeGraphOf(const NativeGraphOf&) = delete;
+  NativeGraphOf& operator=(const NativeGraphOf&) = delete;
+
+  cudnnStatus_t status() const { return status_; }
+  size_t Nodes() const {
+    size_t nodes = 0;
+    EXPECT_EQ(cuGraphGetNodes(graph_, nullptr, &nodes), CUDA_SUCCESS);
+    return nodes;
+  }
+  void Launch() const {
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphInstantiate(&exec, graph_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  }
+
+ private:
+  static CUgraph& TheGraph() {
+    static CUgraph graph = nullptr;
+    return graph;
+  }
+  CUgraph graph_ = nullptr;
+  cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
 };
 
 // A store in a file, as processes share one.
@@ -103,86 +201,6 @@ class StoreOnDisk {
  private:
   std::string folder_;
 };
-
-// The plans that run now; whether one ran on two threads at once.
-struct Watch {
-  std::mutex mutex;
-  std::set<cudnnBackendDescriptor_t> running;
-  int executed = 0;
-  bool overlapped = false;
-};
-Watch& TheWatch() {
-  static Watch watch;
-  return watch;
-}
-cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                             cudnnBackendDescriptor_t pack) {
-  Watch& watch = TheWatch();
-  {
-    const std::lock_guard lock(watch.mutex);
-    watch.overlapped |= !watch.running.insert(plan).second;
-    ++watch.executed;
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const cudnnStatus_t status = test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
-  const std::lock_guard lock(watch.mutex);
-  watch.running.erase(plan);
-  return status;
-}
-
-// A second thread has a handle and a plan of its own, as PyTorch's have, which is equal to the
-// first one's: what ucudnn built for both runs on one of them at a time.
-void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
-                        cudnnBackendDescriptor_t first_plan) {
-  Program& program = subject.program();
-  cudnnHandle_t second = nullptr;
-  ASSERT_EQ(program.interposer.sessions().Create(&second), CUDNN_STATUS_SUCCESS);
-  {
-    const test::Graph graph(problem, {}, program.hooked, {second});
-    const auto second_plan = graph.Plan(kEngine);
-    ASSERT_TRUE(second_plan);
-    subject.Run(*subject.Memory());  // what is measured or compared is so now
-    CUcontext context = nullptr;
-    ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    TheWatch().executed = 0;
-    TheWatch().overlapped = false;
-    const auto run = [&](cudnnHandle_t handle, cudnnBackendDescriptor_t plan) {
-      ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-      const auto memory = subject.Memory();
-      for (int seed = 1; seed <= 10; ++seed) {
-        memory->Fill(seed);
-        EXPECT_EQ(memory->Execute(program.hooked, handle, plan), CUDNN_STATUS_SUCCESS);
-      }
-    };
-    std::thread other([&] { run(second, second_plan->get()); });
-    run(program.handle, first_plan);
-    other.join();
-  }
-  EXPECT_GE(TheWatch().executed, 20);
-  EXPECT_FALSE(TheWatch().overlapped);
-  EXPECT_EQ(program.interposer.sessions().Destroy(second), CUDNN_STATUS_SUCCESS);
-}
-
-TEST(GraphThreads, PiecesRunOnOneAtATime) {
-  Alone subject(ExecuteWatched);
-  EXPECT_EQ(subject.Told(), PartBytes());
-  ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
-}
-
-class Substituted : public OnePlan {
- public:
-  Substituted() : OnePlan(Problem(Operation::kForward), false, test::Within(1024), ExecuteWatched) {
-    undivided_ = whole_.Plan(kEngine);
-    plan_ = hooked_.Plan(kEngine);
-    EXPECT_TRUE(plan_ && undivided_);
-  }
-};
-
-TEST(GraphThreads, ASubstituteRunsOnOneAtATime) {
-  Substituted subject;
-  EXPECT_LT(subject.Told(), NeedBytes());
-  ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
-}
 
 TEST(GraphPiecesAlone, KeepThePromise) {
   Alone subject;
@@ -208,7 +226,7 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
   const StoreOnDisk disk;
   {
     db::SqliteStore store = disk.Opened();
-    Alone first(limit, FailPieces, &store);
+    Alone first(test::Within(limit), FailPieces, &store);
     EXPECT_EQ(first.Told(), PartBytes());
     // From now on the store knows of larger pieces, which are faster and fit the limit.
     first.Measured(kLarger, 0.1);
@@ -219,7 +237,7 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
   ASSERT_THAT(*kept, SizeIs(1));
   EXPECT_TRUE(kept->front().undivided.empty());
   EXPECT_EQ(kept->front().workspace_bytes, PartBytes());
-  Alone next(limit, FailPieces, &store);
+  Alone next(test::Within(limit), FailPieces, &store);
   EXPECT_EQ(next.Told(), PartBytes());
   const auto memory = next.Memory();
   memory->Fill(1);
@@ -232,6 +250,90 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
 TEST(GraphPiecesAlone, MayBeCapturedAtTheFirstCall) {
   Alone subject;
   CaptureSetting(subject).ExpectReplaysBesideCalls();
+}
+
+// Pieces that never ran here may load modules or allocate, which breaks a capture.
+TEST(GraphPiecesAlone, PromiseNothingOfAPlanThatIsFinalizedInACapture) {
+  OwnEngineOnly subject;
+  subject.PartsKnown();
+  Sessions& sessions = subject.program().interposer.sessions();
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  sessions.SetStream(subject.program().handle, stream);
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  subject.Finalize();
+  EXPECT_EQ(subject.Told(), NeedBytes());
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  size_t nodes = 1;
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
+  EXPECT_EQ(nodes, 0u);
+  EXPECT_EQ(PlansSeen().pieces + PlansSeen().wholes, 0);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_THAT(subject.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
+
+  sessions.SetStream(subject.program().handle, nullptr);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  const auto memory = subject.Memory();
+  memory->Fill(1);
+  subject.Run(*memory);
+  EXPECT_EQ(memory->Output(), subject.Undivided(1));
+  EXPECT_EQ(PlansSeen().pieces, 0) << "it runs as it is";
+}
+
+TEST(GraphPiecesAlone, BecomeANativeGraph) {
+  Alone subject;
+  const auto memory = subject.Memory();
+  PlansSeen() = {};
+  const NativeGraphOf native(subject, *memory);
+  ASSERT_EQ(native.status(), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(native.Nodes(), size_t{8 / kPart});
+  EXPECT_EQ(PlansSeen().pieces, 8 / kPart);
+  memory->Fill(2);
+  native.Launch();
+  EXPECT_EQ(memory->Output(), subject.Undivided(2));
+  EXPECT_TRUE(memory->GuardsAreIntact());
+}
+
+TEST(GraphPiecesAlone, OfWhichOneCannotBecomeANativeGraphAreRefusedAndThePlanItselfBecomesNone) {
+  Alone subject;
+  const auto memory = subject.Memory();
+  PlansSeen() = {};
+  PiecesFail() = true;
+  {
+    const NativeGraphOf native(subject, *memory);
+    EXPECT_EQ(native.status(), CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_EQ(native.Nodes(), 0u);
+  }
+  EXPECT_EQ(PlansSeen().pieces, 1);
+  EXPECT_EQ(PlansSeen().wholes, 0) << "it needs more than the program was told";
+  PiecesFail() = false;
+  EXPECT_EQ(NativeGraphOf(subject, *memory).status(), CUDNN_STATUS_SUCCESS);
+}
+
+TEST(GraphPiecesAlone, DoNotClaimToBecomeNativeGraphs) {
+  OwnEngineOnly subject;
+  subject.PartsKnown();
+  EXPECT_FALSE(subject.ClaimsNativeGraphs());
+  subject.Finalize();
+  EXPECT_EQ(subject.Told(), PartBytes());
+  EXPECT_FALSE(subject.ClaimsNativeGraphs());
+}
+
+TEST(GraphPiecesAlone, OfWhichNothingIsKnownLeaveThePlanWholeWhichClaimsIt) {
+  OwnEngineOnly subject;
+  EXPECT_TRUE(subject.ClaimsNativeGraphs());
+  subject.Finalize();
+  EXPECT_EQ(subject.Told(), NeedBytes());
+  EXPECT_TRUE(subject.ClaimsNativeGraphs());
+}
+
+TEST(GraphPiecesAlone, ThatAreMeasuredOnlyLaterDoNotClaimItEither) {
+  OwnEngineOnly subject(MeasuringParts());
+  EXPECT_FALSE(subject.ClaimsNativeGraphs());
+  subject.Finalize();
+  EXPECT_LE(subject.Told(), PartBytes());
+  EXPECT_FALSE(subject.ClaimsNativeGraphs());
 }
 
 TEST(GraphPiecesAlone, ThatFailReturnTheirErrorAndThePlanItselfNeverRuns) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph_setting.h"
 #include "planned_setting.h"
 
 namespace ucudnn::interposer {
@@ -105,6 +106,80 @@ TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
   EXPECT_EQ(PiecesRun(setting, setting.Call(first + 2 * kMostKernels)), 1u);
   EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
   EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kParts});
+}
+
+std::string FallbacksOf(test::GraphSetting& setting) {
+  return nlohmann::json::parse(setting.interposer.report().Json("on", 0))["fallbacks"].dump();
+}
+
+// Executions of the real library's for one of the plan.
+size_t Executed(test::GraphSetting& setting, cudnnBackendDescriptor_t plan) {
+  test::Executions() = {};
+  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  return test::Executions().calls.size();
+}
+
+TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
+  using test::GraphSetting;
+  GraphSetting setting;
+  setting.interposer.graph().set_most_kernels(1);
+  const auto other = setting.Plan(nullptr, setting.Json(0));
+  EXPECT_EQ(Executed(setting, other), 1u);
+  EXPECT_EQ(FallbacksOf(setting).find("too many"), std::string::npos);
+  const auto late = setting.Plan();
+  EXPECT_EQ(setting.Workspace(late), GraphSetting::kNeed);
+  EXPECT_EQ(Executed(setting, late), 1u);
+  EXPECT_EQ(test::Executions().calls[0].engine, 38);
+  EXPECT_EQ(test::Executions().calls[0].images, GraphSetting::kImages);
+  EXPECT_THAT(FallbacksOf(setting), HasSubstr("too many different kernels"));
+  // Without the bound it is divided.
+  GraphSetting unbounded;
+  EXPECT_EQ(Executed(unbounded, unbounded.Plan()),
+            size_t{GraphSetting::kImages / GraphSetting::kPart});
+}
+
+TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
+  using test::GraphSetting;
+  for (const bool strict : {true, false}) {
+    Options options = GraphSetting::Limited(strict ? GraphSetting::kPartBytes : kNoLimit);
+    options.strict_limit = strict;
+    options.deterministic = !strict;
+    GraphSetting setting(options, {});
+    setting.interposer.graph().set_most_kernels(0);
+    if (!strict) test::Executions().nondeterministic = 38;
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    setting.Plan(&finalized);
+    EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED) << strict;
+    // What is no convolution is no business of ours.
+    std::string json = setting.Json();
+    const std::string convolution = "OPERATION_CONVOLUTION_FORWARD";
+    json.replace(json.find(convolution), convolution.size(), "OPERATION_MATMUL");
+    setting.Plan(&finalized, json);
+    EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS) << strict;
+  }
+}
+
+// Each shape comes once, and nothing is remembered of it.
+TEST(ManyKernels, IdentityActivationsFillNoMemoryEither) {
+  cudnn::Functions functions = test::RecordingFunctions();
+  functions.cudnnGetActivationDescriptor = [](auto, auto* mode, auto* nan, double* coefficient) {
+    *mode = CUDNN_ACTIVATION_IDENTITY;
+    *nan = CUDNN_PROPAGATE_NAN;
+    *coefficient = 0;
+    return CUDNN_STATUS_SUCCESS;
+  };
+  functions.cudnnConvolutionBiasActivationForward = [](auto...) { return CUDNN_STATUS_SUCCESS; };
+  PlannedSetting setting(functions, kParts, PlannedSetting::NotMeasuring());
+  const float one = 1;
+  for (size_t kernel = 1; kernel <= kMostKernels + 1; ++kernel) {
+    const NumberedKernel numbered(setting, kernel);
+    cudnn::ConvolutionCall call = numbered.Call();
+    const cudnn::BiasActivation bias = {
+        &one, call.descriptors.y, call.y, call.descriptors.y, call.w, nullptr};
+    call.bias = &bias;
+    ASSERT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
+  }
+  EXPECT_THAT(Fallbacks(setting), HasSubstr("too many different kernels"));
 }
 
 }  // namespace

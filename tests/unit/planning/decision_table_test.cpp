@@ -561,7 +561,7 @@ const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
 
 TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
   std::set<CallKind> kinds;
-  std::set<Because> becauses;
+  std::set<Because> becauses = {Because::kBrokenInvariant};  // DecideBy's alone
   std::set<Cause> causes = kOfOthers;
   std::set<Course> courses;
   std::set<Otherwise> others;

@@ -52,6 +52,9 @@ TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
       {{.algorithm = 1, .need_bytes = needs_8, .user_limit = 4}, kNamed},
       {{.algorithm = 1, .need_bytes = needs_8, .user_limit = 4, .strict_limit = true}, kRefused},
       {{.algorithm = 1, .need_bytes = needs_8, .user_limit = 8, .strict_limit = true}, kNamed},
+      {{.algorithm = 1, .varies = true}, kRefused},
+      {{.algorithm = 1, .varies = true, .observes = true}, kNamed},
+      {{.algorithm = 1, .told = 5, .varies = true}, kTold},
       // What was promised keeps the limit, whatever the named algorithm needs.
       {{.algorithm = 1, .told = 5, .need_bytes = needs_8, .user_limit = 4, .strict_limit = true},
        kTold},

@@ -379,6 +379,28 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
             Trust::Kind::kTrusted);
 }
 
+// What another process compared never ran in this one.
+TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
+  MeasuredKernels first(&store_, std::nullopt, kNoFolder);
+  const Result<Rows> rows = Get(first);
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  const auto row = [&](int size) {
+    return *std::find_if(rows->begin(), rows->end(), [&](const MicroConfiguration& candidate) {
+      return candidate.micro_batch == size && candidate.engine == "legacy:0";
+    });
+  };
+  const Configuration configuration = {{{row(4), 2}}};
+  ASSERT_TRUE(store_.MarkVerified(Problem(), device_.platform, {row(4)}).ok());
+  MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
+  const auto verify = [&](Proof proof) {
+    return kernels.Verify(device_, Problem(), configuration, row(8), proof).kind;
+  };
+  EXPECT_EQ(verify(Proof::kKnown), Trust::Kind::kTrusted);
+  EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kUnknown);
+  EXPECT_EQ(verify(Proof::kHere), Trust::Kind::kTrusted);
+  EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kTrusted);
+}
+
 // Serves at most four images.
 class FewImages : public cudnn::Engines {
  public:

@@ -1,0 +1,24 @@
+"""What tools/demo runs once everything is built, on the stand-in and with few images: it ends well only where all four runs
+have equal outputs and keep the limit, and says what better engines and division gain."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+DEMO = os.environ["UCUDNN_TEST_DEMO"]
+BUILD = os.environ["UCUDNN_TEST_BUILD"]
+
+
+class Demo(unittest.TestCase):
+    def test_says_both_gains(self):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
+        result = subprocess.run([sys.executable, "-B", DEMO, BUILD, "4", "1MiB", "--host"], capture_output=True, text=True,
+                                env=environment | {"OMP_WAIT_POLICY": "passive"})
+        self.assertEqual(0, result.returncode, result.stdout + result.stderr)
+        self.assertIn("Outputs of all four runs are equal. Device: Host stand-in", result.stdout)
+        self.assertRegex(result.stdout.splitlines()[-1], r"^one step: .* \d+\.\d\dx by better engines, \d+\.\d\dx by division$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+// Threads with a handle and a plan each, which are equal, on the stand-in's real arithmetic: cuDNN
+// does not promise that one plan runs on two threads at once.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "graph_program.h"
+#include "tests/support/options.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+// The plans that run now; whether one ran on two threads at once.
+struct Watch {
+  std::mutex mutex;
+  std::set<cudnnBackendDescriptor_t> running;
+  int executed = 0;
+  bool overlapped = false;
+};
+Watch& TheWatch() {
+  static Watch watch;
+  return watch;
+}
+cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack) {
+  Watch& watch = TheWatch();
+  {
+    const std::lock_guard lock(watch.mutex);
+    watch.overlapped |= !watch.running.insert(plan).second;
+    ++watch.executed;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const cudnnStatus_t status = test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
+  const std::lock_guard lock(watch.mutex);
+  watch.running.erase(plan);
+  return status;
+}
+
+// A second thread has a handle and a plan of its own, as PyTorch's have, which is equal to the
+// first one's: what ucudnn built for both runs on one of them at a time.
+void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
+                        cudnnBackendDescriptor_t first_plan) {
+  Program& program = subject.program();
+  cudnnHandle_t second = nullptr;
+  ASSERT_EQ(program.interposer.sessions().Create(&second), CUDNN_STATUS_SUCCESS);
+  {
+    const test::Graph graph(problem, {}, program.hooked, {second});
+    const auto second_plan = graph.Plan(kEngine);
+    ASSERT_TRUE(second_plan);
+    subject.Run(*subject.Memory());  // what is measured or compared is so now
+    CUcontext context = nullptr;
+    ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    TheWatch().executed = 0;
+    TheWatch().overlapped = false;
+    const auto run = [&](cudnnHandle_t handle, cudnnBackendDescriptor_t plan) {
+      ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+      const auto memory = subject.Memory();
+      for (int seed = 1; seed <= 10; ++seed) {
+        memory->Fill(seed);
+        EXPECT_EQ(memory->Execute(program.hooked, handle, plan), CUDNN_STATUS_SUCCESS);
+      }
+    };
+    std::thread other([&] { run(second, second_plan->get()); });
+    run(program.handle, first_plan);
+    other.join();
+  }
+  EXPECT_GE(TheWatch().executed, 20);
+  EXPECT_FALSE(TheWatch().overlapped);
+  EXPECT_EQ(program.interposer.sessions().Destroy(second), CUDNN_STATUS_SUCCESS);
+}
+
+// A program whose plan ucudnn replaces: by pieces, or by another engine's plan.
+class Replaced : public OnePlan {
+ public:
+  Replaced(const Options& options, bool divided)
+      : OnePlan(Problem(Operation::kForward), false, options, ExecuteWatched) {
+    if (divided) PartsMeasured(kEngine, 0.01);
+    undivided_ = whole_.Plan(kEngine);
+    plan_ = hooked_.Plan(kEngine);
+    EXPECT_TRUE(plan_ && undivided_);
+  }
+};
+
+TEST(GraphThreads, PiecesRunOnOneAtATime) {
+  Replaced subject(Options(), true);
+  ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
+  EXPECT_GE(TheWatch().executed, 2 * 10 * 8 / kPart);
+}
+
+TEST(GraphThreads, ASubstituteRunsOnOneAtATime) {
+  constexpr size_t kLimit = 1024;
+  Replaced subject(test::Within(kLimit), false);
+  EXPECT_LE(subject.Told(), kLimit);
+  ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
+}
+
+}  // namespace
+}  // namespace ucudnn::interposer
