@@ -77,7 +77,10 @@ class Replaced : public OnePlan {
  public:
   Replaced(const Options& options, bool divided)
       : OnePlan(Problem(Operation::kForward), false, options, ExecuteWatched) {
+    constexpr int kWithoutWorkspace = 0;
+    program_.Measured(whole_, kEngine, 100);
     if (divided) PartsMeasured(kEngine, 0.01);
+    if (!divided) program_.Measured(whole_, kWithoutWorkspace, 50);
     undivided_ = whole_.Plan(kEngine);
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
