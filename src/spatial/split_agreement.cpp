@@ -241,20 +241,23 @@ Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCal
 
 // The other ranks do not send again what this one alone would lose.
 Status SplitCalls::GrowAndTry(const SplitCall& call, LocalCall& local, SplitKernel& made) {
-  const bool is_needed = call.declared.pair == Declared::Pair::kSecond &&
-                         received_.sequence + 1 == sequence_ && received_.bytes > 0;
+  const bool follows = received_.sequence + 1 == sequence_;
+  const bool is_second = call.declared.pair == Declared::Pair::kSecond;
+  const size_t bytes = follows && is_second ? received_.bytes : 0;
   cuda::DeviceBuffer kept(device_->pool, driver_);
-  const auto copy = [&](CUdeviceptr to, CUdeviceptr from) {
-    if (!is_needed) return Status::Ok();
-    return cuda::DriverStatus(
-        driver_, driver_.cuMemcpyDtoDAsync(to, from, received_.bytes, device_->stream.get()),
-        "keeping received rows");
-  };
-  if (is_needed) UCUDNN_RETURN_IF_ERROR(kept.Reserve(received_.bytes));
-  UCUDNN_RETURN_IF_ERROR(copy(kept.address(), device_->buffer.address()));
+  UCUDNN_RETURN_IF_ERROR(kept.Reserve(bytes));
+  UCUDNN_RETURN_IF_ERROR(CopyNow(kept.address(), device_->buffer.address(), bytes));
   UCUDNN_RETURN_IF_ERROR(device_->Grow(made.buffer_bytes()));
   UCUDNN_RETURN_IF_ERROR(made.Try({call.call, call.stream, local}, *device_));
-  UCUDNN_RETURN_IF_ERROR(copy(device_->buffer.address(), kept.address()));
+  return CopyNow(device_->buffer.address(), kept.address(), bytes);
+}
+
+// Behind what the stream of exchanges had; waits.
+Status SplitCalls::CopyNow(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  if (bytes == 0) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(
+      cuda::DriverStatus(driver_, driver_.cuMemcpyDtoDAsync(to, from, bytes, device_->stream.get()),
+                         "keeping received rows"));
   return device_->stream.Synchronize();
 }
 
