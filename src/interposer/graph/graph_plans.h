@@ -74,6 +74,9 @@ class GraphPlans : public DivisionChoices {
   void set_most_kernels(size_t most) { most_kernels_ = most; }
 
  private:
+  // A context, a limit and the plan's JSON.
+  using Key = std::tuple<CUcontext, size_t, std::string>;
+
   using Plans = AddressTable<PlanState>;
 
   // In split_plans.cpp, as are the next two: in a process whose calls are split, plans of pointwise
@@ -141,6 +144,8 @@ class GraphPlans : public DivisionChoices {
   // finalized; null where it is left alone. In a process whose calls are split, plans that come
   // after kMostKernels others are decided about, too, but never measured.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
+  // About one that is met for the first time, and publishes its state.
+  PlanState* DecideFirst(const GraphKernel& kernel, Key key);
   // Records why the plan stays as it is. Returns null, or the refusal where a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
@@ -161,9 +166,6 @@ class GraphPlans : public DivisionChoices {
   std::shared_ptr<const LentConfigurations> Lend(const ListedConfigurations& list) {
     return std::make_shared<LentConfigurations>(shadows_, process_.functions, list);
   }
-
-  // A context, a limit and the plan's JSON.
-  using Key = std::tuple<CUcontext, size_t, std::string>;
 
   Process& process_;
   KeptPromises promises_;

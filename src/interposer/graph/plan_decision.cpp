@@ -291,6 +291,10 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   if (shadow.list != nullptr) kernel.listed = Lend(*shadow.list);
   kernel.may_measure = !kernel.comes_late && MeasuresBeforePromising(process_, *kernel.session,
                                                                      kernel.problem(), Api::kGraph);
+  return DecideFirst(kernel, std::move(key));
+}
+
+PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
   GraphSteps steps(process_, kernel, former_, promises_);
   Lifecycle life({process_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
