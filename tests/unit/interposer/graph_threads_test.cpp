@@ -19,6 +19,7 @@ struct Watch {
   std::set<cudnnBackendDescriptor_t> running;
   int executed = 0;
   bool overlapped = false;
+  bool pieces_fail = false;
 };
 Watch& TheWatch() {
   static Watch watch;
@@ -33,7 +34,11 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     ++watch.executed;
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const cudnnStatus_t status = test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
+  const cudnn::Functions real = test::StandInGraphs();
+  const auto read = cudnn::ReadTemplate(real, plan);
+  const bool fails = watch.pieces_fail && read.ok() && read->convolution.problem.n == kPart;
+  const cudnnStatus_t status =
+      fails ? CUDNN_STATUS_EXECUTION_FAILED : real.cudnnBackendExecute(handle, plan, pack);
   const std::lock_guard lock(watch.mutex);
   watch.running.erase(plan);
   return status;
@@ -72,33 +77,46 @@ void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
   EXPECT_EQ(program.interposer.sessions().Destroy(second), CUDNN_STATUS_SUCCESS);
 }
 
-// A program whose plan ucudnn replaces: by pieces, or by another engine's plan.
+size_t PartBytes() {
+  const Program program{Options()};
+  ConvolutionProblem part = Problem(Operation::kForward);
+  part.n = kPart;
+  const test::Graph graph(part, {}, program.real, {program.handle});
+  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
+}
+
+// A program whose plan ucudnn replaces: by pieces, and where they fail by an engine that needs no
+// workspace.
 class Replaced : public OnePlan {
  public:
-  Replaced(const Options& options, bool divided)
-      : OnePlan(Problem(Operation::kForward), false, options, ExecuteWatched) {
+  explicit Replaced(size_t limit_bytes)
+      : OnePlan(Problem(Operation::kForward), false, test::Within(limit_bytes), ExecuteWatched) {
     constexpr int kWithoutWorkspace = 0;
     program_.Measured(whole_, kEngine, 100);
-    if (divided) PartsMeasured(kEngine, 0.01);
-    if (!divided) program_.Measured(whole_, kWithoutWorkspace, 50);
+    program_.Measured(whole_, kWithoutWorkspace, 50);
+    PartsMeasured(kEngine, 1);
     undivided_ = whole_.Plan(kEngine);
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
 };
 
-TEST(GraphThreads, PiecesRunOnOneAtATime) {
-  Replaced subject(Options(), true);
-  ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
-  EXPECT_GE(TheWatch().executed, 2 * 10 * 8 / kPart);
-}
+class GraphThreads : public ::testing::TestWithParam<bool> {
+ protected:
+  void TearDown() override { TheWatch().pieces_fail = false; }
+};
 
-TEST(GraphThreads, ASubstituteRunsOnOneAtATime) {
-  constexpr size_t kLimit = 1024;
-  Replaced subject(test::Within(kLimit), false);
-  EXPECT_LE(subject.Told(), kLimit);
+TEST_P(GraphThreads, WhatUcudnnBuiltRunsOnOneAtATime) {
+  const bool pieces_fail = GetParam();
+  const size_t limit = PartBytes();
+  Replaced subject(limit);
+  EXPECT_LE(subject.Told(), limit);
+  TheWatch().pieces_fail = pieces_fail;
   ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
+  const int pieces = pieces_fail ? 1 : 8 / kPart;
+  EXPECT_EQ(TheWatch().executed, 2 * 10 * pieces);
 }
+INSTANTIATE_TEST_SUITE_P(Ways, GraphThreads, ::testing::Bool());
 
 }  // namespace
 }  // namespace ucudnn::interposer
