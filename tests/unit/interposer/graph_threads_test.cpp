@@ -77,7 +77,7 @@ void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
   EXPECT_EQ(program.interposer.sessions().Destroy(second), CUDNN_STATUS_SUCCESS);
 }
 
-size_t PartBytes() {
+size_t BytesOfPart() {
   const Program program{Options()};
   ConvolutionProblem part = Problem(Operation::kForward);
   part.n = kPart;
@@ -108,7 +108,7 @@ class GraphThreads : public ::testing::TestWithParam<bool> {
 
 TEST_P(GraphThreads, WhatUcudnnBuiltRunsOnOneAtATime) {
   const bool pieces_fail = GetParam();
-  const size_t limit = PartBytes();
+  const size_t limit = BytesOfPart();
   Replaced subject(limit);
   EXPECT_LE(subject.Told(), limit);
   TheWatch().pieces_fail = pieces_fail;

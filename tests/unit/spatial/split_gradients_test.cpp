@@ -363,8 +363,8 @@ TEST(Deferred, CallsThatFollowAreExact) {
 TEST(Deferred, AnotherThreadMayAwait) {
   RankJob job;
   const SplitLayer layer = GradientPair(job).filter;
-  Declare(job, {.is_deferred = true});
   ExpectExactOnAll(job, layer);
+  Declare(job, {.is_deferred = true});
   std::atomic<bool> ends = false;
   std::vector<std::thread> waiting;
   for (int rank = 0; rank < job.size(); ++rank) {
