@@ -55,7 +55,7 @@ class Contradiction : public ::testing::Test {
     return DecideBy(facts, steps_, &reporter_);
   }
 
-  const Options options_;
+  const Options options_{};
   tuning::MeasuredKernels kernels_{nullptr, std::nullopt, "/dev/null"};
   Reporter reporter_{options_, kernels_, true};
   OutbidSteps steps_;
