@@ -2,8 +2,43 @@
 
 A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
 None for what is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several atoms."""
+from fractions import Fraction
+from math import lcm
+
 from .errors import NotSupported
 from .grid import AXES
+
+
+class Extents(tuple):
+    """The rows of an axis by part. `image` are those of the image that shard cut, None where it is not known what became of
+    them; `multiple` is what strides since then divide in each of its stripes but the last; `padding` are rows of padding
+    before the first one."""
+
+    def __new__(cls, rows, image=None, multiple=1, padding=0):
+        made = super().__new__(cls, rows)
+        made.image, made.multiple, made.padding = image and tuple(image), multiple, padding
+        return made
+
+    def followed_by(self, rows, padding=0):
+        """What a layer makes of them."""
+        if self.image is None or rows[0] <= padding:
+            return Extents(rows)
+        multiple = lcm(self.multiple, Fraction(self.image[0], rows[0] - padding).numerator)
+        return Extents(rows, self.image, multiple, padding)
+
+    def next_size(self, stride):
+        """For a refusal of `stride`: which sizes of the image would do, as far as its layers were met. Empty where that
+        is not known."""
+        image, own = self.image, (self[0] - self.padding, *self[1:])
+        if image is None or any(a * own[0] != b * image[0] for a, b in zip(image[:-1], own[:-1])):
+            return ""
+        multiple = lcm(self.multiple, (Fraction(image[0], own[0]) * stride).numerator)
+        total, even = sum(image), multiple * len(self)
+        text = f"; strides so far multiply to {multiple}, and the next size that they divide in {len(self)} equal stripes " \
+               f"is {-(-total // even) * even}"
+        if total % multiple == 0 and total // multiple >= len(self):
+            text += f"; of {total}, shard(..., multiple={multiple}) makes stripes that they divide"
+        return text
 
 
 class Layout:
@@ -12,9 +47,13 @@ class Layout:
     def __init__(self, dims, extents, pads=None):
         self.dims = tuple(dims)
         cut = {axis for dim in self.dims for axis, _ in dim if axis is not None}
-        self.extents = {axis: tuple(extents[axis]) for axis in cut}  # rows of the axis by part
+        self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
+                        for axis, rows in extents.items() if axis in cut}
         # Where padding stands in the first and the last part of an axis: {axis: (rows, rows)}.
         self.pads = {axis: rows for axis, rows in (pads or {}).items() if axis in cut}
+        for axis, rows in self.extents.items():
+            if rows.padding and axis not in self.pads:  # it counts as rows of the image from here on
+                self.extents[axis] = Extents(rows)
 
     def __eq__(self, other):
         return self.dims == other.dims and self.extents == other.extents
@@ -48,8 +87,9 @@ class Layout:
         own rows)}."""
         dims = [tuple((axis, changed[axis][1] if axis in changed else extent) for axis, extent in atoms)
                 for atoms in self.dims]
-        return Layout(dims, {axis: changed[axis][0] if axis in changed else rows for axis, rows in self.extents.items()},
-                      pads)
+        padding = {axis: rows[0] for axis, rows in (pads or {}).items()}
+        return Layout(dims, {axis: rows.followed_by(changed[axis][0], padding.get(axis, 0)) if axis in changed else rows
+                             for axis, rows in self.extents.items()}, pads)
 
     def permuted(self, order):
         return Layout([self.dims[dim] for dim in order], self.extents, self.pads)

@@ -163,7 +163,7 @@ def _shuffle(function, x, factor):
             rows = tuple(row * factor for row in rows)
         elif name_of(function) == "pixel_unshuffle":
             if any(row % factor for row in rows):
-                raise NotSupported(f"stripes of {rows} rows are not multiples of {factor}")
+                raise NotSupported(f"stripes of {rows} rows are not multiples of {factor}{rows.next_size(factor)}")
             rows = tuple(row // factor for row in rows)
         changed[axis] = rows, result.shape[dim]
     return striped(result, x.cut.with_extents(changed))

@@ -12,7 +12,7 @@ from plain_geometry import PlainGeometry  # noqa: E402
 from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
 from ucudnn.spatial.errors import NotSupported  # noqa: E402
 from ucudnn.spatial.grid import Grid, divided, owned  # noqa: E402
-from ucudnn.spatial.layout import Layout  # noqa: E402
+from ucudnn.spatial.layout import Extents, Layout  # noqa: E402
 
 
 class Grids(unittest.TestCase):
@@ -69,6 +69,45 @@ class Layouts(unittest.TestCase):
     def test_one_row_keeps_its_cut(self):
         layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
         self.assertEqual(layout, layout.reshaped((2, 3, 1, 8), (2, 3, 8)).reshaped((2, 3, 8), (2, 3, 1, 8)))
+
+
+class Sizes(unittest.TestCase):
+    """What a refusal of a stride says of the sizes that would do."""
+
+    def after(self, *totals, parts=2):
+        """Images of these sizes on the way through a network, in equal stripes."""
+        rows = [tuple(total // parts for _ in range(parts)) for total in totals]
+        extents = Extents(rows[0], rows[0])
+        for each in rows[1:]:
+            extents = extents.followed_by(each)
+        return extents
+
+    def test_resnet_at_224_names_256(self):
+        for extents, multiple in ((self.after(224, 112, 56, 28, 14), 32), (self.after(224, 112, 56, 28, parts=4), 16)):
+            self.assertIn(f"multiply to {multiple}", extents.next_size(2))
+            self.assertIn("is 256", extents.next_size(2))
+            self.assertIn(f"of 224, shard(..., multiple={multiple})", extents.next_size(2))
+
+    def test_what_was_enlarged_has_fewer_strides(self):
+        self.assertIn("multiply to 4, and the next size that they divide in 2 equal stripes is 40",
+                      self.after(36, 18, 36, 18).next_size(2))
+
+    def test_strides_before_are_kept(self):
+        self.assertIn("multiply to 6", self.after(20, 10, 20).next_size(3))
+
+    def test_stripes_of_multiples_are_named_where_there_are_enough_of_them(self):
+        self.assertNotIn("shard", self.after(20, 10).next_size(4))
+
+    def test_padding_does_not_count(self):
+        padded = Extents((10, 10), (10, 10)).followed_by((11, 11), 1)
+        self.assertIn("multiply to 4, and the next size that they divide in 2 equal stripes is 24", padded.next_size(4))
+        dims = [(), (), ((1, 11),)]
+        self.assertIn("is 24", Layout(dims, {1: padded}, {1: (1, 1)}).extents[1].next_size(4))
+        self.assertEqual("", Layout(dims, {1: padded}).extents[1].next_size(4))
+
+    def test_nothing_is_said_where_it_is_not_known(self):
+        self.assertEqual("", Extents((7, 7)).next_size(2))
+        self.assertEqual("", Extents((7, 9, 4), (14, 14, 12)).next_size(2))
 
 
 def geometries():
