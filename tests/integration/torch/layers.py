@@ -209,7 +209,7 @@ def moved_later():
 if __name__ == "__main__":
     gloo.join()
     found = list(failures(sys.argv[1:]))
-    if not sys.argv[1:]:
+    if not sys.argv[1:] and spatial.ranks().grid.parts[0] == 1:
         moved_later()
     for name, why in found:
         print(f"=== {name}\n{why}")
