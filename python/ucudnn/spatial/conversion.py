@@ -16,6 +16,8 @@ def _listed(model):
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             yield path, "torch.jit.ScriptModule", False
+        elif getattr(module, "_compiled_call_impl", None) is not None:  # module.compile()
+            yield path, "torch._dynamo.eval_frame.OptimizedModule", False
         else:
             p = getattr(module, "p", 0)
             yield path, name_of(module), module.training and isinstance(p, float) and p > 0
