@@ -3,7 +3,8 @@
 A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
 None for what is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several atoms."""
 from fractions import Fraction
-from math import lcm
+from itertools import product
+from math import lcm, prod
 
 from .errors import NotSupported
 from .grid import AXES
@@ -101,7 +102,26 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new):
-        """Of a tensor of shape `old` that becomes `new`."""
+        """Of a tensor of shape `old` that becomes `new`. What another part's rows would not allow, one row above all, is
+        refused on every rank."""
+        dims = self._reshaped(old, new)
+        for own, other in self._differences():
+            theirs = Layout(_resized(self.dims, own, other), self.extents)
+            expected = _resized(dims, own, other)
+            found = theirs._reshaped(_shape(theirs.dims, old), _shape(expected, new))
+            if tuple(found) != expected:
+                raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)} is another where a part has {other} of the rows")
+        return Layout(dims, self.extents, self.pads)
+
+    def _differences(self):
+        """({axis: own rows}, {axis: rows}) for every part that has other rows than this one."""
+        own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
+        for rows in product(*(sorted(set(self.extents[axis])) for axis in own)):
+            other = dict(zip(own, rows))
+            if other != own:
+                yield own, other
+
+    def _reshaped(self, old, new):
         dims, i, j = [], 0, 0
         while i < len(old) or j < len(new):
             first_i, first_j = i, j
@@ -119,7 +139,7 @@ class Layout:
                     (i == len(old) or old[i] != 1):
                 raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)}: which of the ones is the cut one?")
             dims += self._regrouped(old, first_i, i, new[first_j:j])
-        return Layout(dims, self.extents, self.pads)
+        return dims
 
     def _regrouped(self, old, begin, end, new):
         if all(not self.dims[dim] for dim in range(begin, end)):
@@ -129,16 +149,16 @@ class Layout:
             atoms += self.dims[dim] or [(None, old[dim])]
         dims = []
         for extent in new:
-            taken, product = [], 1
-            while atoms and (product < extent or not taken and atoms[0][1] == 1):
+            taken, count = [], 1
+            while atoms and (count < extent or not taken and atoms[0][1] == 1):
                 axis, size = atoms.pop(0)
-                wanted = extent // product
+                wanted = extent // count
                 if axis is None and size > wanted and size % wanted == 0:
                     atoms.insert(0, (None, size // wanted))
                     size = wanted
                 taken.append((axis, size))
-                product *= size
-            if product != extent:
+                count *= size
+            if count != extent:
                 raise NotSupported(f"a reshape of {tuple(old)} to extents {tuple(new)} takes the positions of a cut "
                                    "dimension apart")
             dims.append(taken)
@@ -147,6 +167,17 @@ class Layout:
         elif any(axis is not None for axis, _ in atoms):
             raise NotSupported("a reshape drops a cut dimension")
         return [_tidy(atoms) for atoms in dims]
+
+
+def _resized(dims, own, other):
+    """These dimensions of a part that has `other` rows in place of `own`."""
+    return tuple(tuple((axis, size if axis is None else size // own[axis] * other[axis]) for axis, size in atoms)
+                 for atoms in dims)
+
+
+def _shape(dims, own):
+    """The extents of these dimensions, and `own` ones where nothing is cut."""
+    return tuple(prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(dims, own))
 
 
 def _tidy(atoms):

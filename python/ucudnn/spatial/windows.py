@@ -34,7 +34,7 @@ def read(x, axis, window, front, back):
         sizes = x.cut.extents[axis].next_size(window.stride) if is_uneven else ""
         raise NotSupported(f"{refusal}{sizes}") from None
     reads = tuple((begin + before, end + before) for begin, end in found.reads)
-    return geometry.Read(found.outputs, reads, found.needed)
+    return geometry.Read(found.outputs, reads, found.needed, found.is_own_call)
 
 
 def extend(x, plans, value=0.0):
