@@ -34,6 +34,8 @@ def convert(model, trust=()):
                                           for entry in trust))
     if found:
         raise NotSupported(message(found))
+    if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
+        raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
         ranks().sum_alone()
     if getattr(model, "_ucudnn_is_converted", False):
