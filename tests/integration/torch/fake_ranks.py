@@ -10,7 +10,8 @@ from ucudnn.spatial.grid import Grid
 
 
 class FakeRanks(Ranks):
-    """`received`: bytes that came from others, by what carried them; `largest_swap`: the most of one exchange of rows. All ranks have stripes as large as this one's."""
+    """`received`: bytes that came from others, by what carried them; `largest_swap`: the most of one exchange of
+    rows. All ranks have stripes as large as this one's."""
 
     def __init__(self, grid, rank):
         self.grid = Grid(grid)
