@@ -3,8 +3,8 @@
 import importlib
 
 _HOMES = {
-    "NotSupported": "errors", "Stripe": "stripe", "convert": "conversion", "gather": "reduce", "init": "cells",
-    "ranks": "cells", "shard": "reduce", "verdict": "vouched",
+    "NotSupported": "errors", "RankLost": "errors", "Stripe": "stripe", "convert": "conversion", "gather": "reduce",
+    "init": "cells", "ranks": "cells", "shard": "reduce", "verdict": "vouched",
 }
 __all__ = sorted(_HOMES)
 

@@ -1,11 +1,12 @@
 """The ranks of torch.distributed as a spatial grid: who holds which stripe, who sums with whom."""
+import contextlib
 import os
 import zlib
 
 import torch
 import torch.distributed as dist
 
-from .errors import NotSupported
+from .errors import NotSupported, RankLost
 from .geometry import Library
 from .grid import Grid
 
@@ -44,15 +45,27 @@ class Ranks:
     def part(self, axis):
         return self.place[axis]
 
+    @contextlib.contextmanager
+    def _with(self, what, axes):
+        """Says what was under way, and with whom, where torch.distributed fails: a rank died, or came too late."""
+        try:
+            yield
+        except RuntimeError as error:
+            members = [member for member in self.members[tuple(axes)] if member != self.rank]
+            raise RankLost(f"rank {self.rank} waited for {what} with ranks {members}, of which one ended, failed or came too "
+                           f"late: {error}") from error
+
     def all_reduce(self, tensor, axes, operation=dist.ReduceOp.SUM):
         """In place, over the ranks that differ along `axes`."""
-        dist.all_reduce(tensor, operation, group=self._groups[tuple(axes)])
+        with self._with("a sum", axes):
+            dist.all_reduce(tensor, operation, group=self._groups[tuple(axes)])
         return tensor
 
     def all_gather(self, tensor, axes):
         """Those of all these ranks, of one shape, stacked in their order."""
         found = [torch.empty_like(tensor) for _ in self.members[tuple(axes)]]
-        dist.all_gather(found, tensor.contiguous(), group=self._groups[tuple(axes)])
+        with self._with("values", axes):
+            dist.all_gather(found, tensor.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found)
 
     def told(self, axis, value):
@@ -79,6 +92,7 @@ class Ranks:
             if len(set(self.all_gather(own, self.grid.cut_axes).flatten().tolist())) > 1:
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
                                    "be summed with another's")
+        compare.may_be_dropped = True  # where a program writes over the result
         return compare
 
     def swap(self, axis, sent, received):
@@ -87,8 +101,9 @@ class Ranks:
         transfers = [dist.P2POp(dist.isend, tensor.contiguous(), members[part], group) for part, tensor in sent.items()]
         transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in received.items()]
         if transfers:
-            for work in dist.batch_isend_irecv(transfers):
-                work.wait()
+            with self._with("rows", (axis,)):
+                for work in dist.batch_isend_irecv(transfers):
+                    work.wait()
 
 
 def init(grid=None, geometry=None):

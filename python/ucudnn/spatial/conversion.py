@@ -16,6 +16,8 @@ def _listed(model):
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             yield path, "torch.jit.ScriptModule", False
+        elif getattr(module, "_compiled_call_impl", None) is not None:  # module.compile()
+            yield path, "torch._dynamo.eval_frame.OptimizedModule", False
         else:
             p = getattr(module, "p", 0)
             yield path, name_of(module), module.training and isinstance(p, float) and p > 0
@@ -32,6 +34,8 @@ def convert(model, trust=()):
                                           for entry in trust))
     if found:
         raise NotSupported(message(found))
+    if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
+        raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
         ranks().sum_alone()
     if getattr(model, "_ucudnn_is_converted", False):

@@ -89,7 +89,8 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
         plans = {axis: read(x, axis, windows[i], *pads[i]) for axis, i in spatial_dims(x, count).items()}
     else:
         plans = {}
-    aligned = all(front == back for front, back in pads) and not any(axis in x.cut.pads for axis in plans)
+    aligned = all(front == back for front, back in pads) and not any(axis in x.cut.pads for axis in plans) and \
+        all(plan.is_own_call for plan in plans.values())
     padded = [front for front, _ in pads]
     layout = output_layout(x, plans)
     weight = completed(weight, layout)

@@ -104,16 +104,18 @@ def all_rows(geometry, operation, window, extents):
 
 @dataclass(frozen=True)
 class Read:
-    """A window slid over one cut axis, of which each part computes the outputs that its own call would give."""
+    """A window slid over one cut axis, of which each part computes some outputs."""
     outputs: tuple  # rows of y by part
     reads: tuple  # by part, [begin, end) of x: counted from the first row of the image, also outside it
     needed: tuple  # by part, those of them that exist, and its own
+    is_own_call: bool = True  # the outputs are those of each part's own call, under which ucudnn can exchange
 
 
 def windows(geometry, axis, window, extents, front, back):
     """Windows over an axis with `front` and `back` rows of padding that may differ (`window.pad` is not read). Where they
     do, libucudnn is asked for a window with the same pad on both sides and the same outputs: as it is, or counted from
-    the last row, in a mirror."""
+    the last row, in a mirror. Where none is, or there is too little padding for a row of outputs for each stride of rows,
+    it is asked for a larger one, and the last part has as many rows of outputs less as there are none."""
     total = sum(extents)
     count = (total + front + back - window.extent) // window.stride + 1
     rest = (total + front + back - window.extent) % window.stride
@@ -130,21 +132,35 @@ def windows(geometry, axis, window, extents, front, back):
             rows = tuple(Rows(_mirror(r.x, total), _mirror(r.y, count), _mirror(r.needed, total))
                          for r in reversed(rows))
         return _read(window, front, rows)
-    raise NotSupported(why or f"{AXES[axis]}: windows of extent {window.extent} and stride {window.stride} over {total} "
-                              f"rows with {front} rows of padding before and {back} behind them go on across a cut")
+    behind = max(back, window.extent - window.stride - front)
+    pad = max(front, behind)
+    larger = Window(window.extent + 2 * pad - front - behind, window.stride, pad)
+    try:
+        rows = all_rows(geometry, FORWARD, larger, extents)
+    except NotSupported as refusal:
+        raise NotSupported(why or f"{AXES[axis]}: {refusal}") from None
+    last = rows[-1]
+    if last.y[0] >= count:
+        raise NotSupported(f"{AXES[axis]}: windows of extent {window.extent} and stride {window.stride} over {total} rows "
+                           f"with {front} rows of padding before and {back} behind them leave nothing to the last part, "
+                           f"of {extents[-1]} rows")
+    rows = (*rows[:-1], Rows(last.x, (last.y[0], min(last.y[1], count)), last.needed))
+    return _read(window, front, rows, is_larger=True)
 
 
 def _mirror(interval, total):
     return total - interval[1], total - interval[0]
 
 
-def _read(window, front, rows):
+def _read(window, front, rows, is_larger=False):
+    """`is_larger`: libucudnn's answer is that of a larger window, whose rows are not all read."""
     reads = tuple((r.y[0] * window.stride - front, (r.y[1] - 1) * window.stride - front + window.extent) for r in rows)
-    total = rows[-1].x[1]
+    total, needed = rows[-1].x[1], []
     for (begin, end), r in zip(reads, rows):
-        if (min(max(begin, 0), r.x[0]), max(min(end, total), r.x[1])) != r.needed:
+        needed.append((min(max(begin, 0), r.x[0]), max(min(end, total), r.x[1])))
+        if needed[-1] != r.needed and not (is_larger and r.needed[0] <= needed[-1][0] and needed[-1][1] <= r.needed[1]):
             raise AssertionError(f"libucudnn's {r} does not read {begin} to {end}")
-    return Read(tuple(r.y[1] - r.y[0] for r in rows), reads, tuple(r.needed for r in rows))
+    return Read(tuple(r.y[1] - r.y[0] for r in rows), reads, tuple(needed), not is_larger)
 
 
 def transposed_windows(geometry, axis, window, extents, output_padding):

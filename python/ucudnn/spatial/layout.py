@@ -2,8 +2,44 @@
 
 A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
 None for what is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several atoms."""
+from fractions import Fraction
+from itertools import product
+from math import lcm, prod
+
 from .errors import NotSupported
 from .grid import AXES
+
+
+class Extents(tuple):
+    """The rows of an axis by part. `image` are those of the image that shard cut, None where it is not known what became of
+    them; `multiple` is what strides since then divide in each of its stripes but the last; `padding` are rows of padding
+    before the first one."""
+
+    def __new__(cls, rows, image=None, multiple=1, padding=0):
+        made = super().__new__(cls, rows)
+        made.image, made.multiple, made.padding = image and tuple(image), multiple, padding
+        return made
+
+    def followed_by(self, rows, padding=0):
+        """What a layer makes of them."""
+        if self.image is None or rows[0] <= padding:
+            return Extents(rows)
+        multiple = lcm(self.multiple, Fraction(self.image[0], rows[0] - padding).numerator)
+        return Extents(rows, self.image, multiple, padding)
+
+    def next_size(self, stride):
+        """For a refusal of `stride`: which sizes of the image would do, as far as its layers were met. Empty where that
+        is not known."""
+        image, own = self.image, (self[0] - self.padding, *self[1:])
+        if image is None or any(a * own[0] != b * image[0] for a, b in zip(image[:-1], own[:-1])):
+            return ""
+        multiple = lcm(self.multiple, (Fraction(image[0], own[0]) * stride).numerator)
+        total, even = sum(image), multiple * len(self)
+        text = f"; strides so far multiply to {multiple}, and the next size that they divide in {len(self)} equal stripes " \
+               f"is {-(-total // even) * even}"
+        if total % multiple == 0 and total // multiple >= len(self):
+            text += f"; of {total}, shard(..., multiple={multiple}) makes stripes that they divide"
+        return text
 
 
 class Layout:
@@ -12,9 +48,13 @@ class Layout:
     def __init__(self, dims, extents, pads=None):
         self.dims = tuple(dims)
         cut = {axis for dim in self.dims for axis, _ in dim if axis is not None}
-        self.extents = {axis: tuple(extents[axis]) for axis in cut}  # rows of the axis by part
+        self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
+                        for axis, rows in extents.items() if axis in cut}
         # Where padding stands in the first and the last part of an axis: {axis: (rows, rows)}.
         self.pads = {axis: rows for axis, rows in (pads or {}).items() if axis in cut}
+        for axis, rows in self.extents.items():
+            if rows.padding and axis not in self.pads:  # it counts as rows of the image from here on
+                self.extents[axis] = Extents(rows)
 
     def __eq__(self, other):
         return self.dims == other.dims and self.extents == other.extents
@@ -48,8 +88,9 @@ class Layout:
         own rows)}."""
         dims = [tuple((axis, changed[axis][1] if axis in changed else extent) for axis, extent in atoms)
                 for atoms in self.dims]
-        return Layout(dims, {axis: changed[axis][0] if axis in changed else rows for axis, rows in self.extents.items()},
-                      pads)
+        padding = {axis: rows[0] for axis, rows in (pads or {}).items()}
+        return Layout(dims, {axis: rows.followed_by(changed[axis][0], padding.get(axis, 0)) if axis in changed else rows
+                             for axis, rows in self.extents.items()}, pads)
 
     def permuted(self, order):
         return Layout([self.dims[dim] for dim in order], self.extents, self.pads)
@@ -61,7 +102,26 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new):
-        """Of a tensor of shape `old` that becomes `new`."""
+        """Of a tensor of shape `old` that becomes `new`. What another part's rows would not allow, one row above all, is
+        refused on every rank."""
+        dims = self._reshaped(old, new)
+        for own, other in self._differences():
+            theirs = Layout(_resized(self.dims, own, other), self.extents)
+            expected = _resized(dims, own, other)
+            found = theirs._reshaped(_shape(theirs.dims, old), _shape(expected, new))
+            if tuple(found) != expected:
+                raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)} is another where a part has {other} of the rows")
+        return Layout(dims, self.extents, self.pads)
+
+    def _differences(self):
+        """({axis: own rows}, {axis: rows}) for every part that has other rows than this one."""
+        own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
+        for rows in product(*(sorted(set(self.extents[axis])) for axis in own)):
+            other = dict(zip(own, rows))
+            if other != own:
+                yield own, other
+
+    def _reshaped(self, old, new):
         dims, i, j = [], 0, 0
         while i < len(old) or j < len(new):
             first_i, first_j = i, j
@@ -79,7 +139,7 @@ class Layout:
                     (i == len(old) or old[i] != 1):
                 raise NotSupported(f"a reshape of {tuple(old)} to {tuple(new)}: which of the ones is the cut one?")
             dims += self._regrouped(old, first_i, i, new[first_j:j])
-        return Layout(dims, self.extents, self.pads)
+        return dims
 
     def _regrouped(self, old, begin, end, new):
         if all(not self.dims[dim] for dim in range(begin, end)):
@@ -89,16 +149,16 @@ class Layout:
             atoms += self.dims[dim] or [(None, old[dim])]
         dims = []
         for extent in new:
-            taken, product = [], 1
-            while atoms and (product < extent or not taken and atoms[0][1] == 1):
+            taken, count = [], 1
+            while atoms and (count < extent or not taken and atoms[0][1] == 1):
                 axis, size = atoms.pop(0)
-                wanted = extent // product
+                wanted = extent // count
                 if axis is None and size > wanted and size % wanted == 0:
                     atoms.insert(0, (None, size // wanted))
                     size = wanted
                 taken.append((axis, size))
-                product *= size
-            if product != extent:
+                count *= size
+            if count != extent:
                 raise NotSupported(f"a reshape of {tuple(old)} to extents {tuple(new)} takes the positions of a cut "
                                    "dimension apart")
             dims.append(taken)
@@ -107,6 +167,17 @@ class Layout:
         elif any(axis is not None for axis, _ in atoms):
             raise NotSupported("a reshape drops a cut dimension")
         return [_tidy(atoms) for atoms in dims]
+
+
+def _resized(dims, own, other):
+    """These dimensions of a part that has `other` rows in place of `own`."""
+    return tuple(tuple((axis, size if axis is None else size // own[axis] * other[axis]) for axis, size in atoms)
+                 for atoms in dims)
+
+
+def _shape(dims, own):
+    """The extents of these dimensions, and `own` ones where nothing is cut."""
+    return tuple(prod(size for _, size in atoms) if atoms else extent for atoms, extent in zip(dims, own))
 
 
 def _tidy(atoms):

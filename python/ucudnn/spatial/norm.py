@@ -23,48 +23,61 @@ def _statistics(x, dims, axes, count):
 
 
 class _Normalised(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + eps), in fp32 where x has 16 bits; and the statistics, through which no gradient flows."""
+    """(x - mean) / sqrt(variance + eps) * weight + bias, in fp32 where x has 16 bits; and the statistics, through which no
+    gradient flows. Weight and bias have the dimensions of x, and extent 1 wherever they are the same. Only x is kept, as by
+    torch's own norms, and no step makes a tensor of its size that nobody keeps."""
 
     @staticmethod
-    def forward(ctx, x, dims, axes, count, eps):
-        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        mean, variance = _statistics(wide, dims, axes, count)
+    def forward(ctx, x, weight, bias, dims, axes, count, eps):
+        mean, variance = _statistics(_wide(x), dims, axes, count)
         scale = torch.rsqrt(variance + eps)
-        result = (wide - mean) * scale
+        factor = scale if weight is None else scale * weight
+        shift = -mean * factor if bias is None else bias - mean * factor
         ctx.arguments = dims, axes, count
-        ctx.save_for_backward(result, scale)
+        ctx.shapes = [None if value is None else value.shape for value in (weight, bias)]
+        ctx.save_for_backward(x, weight, mean, scale)
         ctx.mark_non_differentiable(mean, variance)
-        ctx.type = x.dtype
-        return result, mean, variance
+        return torch.addcmul(shift, x, factor, out=torch.empty_like(x)), mean, variance
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        (dims, axes, count), (result, scale) = ctx.arguments, ctx.saved_tensors
-        sums = torch.stack([gradient.sum(dims, keepdim=True), (gradient * result).sum(dims, keepdim=True)])
-        if axes:
-            ranks().all_reduce(sums, axes)
-        own, along = sums / count
-        return ((gradient - own - result * along) * scale).to(ctx.type), None, None, None, None
+        with torch._C.DisableTorchFunctionSubclass():
+            return _gradients(ctx, gradient)
 
 
-def normalised(x, dims, eps, view=None):
-    """`view`: a shape in which `dims` are counted, in which the channels are two dimensions, groups and theirs."""
+def _gradients(ctx, gradient):
+    (dims, axes, count), (x, weight, mean, scale) = ctx.arguments, ctx.saved_tensors
+    same = [dim for dim in dims if weight is None or weight.shape[dim] == 1]
+    own = _wide(gradient).sum(same, keepdim=True)
+    along = ((_wide(gradient) * x).sum(same, keepdim=True) - mean * own) * scale
+    sums = [value if weight is None else value * weight for value in (own, along)]
+    sums = torch.stack([value.sum(dims, keepdim=True) for value in sums])
+    if axes:
+        ranks().all_reduce(sums, axes)
+    mean_own, mean_along = sums / count
+    slope = -mean_along * scale * scale
+    result = torch.addcmul(-mean_own * scale - mean * slope, x, slope)
+    result.addcmul_(gradient, scale if weight is None else scale * weight)
+    by_weight, by_bias = (value.sum_to_size(shape) if shape is not None else None
+                          for value, shape in zip((along, own), ctx.shapes))
+    return result.to(x.dtype), by_weight, by_bias, None, None, None, None
+
+
+def _wide(x):
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def normalised(x, dims, eps, weight=None, bias=None, view=None):
+    """With weight and bias by channel. `view`: a shape in which `dims` are counted, in which the channels are two
+    dimensions, groups and theirs. Returns the stripe, mean, biased variance, and of how many elements they are."""
     layout = x.cut if view is None else x.cut.inserted(2)
     wide = striped(x if view is None else x.reshape(view), layout)
+    shape = [1, *(wide.shape[1:2] if view is None else wide.shape[1:3])]
+    shape += [1] * (wide.ndim - len(shape))
+    weight, bias = (value if value is None else completed(value, x.cut).view(shape) for value in (weight, bias))
     count = count_of(wide, dims)
-    result, mean, variance = _Normalised.apply(wide, dims, axes_in(wide, dims), count, eps)
-    return result.reshape(x.shape), mean, variance, count
-
-
-def _affine(x, result, weight, bias, dtype):
-    """With weight and bias by channel."""
-    layout = Layout(x.cut.dims, x.cut.extents)
-    shape = [1, -1] + [1] * (x.ndim - 2)
-    if weight is not None:
-        result = result * completed(weight, layout).view(shape)
-    if bias is not None:
-        result = result + completed(bias, layout).view(shape)
-    return striped(result.to(dtype), layout)
+    result, mean, variance = _Normalised.apply(wide, weight, bias, dims, axes_in(wide, dims), count, eps)
+    return striped(result.reshape(x.shape), Layout(x.cut.dims, x.cut.extents)), mean, variance, count
 
 
 @rule(functional.group_norm, torch.group_norm)
@@ -72,24 +85,23 @@ def _group_norm(function, x, num_groups, weight=None, bias=None, eps=1e-5, cudnn
     if x.shape[1] % num_groups or not x.cut.is_plain(1):
         raise NotSupported(f"{x.shape[1]} channels in {num_groups} groups")
     view = [x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]]
-    result, _, _, _ = normalised(x, list(range(2, len(view))), eps, view)
-    return _affine(x, result, weight, bias, x.dtype)
+    return normalised(x, list(range(2, len(view))), eps, weight, bias, view)[0]
 
 
 @rule(functional.instance_norm)
 def _instance_norm(function, x, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
                    momentum=0.1, eps=1e-5):
     if not use_input_stats:
-        return _affine(x, *_by_running(x, running_mean, running_var, eps), weight, bias, x.dtype)
+        return _by_running(x, running_mean, running_var, weight, bias, eps)
     if running_mean is not None:
         raise NotSupported("running statistics of instances")
-    result, _, _, _ = normalised(x, list(range(2, x.ndim)), eps)
-    return _affine(x, result, weight, bias, x.dtype)
+    return normalised(x, list(range(2, x.ndim)), eps, weight, bias)[0]
 
 
-def _by_running(x, mean, variance, eps):
-    shape = [1, -1] + [1] * (x.ndim - 2)
-    return ((x - mean.view(shape)) * torch.rsqrt(variance.view(shape) + eps),)
+def _by_running(x, mean, variance, weight, bias, eps):
+    layout = Layout(x.cut.dims, x.cut.extents)
+    weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
+    return striped(functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps), layout)
 
 
 @rule(functional.batch_norm)
@@ -97,18 +109,16 @@ def _batch_norm(function, x, running_mean, running_var, weight=None, bias=None, 
     if not x.cut.is_plain(1):
         raise NotSupported("channels are cut")
     if not training:
-        layout = Layout(x.cut.dims, x.cut.extents)
-        weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
-        return striped(function(x, running_mean, running_var, weight, bias, False, momentum, eps), layout)
+        return _by_running(x, running_mean, running_var, weight, bias, eps)
     dims = [dim for dim in range(x.ndim) if dim != 1]
-    result, mean, variance, count = normalised(x, dims, eps)
+    result, mean, variance, count = normalised(x, dims, eps, weight, bias)
     if count < 2:
         raise ValueError(f"batch norm over {count} value of each channel")
     if running_mean is not None:
         with torch.no_grad():
             running_mean.lerp_(mean.flatten().to(running_mean.dtype), momentum)
             running_var.lerp_((variance.flatten() * (count / (count - 1))).to(running_var.dtype), momentum)
-    return _affine(x, result, weight, bias, x.dtype)
+    return result
 
 
 @rule(functional.layer_norm, torch.layer_norm)

@@ -2,14 +2,15 @@
 import torch
 
 from .errors import NotSupported
-from .grid import AXES
+from .grid import AXES, owned
+from .halo import fetch
 from .cells import ranks
 from .stripe import rule, striped
 
 
 @rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd)
 def _pad(function, x, pad, mode="constant", value=None):
-    pad, own, changed, pads = list(pad), list(pad), {}, dict(x.cut.pads)
+    pad, own, changed, pads, far = list(pad), list(pad), {}, dict(x.cut.pads), []
     for axis in x.cut.axes:
         dim = x.cut.dim_of(axis)
         at = 2 * (x.ndim - 1 - dim)
@@ -21,15 +22,33 @@ def _pad(function, x, pad, mode="constant", value=None):
             raise NotSupported(f"{AXES[axis]}: a pad of {front} and {back} rows takes rows away")
         if mode == "circular":
             raise NotSupported(f"{AXES[axis]}: circular padding along a cut axis")
-        if mode == "reflect" and (front >= rows[0] or back >= rows[-1]):
-            raise NotSupported(f"{AXES[axis]}: {front} and {back} rows of reflection reach beyond stripes of {rows} rows")
+        if mode == "reflect" and max(front, back) >= sum(rows):
+            raise NotSupported(f"{AXES[axis]}: {front} and {back} rows of reflection reach beyond {sum(rows)} rows")
         part = ranks().part(axis)
         own[at] = front if part == 0 else 0
         own[at + 1] = back if part == len(rows) - 1 else 0
+        if mode == "reflect" and (front >= rows[0] or back >= rows[-1]):
+            far.append((dim, axis, front, back))
+            own[at] = own[at + 1] = 0
         rows[0] += front
         rows[-1] += back
         before, behind = pads.get(axis, (0, 0))
         pads[axis] = before + front, behind + back
         changed[axis] = tuple(rows), rows[part]
-    arguments = (x, own, mode) if value is None or mode != "constant" else (x, own, mode, value)
-    return striped(torch.nn.functional.pad(*arguments), x.cut.with_extents(changed, pads))
+    arguments = (own, mode) if value is None or mode != "constant" else (own, mode, value)
+    result = x if far and not any(own) else torch.nn.functional.pad(x, *arguments)
+    for dim, axis, front, back in far:
+        result = _reflected(result, dim, axis, x.cut.extents[axis], front, back)
+    return striped(result, x.cut.with_extents(changed, pads))
+
+
+def _reflected(x, dim, axis, extents, front, back):
+    """Where a reflection reaches beyond the first or the last stripe: with rows of the next ones."""
+    part, total, own = ranks().part(axis), sum(extents), owned(extents)
+    needed = list(own)
+    needed[0] = 0, max(extents[0], front + 1)
+    needed[-1] = min(total - extents[-1], total - back - 1), total
+    x = fetch(x, dim, axis, extents, needed)
+    rows = torch.arange(own[part][0] - (front if part == 0 else 0), own[part][1] + (back if part == len(extents) - 1 else 0))
+    rows = torch.where(rows < 0, -rows, torch.where(rows >= total, 2 * total - 2 - rows, rows))
+    return x.index_select(dim, (rows - needed[part][0]).to(x.device))

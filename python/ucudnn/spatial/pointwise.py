@@ -62,6 +62,9 @@ def pointwise(function, *args, **kwargs):
         name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "__ipow__")
     if is_in_place and layout != layout_of(args[0]):
         raise NotSupported("a stripe written into a tensor that is not cut alike")
+    hooks = (getattr(args[0], "_backward_hooks", None) or {}).values() if is_in_place else ()
+    if any(not getattr(hook, "may_be_dropped", False) for hook in hooks):  # as torch drops those of any view
+        raise NotSupported("written in place over a tensor with hooks, such as FSDP's of what a layer gives")
     convert = lambda x: completed(x, layout) if isinstance(x, torch.Tensor) else x
     first = args[0] if is_in_place else convert(args[0])
     result = function(first, *map(convert, args[1:]), **{key: convert(value) for key, value in kwargs.items()})

@@ -4,7 +4,7 @@ import torch
 from .errors import NotSupported
 from .grid import AXES, divided, owned
 from .halo import fetch
-from .layout import Layout
+from .layout import Extents, Layout
 from .cells import ranks
 from .stripe import Stripe, count_of, greatest, named, rule, striped, total
 
@@ -59,7 +59,8 @@ def shard(x, dim=None, multiple=1):
             d, parts = axis + x.ndim - 3, grid.parts[axis]
             if x.shape[d] % multiple or x.shape[d] // multiple < parts:
                 raise NotSupported(f"{AXES[axis]}: {x.shape[d]} rows are not {parts} stripes of multiples of {multiple}")
-            extents[axis] = tuple(multiple * rows for rows in divided(x.shape[d] // multiple, parts))
+            rows = tuple(multiple * rows for rows in divided(x.shape[d] // multiple, parts))
+            extents[axis] = Extents(rows, rows)
             x = _Cut.apply(x, d, axis, extents[axis])
             layout_dims[d] = ((axis, x.shape[d]),)
         return striped(x, Layout(layout_dims, extents))

@@ -15,15 +15,25 @@ _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubi
 
 
 def _scaled(x, scale_factor, recompute):
-    """The size on this rank. torch reads by the factor itself, which is the extents' ratio where that is whole."""
+    """(the size on this rank, {axis: rows by part}). torch reads by the factor itself, which is the extents' ratio where that
+    is whole: of every part's rows, since all ranks refuse alike."""
     count = x.ndim - 2
     factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * count
-    size = [math.floor(float(extent) * factor) for extent, factor in zip(x.shape[2:], factors)]
+    size, outputs = [_times(extent, factor)[0] for extent, factor in zip(x.shape[2:], factors)], {}
     for dim, (extent, factor) in enumerate(zip(x.shape[2:], factors)):
-        exact = abs(extent * factor - size[dim]) < 1e-9
-        if not exact and (x.cut.axes_of(2 + dim) or not recompute):
-            raise NotSupported(f"{extent} rows by {factor} are not a whole number of rows")
-    return size
+        axes = x.cut.axes_of(2 + dim)
+        rows = x.cut.extents[axes[0]] if axes else (extent,)
+        if not all(_times(each, factor)[1] for each in rows) and (axes or not recompute):
+            raise NotSupported(f"{' and '.join(map(str, rows))} rows by {factor} are not whole numbers of rows")
+        for axis in axes:
+            outputs[axis] = tuple(_times(each, factor)[0] for each in rows)
+    return size, outputs
+
+
+def _times(extent, factor):
+    """(rows, whether there are so many)."""
+    rows = math.floor(float(extent) * factor)
+    return rows, abs(extent * factor - rows) < 1e-9
 
 
 def _positions(first, last, extent, outputs, mode, align):
@@ -105,9 +115,9 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
         return striped(result, Layout([()] * x.ndim, {}))
     if mode not in _MODES or antialias:
         raise NotSupported(f"mode {mode}{' with antialias' if antialias else ''}")
-    is_scaled = size is None
-    if is_scaled:
-        size = _scaled(x, scale_factor, recompute_scale_factor)
+    scaled = None
+    if size is None:
+        size, scaled = _scaled(x, scale_factor, recompute_scale_factor)
     size = [size] * (x.ndim - 2) if isinstance(size, int) else [int(extent) for extent in size]
     if not x.cut.is_cut:
         return _spread(function, x, size, mode, align_corners)
@@ -115,13 +125,9 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
     for axis in x.cut.axes:
         dim, extents = x.cut.dim_of(axis), x.cut.extents[axis]
         own = size[dim - 2]
-        if is_scaled:
-            mine = x.shape[dim]
-            outputs = tuple(rows * own // mine for rows in extents)
-            if any(rows * own % mine for rows in extents):
-                raise NotSupported(f"{AXES[axis]}: stripes of {extents} rows, of which {mine} become {own}")
-        else:
-            outputs = ranks().told(axis, own)
+        outputs = ranks().told(axis, own) if scaled is None else scaled[axis]
+        if min(outputs) < 1:
+            raise NotSupported(f"{AXES[axis]}: stripes of {outputs} rows come of stripes of {extents}")
         changed[axis] = outputs, own
         result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
     result = _native(function, result, size, x.cut.dims, mode, align_corners)

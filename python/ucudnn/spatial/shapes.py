@@ -3,6 +3,7 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
+from .cells import ranks
 from .pointwise import broadcast, completed
 from .stripe import layout_of, name_of, named, rule, striped, whole
 
@@ -155,15 +156,14 @@ def _over_one_dimension(function, x, *args, **kwargs):
 
 @rule(*named("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"))
 def _shuffle(function, x, factor):
-    result = function(x, factor)
     changed = {}
     for axis, rows in x.cut.extents.items():
-        dim = x.cut.dim_of(axis)
+        x.cut.dim_of(axis)
         if name_of(function) == "pixel_shuffle":
             rows = tuple(row * factor for row in rows)
         elif name_of(function) == "pixel_unshuffle":
             if any(row % factor for row in rows):
-                raise NotSupported(f"stripes of {rows} rows are not multiples of {factor}")
+                raise NotSupported(f"stripes of {rows} rows are not multiples of {factor}{rows.next_size(factor)}")
             rows = tuple(row // factor for row in rows)
-        changed[axis] = rows, result.shape[dim]
-    return striped(result, x.cut.with_extents(changed))
+        changed[axis] = rows, rows[ranks().part(axis)]
+    return striped(function(x, factor), x.cut.with_extents(changed))

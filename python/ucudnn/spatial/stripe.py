@@ -12,6 +12,13 @@ import torch.distributed as dist
 from .errors import NotSupported
 from .layout import Layout
 from .cells import ranks
+from .vouched import COMPILED
+
+try:
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+except ImportError:  # a torch that does not say whether what runs was compiled
+    def get_eval_frame_callback():
+        return None
 
 RULES = {}
 _HOMES = ("access", "pointwise", "shapes", "reduce", "convolution", "pooling", "norm", "padding", "resize", "attention",
@@ -24,6 +31,8 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if torch.compiler.is_compiling() or get_eval_frame_callback():
+            raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
         kwargs = kwargs or {}
         if function in (torch.Tensor.backward, torch.autograd.backward):
             return _backward(*args, **kwargs)

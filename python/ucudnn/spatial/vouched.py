@@ -50,6 +50,8 @@ _WHY = {
     "MaxUnpool2d": "its indices count the rank's own rows", "FractionalMaxPool2d": "its windows are drawn at random",
     "LocalResponseNorm": "not known", "ScriptModule": "a script's calls cannot be seen",
 }
+COMPILED = "runs under torch.compile, whose own kernels (a Triton convolution, say) exchange nothing: leave the converted " \
+           "model, and what calls it with stripes, uncompiled"
 DROPOUT = "dropout draws on each rank by itself: in training it is not equal to one process"
 
 
@@ -71,6 +73,8 @@ def reason(name, is_dropping=False):
         if short in _POINTWISE + _CONTAINERS + _LOSSES + _POSITIONS:
             return None
         return _WHY.get(short, "not known")
+    if home.startswith("torch._dynamo"):
+        return COMPILED
     if home.startswith("torch.jit"):
         return _WHY["ScriptModule"]
     if short in _OTHERS.get(home, "").split():

@@ -27,9 +27,14 @@ def read(x, axis, window, front, back):
     rows, (before, behind) = list(x.cut.extents[axis]), x.cut.pads.get(axis, (0, 0))
     rows[0] -= before
     rows[-1] -= behind
-    found = geometry.windows(ranks().geometry, axis, window, tuple(rows), front + before, back + behind)
+    try:
+        found = geometry.windows(ranks().geometry, axis, window, tuple(rows), front + before, back + behind)
+    except NotSupported as refusal:
+        is_uneven = any(extent % window.stride for extent in rows[:-1])
+        sizes = x.cut.extents[axis].next_size(window.stride) if is_uneven else ""
+        raise NotSupported(f"{refusal}{sizes}") from None
     reads = tuple((begin + before, end + before) for begin, end in found.reads)
-    return geometry.Read(found.outputs, reads, found.needed)
+    return geometry.Read(found.outputs, reads, found.needed, found.is_own_call)
 
 
 def extend(x, plans, value=0.0):

@@ -17,8 +17,8 @@ def need(package):
         raise unittest.SkipTest(f"this Python has no {package}")
 
 
-def start(script, count, grid, *arguments):
-    """Runs `script` on `count` ranks; (exit code, output) of each."""
+def start(script, count, grid, *arguments, patience=5):
+    """Runs `script` on `count` ranks; (exit code, output) of each. Where one fails the others have `patience` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(count):
@@ -32,7 +32,8 @@ def start(script, count, grid, *arguments):
         ends = time.monotonic() + SECONDS
         while time.monotonic() < ends and any(process.poll() is None for process in processes):
             if any(process.poll() for process in processes):  # the others wait for it
-                ends = min(ends, time.monotonic() + 5)
+                ends = min(ends, time.monotonic() + patience)
+                patience = SECONDS  # once
             time.sleep(0.05)
         for process in processes:
             process.kill()
@@ -41,8 +42,8 @@ def start(script, count, grid, *arguments):
                 for rank, process in enumerate(processes)]
 
 
-def join():
-    """In a rank: torch.distributed and the grid."""
+def join(seconds=20):
+    """In a rank: torch.distributed, whose ranks wait so long for each other, and the grid."""
     import datetime
 
     import torch
@@ -52,5 +53,5 @@ def join():
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     dist.init_process_group("gloo", init_method=os.environ["UCUDNN_TEST_RENDEZVOUS"], rank=int(os.environ["RANK"]),
-                            world_size=int(os.environ["WORLD_SIZE"]), timeout=datetime.timedelta(seconds=20))
+                            world_size=int(os.environ["WORLD_SIZE"]), timeout=datetime.timedelta(seconds=seconds))
     return spatial.init(geometry=PlainGeometry())

@@ -32,8 +32,12 @@ class Models(unittest.TestCase):
         for count in (2, 4):
             self.on(count, f"h{count}", "resnet", "torchvision")
 
-    def test_resnet_at_224_is_refused(self):
-        self.on(2, "h2", "resnet_at_224", "torchvision")
+    def test_resnet_50_at_224_is_refused_and_256_is_named(self):
+        for count in (2, 4):
+            self.on(count, f"h{count}", "resnet_at_224", "torchvision")
+
+    def test_resnet_50_at_224_in_stripes_of_multiples(self):
+        self.on(4, "h4", "resnet_at_224_in_multiples", "torchvision")
 
     def test_deeplab(self):
         self.on(2, "h2", "deeplab", "torchvision")

@@ -12,7 +12,7 @@ from plain_geometry import PlainGeometry  # noqa: E402
 from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
 from ucudnn.spatial.errors import NotSupported  # noqa: E402
 from ucudnn.spatial.grid import Grid, divided, owned  # noqa: E402
-from ucudnn.spatial.layout import Layout  # noqa: E402
+from ucudnn.spatial.layout import Extents, Layout  # noqa: E402
 
 
 class Grids(unittest.TestCase):
@@ -62,6 +62,14 @@ class Layouts(unittest.TestCase):
         with self.assertRaises(NotSupported):
             layout.reshaped((2, 3, 1, 8), (2, 3, 1, 1, 8))
 
+    def test_one_rank_s_single_row_refuses_a_reshape_on_all(self):
+        for rows in (2, 1):
+            layout = Layout([(), (), ((1, rows),), ()], {1: (2, 1)})
+            with self.assertRaises(NotSupported, msg=str(rows)):
+                layout.reshaped((2, 3, rows, 8), (2, 3, rows, 1, 8))
+            flat = layout.reshaped((2, 3, rows, 8), (2, 3, 8 * rows))
+            self.assertEqual(layout, flat.reshaped((2, 3, 8 * rows), (2, 3, rows, 8)))
+
     def test_positions_taken_apart_are_refused(self):
         with self.assertRaises(NotSupported):
             self.layout().reshaped((2, 3, 4, 8), (2, 3, 2, 16))
@@ -69,6 +77,45 @@ class Layouts(unittest.TestCase):
     def test_one_row_keeps_its_cut(self):
         layout = Layout([(), (), ((1, 1),), ()], {1: (1, 1)})
         self.assertEqual(layout, layout.reshaped((2, 3, 1, 8), (2, 3, 8)).reshaped((2, 3, 8), (2, 3, 1, 8)))
+
+
+class Sizes(unittest.TestCase):
+    """What a refusal of a stride says of the sizes that would do."""
+
+    def after(self, *totals, parts=2):
+        """Images of these sizes on the way through a network, in equal stripes."""
+        rows = [tuple(total // parts for _ in range(parts)) for total in totals]
+        extents = Extents(rows[0], rows[0])
+        for each in rows[1:]:
+            extents = extents.followed_by(each)
+        return extents
+
+    def test_resnet_at_224_names_256(self):
+        for extents, multiple in ((self.after(224, 112, 56, 28, 14), 32), (self.after(224, 112, 56, 28, parts=4), 16)):
+            self.assertIn(f"multiply to {multiple}", extents.next_size(2))
+            self.assertIn("is 256", extents.next_size(2))
+            self.assertIn(f"of 224, shard(..., multiple={multiple})", extents.next_size(2))
+
+    def test_what_was_enlarged_has_fewer_strides(self):
+        self.assertIn("multiply to 4, and the next size that they divide in 2 equal stripes is 40",
+                      self.after(36, 18, 36, 18).next_size(2))
+
+    def test_strides_before_are_kept(self):
+        self.assertIn("multiply to 6", self.after(20, 10, 20).next_size(3))
+
+    def test_stripes_of_multiples_are_named_where_there_are_enough_of_them(self):
+        self.assertNotIn("shard", self.after(20, 10).next_size(4))
+
+    def test_padding_does_not_count(self):
+        padded = Extents((10, 10), (10, 10)).followed_by((11, 11), 1)
+        self.assertIn("multiply to 4, and the next size that they divide in 2 equal stripes is 24", padded.next_size(4))
+        dims = [(), (), ((1, 11),)]
+        self.assertIn("is 24", Layout(dims, {1: padded}, {1: (1, 1)}).extents[1].next_size(4))
+        self.assertEqual("", Layout(dims, {1: padded}).extents[1].next_size(4))
+
+    def test_nothing_is_said_where_it_is_not_known(self):
+        self.assertEqual("", Extents((7, 7)).next_size(2))
+        self.assertEqual("", Extents((7, 9, 4), (14, 14, 12)).next_size(2))
 
 
 def geometries():
@@ -87,6 +134,7 @@ class Windows(unittest.TestCase):
         for each in geometries():
             read = geometry.windows(each, 1, geometry.Window(3), (4, 4, 4), 1, 1)
             self.assertEqual(((4, 4, 4), ((-1, 5), (3, 9), (7, 13))), (read.outputs, read.reads))
+            self.assertTrue(read.is_own_call)
             self.assertEqual(((0, 5), (3, 9), (7, 12)), read.needed)
 
     def test_a_stride_reads_before_alone(self):
@@ -101,12 +149,32 @@ class Windows(unittest.TestCase):
             self.assertEqual(((2, 2), ((0, 5), (4, 9))), (read.outputs, read.reads))
             self.assertEqual(((0, 5), (4, 8)), read.needed)
 
-    def test_windows_that_go_on_across_a_cut_are_refused(self):
+    def test_an_even_window_with_same_padding_reads_as_it_is_padded(self):
         for each in geometries():
-            for window, pads in ((geometry.Window(3), (0, 0)), (geometry.Window(11, 4), (2, 2)),
-                                 (geometry.Window(4), (1, 2)), (geometry.Window(3, 2), (0, 0))):
+            for front, back in ((1, 2), (2, 1), (0, 3), (3, 0)):
+                read = geometry.windows(each, 1, geometry.Window(4), (4, 3, 4), front, back)
+                self.assertEqual(((4, 3, 4), ((-front, 4 + back), (4 - front, 7 + back), (7 - front, 11 + back))),
+                                 (read.outputs, read.reads))
+                self.assertEqual(((0, 4 + back), (4 - front, 7 + back), (7 - front, 11)), read.needed)
+            self.assertEqual((4, 3), geometry.windows(each, 1, geometry.Window(2, dilation=3), (4, 3), 1, 2).outputs)
+
+    def test_windows_with_little_padding_leave_less_to_the_last_part(self):
+        for each in geometries():
+            for window, pad, outputs, reads in (
+                    (geometry.Window(3), 0, (16, 14), ((0, 18), (16, 32))),
+                    (geometry.Window(11, 4), 2, (4, 3), ((-2, 21), (14, 33))),
+                    (geometry.Window(4), 1, (16, 15), ((-1, 18), (15, 33))),
+                    (geometry.Window(3, 2), 0, (8, 7), ((0, 17), (16, 31))),
+                    (geometry.Window(3, dilation=4), 0, (16, 8), ((0, 24), (16, 32)))):
+                read = geometry.windows(each, 1, window, (16, 16), pad, pad)
+                self.assertEqual((outputs, reads, False), (read.outputs, read.reads, read.is_own_call), str(window))
+
+    def test_windows_that_leave_nothing_to_the_last_part_are_refused(self):
+        for each in geometries():
+            for window, pads in ((geometry.Window(5), (0, 0)), (geometry.Window(4), (0, 0)), (geometry.Window(3), (2, 2)),
+                                 (geometry.Window(4), (2, 3)), (geometry.Window(1), (1, 0))):
                 with self.assertRaises(NotSupported, msg=str(window)):
-                    geometry.windows(each, 1, window, (16, 16), *pads)
+                    geometry.windows(each, 1, window, (16, 3), *pads)
 
     def test_an_odd_stripe_under_a_stride_names_its_extent(self):
         for each in geometries():
@@ -115,21 +183,23 @@ class Windows(unittest.TestCase):
 
     def test_random_windows_read_what_one_device_reads(self):
         for each in geometries():
-            for k in range(1, 6):
-                for s in range(1, 4):
-                    for p in range(0, 4):
-                        self.compare(each, geometry.Window(k, s), (6, 12, 6), p)
+            exact = sum(self.compare(each, geometry.Window(k, s), extents, front, back)
+                        for k in range(1, 6) for s in range(1, 4) for front in range(4) for back in range(4)
+                        for extents in ((6, 12, 6), (6, 6, 5), (12, 6, 1)))
+            self.assertGreater(exact, 200)
 
-    def compare(self, each, window, extents, pad):
+    def compare(self, each, window, extents, front, back):
         try:
-            read = geometry.windows(each, 1, window, extents, pad, pad)
+            read = geometry.windows(each, 1, window, extents, front, back)
         except NotSupported:
-            return
+            return False
         total = sum(extents)
-        self.assertEqual((total + 2 * pad - window.extent) // window.stride + 1, sum(read.outputs))
+        self.assertEqual((total + front + back - window.extent) // window.stride + 1, sum(read.outputs))
+        self.assertGreaterEqual(min(read.outputs), 1)
         for (first, last), (begin, end), needed, own in zip(owned(read.outputs), read.reads, read.needed, owned(extents)):
-            self.assertEqual((first * window.stride - pad, (last - 1) * window.stride - pad + window.extent), (begin, end))
+            self.assertEqual((first * window.stride - front, (last - 1) * window.stride - front + window.extent), (begin, end))
             self.assertEqual((min(own[0], max(begin, 0)), max(own[1], min(end, total))), needed)
+        return True
 
     def test_transposed_convolutions_give_a_stride_of_rows_for_each(self):
         for each in geometries():

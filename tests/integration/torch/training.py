@@ -114,6 +114,17 @@ def backward_twice():
     gradients_alike(model, whole)
 
 
+def written_over():
+    """A program divides what the model gives, in place."""
+    whole, model = net(), spatial.convert(net(), trust=["Net"])
+    images, labels = batch(0)
+    for each, x in ((whole, images), (model, spatial.shard(images))):
+        result = each(x)
+        result /= 4
+        F.cross_entropy(result, labels).backward()
+    gradients_alike(model, whole)
+
+
 def unused():
     """A layer that no rank uses has no gradient, as on one."""
     model = net()
@@ -184,7 +195,7 @@ CASES = {
     "one_step": lambda: accumulation(1, True), "two_steps": lambda: accumulation(2, True),
     "four_steps": lambda: accumulation(4, True), "no_sync": lambda: accumulation(4, False), "frozen": frozen,
     "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
-    "backward_twice": backward_twice, "unused": unused,
+    "backward_twice": backward_twice, "written_over": written_over, "unused": unused,
     "unused_on_one_rank": unused_on_one_rank, "plain_tensor": plain_tensor_is_refused,
     "losing_stripes": losing_stripes_is_refused,
 }

@@ -1,0 +1,57 @@
+"""What torch does while a program runs: which operators it calls, and how many bytes of their results are alive at once.
+Works on meta tensors, too, which have a size and no memory."""
+import collections
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Calls(TorchDispatchMode):
+    """How often each operator was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = collections.Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.counts[str(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+class Living(TorchDispatchMode):
+    """`peak`: the most bytes that what operators made had at one time. Views and results in place have those of their
+    base."""
+
+    def __init__(self, *inputs):
+        super().__init__()
+        self.now = self.peak = 0
+        self._known = {}
+        for tensor in inputs:
+            self.add(tensor)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        # What it reads is no result of its own: a parameter's view, say.
+        kwargs = kwargs or {}
+        read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        with torch._C.DisableTorchFunctionSubclass():
+            result = function(*args, **kwargs)
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and id(tensor.untyped_storage()) not in read:
+                self.add(tensor)
+        return result
+
+    def add(self, tensor):
+        storage = tensor.untyped_storage()
+        key = id(storage)
+        if key in self._known:
+            return
+        size = storage.nbytes()
+        self._known[key] = weakref.ref(storage, lambda _: self._gone(key, size))
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+    def _gone(self, key, size):
+        self._known.pop(key)
+        self.now -= size

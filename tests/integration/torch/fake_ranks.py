@@ -1,0 +1,46 @@
+"""One rank of a grid in a process without others: what it would receive are tensors of the right size with nothing in them.
+For meta tensors, whose bytes are counted."""
+import collections
+
+import torch
+
+from plain_geometry import PlainGeometry
+from ucudnn.spatial.cells import Ranks
+from ucudnn.spatial.grid import Grid
+
+
+class FakeRanks(Ranks):
+    """`received`: bytes that came from others, by what carried them; `largest_swap`: the most of one exchange of
+    rows. All ranks have stripes as large as this one's."""
+
+    def __init__(self, grid, rank):
+        self.grid = Grid(grid)
+        self._geometry, self._uses, self._sums_alone = PlainGeometry(), 0, False
+        self.rank = rank
+        self.group, self.place = self.grid.place_of(rank)
+        self.members = {axes: next(line for line in lines if rank in line) for axes, lines in self.grid.lines().items()}
+        self.received, self.largest_swap = collections.Counter(), 0
+
+    def _count(self, what, tensor, times=1):
+        self.received[what] += times * tensor.numel() * tensor.element_size()
+
+    def all_reduce(self, tensor, axes, operation=None):
+        self._count("sums", tensor, len(self.members[tuple(axes)]) - 1)
+        return tensor
+
+    def all_gather(self, tensor, axes):
+        others = len(self.members[tuple(axes)])
+        self._count("sums", tensor, others - 1)
+        return torch.stack([tensor] * others)
+
+    def told(self, axis, value):
+        return (value,) * self.grid.parts[axis]
+
+    def comparison(self):
+        return lambda *_: None
+
+    def swap(self, axis, sent, received):
+        before = self.received["rows"]
+        for tensor in received.values():
+            self._count("rows", tensor)
+        self.largest_swap = max(self.largest_swap, self.received["rows"] - before)

@@ -1,0 +1,45 @@
+"""A rank that dies in the middle of a model; the others end with an error. Run by lost_test.py."""
+import os
+import pathlib
+import signal
+import sys
+import time
+
+import torch
+from torch import nn
+
+import gloo
+from ucudnn import spatial
+
+
+class Lost(nn.Module):
+    """Rank 1 dies here."""
+
+    def forward(self, x):
+        if os.environ["RANK"] == "1":
+            print("lost", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
+def wait_for_all():
+    """Processes start at different times: the short time-out below is not for that."""
+    folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
+    (folder / f"came {os.environ['RANK']}").touch()
+    while len(list(folder.glob("came *"))) < int(os.environ["WORLD_SIZE"]):
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    wait_for_all()
+    gloo.join(seconds=10)
+    model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), Lost(), *(nn.Conv2d(4, 4, 3, 1, 1) for _ in range(4)),
+                                          nn.GroupNorm(2, 4)), trust=["Lost"])
+    stripe = spatial.shard(torch.randn(1, 4, 16, 16))
+    began = time.monotonic()
+    try:
+        whole = spatial.gather(model(stripe))
+    except spatial.RankLost as error:
+        print(f"{time.monotonic() - began:.1f} s: {error}", flush=True)
+        sys.exit(3)
+    print(f"a result: {whole.sum()}", flush=True)

@@ -1,0 +1,27 @@
+"""A rank that is killed in the middle of a model: the others end with an error that says so, and have no result."""
+import pathlib
+import unittest
+
+import gloo
+
+LOST = pathlib.Path(__file__).resolve().parent / "lost.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Lost(unittest.TestCase):
+    def test_others_end_when_a_rank_is_killed(self):
+        for rank, (code, output) in enumerate(gloo.start(LOST, 4, "h4", patience=30)):
+            if rank == 1:
+                self.assertEqual(-9, code)
+                self.assertIn("lost", output)
+                continue
+            self.assertEqual(3, code, f"rank {rank}:\n{output}")
+            self.assertRegex(output, f"rank {rank} waited for .* with ranks .*1.*, of which one ended, failed or came too late")
+            self.assertNotIn("a result", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,121 @@
+"""The VAE decoder at 1024x1024, of the size that Stable Diffusion has, on four ranks and on meta tensors, of which nothing is
+computed: how much memory activations take on a rank, beside one device's, and how many bytes it receives, beside the
+fewest that do."""
+import importlib.util
+import sys
+import unittest
+from unittest import mock
+
+import gloo
+
+sys.path.insert(0, str(gloo.ROOT / "python"))
+GRID, PARTS, HEIGHT = "h4", 4, 128  # of the latent, an eighth of the picture's
+
+
+def setUpModule():
+    gloo.need("torch")
+    gloo.need("diffusers")
+
+
+def decoder():
+    import torch
+    from diffusers import AutoencoderKL
+    with torch.device("meta"):
+        model = AutoencoderKL(latent_channels=4, block_out_channels=(128, 256, 512, 512), layers_per_block=2,
+                              down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4)
+    model.encoder = model.quant_conv = None
+    return model
+
+
+def latent():
+    import torch
+    return torch.empty(1, 4, HEIGHT, HEIGHT, device="meta")
+
+
+def peak(model, x, trains=False):
+    """Bytes of activations that are alive at once, the most."""
+    import torch
+    from counting import Living
+    with torch.set_grad_enabled(trains), Living(x) as living:
+        picture = model.decode(x).sample
+        if trains:
+            picture.sum().backward()
+    return living.peak
+
+
+def on_rank(rank, routed, run):
+    """(what run(model, stripe) gives, the rank). `routed`: what becomes of convolutions, as backends.route says."""
+    from fake_ranks import FakeRanks
+    from ucudnn import spatial
+    from ucudnn.spatial import cells, convolution
+    ranks = FakeRanks(GRID, rank)
+    with mock.patch.object(cells, "_current", ranks), mock.patch.object(convolution, "route", lambda *_: routed):
+        return run(spatial.convert(decoder()), spatial.shard(latent(), 2)), ranks
+
+
+def received_rows(rank, height, filter_rows, pad):
+    """Rows of a picture that the windows of a rank's own rows read and others have, each once."""
+    own = range(rank * height // PARTS, (rank + 1) * height // PARTS)
+    read = {row - pad + tap for row in own for tap in range(filter_rows)}
+    return len({row for row in read if 0 <= row < height} - set(own))
+
+
+def fewest_bytes():
+    """By rank: rows that windows reach, and keys and values of all positions, in the plain model."""
+    import torch
+    from diffusers.models.attention_processor import Attention
+    model, fewest = decoder(), [0] * PARTS
+
+    def convolution(layer, arguments):
+        n, c, h, w = arguments[0].shape
+        assert layer.stride == layer.dilation == (1, 1)
+        for rank in range(PARTS):
+            fewest[rank] += 4 * n * c * w * received_rows(rank, h, layer.kernel_size[0], layer.padding[0])
+
+    def attention(layer, arguments):
+        n, _, h, w = arguments[0].shape
+        for rank in range(PARTS):
+            fewest[rank] += 4 * 2 * n * layer.inner_dim * w * (h - h // PARTS)
+
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Conv2d):
+            layer.register_forward_pre_hook(convolution)
+        elif isinstance(layer, Attention):
+            layer.register_forward_pre_hook(attention)
+    with torch.no_grad():
+        model.decode(latent())
+    return fewest
+
+
+class Memory(unittest.TestCase):
+    """Convolutions are calls of cuDNN, as on a GPU; the rows that come under them are counted to the peak."""
+
+    def ratio(self, trains):
+        whole, largest = peak(decoder(), latent(), trains), 0
+        for rank in range(PARTS):
+            own, _ = on_rank(rank, "ucudnn", lambda model, x: peak(model, x, trains))
+            _, exchanged = on_rank(rank, "exchange", lambda model, x: peak(model, x, trains))
+            largest = max(largest, own + exchanged.largest_swap)
+        print(f"{'training' if trains else 'decoding'}: {largest / 2**20:.0f} MiB on a rank, {whole / 2**20:.0f} MiB on one "
+              f"device: {largest / whole:.3f}")
+        return largest / whole
+
+    def test_a_quarter_of_the_activations_are_alive_on_each_of_four_ranks(self):
+        self.assertLessEqual(self.ratio(trains=False), 0.27)
+
+    def test_as_many_of_a_step_of_training(self):
+        self.assertLessEqual(self.ratio(trains=True), 0.27)
+
+
+class Bytes(unittest.TestCase):
+    def test_each_row_that_a_window_reaches_comes_once(self):
+        for rank, fewest in enumerate(fewest_bytes()):
+            _, ranks = on_rank(rank, "exchange", peak)
+            print(f"rank {rank}: {ranks.received['rows']} bytes of rows, keys and values; the fewest are {fewest}; statistics "
+                  f"of norms: {ranks.received['sums']}")
+            self.assertEqual(fewest, ranks.received["rows"])
+            self.assertLess(ranks.received["sums"], fewest / 1000)
+
+
+if __name__ == "__main__":
+    unittest.main()

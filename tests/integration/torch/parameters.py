@@ -1,0 +1,72 @@
+"""FSDP's fully_shard around a converted model, against one process: parameters lie in parts on the ranks, images in
+stripes. Run by parameters_test.py."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional as F
+
+import gloo
+from comparison import check_close
+from training import averaged, batch, group, net
+from ucudnn import spatial
+
+
+def compared(is_by_layer):
+    """Two steps. FSDP averages over all ranks, which of a spatial group have the same gradients."""
+    whole, model = net(), spatial.convert(net(), trust=["Net"])
+    mesh, groups = init_device_mesh("cpu", (dist.get_world_size(),)), spatial.ranks().grid.groups
+    for layer in (model.first, model.norm, model.second, model.head) if is_by_layer else ():
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimisers = [torch.optim.SGD(each.parameters(), lr=0.05, momentum=0.9) for each in (whole, model)]
+    for step in range(2):
+        for optimiser in optimisers:
+            optimiser.zero_grad()
+        averaged(whole, [step * groups + g for g in range(groups)])
+        images, labels = batch(step * groups + group())
+        F.cross_entropy(model(spatial.shard(images)), labels).backward()
+        wanted = dict(whole.named_parameters())
+        for name, parameter in model.named_parameters():
+            check_close(f"gradient of {name}", parameter.grad.full_tensor(), wanted[name].grad)
+        for optimiser in optimisers:
+            optimiser.step()
+        for name, parameter in model.named_parameters():
+            check_close(name, parameter.full_tensor(), wanted[name])
+
+
+def in_place():
+    """What a layer in parts gives is not written over: torch would drop FSDP's hook, which fetches the parameters."""
+    model = spatial.convert(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(inplace=True)))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in (model[0], model):
+        fully_shard(layer, mesh=mesh)
+    try:
+        model(spatial.shard(batch(group())[0]))
+    except spatial.NotSupported as refusal:
+        if "in place over a tensor with hooks" in str(refusal):
+            return
+        raise
+    raise AssertionError("not refused")
+
+
+def converted_later():
+    """convert comes first: of parameters in parts it says so."""
+    model = net()
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    try:
+        spatial.convert(model, trust=["Net", "FSDPNet"])
+    except spatial.NotSupported as refusal:
+        if "fully_shard" in str(refusal):
+            return
+        raise
+    raise AssertionError("not refused")
+
+
+if __name__ == "__main__":
+    gloo.join()
+    for name, case in (("by layer", lambda: compared(True)), ("as one", lambda: compared(False)),
+                       ("in place", in_place), ("converted later", converted_later)):
+        print(name, flush=True)
+        case()

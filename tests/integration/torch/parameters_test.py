@@ -1,0 +1,27 @@
+"""FSDP's fully_shard behind convert, on one spatial group of four ranks and on two of two."""
+import pathlib
+import unittest
+
+import gloo
+
+PARAMETERS = pathlib.Path(__file__).resolve().parent / "parameters.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Parameters(unittest.TestCase):
+    def on(self, count, grid):
+        for rank, (code, output) in enumerate(gloo.start(PARAMETERS, count, grid)):
+            self.assertEqual(0, code, f"rank {rank} of {grid}:\n{output}")
+
+    def test_one_group(self):
+        self.on(4, "h4")
+
+    def test_two_groups(self):
+        self.on(4, "n2h2")
+
+
+if __name__ == "__main__":
+    unittest.main()
