@@ -176,8 +176,12 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    self.assertEqual((128 + signal.SIGKILL, ""), (code, output), errors)
-                    self.assertIn(f"rank {victim} was ended by signal 9", errors)
+                    # The other rank may see the closed sockets and end before the system has taken the killed one apart.
+                    first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
+                             1: f"rank {1 - victim} says: rank {victim} died or ended"}
+                    self.assertIn(code, first, errors)
+                    self.assertEqual("", output)
+                    self.assertIn(first[code], errors)
                     self.assertLess(seconds, BOUND_SECONDS)
                     self.assert_nothing_left(ranks)
 
