@@ -13,6 +13,13 @@ enum class Proof {
   kHere,       // one in this process, so that its pieces have run here
 };
 
+constexpr bool IsHere(Proof proof) { return proof == Proof::kHere || proof == Proof::kKnownHere; }
+constexpr bool MayCompare(Proof proof) { return proof == Proof::kOnce || proof == Proof::kHere; }
+// What counts in its place while none may be made.
+constexpr Proof WithoutComparing(Proof proof) {
+  return IsHere(proof) ? Proof::kKnownHere : Proof::kKnown;
+}
+
 struct Trust {
   enum class Kind {
     kTrusted,  // each of its pieces was compared once with the undivided output

@@ -425,7 +425,6 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
                                   const Configuration& configuration, planning::Proof proof,
                                   bool reread, std::vector<MicroConfiguration>& untried) {
   untried.clear();
-  const bool here = proof == planning::Proof::kHere || proof == planning::Proof::kKnownHere;
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
   // The sum is trusted apart from the engines that compute partials.
@@ -440,7 +439,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
     MutexLock lock(mutex_);
     if (known.wrong.contains(key)) return false;
     const auto row = known.rows.find(key);
-    const bool verified = !here && row != known.rows.end() && row->second.verified;
+    const bool verified = !IsHere(proof) && row != known.rows.end() && row->second.verified;
     if (!verified && !known.trusted.contains(key)) untried.push_back(std::move(micro));
   }
   return true;
@@ -461,9 +460,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kWrong, "found wrong before"};
   }
   if (untried.empty()) return {};
-  if (proof == planning::Proof::kKnown || proof == planning::Proof::kKnownHere) {
-    return {Trust::Kind::kUnknown, "not now"};
-  }
+  if (!MayCompare(proof)) return {Trust::Kind::kUnknown, "not now"};
 
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(device, spent);

@@ -107,7 +107,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   // A substitute only ever runs whole, so it is measured on the whole mini-batch alone.
   asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
   asked.request = question.request;
-  asked.may_measure = kernel_.may_measure;
+  asked.may_measure = kernel_.is_measured();
   asked.scope = ScopeOf({engine});
   asked.read_again = kernel_.again;
   if (kernel_.limit_bytes != kNoLimit) {
@@ -115,7 +115,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   }
   const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
-  if (kernel_.may_measure && !measured.status.ok()) {
+  if (kernel_.is_measured() && !measured.status.ok()) {
     process_.reporter.Fallback(kernel_.problem(), planning::Cause::kCannotBeMeasured,
                                measured.status.message());
   }
@@ -216,9 +216,7 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
     return found;
   }
   // The next configurations of the list are what a framework that kept the limit itself would try.
-  const std::vector<cudnnBackendDescriptor_t> none;
-  for (const cudnnBackendDescriptor_t configuration :
-       kernel_.listed != nullptr ? kernel_.listed->all() : none) {
+  for (const cudnnBackendDescriptor_t configuration : kernel_.configurations()) {
     if (found.size() == kMostCompared) break;
     // Notes are read before the plan is built, which may take long.
     const auto notes = cudnn::ConfigurationNotes(process_.functions, configuration);
@@ -234,12 +232,10 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
 }
 
 planning::Trust GraphSteps::Answer(const planning::Compare& question) {
-  planning::Proof proof = question.proof;
-  if (process_.sessions.Capturing(*kernel_.session)) {
-    proof = proof == planning::Proof::kHere ? planning::Proof::kKnownHere : planning::Proof::kKnown;
-  }
+  const bool capturing = process_.sessions.Capturing(*kernel_.session);
   return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
-                                 question.configuration, question.against, proof,
+                                 question.configuration, question.against,
+                                 capturing ? WithoutComparing(question.proof) : question.proof,
                                  ScopeOf(Used(question.configuration, question.against)));
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -27,11 +28,16 @@ struct GraphKernel {
   // The configurations of that list that still exist, best first; null: there is no list.
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // it was decided about before, and the store may hold more by now
-  bool may_measure = false;  // it is measured now, as far as nobody knows it
+  bool may_measure = false;  // what nobody knows of it is measured now, unless it comes late
   // It came after as many plans as are remembered, so it is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
+  bool is_measured() const { return may_measure && !comes_late; }
+  std::span<const cudnnBackendDescriptor_t> configurations() const {
+    if (listed == nullptr) return {};
+    return listed->all();
+  }
 };
 
 // Numbers of engines that became substitutes, by the problem's hash: AddAny tries them first.

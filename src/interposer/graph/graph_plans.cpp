@@ -9,13 +9,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Executes `whole`, which PlanState::Undivided gave: null where only pieces keep what was promised.
-cudnnStatus_t ExecuteInPromise(const cudnn::Functions& functions, cudnnHandle_t handle,
-                               cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack) {
-  return whole != nullptr ? functions.cudnnBackendExecute(handle, whole, pack)
-                          : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
 // Runs the whole mini-batch by the real library, with the application's own pack: `whole` is what
 // PlanState::Undivided gave for the decision.
 class GraphOtherWays : public OtherWays {
@@ -171,9 +164,7 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     }
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan is left alone");
-    const Options& options = process_.options;
-    const bool demands = options.deterministic || options.strict_limit;
-    if (options.mode == Mode::kOn && demands) return CUDNN_STATUS_ALLOC_FAILED;
+    if (process_.options.mode == Mode::kOn && ForbidsSome()) return CUDNN_STATUS_ALLOC_FAILED;
   }
   return status;
 }
@@ -202,11 +193,6 @@ PlanState* GraphPlans::FindPlan(cudnnBackendDescriptor_t plan) const {
   return state == nullptr ? nullptr : state->Latest();
 }
 
-cudnnBackendDescriptor_t GraphPlans::UndividedPlanOf(cudnnBackendDescriptor_t plan) const {
-  const PlanState* const state = FindPlan(plan);
-  return state != nullptr ? state->Undivided(plan) : plan;
-}
-
 cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
   return process_.splitter.splits() ? ExecuteSplit(handle, plan, pack)
@@ -221,12 +207,13 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
   if (state->IsDue(state->record->calls, EpochOf(state->budget))) state = Improve(handle, *state);
   Session* const session = SessionOf(handle, *state);
   Count(session, handle, *state);
-  if (state->runnable == nullptr && !state->promises_less()) {
-    return process_.functions.cudnnBackendExecute(handle, plan, pack);
+  if (state->runnable != nullptr) {
+    const MutexLock lock(state->executing);
+    return RunPieces(session, handle, plan, pack, *state);
   }
-  const MutexLock lock(state->executing);
-  if (state->runnable != nullptr) return RunPieces(session, handle, plan, pack, *state);
-  return ExecuteInPromise(process_.functions, handle, state->Undivided(plan), pack);
+  return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
+    return process_.functions.cudnnBackendExecute(handle, whole, pack);
+  });
 }
 
 cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -235,10 +222,10 @@ cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDes
     return process_.splitter.Fail("out of memory in a split call");
   }
   PlanState* const state = FindPlan(plan);
-  if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
-  state->CountUndivided();
-  const MutexLock lock(state->executing);
-  return ExecuteInPromise(process_.functions, handle, state->Undivided(plan), pack);
+  if (state != nullptr) state->CountUndivided();
+  return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
+    return process_.functions.cudnnBackendExecute(handle, whole, pack);
+  });
 }
 
 void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {

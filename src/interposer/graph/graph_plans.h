@@ -100,8 +100,18 @@ class GraphPlans : public DivisionChoices {
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
   // Makes `state` that of the plan. Returns false where the table is full, which is told.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
-  // The plan to give to the real library in place of `plan`: the substitute where there is one.
-  cudnnBackendDescriptor_t UndividedPlanOf(cudnnBackendDescriptor_t plan) const;
+  // Calls run(the plan to give to the real library in place of `plan`): the substitute where there
+  // is one. NOT_SUPPORTED where only pieces keep what was promised. `state` is the plan's; null:
+  // none.
+  template <typename Run>
+  static cudnnStatus_t WithUndivided(PlanState* state, cudnnBackendDescriptor_t plan,
+                                     const Run& run) {
+    const cudnnBackendDescriptor_t whole = state != nullptr ? state->Undivided(plan) : plan;
+    if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (whole == plan) return run(plan);
+    const MutexLock lock(state->executing);
+    return run(whole);
+  }
   // The session that executes the plan; null where none is open, or memory is out.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
@@ -144,12 +154,17 @@ class GraphPlans : public DivisionChoices {
   // finalized; null where it is left alone. In a process whose calls are split, plans that come
   // after kMostKernels others are decided about, too, but never measured.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
-  // About one that is met for the first time, and publishes its state.
+  // Decides about one that is met for the first time, and publishes its state.
   PlanState* DecideFirst(const GraphKernel& kernel, Key key);
   // Records why the plan stays as it is. Returns null, or the refusal where a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
-  // The same of a plan that nothing is remembered of, because there are too many.
+  // Whether the user forbids what some plans do.
+  bool ForbidsSome() const {
+    return process_.options.deterministic || process_.options.strict_limit;
+  }
+  // LeaveAlone for a plan that nothing is remembered of, because there are too many. Records
+  // nothing where the user forbids nothing.
   PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
   // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);

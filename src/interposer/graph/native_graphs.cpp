@@ -185,14 +185,10 @@ cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDe
 cudnnStatus_t GraphPlans::PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                         cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept {
   PlanState* const state = FindPlan(plan);
-  if (state == nullptr) {
-    return process_.functions.cudnnBackendPopulateCudaGraph(handle, plan, pack, graph);
-  }
-  state->CountUndivided();
-  const cudnnBackendDescriptor_t whole = state->Undivided(plan);
-  if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  const MutexLock lock(state->executing);
-  return process_.functions.cudnnBackendPopulateCudaGraph(handle, whole, pack, graph);
+  if (state != nullptr) state->CountUndivided();
+  return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
+    return process_.functions.cudnnBackendPopulateCudaGraph(handle, whole, pack, graph);
+  });
 }
 
 cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -222,14 +218,9 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
            : last == CUDNN_STATUS_SUCCESS ? CUDNN_STATUS_INTERNAL_ERROR
                                           : last;
   }
-  PlanState* const latest = FindPlan(plan);
-  if (latest == nullptr) {
-    return process_.functions.cudnnBackendUpdateCudaGraph(handle, plan, pack, graph);
-  }
-  const cudnnBackendDescriptor_t whole = latest->Undivided(plan);
-  if (whole == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  const MutexLock lock(latest->executing);
-  return process_.functions.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
+  return WithUndivided(FindPlan(plan), plan, [&](cudnnBackendDescriptor_t whole) {
+    return process_.functions.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
+  });
 }
 
 bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
@@ -244,8 +235,9 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   if (kernel.session == nullptr) return true;
   kernel.limit_bytes = UserLimit(process_, *kernel.session);
   if (kernel.limit_bytes == kNoLimit && options.workspace_plan.empty()) return true;
-  const auto own_configuration = Lend({{engine.configuration, engine.configuration_number}});
-  if (own_configuration->all().empty()) return true;
+  const LentConfigurations own_configuration(shadows_, process_.functions,
+                                             {{engine.configuration, engine.configuration_number}});
+  if (own_configuration.all().empty()) return true;
   // Configurations that the library refuses, or that are left alone, answer as the library does.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())

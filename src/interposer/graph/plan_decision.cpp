@@ -161,8 +161,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       return &state;
     }
     GraphKernel kernel = KernelOf(state, *session, handle);
-    kernel.may_measure = !kernel.comes_late &&
-                         Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
+    kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
                          calls >= process_.options.tuning.after_calls;
     GraphSteps steps(process_, kernel, former_, promises_);
     Lifecycle life({process_, steps, &state, calls, epoch});
@@ -224,9 +223,7 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
 }
 
 PlanState* GraphPlans::Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes) {
-  const Options& options = process_.options;
-  if (!options.deterministic && !options.strict_limit) return nullptr;
-  return LeaveAlone(plan, limit_bytes, Sentence(Cause::kTooManyKernels));
+  return ForbidsSome() ? LeaveAlone(plan, limit_bytes, Sentence(Cause::kTooManyKernels)) : nullptr;
 }
 
 PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow) {
@@ -289,8 +286,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   kernel.need_bytes = *need;
   if (shadow.list != nullptr) kernel.listed = Lend(*shadow.list);
-  kernel.may_measure = !kernel.comes_late && MeasuresBeforePromising(process_, *kernel.session,
-                                                                     kernel.problem(), Api::kGraph);
+  kernel.may_measure =
+      MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   return DecideFirst(kernel, std::move(key));
 }
 
@@ -327,7 +324,7 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const PlanState& state = *FindNumbered(met.plan);
   GraphKernel kernel = KernelOf(state, question.session, question.handle);
-  kernel.may_measure = question.may_measure && !kernel.comes_late;
+  kernel.may_measure = question.may_measure;
   GraphSteps steps(process_, kernel, former_, promises_);
   steps.Know(state.other);
   const planning::PromiseRequest request =
