@@ -94,6 +94,13 @@ Status DeviceBuffer::Reserve(size_t bytes) {
   return Status::Ok();
 }
 
+Status DeviceBuffer::Grow(size_t bytes) {
+  const size_t before = size_;
+  Status grown = Reserve(bytes);
+  if (!grown.ok() && before > 0) (void)Reserve(before);
+  return grown;
+}
+
 Stream::~Stream() {
   if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
 }

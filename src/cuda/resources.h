@@ -94,6 +94,8 @@ class DeviceBuffer {
   // Holds at least `bytes`, after freeing what it held before; 0 bytes hold nothing. Work on the
   // pool's stream may use the memory.
   Status Reserve(size_t bytes);
+  // The same, but where there is no memory for that it holds as much as before again, or nothing.
+  Status Grow(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }
   size_t size() const { return size_; }

@@ -128,11 +128,7 @@ Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
   // The stream of exchanges is behind the last reader of the buffer.
   UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
-  const size_t before = buffer.size();
-  Status grown = buffer.Reserve(bytes);
-  if (!grown.ok() && before > 0) {
-    if (Status back = buffer.Reserve(before); !back.ok()) return back;
-  }
+  Status grown = buffer.Grow(bytes);
   const Status waited = stream.Synchronize();
   return grown.ok() ? waited : grown;
 }

@@ -80,10 +80,7 @@ class NcclChannel final : public Channel {
     {
       const cuda::ContextScope scope(driver_, setup_.context);
       const cuda::RelaxedCaptureScope relaxed(driver_);
-      const size_t before = owned_->scratch.size();
-      reserved = owned_->scratch.Reserve(ReductionScratchBytes(reduction_bytes));
-      // Kernels that were agreed on before go on with what they had.
-      if (!reserved.ok() && before > 0) (void)owned_->scratch.Reserve(before);
+      reserved = owned_->scratch.Grow(ReductionScratchBytes(reduction_bytes));
     }
     return GatherVerdict(*setup_.gatherer, setup_.size, reserved, "making room for an exchange");
   }

@@ -37,13 +37,8 @@ Status OrderedReduction::Reserve(size_t bytes) {
   if (size_ == 1 || bytes == 0) return Status::Ok();
   const size_t before = piece_bytes_;
   const size_t piece = std::max(before, ReductionScratchBytes(bytes));
-  piece_bytes_ = 0;
-  const Status reserved = scratch_.Reserve(PartBytes(piece, size_) * size_);
-  if (reserved.ok()) {
-    piece_bytes_ = piece;
-  } else if (before > 0 && scratch_.Reserve(PartBytes(before, size_) * size_).ok()) {
-    piece_bytes_ = before;
-  }
+  const Status reserved = scratch_.Grow(PartBytes(piece, size_) * size_);
+  piece_bytes_ = reserved.ok() ? piece : scratch_.size() > 0 ? before : 0;
   return reserved;
 }
 
