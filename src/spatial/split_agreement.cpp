@@ -252,7 +252,6 @@ Status SplitCalls::GrowAndTry(const SplitCall& call, LocalCall& local, SplitKern
   return CopyNow(device_->buffer.address(), kept.address(), bytes);
 }
 
-// Behind what the stream of exchanges had; waits.
 Status SplitCalls::CopyNow(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   if (bytes == 0) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(

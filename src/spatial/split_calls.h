@@ -179,6 +179,7 @@ class SplitCalls {
   // before received for this one.
   Status GrowAndTry(const SplitCall& call, LocalCall& local, SplitKernel& made)
       UCUDNN_REQUIRES(mutex_);
+  // Copies behind what the stream of exchanges had, and waits.
   Status CopyNow(CUdeviceptr to, CUdeviceptr from, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // `extents` are those of each rank's x in this call; null: all have this rank's.
   void Post(const SplitCall& call, uint64_t common_hash, const AllExtents& extents, CallKind kind,
