@@ -5,6 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "shim/host/cudnn/batch_normalization.h"
 #include "shim/host/cudnn/blend.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"
@@ -174,21 +175,6 @@ void Backward(const BackwardCall& call) {
   });
 }
 
-bool IsMode(cudnnBatchNormMode_t mode) {
-  return mode >= CUDNN_BATCHNORM_PER_ACTIVATION && mode <= CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
-}
-
-// `other` is y, dy or dx; the parameters are what cudnnDeriveBNTensorDescriptor makes of x.
-cudnnStatus_t CheckShapes(cudnnBatchNormMode_t mode, cudnnTensorDescriptor_t x,
-                          cudnnTensorDescriptor_t other, cudnnTensorDescriptor_t parameters) {
-  HOSTGPU_REFUSE_IF(x->dim_count != 4 && x->dim_count != 5, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(!SameShape(*x, *other) || x->type != other->type, CUDNN_STATUS_BAD_PARAM);
-  cudnnTensorStruct derived;
-  if (auto status = cudnnDeriveBNTensorDescriptor(&derived, x, mode)) return status;
-  HOSTGPU_REFUSE_IF(!SameTensor(*parameters, derived), CUDNN_STATUS_BAD_PARAM);
-  return CUDNN_STATUS_SUCCESS;
-}
-
 struct Parameter {
   const char* name;
   const void* address;  // null: not wanted, and stays null
@@ -222,9 +208,9 @@ cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, co
   HOSTGPU_REFUSE_IF(alpha == nullptr || beta == nullptr || x == nullptr || y == nullptr ||
                         scale == nullptr || bias == nullptr,
                     CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(!IsMode(mode), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!IsBatchNormMode(mode), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(call.epsilon < 0, CUDNN_STATUS_BAD_PARAM);
-  if (auto status = CheckShapes(mode, x_layout, y_layout, parameters)) return status;
+  if (auto status = CheckNormalizedShapes(mode, x_layout, y_layout, parameters)) return status;
   call.x_layout = *x_layout;
   call.y_layout = *y_layout;
   call.parameters = *parameters;
@@ -248,6 +234,90 @@ cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, co
 }
 
 }  // namespace
+
+bool IsBatchNormMode(cudnnBatchNormMode_t mode) {
+  return mode >= CUDNN_BATCHNORM_PER_ACTIVATION && mode <= CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
+}
+
+cudnnStatus_t CheckNormalizedShapes(cudnnBatchNormMode_t mode, cudnnTensorDescriptor_t x,
+                                    cudnnTensorDescriptor_t other,
+                                    cudnnTensorDescriptor_t parameters) {
+  HOSTGPU_REFUSE_IF(x->dim_count != 4 && x->dim_count != 5, CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!SameShape(*x, *other) || x->type != other->type, CUDNN_STATUS_BAD_PARAM);
+  cudnnTensorStruct derived;
+  if (auto status = cudnnDeriveBNTensorDescriptor(&derived, x, mode)) return status;
+  HOSTGPU_REFUSE_IF(!SameTensor(*parameters, derived), CUDNN_STATUS_BAD_PARAM);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t TrainBatchNorm(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+                             const void* beta, const cudnnTensorDescriptor_t xDesc, const void* x,
+                             const cudnnTensorDescriptor_t yDesc, void* y,
+                             const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc,
+                             const void* bnScale, const void* bnBias,
+                             double exponentialAverageFactor, void* resultRunningMean,
+                             void* resultRunningVariance, double epsilon, void* resultSaveMean,
+                             void* resultSaveInvVariance) {
+  return Protect([&] {
+    HOSTGPU_REFUSE_IF((resultSaveMean == nullptr) != (resultSaveInvVariance == nullptr),
+                      CUDNN_STATUS_BAD_PARAM);
+    ForwardCall call;
+    call.factor = exponentialAverageFactor;
+    call.epsilon = epsilon;
+    call.training = true;
+    return EnqueueForward(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
+                          bnScale, bnBias, resultRunningMean, resultRunningVariance, resultSaveMean,
+                          resultSaveInvVariance, call);
+  });
+}
+
+cudnnStatus_t UnlearnBatchNorm(cudnnHandle_t handle, cudnnBatchNormMode_t mode,
+                               const void* alphaDataDiff, const void* betaDataDiff,
+                               const void* alphaParamDiff, const void* betaParamDiff,
+                               const cudnnTensorDescriptor_t xDesc, const void* x,
+                               const cudnnTensorDescriptor_t dyDesc, const void* dy,
+                               const cudnnTensorDescriptor_t dxDesc, void* dx,
+                               const cudnnTensorDescriptor_t dBnScaleBiasDesc, const void* bnScale,
+                               void* dBnScaleResult, void* dBnBiasResult, double epsilon,
+                               const void* savedMean, const void* savedInvVariance) {
+  return Protect([&] {
+    const cudnnTensorDescriptor_t parameters = dBnScaleBiasDesc;
+    HOSTGPU_REFUSE_IF(handle == nullptr || xDesc == nullptr || dyDesc == nullptr ||
+                          dxDesc == nullptr || parameters == nullptr,
+                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(alphaDataDiff == nullptr || betaDataDiff == nullptr ||
+                          alphaParamDiff == nullptr || betaParamDiff == nullptr || x == nullptr ||
+                          dy == nullptr || dx == nullptr || bnScale == nullptr ||
+                          dBnScaleResult == nullptr || dBnBiasResult == nullptr,
+                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF((savedMean == nullptr) != (savedInvVariance == nullptr),
+                      CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(!IsBatchNormMode(mode), CUDNN_STATUS_BAD_PARAM);
+    HOSTGPU_REFUSE_IF(epsilon < 0, CUDNN_STATUS_BAD_PARAM);
+    if (auto status = CheckNormalizedShapes(mode, xDesc, dyDesc, parameters)) return status;
+    if (auto status = CheckNormalizedShapes(mode, xDesc, dxDesc, parameters)) return status;
+    BackwardCall call{*xDesc, *dyDesc, *dxDesc, *parameters, {}, {}, epsilon};
+    DataType type{};
+    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
+    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &call.dy)) return status;
+    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &call.dx)) return status;
+    if (auto status =
+            ResolveParameters(handle, parameters,
+                              {{"the scale", bnScale, &call.scale},
+                               {"the scale's gradient", dBnScaleResult, &call.dscale},
+                               {"the bias's gradient", dBnBiasResult, &call.dbias},
+                               {"the saved mean", savedMean, &call.saved_mean},
+                               {"the saved inverse", savedInvVariance, &call.saved_inverse}})) {
+      return status;
+    }
+    call.data_scales = ReadScales(alphaDataDiff, betaDataDiff, type);
+    call.parameter_scales = ReadScales(alphaParamDiff, betaParamDiff, type);
+    return Enqueue(
+        handle, {x, dy, dx, bnScale, dBnScaleResult, dBnBiasResult, savedMean, savedInvVariance},
+        [=] { WithElement(type, [&](auto element) { Backward<decltype(element)>(call); }); });
+  });
+}
+
 }  // namespace hostgpu
 
 using namespace hostgpu;
@@ -258,7 +328,7 @@ cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t derivedBnDes
                                             const cudnnTensorDescriptor_t xDesc,
                                             cudnnBatchNormMode_t mode) {
   HOSTGPU_REFUSE_IF(xDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
-  HOSTGPU_REFUSE_IF(!IsMode(mode), CUDNN_STATUS_BAD_PARAM);
+  HOSTGPU_REFUSE_IF(!IsBatchNormMode(mode), CUDNN_STATUS_BAD_PARAM);
   const bool narrow = xDesc->type == CUDNN_DATA_HALF || xDesc->type == CUDNN_DATA_BFLOAT16 ||
                       xDesc->type == CUDNN_DATA_INT8;
   Extents dims = xDesc->dims;
@@ -281,17 +351,9 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     const void* bnBias, double exponentialAverageFactor, void* resultRunningMean,
     void* resultRunningVariance, double epsilon, void* resultSaveMean,
     void* resultSaveInvVariance) {
-  return Protect([&] {
-    HOSTGPU_REFUSE_IF((resultSaveMean == nullptr) != (resultSaveInvVariance == nullptr),
-                      CUDNN_STATUS_BAD_PARAM);
-    ForwardCall call;
-    call.factor = exponentialAverageFactor;
-    call.epsilon = epsilon;
-    call.training = true;
-    return EnqueueForward(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
-                          bnScale, bnBias, resultRunningMean, resultRunningVariance, resultSaveMean,
-                          resultSaveInvVariance, call);
-  });
+  return TrainBatchNorm(handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
+                        bnScale, bnBias, exponentialAverageFactor, resultRunningMean,
+                        resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance);
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardInference(
@@ -317,42 +379,9 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     const void* dy, const cudnnTensorDescriptor_t dxDesc, void* dx,
     const cudnnTensorDescriptor_t dBnScaleBiasDesc, const void* bnScale, void* dBnScaleResult,
     void* dBnBiasResult, double epsilon, const void* savedMean, const void* savedInvVariance) {
-  return Protect([&] {
-    const cudnnTensorDescriptor_t parameters = dBnScaleBiasDesc;
-    HOSTGPU_REFUSE_IF(handle == nullptr || xDesc == nullptr || dyDesc == nullptr ||
-                          dxDesc == nullptr || parameters == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(alphaDataDiff == nullptr || betaDataDiff == nullptr ||
-                          alphaParamDiff == nullptr || betaParamDiff == nullptr || x == nullptr ||
-                          dy == nullptr || dx == nullptr || bnScale == nullptr ||
-                          dBnScaleResult == nullptr || dBnBiasResult == nullptr,
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF((savedMean == nullptr) != (savedInvVariance == nullptr),
-                      CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(!IsMode(mode), CUDNN_STATUS_BAD_PARAM);
-    HOSTGPU_REFUSE_IF(epsilon < 0, CUDNN_STATUS_BAD_PARAM);
-    if (auto status = CheckShapes(mode, xDesc, dyDesc, parameters)) return status;
-    if (auto status = CheckShapes(mode, xDesc, dxDesc, parameters)) return status;
-    BackwardCall call{*xDesc, *dyDesc, *dxDesc, *parameters, {}, {}, epsilon};
-    DataType type{};
-    if (auto status = ResolveTensor(handle, "x", xDesc, x, &type, &call.x)) return status;
-    if (auto status = ResolveTensor(handle, "dy", dyDesc, dy, &type, &call.dy)) return status;
-    if (auto status = ResolveTensor(handle, "dx", dxDesc, dx, &type, &call.dx)) return status;
-    if (auto status =
-            ResolveParameters(handle, parameters,
-                              {{"the scale", bnScale, &call.scale},
-                               {"the scale's gradient", dBnScaleResult, &call.dscale},
-                               {"the bias's gradient", dBnBiasResult, &call.dbias},
-                               {"the saved mean", savedMean, &call.saved_mean},
-                               {"the saved inverse", savedInvVariance, &call.saved_inverse}})) {
-      return status;
-    }
-    call.data_scales = ReadScales(alphaDataDiff, betaDataDiff, type);
-    call.parameter_scales = ReadScales(alphaParamDiff, betaParamDiff, type);
-    return Enqueue(
-        handle, {x, dy, dx, bnScale, dBnScaleResult, dBnBiasResult, savedMean, savedInvVariance},
-        [=] { WithElement(type, [&](auto element) { Backward<decltype(element)>(call); }); });
-  });
+  return UnlearnBatchNorm(handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff,
+                          xDesc, x, dyDesc, dy, dxDesc, dx, dBnScaleBiasDesc, bnScale,
+                          dBnScaleResult, dBnBiasResult, epsilon, savedMean, savedInvVariance);
 }
 
 }  // extern "C"

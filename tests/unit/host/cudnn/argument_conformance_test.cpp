@@ -19,6 +19,8 @@ namespace {
 constexpr auto kF = CUDNN_DATA_FLOAT;
 constexpr auto kH = CUDNN_DATA_HALF;
 constexpr auto kD = CUDNN_DATA_DOUBLE;
+constexpr auto kNoMode = static_cast<cudnnBatchNormMode_t>(3);
+constexpr auto kNoOps = static_cast<cudnnBatchNormOps_t>(3);
 
 // The descriptors and pointers of a good call, by `library`; cases replace one of them.
 struct Arguments {
@@ -108,6 +110,30 @@ struct Arguments {
                                              x_data, a, dy_data, dx, dx_data, parameters, scale,
                                              y_data, y_data, epsilon, mean, inverse);
   }
+  cudnnStatus_t TrainEx() {
+    return l.cudnnBatchNormalizationForwardTrainingEx(
+        handle, batch_mode, batch_ops, alpha, beta, x, x_data, nullptr, nullptr, dx, y_data,
+        parameters, scale, scale, 1, mean, mean, epsilon, mean, inverse, behind, nullptr, 0,
+        nullptr, 0);
+  }
+  cudnnStatus_t UnlearnEx() {
+    return l.cudnnBatchNormalizationBackwardEx(
+        handle, batch_mode, batch_ops, alpha, beta, alpha, beta, x, x_data, nullptr, nullptr, a,
+        dy_data, nullptr, nullptr, dx, dx_data, parameters, scale, nullptr, y_data, y_data, epsilon,
+        mean, inverse, behind, nullptr, 0, nullptr, 0);
+  }
+  cudnnStatus_t TrainExWorkspace() {
+    return l.cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+        handle, batch_mode, batch_ops, x, nullptr, dx, parameters, behind, size);
+  }
+  cudnnStatus_t UnlearnExWorkspace() {
+    return l.cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+        handle, batch_mode, batch_ops, x, nullptr, a, nullptr, dx, parameters, behind, size);
+  }
+  cudnnStatus_t Reserve() {
+    return l.cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, batch_mode, batch_ops,
+                                                                  behind, x, size);
+  }
   cudnnStatus_t Add() { return l.cudnnAddTensor(handle, alpha, a, a_data, beta, x, x_data); }
   cudnnStatus_t Bias() {
     return l.cudnnConvolutionBackwardBias(handle, alpha, x, x_data, beta, parameters, y_data);
@@ -129,6 +155,10 @@ struct Arguments {
   cudnnSoftmaxAlgorithm_t softmax = CUDNN_SOFTMAX_ACCURATE;
   cudnnSoftmaxMode_t mode = CUDNN_SOFTMAX_MODE_CHANNEL;
   cudnnBatchNormMode_t batch_mode = CUDNN_BATCHNORM_SPATIAL;
+  cudnnBatchNormOps_t batch_ops = CUDNN_BATCHNORM_OPS_BN;
+  cudnnActivationDescriptor_t behind = nullptr;
+  size_t bytes = 0;
+  size_t* size = &bytes;
   double epsilon = 1e-5;
   double one = 1, memory[16] = {};
   const void* alpha = &one;
@@ -254,6 +284,64 @@ const std::vector<Refused> kRefused = {
     CASE(Unlearn, g.a = g.Tensor(kH, {2, 3, 7, 7})),
     CASE(Unlearn, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
     CASE(Unlearn, g.parameters = g.Tensor(kF, {1, 3, 7, 7})),
+    CASE(TrainEx, g.handle = nullptr),
+    CASE(TrainEx, g.x = nullptr),
+    CASE(TrainEx, g.parameters = nullptr),
+    CASE(TrainEx, g.x_data = nullptr),
+    CASE(TrainEx, g.scale = nullptr),
+    CASE(TrainEx, g.beta = nullptr),
+    CASE(TrainEx, g.inverse = nullptr),
+    CASE(TrainEx, g.epsilon = -1e-5),
+    CASE(TrainEx, g.batch_mode = kNoMode),
+    CASE(TrainEx, g.batch_mode = CUDNN_BATCHNORM_PER_ACTIVATION),
+    CASE(TrainEx, g.batch_ops = kNoOps),
+    CASE(TrainEx, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
+    CASE(TrainEx, g.parameters = g.Tensor(kF, {1, 4, 1, 1})),
+    CASE(TrainEx, g.parameters = g.Tensor(kD, {1, 3, 1, 1})),
+    CASE(TrainEx, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
+    CASE(TrainEx, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
+    CASE(TrainEx, g.x = g.dx = g.Unset()),
+    CASE(UnlearnEx, g.x_data = nullptr),
+    CASE(UnlearnEx, g.y_data = nullptr),
+    CASE(UnlearnEx, g.beta = nullptr),
+    CASE(UnlearnEx, g.mean = nullptr),
+    CASE(UnlearnEx, g.epsilon = -1e-5),
+    CASE(UnlearnEx, g.batch_mode = kNoMode),
+    CASE(UnlearnEx, g.batch_ops = kNoOps),
+    CASE(UnlearnEx, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
+    CASE(UnlearnEx, g.parameters = g.Tensor(kF, {1, 4, 1, 1})),
+    CASE(UnlearnEx, g.a = g.Tensor(kF, {2, 3, 7, 8})),
+    CASE(UnlearnEx, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
+    CASE(TrainExWorkspace, g.handle = nullptr),
+    CASE(TrainExWorkspace, g.x = nullptr),
+    CASE(TrainExWorkspace, g.dx = nullptr),
+    CASE(TrainExWorkspace, g.parameters = nullptr),
+    CASE(TrainExWorkspace, g.size = nullptr),
+    CASE(TrainExWorkspace, g.batch_mode = kNoMode),
+    CASE(TrainExWorkspace, g.batch_mode = CUDNN_BATCHNORM_PER_ACTIVATION),
+    CASE(TrainExWorkspace, g.parameters = g.Tensor(kD, {1, 3, 1, 1})),
+    CASE(TrainExWorkspace, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
+    CASE(TrainExWorkspace, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
+    CASE(TrainExWorkspace, g.x = g.dx = g.Unset()),
+    CASE(TrainExWorkspace, g.x = g.dx = g.Tensor(CUDNN_DATA_INT8, {2, 3, 7, 7})),
+    CASE(UnlearnExWorkspace, g.handle = nullptr),
+    CASE(UnlearnExWorkspace, g.x = nullptr),
+    CASE(UnlearnExWorkspace, g.a = nullptr),
+    CASE(UnlearnExWorkspace, g.dx = nullptr),
+    CASE(UnlearnExWorkspace, g.parameters = nullptr),
+    CASE(UnlearnExWorkspace, g.size = nullptr),
+    CASE(UnlearnExWorkspace, g.batch_mode = kNoMode),
+    CASE(UnlearnExWorkspace, g.batch_ops = kNoOps),
+    CASE(UnlearnExWorkspace, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
+    CASE(UnlearnExWorkspace, g.a = g.Tensor(kF, {2, 3, 7, 8})),
+    CASE(UnlearnExWorkspace, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
+    CASE(UnlearnExWorkspace, g.a = g.x = g.dx = g.Tensor(CUDNN_DATA_INT8, {2, 3, 7, 7})),
+    CASE(Reserve, g.handle = nullptr),
+    CASE(Reserve, g.x = nullptr),
+    CASE(Reserve, g.size = nullptr),
+    CASE(Reserve, g.batch_mode = kNoMode),
+    CASE(Reserve, g.batch_ops = kNoOps),
+    CASE(Reserve, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION),
     CASE(Add, g.a = g.Tensor(kH, {2, 3, 7, 7})),
     CASE(Add, g.a = g.Tensor(kF, {2, 3, 7, 6})),
     CASE(Add, g.a = g.Tensor(kF, {1, 3, 1})),

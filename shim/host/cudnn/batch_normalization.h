@@ -1,0 +1,21 @@
+// What batch normalisation's Ex calls share with the plain ones. These functions are hidden: a hook
+// may stand before the exported ones, and must not take the stand-in's own call for the program's.
+#pragma once
+
+#include "shim/host/cudnn/api.h"
+
+namespace hostgpu {
+
+bool IsBatchNormMode(cudnnBatchNormMode_t mode);
+
+// Of descriptors that are not null. `other` is y, dy or dx; the parameters are what
+// cudnnDeriveBNTensorDescriptor makes of x.
+cudnnStatus_t CheckNormalizedShapes(cudnnBatchNormMode_t mode, cudnnTensorDescriptor_t x,
+                                    cudnnTensorDescriptor_t other,
+                                    cudnnTensorDescriptor_t parameters);
+
+// cudnnBatchNormalizationForwardTraining and cudnnBatchNormalizationBackward.
+decltype(cudnnBatchNormalizationForwardTraining) TrainBatchNorm;
+decltype(cudnnBatchNormalizationBackward) UnlearnBatchNorm;
+
+}  // namespace hostgpu
