@@ -6,12 +6,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "api/guarded.h"
 #include "api/process.h"
+#include "api/split_hooks.h"
 #include "api/split_refusals.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "cudnn/descriptors.h"
-#include "interposer/spatial/bias_gradient.h"
 
 // The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. What happens
 // is decided in src/interposer; here only the edge is kept, the same for all: no exception leaves,
@@ -33,20 +34,6 @@ const cudnn::Functions& Real() { return Ucudnn().process().functions; }
 
 // cuDNN takes inputs as const pointers; ConvolutionCall holds one kind.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
-
-// `inside`, or `otherwise` when it ran out of memory. `inside` throws only before it called the
-// real function, or where it may be called again.
-template <typename Inside, typename Otherwise>
-cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
-  try {
-    return inside();
-  } catch (...) {
-    WarnOnce("exception", Ucudnn().process().splitter.splits()
-                              ? "out of memory inside ucudnn: split calls fail"
-                              : "out of memory inside ucudnn: calls run as the caller asked");
-    return otherwise();
-  }
-}
 
 // An entry point that is `method` of the interposer's `part`. Out of memory it is `otherwise`: the
 // real function; or, where less may have been promised than that one would use or tell, another
@@ -175,25 +162,6 @@ cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
                           algorithm,
                           workspace,
                           workspace_bytes});
-}
-
-// Joined to the hooks only where calls are split.
-cudnnStatus_t BackwardBias(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t dy_desc,
-                           const void* dy, const void* beta, cudnnTensorDescriptor_t db_desc,
-                           void* db) {
-  const auto fail = [] {
-    return Ucudnn().process().splitter.Fail("out of memory in a split call");
-  };
-  interposer::Splitter& splitter = Ucudnn().process().splitter;
-  if (splitter.refusal().empty() && !splitter.enabled()) {
-    return Real().cudnnConvolutionBackwardBias(handle, alpha, dy_desc, dy, beta, db_desc, db);
-  }
-  return Guarded(
-      [&] {
-        return interposer::RunBiasGradient(Ucudnn().process(),
-                                           {handle, alpha, dy_desc, dy, beta, db_desc, db});
-      },
-      fail);
 }
 
 // The three operations pass their descriptors in different orders; `Order` sorts them.
@@ -347,11 +315,12 @@ std::span<const Hook> RefusalsWithoutInterposer() {
                              {"cudnnConvolutionBiasActivationForward", Address(NotSplit)},
                              {"cudnnConvolutionBackwardData", Address(NotSplit)},
                              {"cudnnConvolutionBackwardFilter", Address(NotSplit)},
-                             {"cudnnConvolutionBackwardBias", Address(NotSplit)},
                              {"cudnnBackendExecute", Address(NotSplit)},
                              {"cudnnBackendPopulateCudaGraph", Address(NotSplit)},
                              {"cudnnBackendUpdateCudaGraph", Address(NotSplit)}};
-    for (const Hook& hook : SplitRefusals()) all.push_back({hook.name, Address(NotSplit)});
+    for (const std::span<const Hook> hooks : {SplitHooks(), SplitRefusals()}) {
+      for (const Hook& hook : hooks) all.push_back({hook.name, Address(NotSplit)});
+    }
     return all;
   }();
   return refusals;
@@ -410,7 +379,7 @@ std::span<const Hook> Hooks() {
     std::vector<Hook> joined(legacy.begin(), legacy.end());
     if (graphs) joined.insert(joined.end(), graph.begin(), graph.end());
     if (split) {
-      joined.push_back(UCUDNN_HOOK(cudnnConvolutionBackwardBias, BackwardBias));
+      joined.insert(joined.end(), SplitHooks().begin(), SplitHooks().end());
       joined.push_back(UCUDNN_HOOK(cudnnDestroyTensorDescriptor, DestroyTensorDescriptor));
     }
     if (split) joined.insert(joined.end(), SplitRefusals().begin(), SplitRefusals().end());

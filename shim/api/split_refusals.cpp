@@ -9,33 +9,27 @@
 // The headers are those of the oldest release that is served, and mark what newer ones may drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-#define UCUDNN_REFUSED_WHEN_SPLIT(F)          \
-  F(cudnnBatchNormalizationBackward)          \
-  F(cudnnBatchNormalizationBackwardEx)        \
-  F(cudnnBatchNormalizationForwardTraining)   \
-  F(cudnnBatchNormalizationForwardTrainingEx) \
-  F(cudnnCTCLoss)                             \
-  F(cudnnCTCLoss_v8)                          \
-  F(cudnnDivisiveNormalizationBackward)       \
-  F(cudnnDivisiveNormalizationForward)        \
-  F(cudnnFusedOpsExecute)                     \
-  F(cudnnIm2Col)                              \
-  F(cudnnMultiHeadAttnBackwardData)           \
-  F(cudnnMultiHeadAttnBackwardWeights)        \
-  F(cudnnMultiHeadAttnForward)                \
-  F(cudnnNormalizationBackward)               \
-  F(cudnnNormalizationForwardTraining)        \
-  F(cudnnPoolingBackward)                     \
-  F(cudnnPoolingForward)                      \
-  F(cudnnRNNBackwardData_v8)                  \
-  F(cudnnRNNBackwardWeights_v8)               \
-  F(cudnnRNNForward)                          \
-  F(cudnnReduceTensor)                        \
-  F(cudnnSoftmaxBackward)                     \
-  F(cudnnSoftmaxForward)                      \
-  F(cudnnSpatialTfGridGeneratorBackward)      \
-  F(cudnnSpatialTfGridGeneratorForward)       \
-  F(cudnnSpatialTfSamplerBackward)            \
+#define UCUDNN_REFUSED_WHEN_SPLIT(F)     \
+  F(cudnnCTCLoss)                        \
+  F(cudnnCTCLoss_v8)                     \
+  F(cudnnDivisiveNormalizationBackward)  \
+  F(cudnnDivisiveNormalizationForward)   \
+  F(cudnnFusedOpsExecute)                \
+  F(cudnnIm2Col)                         \
+  F(cudnnMultiHeadAttnBackwardData)      \
+  F(cudnnMultiHeadAttnBackwardWeights)   \
+  F(cudnnMultiHeadAttnForward)           \
+  F(cudnnNormalizationBackward)          \
+  F(cudnnNormalizationForwardTraining)   \
+  F(cudnnRNNBackwardData_v8)             \
+  F(cudnnRNNBackwardWeights_v8)          \
+  F(cudnnRNNForward)                     \
+  F(cudnnReduceTensor)                   \
+  F(cudnnSoftmaxBackward)                \
+  F(cudnnSoftmaxForward)                 \
+  F(cudnnSpatialTfGridGeneratorBackward) \
+  F(cudnnSpatialTfGridGeneratorForward)  \
+  F(cudnnSpatialTfSamplerBackward)       \
   F(cudnnSpatialTfSamplerForward)
 
 // What looks at one position, or at the channels of one, and is right on a stripe: refused only

@@ -11,6 +11,8 @@
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
 #include "cudnn/fused_operands.h"
+#include "cudnn/norm_call.h"
+#include "cudnn/pooling_call.h"
 
 namespace ucudnn::cudnn {
 
@@ -48,6 +50,11 @@ struct ConvolutionCall {
   size_t workspace_bytes = 0;
   const BiasActivation* bias = nullptr;  // set: cudnnConvolutionBiasActivationForward
   const FusedPointers* fused = nullptr;  // what is fused behind a graph plan's convolution reads
+  // Set: the gradient of a pooling (cudnnPoolingBackward), which has no filter.
+  const PoolingOperands* pooling = nullptr;
+  // Set: batch normalisation, forward, of x and y, or its gradient, of dx (x) and dy (y).
+  const NormTraining* training = nullptr;
+  const NormGradient* gradient = nullptr;
 };
 
 // The value of a host scale: cuDNN reads alpha and beta as double for double tensors, as float

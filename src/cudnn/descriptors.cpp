@@ -95,6 +95,12 @@ Status SetTensor(const Functions& functions, const ConvolutionProblem& problem, 
 
 }  // namespace
 
+Status CreateTensor(const Functions& functions, const ConvolutionProblem& problem,
+                    const Spatial& extents, const Strides& strides,
+                    cudnnTensorDescriptor_t& descriptor) {
+  return SetTensor(functions, problem, problem.c, extents, strides, descriptor);
+}
+
 cudnnDataType_t CudnnType(DataType type) {
   switch (type) {
     case DataType::kFloat:
@@ -218,9 +224,11 @@ const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t
   return nullptr;
 }
 
-const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x_descriptor,
-                           cudnnTensorDescriptor_t y_descriptor, ConvolutionProblem& problem) {
+const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t x_descriptor,
+                            cudnnTensorDescriptor_t y_descriptor, ConvolutionProblem& problem,
+                            Spatial& y_extents) {
   problem = ConvolutionProblem{};
+  y_extents = {1, 1, 1};
   DescribedTensor x, y;
   if (!ReadDescriptor(functions, x_descriptor, x) || !ReadDescriptor(functions, y_descriptor, y)) {
     return "a tensor descriptor cannot be read";
@@ -238,17 +246,30 @@ const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x
   problem.compute = problem.type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
   for (int i = 0; i < problem.spatial_rank; ++i) {
     const int axis = kMaxSpatial - problem.spatial_rank + i;
-    const int more = y.extents[2 + i] - x.extents[2 + i];
-    if (more < 0 || more % 2 != 0) return "y has not as many rows more on both sides of x";
     problem.x[axis] = x.extents[2 + i];
-    problem.pad[axis] = more / 2;
-    problem.w[axis] = more + 1;
+    y_extents[axis] = y.extents[2 + i];
   }
   for (int i = 0; i < x.rank; ++i) {
     if (x.strides[i] < 1 || y.strides[i] < 1) return "a tensor stride is not positive";
   }
   problem.x_strides = WidenStrides(x);
   problem.y_strides = WidenStrides(y);
+  return nullptr;
+}
+
+const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x_descriptor,
+                           cudnnTensorDescriptor_t y_descriptor, ConvolutionProblem& problem) {
+  Spatial y = {};
+  if (const char* const unreadable =
+          ReadChannelwise(functions, x_descriptor, y_descriptor, problem, y)) {
+    return unreadable;
+  }
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int more = y[axis] - problem.x[axis];
+    if (more < 0 || more % 2 != 0) return "y has not as many rows more on both sides of x";
+    problem.pad[axis] = more / 2;
+    problem.w[axis] = more + 1;
+  }
   return nullptr;
 }
 

@@ -27,6 +27,12 @@ cudnnDataType_t CudnnType(DataType type);
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
+// x and y of an operation on each channel by itself: all of `problem` that they say, with y's
+// extents beside. Returns null on success, else why they are none (static text).
+const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t x,
+                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
+                            Spatial& y_extents);
+
 // A stripe x, and y that is x with as many rows more on either side of each axis, as a forward
 // problem with a filter of its own for each channel that reads just those rows. Returns null on
 // success, else why it is none (static text).
@@ -41,6 +47,11 @@ const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t
 
 // True when both describe the same type, extents and strides. Allocates nothing.
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b);
+
+// Creates the descriptor of a tensor with the problem's images and channels.
+Status CreateTensor(const Functions& functions, const ConvolutionProblem& problem,
+                    const Spatial& extents, const Strides& strides,
+                    cudnnTensorDescriptor_t& descriptor);
 
 // Descriptors of a problem that ucudnn owns. Movable; destroyed through the real library.
 class OwnedDescriptors {

@@ -72,10 +72,26 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
-// What only split convolutions call (spatial/). Deprecated, too: null where a release lacks it.
-#define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F) \
-  F(cudnnAddTensor)                     \
-  F(cudnnConvolutionBackwardBias)
+// What only split calls need (spatial/). Deprecated, too: null where a release lacks it.
+#define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F)       \
+  F(cudnnAddTensor)                           \
+  F(cudnnBatchNormalizationBackward)          \
+  F(cudnnBatchNormalizationBackwardEx)        \
+  F(cudnnBatchNormalizationForwardInference)  \
+  F(cudnnBatchNormalizationForwardTraining)   \
+  F(cudnnBatchNormalizationForwardTrainingEx) \
+  F(cudnnConvolutionBackwardBias)             \
+  F(cudnnSetTensor)
+
+// Pooling, which is called only where calls are split. Deprecated, too: null where a release lacks
+// it.
+#define UCUDNN_CUDNN_POOLING_FUNCTIONS(F) \
+  F(cudnnCreatePoolingDescriptor)         \
+  F(cudnnDestroyPoolingDescriptor)        \
+  F(cudnnGetPoolingNdDescriptor)          \
+  F(cudnnPoolingBackward)                 \
+  F(cudnnPoolingForward)                  \
+  F(cudnnSetPoolingNdDescriptor)
 
 // Functions of the graph API that not every release has; null where it does not.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
@@ -92,12 +108,14 @@ struct Functions {
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_SPLIT_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_CUDNN_POOLING_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
 
 #define UCUDNN_PRESENT(name) &&name != nullptr
   bool HasGraphApi() const { return true UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_PRESENT); }
   bool HasOpTensor() const { return true UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_PRESENT); }
+  bool HasPooling() const { return true UCUDNN_CUDNN_POOLING_FUNCTIONS(UCUDNN_PRESENT); }
 #undef UCUDNN_PRESENT
 };
 
@@ -115,6 +133,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   UCUDNN_CUDNN_GRAPH_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_SPLIT_FUNCTIONS(UCUDNN_TRY)
+  UCUDNN_CUDNN_POOLING_FUNCTIONS(UCUDNN_TRY)
   UCUDNN_CUDNN_NEWER_FUNCTIONS(UCUDNN_TRY)
 #undef UCUDNN_TRY
   if (missing != nullptr) return Status::Error(std::string("the real cuDNN lacks ") + missing);

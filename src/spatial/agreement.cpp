@@ -9,7 +9,8 @@
 namespace ucudnn::spatial {
 namespace {
 
-constexpr std::string_view kClaimFormat = "ucudnn claim 1";
+constexpr std::array<char, kMaxSpatial> kLetters = {'d', 'h', 'w'};
+constexpr std::string_view kClaimFormat = "ucudnn claim 2";
 
 // A field of text: its length, a colon, its bytes.
 void Append(std::string& text, std::string_view field) {
@@ -58,7 +59,11 @@ std::string EncodeClaim(const Claim& claim) {
   Append(text, kClaimFormat);
   Append(text, claim.options);
   Append(text, claim.kernel);
-  for (const int32_t extent : claim.extents) Append(text, std::to_string(extent));
+  for (const Spatial* const numbers :
+       {&claim.extents, &claim.window.extents, &claim.window.stride}) {
+    for (const int32_t number : *numbers) Append(text, std::to_string(number));
+  }
+  Append(text, std::to_string(static_cast<int32_t>(claim.window.layout)));
   Append(text, std::to_string(claim.sequence));
   Append(text, std::to_string(claim.input_hash));
   std::string prepared;
@@ -73,7 +78,12 @@ Result<Claim> DecodeClaim(std::string_view text) {
   std::string format;
   bool complete = Take(text, format) && format == kClaimFormat && Take(text, claim.options) &&
                   Take(text, claim.kernel);
-  for (int32_t& extent : claim.extents) complete = complete && TakeNumber(text, extent);
+  for (Spatial* const numbers : {&claim.extents, &claim.window.extents, &claim.window.stride}) {
+    for (int32_t& number : *numbers) complete = complete && TakeNumber(text, number);
+  }
+  int32_t layout = 0;
+  complete = complete && TakeNumber(text, layout) && (layout == 0 || layout == 1);
+  claim.window.layout = static_cast<Layout>(layout);
   std::string prepared;
   complete = complete && TakeNumber(text, claim.sequence) && TakeNumber(text, claim.input_hash) &&
              Take(text, prepared) && Take(text, claim.not_ready) && text.empty();
@@ -85,17 +95,35 @@ Result<Claim> DecodeClaim(std::string_view text) {
   return claim;
 }
 
+std::string NameOf(const CallForm& form) {
+  switch (form.work) {
+    case SplitWork::kConvolution:
+      break;
+    case SplitWork::kBiasGradient:
+      return "gradient of a bias: ";
+    case SplitWork::kRows:
+      return "rows of other ranks: ";
+    case SplitWork::kNorm:
+      return "batch normalisation: ";
+    case SplitWork::kPooling:
+      return std::string(cudnn::PoolingName(form.pooling)) +
+             (form.pooling.nan == CUDNN_PROPAGATE_NAN ? " that propagates NaN: " : ": ");
+  }
+  return "";
+}
+
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
   // What the local extents change is not common; strides follow from them, or are a rank's own.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    if (grid.Parts()[axis] > 1) common.x[axis] = 0;
+    if (grid.Parts()[axis] == 1) continue;
+    common.x[axis] = 0;
+    if (form.work == SplitWork::kPooling) common.w[axis] = common.stride[axis] = 0;
   }
+  if (form.work == SplitWork::kPooling) common.layout = Layout::kNchw;
   std::string text = form.is_replicated ? "replicated " : "";
-  text += form.is_bias_gradient ? "gradient of a bias: "
-          : form.is_rows        ? "rows of other ranks: "
-                                : "";
+  text += NameOf(form);
   text += Describe(common) + " sums in " + DataTypeName(problem.compute);
   if (problem.mode == ConvolutionMode::kConvolution) text += " flipped";
   if (form.is_fused) text += " with bias and activation";
@@ -134,6 +162,7 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first) {
   agreed.equal_inputs = claims.size() > 1;
   for (size_t rank = 0; rank < claims.size(); ++rank) {
     agreed.extents.push_back(claims[rank].extents);
+    agreed.windows.push_back(claims[rank].window);
     const uint64_t hash = claims[rank].input_hash;
     agreed.equal_inputs = agreed.equal_inputs && hash != 0 && hash == claims[0].input_hash;
     if (!claims[rank].not_ready.empty() && agreed.refusal.empty()) {
@@ -191,8 +220,7 @@ bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
-                                                 std::optional<Ones> declared) {
-  static constexpr std::array<char, kMaxSpatial> kLetters = {'d', 'h', 'w'};
+                                                 std::optional<Ones> declared, SplitWork work) {
   std::array<bool, kMaxSpatial> copied = {};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (!IsOneOnAll(grid, extents, axis)) continue;
@@ -200,14 +228,61 @@ Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& probl
       copied[axis] = *declared == Ones::kCopies;
       continue;
     }
-    const bool alike = problem.w[axis] == 1 && problem.stride[axis] == 1 &&
-                       problem.operation != Operation::kBackwardFilter;
+    const bool alike = work != SplitWork::kNorm && problem.w[axis] == 1 &&
+                       problem.stride[axis] == 1 && problem.operation != Operation::kBackwardFilter;
     if (alike) continue;
     return Status::Error(std::string(1, kLetters[axis]) +
                          ": the extent is 1 on every rank, which may be stripes of one row or "
                          "copies; UCUDNN_SPATIAL_ONE=split or replicated says which");
   }
   return copied;
+}
+
+Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,
+                                 std::span<const Spatial> extents,
+                                 std::span<const OwnWindow> windows, std::optional<Ones> declared) {
+  PooledAxes axes;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (grid.Parts()[axis] == 1) continue;
+    const std::string letter(1, kLetters[axis]);
+    const bool is_one = IsOneOnAll(grid, extents, axis);
+    bool covers = problem.pad[axis] == 0;
+    for (size_t rank = 0; rank < extents.size(); ++rank) {
+      covers = covers && windows[rank].extents[axis] == extents[rank][axis];
+    }
+    if (covers && !declared) {
+      return Status::Error(letter +
+                           ": the window covers the stripe of every rank, which may be pooling of "
+                           "the whole image or of one row for each rank; UCUDNN_SPATIAL_ONE="
+                           "replicated (the results are copies) or split says which");
+    }
+    if (covers && *declared == Ones::kCopies) {
+      if (is_one) {
+        return Status::Error(letter +
+                             ": a window of 1 over one row on every rank, which may be pooling of "
+                             "the whole image or of copies; stripes of two rows tell");
+      }
+      axes.pooled[axis] = true;
+      continue;
+    }
+    if (is_one && !declared) {
+      return Status::Error(letter +
+                           ": the extent is 1 on every rank, which may be stripes of one row or "
+                           "copies; UCUDNN_SPATIAL_ONE=split or replicated says which");
+    }
+    axes.copied[axis] = is_one && *declared == Ones::kCopies;
+    for (size_t rank = 1; rank < windows.size(); ++rank) {
+      if (windows[rank].extents[axis] == windows[0].extents[axis] &&
+          windows[rank].stride[axis] == windows[0].stride[axis]) {
+        continue;
+      }
+      return Status::Error(letter + ": ranks pool with unequal windows, " +
+                           ExtentsText(windows[0].extents) + " and " +
+                           ExtentsText(windows[rank].extents) +
+                           ", which do not cover the stripe of every rank");
+    }
+  }
+  return axes;
 }
 
 }  // namespace ucudnn::spatial

@@ -18,11 +18,22 @@
 
 namespace ucudnn::spatial {
 
+// What ranks of one pooling may have each for itself: a program that pools its whole image has a
+// window of its stripe's extents. Along axes that are not cut all have the same.
+struct OwnWindow {
+  Spatial extents = {1, 1, 1};
+  Spatial stride = {1, 1, 1};
+  Layout layout = Layout::kNchw;  // of its tensors; that of the first rank is exchanged
+
+  bool operator==(const OwnWindow&) const = default;
+};
+
 // One rank's claim.
 struct Claim {
   std::string options;  // ucudnn's version, grid, and all options that ranks must share, in words
   std::string kernel;   // KernelText
   Spatial extents = {1, 1, 1};  // of the rank's own x, in every operation
+  OwnWindow window;             // of a pooling
   uint64_t sequence = 0;        // of the call, from 1
   uint64_t input_hash = 0;      // of the exchanged tensor's bits; 0: not computed
   // ExtentsHash of all extents for which the rank has made the kernel before.
@@ -34,6 +45,9 @@ struct Claim {
 std::string EncodeClaim(const Claim& claim);
 // An error where a rank of another release, or a stranger, wrote it.
 Result<Claim> DecodeClaim(std::string_view text);
+
+// What a call computes, with a colon behind it; empty: a convolution.
+std::string NameOf(const CallForm& form);
 
 // All of a problem that ranks must have in common: everything but the extents of x along the axes
 // that `grid` cuts, and what follows from them.
@@ -47,7 +61,8 @@ uint64_t ExtentsHash(std::span<const Spatial> extents);
 
 // What the ranks agreed on.
 struct Agreed {
-  std::vector<Spatial> extents;  // of every rank's x, by its number in the group
+  std::vector<Spatial> extents;    // of every rank's x, by its number in the group
+  std::vector<OwnWindow> windows;  // likewise
   // Empty, or why the kernel is an error on all ranks, which go on with other kernels.
   std::string refusal;
   bool is_prepared = false;   // all ranks have made the kernel for these extents before
@@ -80,6 +95,18 @@ bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
-                                                 std::optional<Ones> declared);
+                                                 std::optional<Ones> declared,
+                                                 SplitWork work = SplitWork::kConvolution);
+
+// How the axes of a pooling are read that `grid` cuts.
+struct PooledAxes {
+  std::array<bool, kMaxSpatial> copied = {};  // as CopiedAxes
+  // Every rank's window covers its whole stripe, and what comes of it are copies: the image is
+  // pooled to one.
+  std::array<bool, kMaxSpatial> pooled = {};
+};
+Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,
+                                 std::span<const Spatial> extents,
+                                 std::span<const OwnWindow> windows, std::optional<Ones> declared);
 
 }  // namespace ucudnn::spatial

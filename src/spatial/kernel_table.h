@@ -62,7 +62,7 @@ class KernelTable {
   std::span<AgreedKernel> Find(const KernelKey& key);
   // Takes the place of what was agreed on for the same extents.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);
-  // Forgets all filter gradients, which are then agreed on again.
+  // Forgets all gradients of parameters, which are then agreed on again.
   void ForgetGradients();
   size_t size() const { return order_.size(); }
 

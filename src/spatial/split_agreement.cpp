@@ -17,15 +17,55 @@ std::string_view FusionOf(const SplitCall& call) {
   return engine != nullptr ? std::string_view(engine->fusion) : std::string_view();
 }
 
+// NHWC where channels lie side by side and positions do not.
+Layout LayoutOf(const ConvolutionProblem& problem) {
+  const bool is_nhwc = problem.c > 1 && problem.x_strides[1] == 1 && problem.x_strides[4] > 1;
+  return is_nhwc ? Layout::kNhwc : Layout::kNchw;
+}
+
+std::string NameOf(const SplitCall& call) {
+  CallForm form;
+  form.work = call.work;
+  form.pooling = call.pooling;
+  return NameOf(form) + Describe(call.problem);
+}
+
+void SetNorm(const SplitCall& call, CallForm& form) {
+  const DataType type = call.problem.type;
+  if (const cudnn::NormTraining* const training = call.call.training) {
+    form.operations = std::bit_cast<uint64_t>(training->epsilon);
+    form.reads_result = cudnn::ScaleOf(training->beta, type) != 0 || training->x == training->y;
+    return;
+  }
+  const cudnn::NormGradient& gradient = *call.call.gradient;
+  form.recomputes = gradient.saved_mean == nullptr;
+  form.operations = std::bit_cast<uint64_t>(gradient.epsilon);
+  form.reads_result = cudnn::ScaleOf(gradient.data_beta, type) != 0 || gradient.dy == gradient.dx ||
+                      gradient.x == gradient.dx;
+}
+
+// Behind a global average all positions of a channel have one gradient, on all ranks.
+bool MayBeEqual(const SplitCall& call) {
+  const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
+  return is_channelwise && call.problem.operation == Operation::kBackwardData;
+}
+
+bool HasParameterGradient(const SplitCall& call) {
+  return call.problem.operation == Operation::kBackwardFilter || call.call.gradient != nullptr;
+}
+
 }  // namespace
 
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   CallForm form;
   form.is_plan = call.plan != nullptr;
-  form.is_bias_gradient = call.is_bias_gradient;
-  form.is_rows = call.is_rows;
+  form.work = call.work;
   form.is_replicated = call.declared.is_replicated;
-  if (call.is_rows) return form;
+  if (call.work == SplitWork::kRows) return form;
+  if (call.work == SplitWork::kPooling) {
+    form.pooling = call.pooling;
+    form.hides_nan = call.pooling.is_maximum();
+  }
   if (const std::string_view fusion = FusionOf(call); !fusion.empty()) {
     form.is_fused = true;
     form.hides_nan = true;  // a plan does not say what becomes of NaN
@@ -35,6 +75,10 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
     for (size_t i = 0; i < fused.operands.size(); ++i) {
       form.reads_result = form.reads_result || fused.pointers[i] == result;
     }
+    return form;
+  }
+  if (call.work == SplitWork::kNorm) {
+    SetNorm(call, form);
     return form;
   }
   const cudnn::BiasActivation* const bias = call.call.bias;
@@ -90,7 +134,7 @@ Status SplitCalls::Open() {
 bool SplitCalls::OpenFirst(const SplitCall& call) {
   if (channel_ != nullptr) return true;
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  const auto ready = GatherNumbers({}, Prepare(), "agreeing on " + Describe(call.problem));
+  const auto ready = GatherNumbers({}, Prepare(), "agreeing on " + NameOf(call));
   if (!ready) return false;
   if (!ready->ok()) return true;
   const Status opened = Open();
@@ -109,7 +153,7 @@ Status SplitCalls::Try(const SplitCall& call, LocalCall& local) {
         cuda::DriverStatus(driver_, driver_.cuMemAlloc(&scratch, bytes), "memory to try the call"));
     trial.*cudnn::OutputOf(call.problem.operation) = reinterpret_cast<void*>(scratch);
   }
-  const cudnnStatus_t status = local.Run(trial);
+  const cudnnStatus_t status = local.Try(trial);
   if (scratch != 0) {
     driver_.cuStreamSynchronize(call.stream);
     driver_.cuMemFree(scratch);
@@ -123,7 +167,13 @@ std::string SplitCalls::TextOf(const SplitCall& call) const {
     text += " times " + std::to_string(call.plan->convolution.alpha);
   }
   text += FusionOf(call);
-  if (call.problem.operation == Operation::kBackwardFilter && sums_gradients_) {
+  if (const auto* const gradient = call.call.gradient) {
+    text += " epsilon " + std::to_string(gradient->epsilon);
+    if (gradient->saved_mean == nullptr) text += " without statistics";
+  } else if (const auto* const training = call.call.training) {
+    text += " epsilon " + std::to_string(training->epsilon);
+  }
+  if (HasParameterGradient(call) && sums_gradients_) {
     text += *sums_gradients_ ? ", summed over ranks" : ", not summed over ranks";
   }
   return text;
@@ -159,6 +209,9 @@ Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local,
                   " for exchanges";
   claim.kernel = TextOf(call);
   claim.extents = call.problem.x;
+  if (call.work == SplitWork::kPooling) {
+    claim.window = {call.problem.w, call.problem.stride, LayoutOf(call.problem)};
+  }
   claim.sequence = sequence_;
   bool has_run = false;
   for (const AgreedKernel& kernel : made) {
@@ -166,10 +219,10 @@ Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local,
     has_run = has_run || kernel.first().refusal().empty();
   }
   if (has_run) return claim;
-  ranks_->Doing("measuring and trying " + Describe(call.problem));
+  ranks_->Doing("measuring and trying " + NameOf(call));
   const Status tried = Try(call, local);
   if (!tried.ok()) claim.not_ready = tried.message();
-  if (!call.declared.is_replicated) claim.input_hash = InputHash(call);
+  if (!call.declared.is_replicated && !MayBeEqual(call)) claim.input_hash = InputHash(call);
   return claim;
 }
 
@@ -181,7 +234,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
     return ForTensorsOf(call, local, kernels[0]);
   }
   agreed_now = true;
-  const std::string name = Describe(call.problem);
+  const std::string name = NameOf(call);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathered_kernel_.store(HashOf(TextOf(call)), std::memory_order_release);
   gathering_.store(sequence_, std::memory_order_release);
@@ -218,7 +271,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
-  } else if (call.problem.operation == Operation::kBackwardFilter) {
+  } else if (HasParameterGradient(call)) {
     has_gradients_ = true;
   }
   return &kernels_.Add(key, std::move(made)).first();
@@ -228,13 +281,15 @@ Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCal
                                                                   LocalCall& local,
                                                                   const SplitKernel& agreed) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  UCUDNN_ASSIGN_OR_RETURN(const GroupStripes group, StripesOf(call, agreed.extents()));
+  UCUDNN_ASSIGN_OR_RETURN(const GroupStripes group,
+                          StripesOf(call, agreed.extents(), agreed.windows()));
   UCUDNN_ASSIGN_OR_RETURN(
       auto made,
       SplitKernel::Make(ContextOf(call), group, FormOf(functions_, call),
                         sums_gradients_.value_or(true), agreed.slice_images(), most_buffer_bytes_));
   UCUDNN_RETURN_IF_ERROR(GrowAndTry(call, local, *made));
   made->set_extents(agreed.shared_extents());
+  made->set_windows(agreed.windows());
   made->set_common_hash(agreed.common_hash());
   return made;
 }
@@ -278,8 +333,27 @@ bool SplitCalls::HoldsStripes(const Agreed& agreed) const {
   return true;
 }
 
-Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call,
-                                           std::span<const Spatial> extents) const {
+Result<GroupStripes> SplitCalls::PooledStripesOf(const SplitCall& call,
+                                                 std::span<const Spatial> extents,
+                                                 std::span<const OwnWindow> windows) const {
+  const int rank = ranks_->membership().group_rank;
+  UCUDNN_ASSIGN_OR_RETURN(const PooledAxes axes, AxesOfPooling(call.problem, settings_.grid,
+                                                               extents, windows, settings_.ones));
+  std::array<bool, kMaxSpatial> uncut = axes.copied;
+  bool is_pooled = false;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    uncut[axis] = uncut[axis] || axes.pooled[axis];
+    is_pooled = is_pooled || axes.pooled[axis];
+  }
+  UCUDNN_ASSIGN_OR_RETURN(GroupStripes group,
+                          GroupStripes::Make(call.problem, settings_.grid, rank, extents, uncut));
+  group.layout = windows[0].layout;
+  if (is_pooled) group.pooled = PooledRanks::Of(settings_.grid, rank, extents, axes.pooled);
+  return group;
+}
+
+Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, std::span<const Spatial> extents,
+                                           std::span<const OwnWindow> windows) const {
   const int rank = ranks_->membership().group_rank;
   if (call.declared.is_replicated) {
     for (size_t other = 1; other < extents.size(); ++other) {
@@ -291,14 +365,15 @@ Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call,
     }
     return GroupStripes::Make(call.problem, settings_.grid, rank, extents, {true, true, true});
   }
+  if (call.work == SplitWork::kPooling) return PooledStripesOf(call, extents, windows);
   const bool gradient = call.problem.operation == Operation::kBackwardFilter;
   if (gradient && call.plan != nullptr && !sums_gradients_) {
     return Status::Error(
         "a filter gradient of the graph API: UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, "
         "none leaves that to the program");
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto copied,
-                          CopiedAxes(call.problem, settings_.grid, extents, settings_.ones));
+  UCUDNN_ASSIGN_OR_RETURN(const auto copied, CopiedAxes(call.problem, settings_.grid, extents,
+                                                        settings_.ones, call.work));
   return GroupStripes::Make(call.problem, settings_.grid, rank, extents, copied);
 }
 
@@ -328,10 +403,10 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
     return SplitKernel::Refused(agreed.extents, why);
   };
   if (!agreed.refusal.empty()) return refused(agreed.refusal);
-  const Result<GroupStripes> group = StripesOf(call, agreed.extents);
+  const Result<GroupStripes> group = StripesOf(call, agreed.extents, agreed.windows);
   if (!group.ok()) return refused(group.message());
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  const std::string doing = "preparing " + Describe(call.problem);
+  const std::string doing = "preparing " + NameOf(call);
   const PlanContext context = ContextOf(call);
   const CallForm form = FormOf(functions_, call);
 
@@ -380,6 +455,7 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   if (!reserved.ok()) return refused(OfChannel(reserved));
   owned_bytes_ = device_->buffer.size() + channel_->device_bytes();
   (*made)->set_extents(agreed.extents);
+  if (call.work == SplitWork::kPooling) (*made)->set_windows(agreed.windows);
   return std::move(*made);
 }
 

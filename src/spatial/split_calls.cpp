@@ -40,7 +40,7 @@ DeviceBox OutputOf(const SplitCall& call) {
   const size_t element = ElementBytes(p.type);
   switch (p.operation) {
     case Operation::kForward: {
-      const Spatial y = call.is_rows ? WithRowsBeside(p) : OutputExtents(p);
+      const Spatial y = call.work == SplitWork::kRows ? WithRowsBeside(p) : OutputExtents(p);
       return {{p.n, p.k, y[0], y[1], y[2]}, p.y_strides, element, data};
     }
     case Operation::kBackwardData:

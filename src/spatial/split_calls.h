@@ -73,12 +73,12 @@ struct SplitCall {
   bool is_captured = false;
   // Of the plan of the graph API that the call executes; null: it is one of the legacy API.
   const cudnn::GraphTemplate* plan = nullptr;
-  // The gradient of a bias instead, which is that of a filter of one tap over an image of ones: the
-  // problem has one input channel, and the call no image.
-  bool is_bias_gradient = false;
-  // The rows beside the stripe instead: y is x with as many rows around it as a filter with this
-  // padding reads. The problem has a channel's filter for each channel, of 2 pad + 1 taps.
-  bool is_rows = false;
+  // kBiasGradient: the problem has one input channel, and the call no image. kRows: y is x with as
+  // many rows around it as a filter with this padding reads; the problem has a channel's filter for
+  // each channel, of 2 pad + 1 taps. kPooling: the problem is one of ReadPooling, in its kind.
+  // kNorm: it is one of ReadNorm, and the call has what is normalised.
+  SplitWork work = SplitWork::kConvolution;
+  cudnn::PoolingKind pooling;
   Declared declared;
 };
 
@@ -164,8 +164,10 @@ class SplitCalls {
   // Whether no cut axis has maps of one row, which may well be copies.
   bool HoldsStripes(const Agreed& agreed) const;
   // The stripes of the call, by what was agreed; an error is the same on all ranks.
-  Result<GroupStripes> StripesOf(const SplitCall& call, std::span<const Spatial> extents) const
-      UCUDNN_REQUIRES(mutex_);
+  Result<GroupStripes> StripesOf(const SplitCall& call, std::span<const Spatial> extents,
+                                 std::span<const OwnWindow> windows) const UCUDNN_REQUIRES(mutex_);
+  Result<GroupStripes> PooledStripesOf(const SplitCall& call, std::span<const Spatial> extents,
+                                       std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
 
   CUcontext CurrentContext() const;

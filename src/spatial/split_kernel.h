@@ -1,6 +1,7 @@
 // One split kernel of one rank, as all ranks agreed on it: why it is refused, or everything that
 // its calls need. Made at the agreement; running it allocates nothing. Not thread-safe: a rank
-// makes one call at a time.
+// makes one call at a time. A kind of kernel is a class of its own (halo_kernel.h,
+// global_pooling.h, split_norm.h).
 #pragma once
 
 #include <array>
@@ -9,9 +10,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "convolution/partial_sums.h"
 #include "cuda/resources.h"
-#include "cudnn/partial_sum.h"
+#include "spatial/agreement.h"
 #include "spatial/call_record.h"
 #include "spatial/slice_plan.h"
 #include "spatial/tensor_add.h"
@@ -49,6 +49,8 @@ class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
+  // The same at the agreement, without what a second call would do twice.
+  virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
 // One call, on the stream of its handle.
@@ -69,6 +71,7 @@ struct KernelOutcome {
 
 class SplitKernel {
  public:
+  virtual ~SplitKernel() = default;
   // A kernel that is an error on all ranks.
   static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
   // How many images one exchange of this rank may have, for all that a call needs to be at most
@@ -77,6 +80,7 @@ class SplitKernel {
   // be made; the ranks then agree to refuse it.
   static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
                                    const CallForm& form, bool sums_gradients, size_t most_bytes);
+  // Of the kind that the form and the group ask for.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images,
@@ -84,83 +88,59 @@ class SplitKernel {
 
   const ConvolutionProblem& problem() const { return problem_; }  // the rank's own
   const std::string& refusal() const { return refusal_; }         // empty: it runs
-  int slice_images() const { return slice_; }                     // of one exchange
+  const CallForm& form() const { return form_; }
   const std::vector<Spatial>& extents() const { return *extents_; }
   const AllExtents& shared_extents() const { return extents_; }
   void set_extents(AllExtents extents) { extents_ = std::move(extents); }
   void set_extents(std::vector<Spatial> extents) {
     extents_ = std::make_shared<const std::vector<Spatial>>(std::move(extents));
   }
+  // Of each rank, by what was agreed.
+  const std::vector<OwnWindow>& windows() const { return windows_; }
+  void set_windows(std::vector<OwnWindow> windows) { windows_ = std::move(windows); }
   uint64_t common_hash() const { return common_hash_; }
   void set_common_hash(uint64_t hash) { common_hash_ = hash; }
   size_t buffer_bytes() const { return buffer_bytes_; }
   // And those of the channel.
-  size_t device_bytes() const;
-  size_t largest_message_bytes() const;
-  size_t reduced_bytes() const;
-  // Whether a call waits for other ranks.
-  bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
-  // Whether all rows of dy that a call receives, if any, are in the buffer when it ends: the same
-  // on all ranks.
-  bool exchanges_gradient_at_once() const {
-    return problem_.operation != Operation::kForward && full_ != nullptr && slice_ == problem_.n;
+  size_t device_bytes() const {
+    return buffer_bytes_ + transport::ReductionScratchBytes(reduced_bytes());
   }
-  // What lies in the buffer as it came from other ranks is in its first bytes.
-  size_t received_end() const { return full_ == nullptr ? 0 : full_->received_end(); }
-  const CallForm& form() const { return form_; }
   // That this rank receives and sends in one call.
   uint64_t exchanged_bytes() const { return exchanged_bytes_; }
+  // Whether a call waits for other ranks.
+  bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
 
-  // Runs the small convolutions once; an error is that the library refuses one.
-  Status Try(const KernelCall& call, ExchangeResources& device);
-  KernelOutcome Run(const KernelCall& call, ExchangeResources& device, transport::Channel& channel);
+  virtual int slice_images() const { return problem_.n; }  // of one exchange
+  virtual size_t largest_message_bytes() const { return 0; }
+  virtual size_t reduced_bytes() const { return 0; }
+  // Whether all rows of dy that a call receives, if any, are in the buffer when it ends: the same
+  // on all ranks.
+  virtual bool exchanges_gradient_at_once() const { return false; }
+  // What lies in the buffer as it came from other ranks is in its first bytes.
+  virtual size_t received_end() const { return 0; }
 
- private:
+  // Makes its calls beside the rank's own once; an error is that the library refuses one.
+  virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
+  virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
+                            transport::Channel& channel) = 0;
+
+ protected:
   SplitKernel() = default;
-  Status MakePlans(const PlanContext& context, const GroupStripes& group);
-  bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
-  // The rank's own call where gradients are summed: into memory of ours where the caller's is read.
-  cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // The slice that begins at image `image`, of which `sliced` has the pointers.
-  SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
-                    ExchangeResources& device) const;
-  // Of the slice that begins at image `image`.
-  size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
-  SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
-  Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
-                 ExchangeResources& device);
-  // The rank's own call, and what its gradient needs behind it.
-  KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
-                       ExchangeResources& device);
-  // Exchanges and corrects all slices; the first one's exchange is under way.
-  Status CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
-                    ExchangeResources& device, transport::Channel& channel);
-  Status ExchangeAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& own,
-                    ExchangeResources& device, transport::Channel& channel);
-  // Sums the rank's gradients over all ranks, and makes the caller's result of the sum.
-  Status FinishGradient(const KernelCall& call, ExchangeResources& device,
-                        transport::Channel& channel);
-  bool IsDeferred(const KernelCall& call) const { return call.is_deferred && sums_; }
   // The next call, on whichever stream, may overwrite the buffer only behind this one.
-  Status Leave(const KernelCall& call, ExchangeResources& device) const;
+  static Status LeaveBehind(const KernelCall& call, ExchangeResources& device);
 
   const cudnn::Functions* functions_ = nullptr;
   const cuda::Driver* driver_ = nullptr;
   ConvolutionProblem problem_;
   CallForm form_;
+  uint64_t exchanged_bytes_ = 0;
+  size_t buffer_bytes_ = 0;
+
+ private:
   std::string refusal_;
   AllExtents extents_;  // null before they are set
-  uint64_t common_hash_ = 0, exchanged_bytes_ = 0;
-  int slice_ = 0;
-  std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over
-  // Of the buffer, each for one slice, and their size: with two, the next slice's rows travel while
-  // results are corrected with this one's.
-  size_t rooms_ = 1, room_bytes_ = 0;
-  bool sums_ = false;                       // gradients are summed over ranks
-  bool counts_ = true;                      // this rank's among them
-  std::unique_ptr<cudnn::PartialSum> sum_;  // of 16-bit gradients
-  // Of the buffer: behind what slices use, what they keep, then the gradient, where it is made.
-  size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0, buffer_bytes_ = 0;
+  std::vector<OwnWindow> windows_;
+  uint64_t common_hash_ = 0;
 };
 
 }  // namespace ucudnn::spatial

@@ -14,8 +14,8 @@ import uuid
 
 import machine
 
-CNN, API, TRAIN, FRONTEND = (machine.BUILD / "tests" / name for name in (
-    "striped_cnn", "striped_api", "train_cnn", "frontend_step"))
+CNN, API, POOLS, TRAIN, FRONTEND = (machine.BUILD / "tests" / name for name in (
+    "striped_cnn", "striped_api", "striped_pools", "train_cnn", "frontend_step"))
 CASES = machine.BUILD / "tests/gpu/bin/split_cases"
 HEIGHT, STEPS = 32, 4  # of striped_cnn
 SHAPES = "1" if machine.HOST else "5"  # of split_cases
@@ -171,6 +171,19 @@ class Programs(Split):
                 machine.record(f"striped_cnn h{ranks}", {"exchanged_bytes": [one["exchanged_bytes"] for one in told],
                                                          "seconds": round(result.seconds, 1)})
 
+    def test_pools_and_norms_are_those_of_the_whole(self):
+        # In fp64, sums of at most some hundred thousand terms in other orders, and what is printed with nine digits.
+        whole = numbers(alone([POOLS]))
+        largest = max(abs(number) for number in whole.values())
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                result = job(f"h{ranks}", ranks, [POOLS], UCUDNN_SPATIAL_ONE="replicated")
+                self.assert_ran(result)
+                split = numbers(result.lines)
+                self.assertEqual(whole.keys(), split.keys())
+                self.assertEqual([], [name for name, number in whole.items()
+                                      if not abs(split[name] - number) <= LAST_DIGIT * abs(number) + 1e-10 * largest])
+
     def test_stripes_without_the_exchange_are_noticed(self):
         code, output, errors = under_ucudnn(["--off", "--ranks", "2"], ["env", "LOCAL_RANK=0", *self.words])
         self.assertEqual(0, code, errors)
@@ -253,16 +266,14 @@ class Faults(Split):
         return shell(f"{before}\n{CNN} {HEIGHT} {steps}\n{after}")
 
     def test_what_is_not_split_is_refused_by_name_on_all_ranks(self):
-        for word, function in (("norm", "cudnnBatchNormalizationForwardTraining"), ("plain", "cudnnPoolingForward")):
-            with self.subTest(function=function):
-                # Each rank stays until the other has had its say.
-                script = f"{TRAIN} fp32 nchw {word} 8 1; code=$?; sleep 8; exit $code"
-                result = job("h2", 2, shell(script))
-                self.assert_failed(result, "CUDNN_STATUS_NOT_SUPPORTED")
-                self.assertEqual(1, result.code)
-                for rank in (0, 1):
-                    self.assertRegex(result.errors, rf"ucudnn rank {rank}\[\d+\] warning: {function} is not split")
-                self.assertEqual([], result.lines)
+        # A convolution over a rank's whole stripe, without padding. Each rank stays until the other has had its say.
+        script = f"{TRAIN} fp32 nchw norm 8 1; code=$?; sleep 8; exit $code"
+        result = job("h2", 2, shell(script))
+        self.assert_failed(result, "CUDNN_STATUS_NOT_SUPPORTED")
+        self.assertEqual(1, result.code)
+        for rank in (0, 1):
+            self.assertRegex(result.errors, rf"ucudnn rank {rank}\[\d+\] error: .* cannot be split: ")
+        self.assertEqual([], result.lines)
 
     def test_nccl_is_refused_where_ranks_share_a_gpu(self):
         result = job("h2", 2, self.cnn(1), UCUDNN_SPATIAL_TRANSPORT="nccl")

@@ -11,6 +11,7 @@ inline cudnn::Functions StandIn() {
   UCUDNN_CUDNN_FUNCTIONS(STAND_IN_MEMBER)
   UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(STAND_IN_MEMBER)
   UCUDNN_CUDNN_SPLIT_FUNCTIONS(STAND_IN_MEMBER)
+  UCUDNN_CUDNN_POOLING_FUNCTIONS(STAND_IN_MEMBER)
 #undef STAND_IN_MEMBER
   functions.cudnnBackendInitialize = &::cudnnBackendInitialize;
   return functions;

@@ -50,7 +50,7 @@ cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
   OwnBiasGradient own(process.functions, call);
   spatial::SplitCall split{problem, filter, session->context(), session->stream(),
                            process.sessions.Capturing(*session)};
-  split.is_bias_gradient = true;
+  split.work = spatial::SplitWork::kBiasGradient;
   split.declared.is_replicated = splitter.IsReplicated(call.dy_descriptor);
   return splitter.Run(split, own);
 }

@@ -65,7 +65,7 @@ cudnnStatus_t RunRowExchange(Process& process, const RowExchangeCall& call, std:
   }
   spatial::SplitCall split{problem, forward, session->context(), session->stream(),
                            process.sessions.Capturing(*session)};
-  split.is_rows = true;
+  split.work = spatial::SplitWork::kRows;
   return splitter.Run(split, own);
 }
 

@@ -36,18 +36,35 @@ cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments
   NamedCall { #name, CallWithNothing(&name, handle) }
 
 std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
-  return {CALL_WITH_NOTHING(cudnnPoolingForward),
-          CALL_WITH_NOTHING(cudnnPoolingBackward),
-          CALL_WITH_NOTHING(cudnnSoftmaxForward),
-          CALL_WITH_NOTHING(cudnnReduceTensor),
-          CALL_WITH_NOTHING(cudnnBatchNormalizationForwardTraining),
-          CALL_WITH_NOTHING(cudnnBatchNormalizationBackward)};
+  return {CALL_WITH_NOTHING(cudnnSoftmaxForward), CALL_WITH_NOTHING(cudnnReduceTensor),
+          CALL_WITH_NOTHING(cudnnDivisiveNormalizationForward),
+          CALL_WITH_NOTHING(cudnnNormalizationForwardTraining)};
 }
 
 // Right on a stripe.
 NamedCall CallInference(cudnnHandle_t handle) {
   return CALL_WITH_NOTHING(cudnnBatchNormalizationForwardInference);
 }
+// With an activation behind it; what it is given is never read.
+cudnnStatus_t CallFusedNorm(cudnnHandle_t handle) {
+  const float one = 1;
+  float numbers[4] = {};
+  return cudnnBatchNormalizationForwardTrainingEx(
+      handle, CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_OPS_BN_ACTIVATION, &one, &one, nullptr,
+      numbers, nullptr, nullptr, nullptr, numbers, nullptr, numbers, numbers, 1, nullptr, nullptr,
+      1e-5, nullptr, nullptr, nullptr, nullptr, 0, nullptr, 0);
+}
+
+// Without arguments, as the real ones answer.
+std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
+  return {CALL_WITH_NOTHING(cudnnPoolingForward),
+          CALL_WITH_NOTHING(cudnnPoolingBackward),
+          CALL_WITH_NOTHING(cudnnBatchNormalizationForwardTraining),
+          CALL_WITH_NOTHING(cudnnBatchNormalizationForwardTrainingEx),
+          CALL_WITH_NOTHING(cudnnBatchNormalizationBackward),
+          CALL_WITH_NOTHING(cudnnBatchNormalizationBackwardEx)};
+}
+
 #undef CALL_WITH_NOTHING
 
 // A convolution in a capture of the rank's stream, of which nothing comes.
@@ -113,6 +130,10 @@ TEST_F(Split, CallsAreExactOrNamed) {
         for (const NamedCall& call : CallWhatIsNotSplit(rank.handle())) {
           EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
         }
+        for (const NamedCall& call : CallSplitOnesWithNothing(rank.handle())) {
+          EXPECT_EQ(call.status, CUDNN_STATUS_BAD_PARAM) << call.name;
+        }
+        EXPECT_EQ(CallFusedNorm(rank.handle()), CUDNN_STATUS_NOT_SUPPORTED);
         EXPECT_EQ(rank.CallRefused(), CUDNN_STATUS_NOT_SUPPORTED);
         EXPECT_EQ(CallNative(rank), CUDNN_STATUS_NOT_SUPPORTED);
         together.arrive_and_wait();
@@ -123,9 +144,9 @@ TEST_F(Split, CallsAreExactOrNamed) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const char* text :
-       {"cudnnPoolingForward", "cudnnPoolingBackward", "cudnnSoftmaxForward", "cudnnReduceTensor",
-        "cudnnBatchNormalizationForwardTraining", "z and y differ in shape",
-        "has no native CUDA graph", "inside a CUDA graph capture"}) {
+       {"cudnnSoftmaxForward", "cudnnReduceTensor", "cudnnDivisiveNormalizationForward",
+        "cudnnNormalizationForwardTraining", "an activation or an addition is fused behind it",
+        "z and y differ in shape", "has no native CUDA graph", "inside a CUDA graph capture"}) {
     EXPECT_EQ(LinesWith(text), 1) << text;
   }
 }
@@ -142,6 +163,7 @@ TEST_F(Broken, CallsAreAllRefusedWithOneLine) {
     EXPECT_EQ(rank.CallRefused(), CUDNN_STATUS_NOT_SUPPORTED);
     std::vector<NamedCall> calls = CallWhatIsNotSplit(rank.handle());
     calls.push_back(CallInference(rank.handle()));
+    for (const NamedCall& call : CallSplitOnesWithNothing(rank.handle())) calls.push_back(call);
     for (const NamedCall& call : calls) {
       EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
     }

@@ -12,6 +12,7 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 STRIPED_HEAD = os.environ["UCUDNN_TEST_STRIPED_HEAD"]
+STRIPED_POOLS = os.environ["UCUDNN_TEST_STRIPED_POOLS"]
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
@@ -147,6 +148,24 @@ class Striped(unittest.TestCase):
                 self.assertEqual(4 * ranks + 8, len(lines(result)))
                 self.assertEqual(set(lines(whole)), set(lines(result)))
 
+    def test_pools_and_norms_are_those_of_the_whole(self):
+        whole = run(words=(STRIPED_POOLS,))
+        self.assertEqual(0, whole.returncode, whole.stderr)
+        self.assertEqual(11 + 32, len(lines(whole)))
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_POOLS,),
+                             UCUDNN_SPATIAL_ONE="replicated")
+                self.assertEqual((0, ""), (result.returncode, result.stderr))
+                self.assertEqual(11 * ranks + 32, len(lines(result)))
+                self.assertEqual(set(lines(whole)), set(lines(result)))
+
+    def test_global_pooling_is_refused_until_the_program_says_so(self):
+        result = run("--ranks", "2", "--spatial", "h2", words=(STRIPED_POOLS,))
+        self.assertNotEqual(0, result.returncode)
+        for word in ("average pooling with padding", "the window covers the stripe of every rank", "UCUDNN_SPATIAL_ONE=replicated"):
+            self.assertIn(word, result.stderr)
+
     def test_ranks_may_be_threads_of_one_process(self):
         for kind, transport, devices in (("handles", "loopback", ()), ("devices", "peer", ("--devices", "3"))):
             for ranks in (2, 3):
@@ -171,8 +190,9 @@ class Striped(unittest.TestCase):
         self.assertIn("UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, none leaves that to the program", result.stderr)
 
     def test_what_is_not_split_is_refused_by_name(self):
+        # Whose last convolution has no padding, so that stripes would give another result.
         words = (TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")
-        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=words), "cudnnBatchNormalizationForwardTraining")
+        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=words), "cannot be split")
         # Graphs that are neither pointwise nor one convolution with pointwise operations behind it.
         self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
                             "a convolution of the graph API that ucudnn cannot read is not split")

@@ -162,7 +162,7 @@ TEST(Agreement, KernelTextLeavesOutWhatTheGridCuts) {
   other.x[2] = 7;
   EXPECT_NE(KernelText(other, {}, rows), text);
   for (const CallForm& form : {CallForm{.is_fused = true}, CallForm{.is_plan = true},
-                               CallForm{.is_bias_gradient = true}}) {
+                               CallForm{.work = SplitWork::kBiasGradient}}) {
     EXPECT_NE(KernelText(p, form, rows), text);
   }
   const auto changed = [&](auto change) {

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "cuda/driver.h"
+#include "convolution/partial_sums.h"
+#include "spatial/convolution_slice.h"
 #include "spatial/group_stripes.h"
 #include "spatial/split_kernel.h"
 #include "tests/support/device.h"
@@ -37,7 +39,7 @@ class SplitMemory : public DeviceTest {
     const bool forward = local.operation == Operation::kForward;
     const double x_row = 1.0 * local.c * local.x[2], y_row = 1.0 * local.k * y[2];
     const double wider = std::max(x_row, y_row) / (forward ? x_row : y_row);
-    const bool added = (*plan)->correction() == spatial::Correction::kAdded;
+    const bool added = spatial::CorrectionOf(local, form) == spatial::Correction::kAdded;
     const size_t halo = std::max((*plan)->received_bytes(), (*plan)->sent_bytes());
     const double rows = wider * static_cast<double>(halo);
     double beside = static_cast<double>(cudnn::FilterBytes(local)) + 16 * 256;

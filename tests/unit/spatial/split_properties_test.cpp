@@ -101,8 +101,7 @@ TEST_P(SplitAdjoint, OperationsAreEachOthersAdjoint) {
     EXPECT_EQ(w_dw, std::vector<double>(w_dw.size(), both));
   }
 }
-INSTANTIATE_TEST_SUITE_P(Grids, SplitAdjoint,
-                         testing::Values("h2", "h3", "h2w2", "d2h2", "d2h2w2"),
+INSTANTIATE_TEST_SUITE_P(Grids, SplitAdjoint, testing::Values("h2", "h3", "h2w2", "d2h2", "d2h2w2"),
                          [](const auto& grid) { return grid.param; });
 
 }  // namespace

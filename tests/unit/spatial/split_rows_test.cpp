@@ -113,7 +113,7 @@ TEST_P(RowsBeside, AreThoseOfTheWholeImage) {
         return kFine;
       });
       spatial::SplitCall split{own, call, rank.context, rank.stream};
-      split.is_rows = true;
+      split.work = spatial::SplitWork::kRows;
       EXPECT_EQ(rank.calls->Run(split, local), kFine);
       EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
       EXPECT_EQ(y.Read(), expected);
@@ -149,7 +149,7 @@ TEST(RowsBesideFault, LeavesNothingThatLooksLikeRows) {
     call.y = y.data();
     GivenCall local([](const cudnn::ConvolutionCall&) { return kFine; });
     spatial::SplitCall split{p, call, rank.context, rank.stream};
-    split.is_rows = true;
+    split.work = spatial::SplitWork::kRows;
     EXPECT_EQ(rank.calls->Run(split, local), kBroken);
     EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
     EXPECT_TRUE(IsNan(y.Read()));

@@ -126,7 +126,7 @@ StripeResult RunBias(RankState& rank, const SplitLayer& layer) {
                                                     mine.y, mine.beta, db, mine.w);
     });
     spatial::SplitCall split{read, call, rank.context, rank.stream};
-    split.is_bias_gradient = true;
+    split.work = spatial::SplitWork::kBiasGradient;
     const cudnnStatus_t status = rank.calls->Run(split, own);
     EXPECT_EQ(cudnnDestroyTensorDescriptor(db), kFine);
     return status;

@@ -1,37 +1,11 @@
-// Running what a slice's plan says, call by call.
+// Running what the plan of a convolution's slice says, call by call.
 #include "cuda/resources.h"
+#include "spatial/convolution_slice.h"
 #include "spatial/scales.h"
-#include "spatial/slice_plan.h"
 
 namespace ucudnn::spatial {
 
-size_t SlicePlan::received_bytes() const {
-  size_t bytes = 0;
-  for (const Packet& packet : receives_) bytes += packet.bytes;
-  return bytes;
-}
-
-size_t SlicePlan::sent_bytes() const {
-  size_t bytes = 0;
-  for (const Packet& packet : sends_) bytes += packet.bytes;
-  return bytes;
-}
-
-std::span<const transport::Message> SlicePlan::Sends(CUdeviceptr buffer) {
-  for (size_t i = 0; i < sends_.size(); ++i) {
-    sent_[i] = {sends_[i].peer, buffer + sends_[i].place, sends_[i].bytes};
-  }
-  return sent_;
-}
-
-std::span<const transport::Message> SlicePlan::Receives(CUdeviceptr buffer) {
-  for (size_t i = 0; i < receives_.size(); ++i) {
-    received_[i] = {receives_[i].peer, buffer + receives_[i].place, receives_[i].bytes};
-  }
-  return received_;
-}
-
-CUdeviceptr SlicePlan::Address(const SliceCall& slice, const Fetch& fetch) const {
+CUdeviceptr ConvolutionSlice::Address(const SliceCall& slice, const Fetch& fetch) const {
   const cudnn::ConvolutionCall& call = slice.call;
   const auto at = [&](const void* tensor) {
     return ToDevice(tensor) + static_cast<size_t>(fetch.from);
@@ -53,36 +27,11 @@ CUdeviceptr SlicePlan::Address(const SliceCall& slice, const Fetch& fetch) const
   return 0;
 }
 
-// -0, in any of the types: its last byte is 0x80.
-Status SlicePlan::WriteArrival(CUdeviceptr number, CUstream stream) const {
-  const size_t last = ElementBytes(problem_.type) - 1;
-  CUresult result = driver_->cuMemsetD8Async(number, 0, last, stream);
-  if (result == CUDA_SUCCESS) result = driver_->cuMemsetD8Async(number + last, 0x80, 1, stream);
-  return cuda::DriverStatus(*driver_, result, "marking a message");
-}
-
-Status SlicePlan::Pack(const SliceCall& slice, CUstream stream) const {
-  const CUdeviceptr exchanged = ToDevice(exchanges_gradient() ? slice.call.y : slice.call.x);
-  for (const Packet& packet : sends_) {
-    for (const Block& block : packet.blocks) {
-      UCUDNN_RETURN_IF_ERROR(block.pack.Enqueue(*driver_,
-                                                exchanged + static_cast<size_t>(block.from),
-                                                slice.buffer + block.place, stream));
-    }
-    if (packet.arrival)
-      UCUDNN_RETURN_IF_ERROR(WriteArrival(slice.buffer + *packet.arrival, stream));
-  }
-  if (received_end_ == 0) return Status::Ok();
-  return cuda::DriverStatus(*driver_,
-                            driver_->cuMemsetD8Async(slice.buffer, 0xFF, received_end_, stream),
-                            "clearing what is received");
-}
-
-CUdeviceptr SlicePlan::ResultOf(const Step& step, const SliceCall& slice) {
+CUdeviceptr ConvolutionSlice::ResultOf(const Step& step, const SliceCall& slice) {
   return (step.is_kept ? slice.kept : slice.buffer) + *step.result;
 }
 
-Status SlicePlan::Keep(const SliceCall& slice) const {
+Status ConvolutionSlice::Keep(const SliceCall& slice) const {
   for (const Step& step : steps_) {
     for (const Fetch& fetch : step.kept) {
       UCUDNN_RETURN_IF_ERROR(
@@ -92,7 +41,7 @@ Status SlicePlan::Keep(const SliceCall& slice) const {
   return Status::Ok();
 }
 
-Status SlicePlan::Correct(const SliceCall& slice) const {
+Status ConvolutionSlice::Correct(const SliceCall& slice) const {
   for (const Step& step : steps_) UCUDNN_RETURN_IF_ERROR(RunStep(step, slice));
   for (const Placed& placed : placed_) {
     UCUDNN_RETURN_IF_ERROR(
@@ -102,7 +51,7 @@ Status SlicePlan::Correct(const SliceCall& slice) const {
   return Status::Ok();
 }
 
-void SlicePlan::Fill(const Step& step, const SliceCall& slice, StepCall& to) const {
+void ConvolutionSlice::Fill(const Step& step, const SliceCall& slice, StepCall& to) const {
   cudnn::ConvolutionCall& call = to.call = slice.call;
   const auto at = [&](size_t place) { return ToPointer(slice.buffer + place); };
   if (exchanges_gradient()) {
@@ -128,7 +77,7 @@ void SlicePlan::Fill(const Step& step, const SliceCall& slice, StepCall& to) con
   }
 }
 
-Status SlicePlan::Try(const SliceCall& slice) const {
+Status ConvolutionSlice::Try(const SliceCall& slice) const {
   if (steps_.empty()) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
       *driver_, driver_->cuMemsetD8Async(slice.buffer, 0, buffer_bytes(), slice.stream),
@@ -142,20 +91,13 @@ Status SlicePlan::Try(const SliceCall& slice) const {
     if (step.result) call.*cudnn::OutputOf(problem_.operation) = ToPointer(ResultOf(step, slice));
     UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
                                               Describe(step.convolution->problem()).c_str()));
-    UCUDNN_RETURN_IF_ERROR(AddArrivals(step, slice));
+    UCUDNN_RETURN_IF_ERROR(
+        AddArrivals(step.arrivals, slice, ResultOf(step, slice), step.result_count));
   }
   return Status::Ok();
 }
 
-Status SlicePlan::AddArrivals(const Step& step, const SliceCall& slice) const {
-  for (const size_t place : step.arrivals) {
-    UCUDNN_RETURN_IF_ERROR(slice.add.Spread(slice.call.handle, problem_.type, slice.buffer + place,
-                                            step.result_count, ResultOf(step, slice)));
-  }
-  return Status::Ok();
-}
-
-Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
+Status ConvolutionSlice::RunStep(const Step& step, const SliceCall& slice) const {
   const cuda::Driver& driver = *driver_;
   const CUdeviceptr buffer = slice.buffer;
   if (step.zero_bytes > 0) {
@@ -184,13 +126,14 @@ Status SlicePlan::RunStep(const Step& step, const SliceCall& slice) const {
   UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, step.convolution->Run(call),
                                             "computing what a halo contributes"));
   if (!step.result) return Status::Ok();
-  UCUDNN_RETURN_IF_ERROR(AddArrivals(step, slice));
+  UCUDNN_RETURN_IF_ERROR(
+      AddArrivals(step.arrivals, slice, ResultOf(step, slice), step.result_count));
   return step.store_result.Enqueue(driver, ResultOf(step, slice), result, slice.stream);
 }
 
 // A 16-bit gradient: what the term contributes becomes a partial, with 0 where it says nothing.
-Status SlicePlan::RunSummed(const Step& step, const SliceCall& slice,
-                            cudnn::ConvolutionCall& call) const {
+Status ConvolutionSlice::RunSummed(const Step& step, const SliceCall& slice,
+                                   cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;
   void* const partial = slice.sum->Partial(slice.sums);
   call.beta = ZeroOf(problem_.type);

@@ -1,0 +1,199 @@
+#include "convolution/pooled_boxes.h"
+
+#include <algorithm>
+
+namespace ucudnn {
+namespace {
+
+// One axis of one part.
+struct AxisPart {
+  const AxisCut& cut;
+  int part = 0;
+  bool forward = true;
+
+  Interval elements() const { return cut.elements[static_cast<size_t>(part)]; }
+  Interval windows() const { return cut.windows[static_cast<size_t>(part)]; }
+  Interval result() const { return forward ? windows() : elements(); }
+  int64_t image() const { return cut.elements.back().end; }
+  int64_t all_windows() const { return cut.windows.back().end; }
+  Interval Under(const Interval& outputs) const {
+    return UnderWindows(cut.window, outputs, image());
+  }
+  Interval Over(const Interval& of_elements) const {
+    return WindowsOver(cut.window, of_elements, all_windows());
+  }
+  bool IsOwn(int64_t window) const {
+    const Interval own = elements(), under = Under({window, window + 1});
+    return windows().begin <= window && window < windows().end && own.begin <= under.begin &&
+           under.end <= own.end;
+  }
+};
+
+AxisPart PartOf(const Stripes& stripes, const std::array<int, kMaxSpatial>& part, size_t axis) {
+  return {stripes.cuts[axis], part[axis], stripes.local.operation == Operation::kForward};
+}
+
+std::array<int, kMaxSpatial> PartsOfCell(const Stripes& stripes, int cell) {
+  const GridCell at = stripes.grid.CellOf(cell);
+  return {at.d, at.h, at.w};
+}
+
+// Whether the part's own pooling gives result `at`.
+bool IsOwnResult(const AxisPart& part, int64_t at) {
+  if (part.forward) return part.IsOwn(at);
+  const Interval over = part.Over({at, at + 1});
+  for (int64_t window = over.begin; window < over.end; ++window) {
+    if (!part.IsOwn(window)) return false;
+  }
+  return true;
+}
+
+// The part's results as maximal runs, those that are its own pooling's and the others.
+struct AxisRuns {
+  std::vector<Interval> own, others;
+};
+AxisRuns RunsOfResults(const AxisPart& part) {
+  AxisRuns runs;
+  for (int64_t at = part.result().begin; at < part.result().end; ++at) {
+    std::vector<Interval>& of = IsOwnResult(part, at) ? runs.own : runs.others;
+    if (!of.empty() && of.back().end == at) {
+      ++of.back().end;
+    } else {
+      of.push_back({at, at + 1});
+    }
+  }
+  return runs;
+}
+
+// One axis of a PooledBox.
+struct AxisBox {
+  Interval result, elements, windows, read_elements, read_windows;
+};
+
+AxisBox OwnBox(const AxisPart& part) {
+  return {part.result(), part.elements(), part.windows(), part.elements(), part.windows()};
+}
+
+// The pad is the same on both sides, and its first window begins with the pad: it begins so far
+// before what is read that no window that matters is in it, or where the image begins. Behind what
+// is read the pad is the image's, or no window that matters reaches it.
+AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
+  const SlidingWindow& window = part.cut.window;
+  AxisBox box;
+  box.result = result;
+  box.read_windows = part.forward ? result : part.Over(result);
+  box.read_elements = part.Under(box.read_windows);
+  const int64_t before = CeilDivide(window.pad, window.stride);
+  const int64_t first = std::max<int64_t>(0, box.read_windows.begin - before);
+  box.elements = {first * window.stride, box.read_elements.end};
+  if (!part.forward) box.elements.end = std::max(box.elements.end, result.end);
+  const int64_t count =
+      (box.elements.Length() + 2 * window.pad - window.Extent()) / window.stride + 1;
+  box.windows = {first, first + count};
+  return box;
+}
+
+PooledBox Joined(const std::array<AxisBox, kMaxSpatial>& axes) {
+  PooledBox box;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    box.result[axis] = axes[axis].result;
+    box.elements[axis] = axes[axis].elements;
+    box.windows[axis] = axes[axis].windows;
+    box.read.elements[axis] = axes[axis].read_elements;
+    box.read.windows[axis] = axes[axis].read_windows;
+  }
+  return box;
+}
+
+SpatialBox Overlapping(const SpatialBox& a, const SpatialBox& b) {
+  SpatialBox both;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) both[axis] = Intersection(a[axis], b[axis]);
+  return both;
+}
+
+// What `to` reads that `from` owns.
+PooledBoxPair Passed(const Stripes& stripes, int from, int to) {
+  const PooledBoxPair owned = OwnedByPooling(stripes, from), read = ReadByPooling(stripes, to);
+  return {Overlapping(owned.elements, read.elements), Overlapping(owned.windows, read.windows)};
+}
+
+std::vector<PooledMessage> MessagesOf(const Stripes& stripes, bool sends) {
+  std::vector<PooledMessage> messages;
+  for (int peer = 0; peer < stripes.grid.GroupSize(); ++peer) {
+    if (peer == stripes.cell) continue;
+    const PooledBoxPair boxes =
+        sends ? Passed(stripes, stripes.cell, peer) : Passed(stripes, peer, stripes.cell);
+    if (Elements(boxes.elements) > 0 || Elements(boxes.windows) > 0) {
+      messages.push_back({peer, boxes});
+    }
+  }
+  return messages;
+}
+
+}  // namespace
+
+PooledBoxPair OwnedByPooling(const Stripes& stripes, int cell) {
+  const std::array<int, kMaxSpatial> parts = PartsOfCell(stripes, cell);
+  PooledBoxPair owned;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const AxisPart part = PartOf(stripes, parts, axis);
+    owned.elements[axis] = part.elements();
+    owned.windows[axis] = part.windows();
+  }
+  return owned;
+}
+
+PooledBoxPair ReadByPooling(const Stripes& stripes, int cell) {
+  const std::array<int, kMaxSpatial> parts = PartsOfCell(stripes, cell);
+  const bool forward = stripes.local.operation == Operation::kForward;
+  PooledBoxPair read;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const AxisPart part = PartOf(stripes, parts, axis);
+    const Interval windows = forward ? part.windows() : part.Over(part.elements());
+    read.elements[axis] = part.Under(windows);
+    if (!forward) read.windows[axis] = windows;
+  }
+  return read;
+}
+
+std::vector<PooledMessage> PooledReceives(const Stripes& stripes) {
+  return MessagesOf(stripes, false);
+}
+std::vector<PooledMessage> PooledSends(const Stripes& stripes) { return MessagesOf(stripes, true); }
+
+bool PoolsAlone(const Stripes& stripes) {
+  Stripes other = stripes;
+  for (other.cell = 0; other.cell < stripes.grid.GroupSize(); ++other.cell) {
+    if (!PooledReceives(other).empty()) return false;
+  }
+  return true;
+}
+
+std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
+  std::array<AxisRuns, kMaxSpatial> runs;
+  const auto part = [&](size_t axis) { return PartOf(stripes, stripes.part, axis); };
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) runs[axis] = RunsOfResults(part(axis));
+  // Where no result of an axis reads beyond the own elements, they are pooled as in the own call.
+  const auto boxes_of = [&](size_t axis, const std::vector<Interval>& results) {
+    std::vector<AxisBox> boxes;
+    if (runs[axis].others.empty() && !results.empty()) return std::vector{OwnBox(part(axis))};
+    for (const Interval& result : results) boxes.push_back(BoxOfRun(part(axis), result));
+    return boxes;
+  };
+  const auto all_of = [&](size_t axis) { return std::vector<Interval>{part(axis).result()}; };
+  std::vector<PooledBox> boxes;
+  // What is another's along an axis, inside what is the own along those before it.
+  std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    choices[axis] = runs[axis].others;
+    for (const AxisBox& d : boxes_of(0, choices[0])) {
+      for (const AxisBox& h : boxes_of(1, choices[1])) {
+        for (const AxisBox& w : boxes_of(2, choices[2])) boxes.push_back(Joined({d, h, w}));
+      }
+    }
+    choices[axis] = runs[axis].own;
+  }
+  return boxes;
+}
+
+}  // namespace ucudnn

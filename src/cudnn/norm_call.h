@@ -1,0 +1,85 @@
+// A call of batch normalisation with one mean for each channel, as a program makes it: training
+// forward, and the gradient. Plain values; the functions are thread-safe as far as cuDNN is.
+#pragma once
+
+#include <cudnn.h>
+
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn {
+
+// cudnnBatchNormalizationForwardTraining, or its Ex without an activation.
+struct NormTraining {
+  cudnnHandle_t handle = nullptr;
+  cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+  const void* alpha = nullptr;
+  const void* beta = nullptr;
+  cudnnTensorDescriptor_t x_layout = nullptr;
+  const void* x = nullptr;
+  cudnnTensorDescriptor_t y_layout = nullptr;
+  void* y = nullptr;
+  cudnnTensorDescriptor_t parameters = nullptr;  // the layout of all that follows
+  const void* scale = nullptr;
+  const void* bias = nullptr;
+  double factor = 1;  // of this call in the running statistics
+  void* running_mean = nullptr;
+  void* running_variance = nullptr;
+  double epsilon = 0;
+  void* saved_mean = nullptr;
+  void* saved_inverse = nullptr;
+};
+
+// cudnnBatchNormalizationBackward, or its Ex without an activation.
+struct NormGradient {
+  cudnnHandle_t handle = nullptr;
+  cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+  const void* data_alpha = nullptr;
+  const void* data_beta = nullptr;
+  const void* parameter_alpha = nullptr;
+  const void* parameter_beta = nullptr;
+  cudnnTensorDescriptor_t x_layout = nullptr;
+  const void* x = nullptr;
+  cudnnTensorDescriptor_t dy_layout = nullptr;
+  const void* dy = nullptr;
+  cudnnTensorDescriptor_t dx_layout = nullptr;
+  void* dx = nullptr;
+  cudnnTensorDescriptor_t parameters = nullptr;  // the layout of all that follows
+  const void* scale = nullptr;
+  void* dscale = nullptr;
+  void* dbias = nullptr;
+  double epsilon = 0;
+  const void* saved_mean = nullptr;  // null, with the inverse: computed from x again
+  const void* saved_inverse = nullptr;
+};
+
+// What an Ex call has beside: nothing of it is read or written without an activation but the
+// workspace and the reserve space.
+struct NormSpaces {
+  cudnnBatchNormOps_t operations = CUDNN_BATCHNORM_OPS_BN;
+  cudnnActivationDescriptor_t activation = nullptr;
+  cudnnTensorDescriptor_t z_layout = nullptr;  // and of dz
+  void* z = nullptr;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  void* reserve = nullptr;
+  size_t reserve_bytes = 0;
+};
+
+// Reads a call as a problem of one tap for each channel: x is that of a forward call, and dx of a
+// gradient; y is y and dy. Returns null on success, else why ucudnn leaves such a call alone
+// (static text). Allocates nothing.
+const char* ReadNorm(const Functions& functions, const NormTraining& call,
+                     ConvolutionProblem& problem);
+const char* ReadNorm(const Functions& functions, const NormGradient& call,
+                     ConvolutionProblem& problem);
+
+// Call the real functions, which must be there.
+cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call);
+cudnnStatus_t Normalize(const Functions& functions, const NormGradient& call);
+cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call,
+                        const NormSpaces& spaces);
+cudnnStatus_t Normalize(const Functions& functions, const NormGradient& call,
+                        const NormSpaces& spaces);
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,66 @@
+// Poolings of the legacy API, seen as forward and backward_data of a convolution with a window of
+// its own for each channel. Plain values; the functions are thread-safe as far as cuDNN is.
+#pragma once
+
+#include <cudnn.h>
+
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::cudnn {
+
+struct ConvolutionCall;
+
+// What a window gives.
+struct PoolingKind {
+  cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
+  cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN;
+
+  bool operator==(const PoolingKind&) const = default;
+  bool is_maximum() const {
+    return mode == CUDNN_POOLING_MAX || mode == CUDNN_POOLING_MAX_DETERMINISTIC;
+  }
+};
+const char* PoolingName(const PoolingKind& kind);  // "max pooling"
+
+struct PoolingDescriptors {
+  cudnnPoolingDescriptor_t pooling = nullptr;
+  cudnnTensorDescriptor_t x = nullptr;  // and of dx
+  cudnnTensorDescriptor_t y = nullptr;  // and of dy
+};
+
+// What the gradient of a pooling reads beside dy: the pooling's own tensors.
+struct PoolingOperands {
+  const void* x = nullptr;
+  const void* y = nullptr;
+};
+
+// Reads what `descriptors` describe: k = c = groups, and w the window. Returns null on success,
+// else why ucudnn leaves such a call alone (static text). Allocates nothing.
+const char* ReadPooling(const Functions& functions, Operation operation,
+                        const PoolingDescriptors& descriptors, ConvolutionProblem& problem,
+                        PoolingKind& kind);
+
+// Calls the real pooling with the handle, scales and tensors of `call`: forward x and y, and for
+// the gradient dx (x), dy (y) and `call.pooling`.
+cudnnStatus_t Pool(const Functions& functions, const PoolingDescriptors& descriptors,
+                   const ConvolutionCall& call);
+
+// Descriptors of a pooling that ucudnn owns, destroyed through the real library.
+class OwnedPooling {
+ public:
+  explicit OwnedPooling(const Functions& functions) : functions_(functions) {}
+  ~OwnedPooling();
+  OwnedPooling(const OwnedPooling&) = delete;
+  OwnedPooling& operator=(const OwnedPooling&) = delete;
+
+  // Of a problem as ReadPooling makes it, with its strides. Call it once.
+  Status Create(const ConvolutionProblem& problem, const PoolingKind& kind);
+  const PoolingDescriptors& get() const { return descriptors_; }
+
+ private:
+  const Functions& functions_;
+  PoolingDescriptors descriptors_;
+};
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,128 @@
+#include "interposer/spatial/normalization.h"
+
+#include "spatial/scales.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+template <typename Call>
+cudnnStatus_t Normalize(const cudnn::Functions& functions, const Call& call,
+                        const cudnn::NormSpaces* spaces) {
+  return spaces == nullptr ? cudnn::Normalize(functions, call)
+                           : cudnn::Normalize(functions, call, *spaces);
+}
+
+// The rank's own call, as the program makes it.
+class OwnNorm : public spatial::LocalCall {
+ public:
+  OwnNorm(const cudnn::Functions& functions, const cudnn::NormSpaces* spaces, DataType type)
+      : functions_(functions), spaces_(spaces), type_(type) {}
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    return call.training != nullptr ? Normalize(functions_, *call.training, spaces_)
+                                    : Normalize(functions_, *call.gradient, spaces_);
+  }
+  // Running statistics, saved ones and gradients of parameters stay as they are.
+  cudnnStatus_t Try(const cudnn::ConvolutionCall& call) override {
+    if (call.training != nullptr) {
+      cudnn::NormTraining training = *call.training;
+      training.y = call.y;
+      training.running_mean = training.running_variance = nullptr;
+      training.saved_mean = training.saved_inverse = nullptr;
+      return Normalize(functions_, training, spaces_);
+    }
+    cudnn::NormGradient gradient = *call.gradient;
+    gradient.dx = call.x;
+    gradient.parameter_alpha = spatial::ZeroOf(type_);
+    gradient.parameter_beta = spatial::OneOf(type_);
+    return Normalize(functions_, gradient, spaces_);
+  }
+
+ private:
+  const cudnn::Functions& functions_;
+  const cudnn::NormSpaces* const spaces_;
+  const DataType type_;
+};
+
+bool HasAll(const cudnn::NormTraining& call) {
+  return call.alpha != nullptr && call.beta != nullptr && call.x != nullptr && call.y != nullptr &&
+         call.scale != nullptr && call.bias != nullptr &&
+         (call.saved_mean == nullptr) == (call.saved_inverse == nullptr);
+}
+
+bool HasAll(const cudnn::NormGradient& call) {
+  return call.data_alpha != nullptr && call.data_beta != nullptr &&
+         call.parameter_alpha != nullptr && call.parameter_beta != nullptr && call.x != nullptr &&
+         call.dy != nullptr && call.dx != nullptr && call.scale != nullptr &&
+         call.dscale != nullptr && call.dbias != nullptr &&
+         (call.saved_mean == nullptr) == (call.saved_inverse == nullptr);
+}
+
+cudnn::ConvolutionCall CallOf(const cudnn::NormTraining& call) {
+  cudnn::ConvolutionCall made;
+  made.operation = Operation::kForward;
+  made.handle = call.handle;
+  made.alpha = call.alpha;
+  made.beta = call.beta;
+  made.x = const_cast<void*>(call.x);
+  made.y = call.y;
+  made.training = &call;
+  return made;
+}
+
+cudnn::ConvolutionCall CallOf(const cudnn::NormGradient& call) {
+  cudnn::ConvolutionCall made;
+  made.operation = Operation::kBackwardData;
+  made.handle = call.handle;
+  made.alpha = call.data_alpha;
+  made.beta = call.data_beta;
+  made.x = call.dx;
+  made.y = const_cast<void*>(call.dy);
+  made.gradient = &call;
+  return made;
+}
+
+cudnnTensorDescriptor_t OutputLayout(const cudnn::NormTraining& call) { return call.y_layout; }
+cudnnTensorDescriptor_t OutputLayout(const cudnn::NormGradient& call) { return call.dy_layout; }
+
+template <typename Call>
+cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpaces* spaces) {
+  Splitter& splitter = process.splitter;
+  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+  if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
+  // Each position has statistics of its own, over the images: those of a stripe are right.
+  if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION) {
+    return Normalize(process.functions, call, spaces);
+  }
+  Session* const session = process.sessions.Of(call.handle);
+  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
+  const cudnn::ConvolutionCall own = CallOf(call);
+  ConvolutionProblem problem;
+  const char* const unreadable = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN
+                                     ? "an activation or an addition is fused behind it"
+                                     : cudnn::ReadNorm(process.functions, call, problem);
+  if (unreadable != nullptr) {
+    return splitter.RefuseCall(own.operation, call.handle, *session,
+                               std::string("a batch normalisation is not split: ") + unreadable);
+  }
+  OwnNorm local(process.functions, spaces, problem.type);
+  spatial::SplitCall split{problem, own, session->context(), session->stream(),
+                           process.sessions.Capturing(*session)};
+  split.work = spatial::SplitWork::kNorm;
+  split.declared.is_replicated =
+      splitter.IsReplicated(call.x_layout) || splitter.IsReplicated(OutputLayout(call));
+  return splitter.Run(split, local);
+}
+
+}  // namespace
+
+cudnnStatus_t RunNorm(Process& process, const cudnn::NormTraining& call,
+                      const cudnn::NormSpaces* spaces) {
+  return RunSplit(process, call, spaces);
+}
+
+cudnnStatus_t RunNorm(Process& process, const cudnn::NormGradient& call,
+                      const cudnn::NormSpaces* spaces) {
+  return RunSplit(process, call, spaces);
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,76 @@
+#include "interposer/spatial/pooling.h"
+
+#include "cudnn/descriptors.h"
+
+namespace ucudnn::interposer {
+namespace {
+
+class OwnPoolingCall : public spatial::LocalCall {
+ public:
+  OwnPoolingCall(const cudnn::Functions& functions, const cudnn::PoolingDescriptors& descriptors)
+      : functions_(functions), descriptors_(descriptors) {}
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    return cudnn::Pool(functions_, descriptors_, call);
+  }
+
+ private:
+  const cudnn::Functions& functions_;
+  const cudnn::PoolingDescriptors descriptors_;
+};
+
+bool HasAll(const PoolingCall& call) {
+  const bool has_forward = call.alpha != nullptr && call.beta != nullptr && call.x != nullptr &&
+                           call.y != nullptr && call.x_descriptor != nullptr &&
+                           call.y_descriptor != nullptr && call.pooling != nullptr;
+  if (call.operation == Operation::kForward) return has_forward;
+  return has_forward && call.dy != nullptr && call.dx != nullptr && call.dy_descriptor != nullptr &&
+         call.dx_descriptor != nullptr;
+}
+
+const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
+                 ConvolutionProblem& problem, cudnn::PoolingKind& kind) {
+  if (!functions.HasPooling()) return "the real cuDNN lacks what pooling needs";
+  if (call.operation == Operation::kBackwardData &&
+      (!cudnn::SameTensor(functions, call.x_descriptor, call.dx_descriptor) ||
+       !cudnn::SameTensor(functions, call.y_descriptor, call.dy_descriptor))) {
+    return "a gradient does not lie as its tensor does";
+  }
+  return cudnn::ReadPooling(functions, call.operation,
+                            {call.pooling, call.x_descriptor, call.y_descriptor}, problem, kind);
+}
+
+}  // namespace
+
+cudnnStatus_t RunPooling(Process& process, const PoolingCall& call) {
+  Splitter& splitter = process.splitter;
+  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+  if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
+  Session* const session = process.sessions.Of(call.handle);
+  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
+  ConvolutionProblem problem;
+  cudnn::PoolingKind kind;
+  if (const char* const unreadable = Read(process.functions, call, problem, kind)) {
+    return splitter.RefuseCall(call.operation, call.handle, *session,
+                               std::string("a pooling is not split: ") + unreadable);
+  }
+  const bool forward = call.operation == Operation::kForward;
+  const cudnn::PoolingOperands operands = {call.x, call.y};
+  cudnn::ConvolutionCall own;
+  own.operation = call.operation;
+  own.handle = call.handle;
+  own.alpha = call.alpha;
+  own.beta = call.beta;
+  own.x = forward ? const_cast<void*>(call.x) : call.dx;
+  own.y = forward ? call.y : const_cast<void*>(call.dy);
+  own.pooling = forward ? nullptr : &operands;
+  OwnPoolingCall local(process.functions, {call.pooling, call.x_descriptor, call.y_descriptor});
+  spatial::SplitCall split{problem, own, session->context(), session->stream(),
+                           process.sessions.Capturing(*session)};
+  split.work = spatial::SplitWork::kPooling;
+  split.pooling = kind;
+  // What comes of pooling a whole image may be declared, and x be a stripe.
+  split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
+  return splitter.Run(split, local);
+}
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,31 @@
+// A pooling of the legacy API where calls are split over ranks.
+#pragma once
+
+#include <cudnn.h>
+
+#include "cudnn/convolution_call.h"
+#include "interposer/process.h"
+
+namespace ucudnn::interposer {
+
+// cudnnPoolingForward, and cudnnPoolingBackward.
+struct PoolingCall {
+  Operation operation = Operation::kForward;
+  cudnnHandle_t handle = nullptr;
+  cudnnPoolingDescriptor_t pooling = nullptr;
+  const void* alpha = nullptr;
+  const void* beta = nullptr;
+  cudnnTensorDescriptor_t x_descriptor = nullptr;
+  const void* x = nullptr;
+  cudnnTensorDescriptor_t y_descriptor = nullptr;
+  void* y = nullptr;
+  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // of a gradient, as those below
+  const void* dy = nullptr;
+  cudnnTensorDescriptor_t dx_descriptor = nullptr;
+  void* dx = nullptr;
+};
+
+// Requires that the process's calls are split, and the program did not take its own out.
+cudnnStatus_t RunPooling(Process& process, const PoolingCall& call);
+
+}  // namespace ucudnn::interposer

@@ -1,0 +1,56 @@
+// Arithmetic on one number for each channel, in device memory, by cuDNN's own functions. Numbers
+// are packed, fp64 beside fp64 tensors and fp32 else. A call allocates nothing and enqueues one
+// kernel on the handle's stream. Not thread-safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+
+#include "base/status.h"
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+
+namespace ucudnn::spatial {
+
+class ChannelNumbers {
+ public:
+  // `type` is that of the numbers. An error where the library lacks a function.
+  static Result<std::unique_ptr<ChannelNumbers>> Make(const cudnn::Functions& functions,
+                                                      DataType type, int channels);
+  ~ChannelNumbers();
+  ChannelNumbers(const ChannelNumbers&) = delete;
+  ChannelNumbers& operator=(const ChannelNumbers&) = delete;
+
+  DataType type() const { return type_; }
+  // Of all channels' numbers, rounded up so that others begin behind them where any kernel of
+  // cuDNN's may read.
+  size_t bytes() const;
+
+  Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;
+  // to = alpha from + beta to. With a beta of 0, here and below, `to` is not read.
+  Status Add(cudnnHandle_t handle, double alpha, CUdeviceptr from, double beta,
+             CUdeviceptr to) const;
+  // to = a_scale a + b_scale b. `to` may be a.
+  Status Sum(cudnnHandle_t handle, double a_scale, CUdeviceptr a, double b_scale, CUdeviceptr b,
+             CUdeviceptr to) const;
+  // to = scale a b + beta to. `to` may be a.
+  Status Multiply(cudnnHandle_t handle, double scale, CUdeviceptr a, CUdeviceptr b, double beta,
+                  CUdeviceptr to) const;
+  // to = 1 / sqrt(variance + epsilon), of numbers `zeros` and `ones` that are 0 and 1.
+  Status InverseDeviation(cudnnHandle_t handle, double epsilon, CUdeviceptr variance,
+                          CUdeviceptr zeros, CUdeviceptr ones, CUdeviceptr to) const;
+
+ private:
+  ChannelNumbers(const cudnn::Functions& functions, DataType type, int channels)
+      : functions_(functions), type_(type), channels_(channels) {}
+  Status Describe();
+
+  const cudnn::Functions& functions_;
+  const DataType type_;
+  const int channels_;
+  cudnnTensorDescriptor_t numbers_ = nullptr;
+  cudnnOpTensorDescriptor_t add_ = nullptr, multiply_ = nullptr;
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,128 @@
+// Batch normalisation, with one mean for each channel, of a tensor of which each rank has a slice:
+// what a rank computes before and behind an exchange of a few numbers of each channel, so that all
+// slices come out as the whole tensor would. Made once; a call allocates nothing, and enqueues
+// cuDNN's own functions alone on the stream of its handle. Not thread-safe.
+//
+// With c_r elements of each channel in slice r, c in all, and w_r = c_r / c:
+// - Training. Slice r's call gives its mean m_r and unbiased variance u_r. Then
+//     mean = sum w_r m_r,  variance = sum w_r ((c_r - 1) / c_r u_r + (m_r - mean)^2)
+//   (Chan, Golub and LeVeque, 1983), and y is what inference computes with these. Means are taken
+//   relative to the first slice's: what all slices have in common rounds nothing, and a channel
+//   whose mean is infinite becomes NaN.
+// - Gradient. With the mean and inverse deviation of the whole tensor, slice r's call gives its
+//   dscale_r and dbias_r, whose sums are the whole's, and a dx from which the right one differs by
+//     scale inverse ((dbias_r / c_r - dbias / c) + normal (dscale_r / c_r - dscale / c)),
+//   normal = (x - mean) inverse: a scale and a bias for each channel, which inference adds.
+//   16-bit dx is rounded once more than an undivided one.
+//
+// A call is: RunOwn; the exchange, in which each rank sends its message to all others; Finish. A
+// gradient whose call saved no statistics has RunOwnStatistics, an exchange and FinishStatistics
+// before it. Results that ranks have in common are the same bits on all of them.
+//
+// The memory in which all that happens is the caller's, begins where any kernel of cuDNN's may
+// read, and need hold nothing before a call, but what it holds from a call's first part to its last
+// is the call's:
+//   message of slice 0 | ... of the last slice | numbers of this rank's own
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "convolution/problem.h"
+#include "cudnn/functions.h"
+#include "cudnn/norm_call.h"
+#include "spatial/channel_numbers.h"
+
+namespace ucudnn::spatial {
+
+struct NormSlices {
+  DataType type = DataType::kFloat;  // of x, y and their gradients
+  int channels = 1;
+  std::vector<int64_t> counts;  // elements of each channel, in each slice; at least 1
+  size_t own = 0;               // which slice is this rank's
+  // What a gradient's dscale and dbias are: the sums over all slices, this rank's part of them, or
+  // nothing of them. Its dx is that of the whole tensor in any case.
+  enum class Share { kAll, kOwn, kNone } share = Share::kAll;
+};
+
+class NormStatistics {
+ public:
+  // An error where the library lacks a function.
+  static Result<std::unique_ptr<NormStatistics>> Make(const cudnn::Functions& functions,
+                                                      const NormSlices& slices);
+
+  size_t scratch_bytes() const { return Place(kNumbers); }
+  // What a slice's rank sends, and where it lies in the memory: its own is written by RunOwn and
+  // RunOwnStatistics, the others are received there. Finish overwrites them.
+  size_t message_bytes() const { return 2 * numbers_->bytes(); }
+  size_t message_place(size_t slice) const { return slice * message_bytes(); }
+
+  // The rank's own part of a call. Its status is the program's answer where it is an error. Of what
+  // is the program's only dx is written, and y where nothing reads it: Finish completes them. y may
+  // be x; dx may be dy, but not x.
+  cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
+  cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+  // Behind the exchange.
+  Status Finish(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
+  Status Finish(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+
+  // Of a gradient that is given no saved statistics: they stay in the memory for RunOwn and Finish.
+  cudnnStatus_t RunOwnStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+  Status FinishStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+
+ private:
+  // Numbers of this rank's own, in the order in which they lie.
+  enum Number {
+    kMean,
+    kInverse,
+    kVariance,
+    kShift,  // of the mean against the first slice's
+    kDeviation,
+    kZeros,
+    kOnes,
+    kScaleSum,
+    kBiasSum,
+    kScaleChange,
+    kBiasChange,
+    kFactor,
+    kNumbers
+  };
+
+  NormStatistics(const cudnn::Functions& functions, const NormSlices& slices,
+                 std::unique_ptr<ChannelNumbers> numbers);
+  size_t Place(int number) const {
+    return message_place(slices_.counts.size()) + static_cast<size_t>(number) * numbers_->bytes();
+  }
+  // A message is a mean and a variance, or a dscale and a dbias.
+  CUdeviceptr First(CUdeviceptr scratch, size_t slice) const {
+    return scratch + message_place(slice);
+  }
+  CUdeviceptr Second(CUdeviceptr scratch, size_t slice) const {
+    return First(scratch, slice) + numbers_->bytes();
+  }
+  double CountOf(size_t slice) const { return static_cast<double>(slices_.counts[slice]); }
+
+  cudnnStatus_t WriteOwnStatistics(cudnn::NormTraining call, CUdeviceptr scratch) const;
+  // kMean and kVariance, of all slices' messages.
+  Status Combine(cudnnHandle_t handle, CUdeviceptr scratch) const;
+  Status WriteInverse(cudnnHandle_t handle, double epsilon, CUdeviceptr scratch,
+                      CUdeviceptr to) const;
+  Status WriteRunning(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
+  // The caller's dscale and dbias, and kScaleSum and kBiasSum.
+  Status WriteSums(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+  // kScaleChange and kBiasChange: of dx, as a function of x - mean.
+  Status WriteChanges(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+  CUdeviceptr MeanOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+  CUdeviceptr InverseOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
+
+  const cudnn::Functions& functions_;
+  const NormSlices slices_;
+  double count_ = 0;  // of all slices
+  const std::unique_ptr<ChannelNumbers> numbers_;
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,68 @@
+// A slice of a split pooling: what its windows at the cuts give is pooled anew from own and
+// received rows together, and overwritten.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "convolution/pooled_boxes.h"
+#include "spatial/slice_plan.h"
+
+namespace ucudnn::spatial {
+
+class PoolingSlice : public SlicePlan {
+ public:
+  static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
+                                                 const GroupStripes& group, const CallForm& form);
+
+  Status Keep(const SliceCall& slice) const override;
+  Status Try(const SliceCall& slice) const override;
+  Status Correct(const SliceCall& slice) const override;
+
+ private:
+  // Elements of a tensor that is assembled at `to` of the buffer.
+  struct Fetch {
+    enum class Source { kReceived, kImage, kOutput } source = Source::kReceived;
+    BoxCopy copy;
+    int64_t from = 0;  // bytes into the source
+    size_t to = 0;
+  };
+  // A tensor that is assembled: where it lies, and whether all of it is fetched.
+  struct Assembled {
+    size_t place = 0, bytes = 0;
+    bool is_complete = false;
+  };
+  struct Step {
+    std::unique_ptr<cudnn::OwnedPooling> pooling;
+    std::vector<Fetch> fetches;
+    Assembled x, dy;     // dy: of a gradient
+    size_t y = 0;        // of a gradient's maxima: pooled from x
+    size_t result = 0;   // y, or dx
+    size_t count = 0;    // the result's elements, more than are wanted
+    size_t wanted = 0;   // the place in the result of what is
+    BoxCopy store;       // from there to the caller's
+    int64_t stored = 0;  // bytes into the caller's
+    // Where the caller's beta reads what was there: kept in packed form, and put into the result.
+    BoxCopy keep, put;
+    size_t kept = 0;
+    std::vector<size_t> arrivals;  // of the messages that it reads
+  };
+
+  using SlicePlan::SlicePlan;
+  bool is_forward() const { return problem_.operation == Operation::kForward; }
+  bool reads_image() const { return is_forward() || form_.pooling.is_maximum(); }
+  std::vector<OwnBox> BoxesOf(const PooledBoxPair& boxes, const PooledBoxPair& counted_from) const;
+  void PlanPackets(const GroupStripes& group, std::span<const PooledMessage> receives);
+  Status PlanStep(const Stripes& stripes, std::span<const PooledMessage> receives,
+                  const PooledBox& box);
+  Assembled Assemble(Exchange tensor, const Stripes& stripes,
+                     std::span<const PooledMessage> receives, const PooledBox& box, Places& places,
+                     Step& step) const;
+  void PlanResult(const Stripes& stripes, const PooledBox& box, Places& places, Step& step);
+  Status RunStep(const Step& step, const SliceCall& slice) const;
+  Status RunPooling(const Step& step, const SliceCall& slice) const;
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,45 @@
+// Batch normalisation in training, forward and backward, of an image that is cut: ranks tell each
+// other their statistics, or the sums of their gradients, and each makes its part of the whole's
+// result (norm_statistics.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "spatial/norm_statistics.h"
+#include "spatial/slot_exchange.h"
+#include "spatial/split_kernel.h"
+
+namespace ucudnn::spatial {
+
+class SplitNorm : public SplitKernel {
+ public:
+  // As those of SplitKernel.
+  static Result<int> FittingImages(const PlanContext& context, const GroupStripes& group,
+                                   const CallForm& form, bool sums_gradients, size_t most_bytes);
+  static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
+                                                   const GroupStripes& group, const CallForm& form,
+                                                   bool sums_gradients);
+
+  size_t largest_message_bytes() const override { return slots_ ? slots_->message_bytes() : 0; }
+  Status Try(const KernelCall& call, ExchangeResources& device) override;
+  KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
+                    transport::Channel& channel) override;
+
+ private:
+  SplitNorm() = default;
+  bool is_forward() const { return problem_.operation == Operation::kForward; }
+  // Where no other rank has a part of the image.
+  cudnnStatus_t RunAlone(const KernelCall& call) const;
+  cudnnStatus_t RunOwn(const KernelCall& call, CUdeviceptr buffer) const;
+  Status Finish(const KernelCall& call, CUdeviceptr buffer) const;
+  // The statistics of the whole, of a gradient that is given none.
+  KernelOutcome FindStatistics(const KernelCall& call, ExchangeResources& device,
+                               transport::Channel& channel);
+
+  std::unique_ptr<NormStatistics> statistics_;  // null: no other rank has a part
+  std::optional<SlotExchange> slots_;
+  bool counts_ = true;  // this rank's gradients of scale and bias are part of their sums
+};
+
+}  // namespace ucudnn::spatial

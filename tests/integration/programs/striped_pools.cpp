@@ -1,0 +1,264 @@
+// An ordinary cuDNN program that knows nothing of ucudnn: of every image each process holds a
+// stripe of rows, as its launcher's rank says, and all that looks beyond one row is a call of
+// cuDNN's. Forward and backward, in fp64:
+//
+//   3x3 convolution, batch normalisation, max pooling 3x3 with stride 2, batch normalisation (Ex),
+//   average pooling 2x2, global average, 1x1 convolution
+//
+// The loss is half the sum of the squares of what comes out, which all processes have: what maps of
+// one row are is told by UCUDNN_SPATIAL_ONE=replicated. Prints the result, the gradients of
+// filters, scales and biases, the statistics, and the rows of dL/dx that it holds: as many
+// different lines as one process with the whole image prints.
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "check_calls.h"
+
+namespace {
+
+constexpr int kImages = 2, kSize = 32;
+constexpr double kOne = 1, kZero = 0, kEpsilon = 1e-3;
+
+cudnnHandle_t handle;
+
+double Pixel(int seed, int plane, int row, int column) {
+  return (seed * 5 + plane * 3 + row * 7 + column * 11 + row * column) % 17 - 8;
+}
+
+// Numbers in device memory.
+struct Numbers {
+  size_t count;
+  double* data = nullptr;
+
+  explicit Numbers(size_t of, double value = 0) : count(of) {
+    CHECK_CUDA(cudaMalloc(&data, count * sizeof(double)));
+    Write(std::vector<double>(count, value));
+  }
+  ~Numbers() { cudaFree(data); }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+  void Write(const std::vector<double>& numbers) {
+    CHECK_CUDA(cudaMemcpy(data, numbers.data(), count * sizeof(double), cudaMemcpyHostToDevice));
+  }
+  std::vector<double> Read() const {
+    std::vector<double> numbers(count);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaMemcpy(numbers.data(), data, count * sizeof(double), cudaMemcpyDeviceToHost));
+    return numbers;
+  }
+  void Print(const char* name) const {
+    double sum = 0;
+    const std::vector<double> numbers = Read();
+    for (size_t i = 0; i < count; ++i) sum += numbers[i] * static_cast<double>(1 + i % 13);
+    // Some are 0 but for rounding: a bias before another norm changes nothing.
+    std::printf("%s: %.9g\n", name, std::abs(sum) < 1e-9 ? 0 : sum);
+  }
+};
+
+// A tensor and its gradient.
+struct Tensor {
+  int channels, rows, columns;
+  cudnnTensorDescriptor_t descriptor = nullptr;
+  Numbers values, gradient;
+
+  Tensor(int of_channels, int of_rows, int of_columns)
+      : channels(of_channels),
+        rows(of_rows),
+        columns(of_columns),
+        values(static_cast<size_t>(kImages * channels * rows * columns)),
+        gradient(values.count) {
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&descriptor));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE,
+                                           kImages, channels, rows, columns));
+  }
+  ~Tensor() { cudnnDestroyTensorDescriptor(descriptor); }
+  size_t At(int plane, int row, int column) const {
+    return static_cast<size_t>((plane * rows + row) * columns + column);
+  }
+};
+
+class Convolution {
+ public:
+  Convolution(int channels, int filters, int size, int seed)
+      : weights_(static_cast<size_t>(filters * channels * size * size)), gradient_(weights_.count) {
+    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
+    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter_, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, filters,
+                                           channels, size, size));
+    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
+    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, size / 2, size / 2, 1, 1, 1, 1,
+                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_DOUBLE));
+    std::vector<double> weights(weights_.count);
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = Pixel(seed, static_cast<int>(i), 0, 0);
+    weights_.Write(weights);
+  }
+  void Forward(const Tensor& x, const Tensor& y) {
+    CHECK_CUDNN(cudnnConvolutionForward(
+        handle, &kOne, x.descriptor, x.values.data, filter_, weights_.data, convolution_,
+        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, y.descriptor, y.values.data));
+  }
+  void Backward(const char* name, const Tensor& x, const Tensor& y) {
+    CHECK_CUDNN(cudnnConvolutionBackwardFilter(
+        handle, &kOne, x.descriptor, x.values.data, y.descriptor, y.gradient.data, convolution_,
+        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_.data));
+    CHECK_CUDNN(cudnnConvolutionBackwardData(
+        handle, &kOne, filter_, weights_.data, y.descriptor, y.gradient.data, convolution_,
+        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, x.descriptor, x.gradient.data));
+    gradient_.Print(name);
+  }
+
+ private:
+  Numbers weights_, gradient_;
+  cudnnFilterDescriptor_t filter_ = nullptr;
+  cudnnConvolutionDescriptor_t convolution_ = nullptr;
+};
+
+class Pooling {
+ public:
+  Pooling(cudnnPoolingMode_t mode, int rows, int columns, int pad, int stride) {
+    CHECK_CUDNN(cudnnCreatePoolingDescriptor(&pooling_));
+    CHECK_CUDNN(cudnnSetPooling2dDescriptor(pooling_, mode, CUDNN_NOT_PROPAGATE_NAN, rows, columns,
+                                            pad, pad, stride, stride));
+  }
+  void Forward(const Tensor& x, const Tensor& y) {
+    CHECK_CUDNN(cudnnPoolingForward(handle, pooling_, &kOne, x.descriptor, x.values.data, &kZero,
+                                    y.descriptor, y.values.data));
+  }
+  void Backward(const Tensor& x, const Tensor& y) {
+    CHECK_CUDNN(cudnnPoolingBackward(handle, pooling_, &kOne, y.descriptor, y.values.data,
+                                     y.descriptor, y.gradient.data, x.descriptor, x.values.data,
+                                     &kZero, x.descriptor, x.gradient.data));
+  }
+
+ private:
+  cudnnPoolingDescriptor_t pooling_ = nullptr;
+};
+
+// In training, by the plain calls or by those with Ex.
+class Norm {
+ public:
+  Norm(int channels, bool is_ex)
+      : is_ex_(is_ex),
+        scale_(static_cast<size_t>(channels), 0.5),
+        bias_(scale_.count, 1),
+        mean_(scale_.count),
+        variance_(scale_.count, 1),
+        saved_mean_(scale_.count),
+        saved_inverse_(scale_.count),
+        dscale_(scale_.count),
+        dbias_(scale_.count) {
+    CHECK_CUDNN(cudnnCreateTensorDescriptor(&numbers_));
+    CHECK_CUDNN(cudnnSetTensor4dDescriptor(numbers_, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE, 1,
+                                           channels, 1, 1));
+  }
+  void Forward(const Tensor& x, const Tensor& y) {
+    constexpr double kFactor = 0.25;
+    const cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+    if (is_ex_) {
+      CHECK_CUDNN(cudnnBatchNormalizationForwardTrainingEx(
+          handle, mode, CUDNN_BATCHNORM_OPS_BN, &kOne, &kZero, x.descriptor, x.values.data, nullptr,
+          nullptr, y.descriptor, y.values.data, numbers_, scale_.data, bias_.data, kFactor,
+          mean_.data, variance_.data, kEpsilon, saved_mean_.data, saved_inverse_.data, nullptr,
+          nullptr, 0, nullptr, 0));
+    } else {
+      CHECK_CUDNN(cudnnBatchNormalizationForwardTraining(
+          handle, mode, &kOne, &kZero, x.descriptor, x.values.data, y.descriptor, y.values.data,
+          numbers_, scale_.data, bias_.data, kFactor, mean_.data, variance_.data, kEpsilon,
+          saved_mean_.data, saved_inverse_.data));
+    }
+  }
+  void Backward(const Tensor& x, const Tensor& y) {
+    const cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+    if (is_ex_) {
+      CHECK_CUDNN(cudnnBatchNormalizationBackwardEx(
+          handle, mode, CUDNN_BATCHNORM_OPS_BN, &kOne, &kZero, &kOne, &kZero, x.descriptor,
+          x.values.data, nullptr, nullptr, y.descriptor, y.gradient.data, nullptr, nullptr,
+          x.descriptor, x.gradient.data, numbers_, scale_.data, bias_.data, dscale_.data,
+          dbias_.data, kEpsilon, saved_mean_.data, saved_inverse_.data, nullptr, nullptr, 0,
+          nullptr, 0));
+    } else {
+      CHECK_CUDNN(cudnnBatchNormalizationBackward(
+          handle, mode, &kOne, &kZero, &kOne, &kZero, x.descriptor, x.values.data, y.descriptor,
+          y.gradient.data, x.descriptor, x.gradient.data, numbers_, scale_.data, dscale_.data,
+          dbias_.data, kEpsilon, saved_mean_.data, saved_inverse_.data));
+    }
+    const char* const names[2][4] = {{"mean", "variance", "dscale", "dbias"},
+                                     {"mean (Ex)", "variance (Ex)", "dscale (Ex)", "dbias (Ex)"}};
+    const Numbers* const printed[] = {&mean_, &variance_, &dscale_, &dbias_};
+    for (int i = 0; i < 4; ++i) printed[i]->Print(names[is_ex_ ? 1 : 0][i]);
+  }
+
+ private:
+  const bool is_ex_;
+  cudnnTensorDescriptor_t numbers_ = nullptr;
+  Numbers scale_, bias_, mean_, variance_, saved_mean_, saved_inverse_, dscale_, dbias_;
+};
+
+// A number that the launcher gives, as all launchers of PyTorch do.
+int Launched(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+void PrintRows(const Tensor& x, int first) {
+  const std::vector<double> gradient = x.gradient.Read();
+  for (int row = 0; row < x.rows; ++row) {
+    double sum = 0;
+    for (int plane = 0; plane < kImages * x.channels; ++plane) {
+      for (int column = 0; column < x.columns; ++column) {
+        sum += gradient[x.At(plane, row, column)] * (1 + (plane * 3 + column) % 7);
+      }
+    }
+    std::printf("dx row %d: %.9g\n", first + row, sum);
+  }
+}
+
+}  // namespace
+
+int main() {
+  const int ranks = Launched("WORLD_SIZE", 1), rows = kSize / ranks;
+  const int first = rows * Launched("RANK", 0);
+  CHECK_CUDA(cudaSetDevice(Launched("LOCAL_RANK", 0)));
+  CHECK_CUDNN(cudnnCreate(&handle));
+  Tensor x(3, rows, kSize), a(4, rows, kSize), b(4, rows, kSize), c(4, rows / 2, kSize / 2),
+      d(4, rows / 2, kSize / 2), e(4, rows / 4, kSize / 4), f(4, 1, 1), g(5, 1, 1);
+  std::vector<double> image(x.values.count);
+  for (int plane = 0; plane < kImages * 3; ++plane) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < kSize; ++column) {
+        image[x.At(plane, row, column)] = Pixel(1, plane, first + row, column);
+      }
+    }
+  }
+  x.values.Write(image);
+  Convolution trunk(3, 4, 3, 2), head(4, 5, 1, 4);
+  Norm plain(4, false), extended(4, true);
+  Pooling maxima(CUDNN_POOLING_MAX, 3, 3, 1, 2),
+      averages(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, 2, 2, 0, 2),
+      whole(CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, rows / 4, kSize / 4, 0, 1);
+
+  trunk.Forward(x, a);
+  plain.Forward(a, b);
+  maxima.Forward(b, c);
+  extended.Forward(c, d);
+  averages.Forward(d, e);
+  whole.Forward(e, f);
+  head.Forward(f, g);
+  g.values.Print("result");
+  CHECK_CUDA(cudaMemcpy(g.gradient.data, g.values.data, g.values.count * sizeof(double),
+                        cudaMemcpyDeviceToDevice));
+  head.Backward("gradient of the head", f, g);
+  whole.Backward(e, f);
+  averages.Backward(d, e);
+  extended.Backward(c, d);
+  maxima.Backward(b, c);
+  plain.Backward(a, b);
+  trunk.Backward("gradient of the trunk", x, a);
+  PrintRows(x, first);
+  CHECK_CUDNN(cudnnDestroy(handle));
+  return 0;
+}

@@ -1,0 +1,75 @@
+// How far batch normalisation of slices may differ from that of the whole on the stand-in, whose
+// sums are fp64: first-order bounds, with u the unit roundoff of statistics (fp64 beside fp64
+// tensors, else fp32) and t that of 16-bit tensors (else 0), which count as u does.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/unit/spatial/norm_case.h"
+
+namespace ucudnn::test {
+
+inline double Largest(const HostTensor& tensor) {
+  double largest = 0;
+  for (const double value : tensor.values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+struct NormBounds {
+  double mean, variance, inverse;            // of statistics
+  double y, running_mean, running_variance;  // of a training step
+  double dscale, dbias, dx;                  // of a gradient
+  // The inverse deviations of the whole are at most `inverses`.
+  NormBounds(const NormCase& of, const HostTensor& inverses) {
+    const double u = of.type == DataType::kDouble ? 0x1p-53 : 0x1p-24;
+    const double t = of.type == DataType::kHalf       ? 0x1p-11
+                     : of.type == DataType::kBfloat16 ? 0x1p-8
+                                                      : 0;
+    const double slices = static_cast<double>(of.heights.size());
+    const double n = of.type == DataType::kDouble ? of.count() : 0;  // sums round, too
+    const double x = Largest(of.x), i = Largest(inverses), scale = Largest(of.scale);
+    const double alpha = std::abs(of.alpha), beta = std::abs(of.beta);
+
+    // A slice's mean, and the whole's, is off by `one`. Differences of means are at most 2 x; their
+    // weighted sum has a product and a sum for each slice.
+    const double one = (1 + n) * u * x;
+    const double shift = 2 * one + (2 * slices + 6) * u * x;
+    mean = 2 * one + shift + u * x;
+    // Deviations of means are at most 2 x, biased variances at most x^2, of squares up to 4 x^2.
+    const double deviation = 2 * one + shift + 4 * u * x;
+    const double own_variance = (n + 7) * 4 * u * x * x;
+    variance = 5 * x * deviation + (12 + 10 * slices) * u * x * x + 2 * own_variance;
+    inverse = i * (i * i * variance + 3 * u);  // (1 - z)^-1/2 - 1 <= z where z <= 1/2
+    EXPECT_LE(i * i * variance, 0.5);
+
+    const double results = alpha * (scale * 2 * x * i + Largest(of.bias)) + beta * Largest(of.y);
+    y = alpha * scale * (mean * i + 2 * x * inverse) + (4 * u + 2 * t) * results;
+    const double unbiased = of.count() > 1 ? of.count() / (of.count() - 1) : 1;
+    running_mean =
+        of.factor * mean + 6 * u * (of.factor * x + std::abs(1 - of.factor) * Largest(of.mean));
+    running_variance =
+        of.factor * unbiased * variance +
+        6 * u * (of.factor * unbiased * x * x + std::abs(1 - of.factor) * Largest(of.variance));
+
+    // With the saved statistics of the whole. Normalised numbers are at most `normal`, and so
+    // dscale_r / c_r at most slope normal, dbias_r / c_r at most slope.
+    const double slope = Largest(of.dy), normal = 2 * x * i;
+    const double summing = (slices + 3 + 2 * n) * u;
+    const double sums = std::abs(of.parameter_alpha) * of.count() * slope;
+    const double kept = std::abs(of.parameter_beta);
+    dscale = summing * sums * normal + 4 * u * (sums * normal + kept * Largest(of.dscale));
+    dbias = summing * sums + 4 * u * (sums + kept * Largest(of.dbias));
+    const double terms = alpha * scale * i * slope * (2 + normal * normal);
+    const double before = beta * Largest(of.dx);
+    dx = (slices + 10 + 2 * n) * 2 * u * terms + 8 * u * (3 * terms + before) +
+         4 * t * (terms + before);
+    if (of.is_saved) return;
+    // Statistics that are found again: relative to normalised numbers, and to the factor of all.
+    const double moved = mean * i + 2 * x * inverse, stretched = inverse / i;
+    dscale += sums * moved;
+    dx += terms * stretched + alpha * scale * i * slope * 3 * normal * moved;
+  }
+};
+
+}  // namespace ucudnn::test

@@ -1,0 +1,279 @@
+// Batch normalisation cut over the ranks of a job, against the undivided library.
+#include "tests/unit/spatial/norm_bounds.h"
+
+namespace ucudnn::test {
+namespace {
+
+// A rank's own call; what is tried leaves the program's statistics and gradients alone.
+class OwnNormCall : public spatial::LocalCall {
+ public:
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    return call.training != nullptr ? cudnn::Normalize(functions_, *call.training)
+                                    : cudnn::Normalize(functions_, *call.gradient);
+  }
+  cudnnStatus_t Try(const cudnn::ConvolutionCall&) override { return kFine; }
+
+ private:
+  const cudnn::Functions functions_ = StandIn();
+};
+
+cudnnStatus_t RunNorm(RankState& rank, const ConvolutionProblem& problem,
+                      const cudnn::ConvolutionCall& call) {
+  OwnNormCall own;
+  spatial::SplitCall split{problem, call, rank.context, rank.stream};
+  split.work = spatial::SplitWork::kNorm;
+  split.declared = rank.declared;
+  return rank.calls->Run(split, own);
+}
+
+cudnnStatus_t Train(RankState& rank, const NormTensors& tensors) {
+  const cudnn::NormTraining training = tensors.Training(rank.handle);
+  ConvolutionProblem problem;
+  EXPECT_EQ(cudnn::ReadNorm(StandIn(), training, problem), nullptr);
+  cudnn::ConvolutionCall call;
+  call.handle = rank.handle;
+  call.alpha = training.alpha;
+  call.beta = training.beta;
+  call.x = const_cast<void*>(training.x);
+  call.y = training.y;
+  call.training = &training;
+  const cudnnStatus_t status = RunNorm(rank, problem, call);
+  EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
+  return status;
+}
+
+cudnnStatus_t Differentiate(RankState& rank, const NormTensors& tensors) {
+  const cudnn::NormGradient gradient = tensors.Gradient(rank.handle);
+  ConvolutionProblem problem;
+  EXPECT_EQ(cudnn::ReadNorm(StandIn(), gradient, problem), nullptr);
+  cudnn::ConvolutionCall call;
+  call.operation = Operation::kBackwardData;
+  call.handle = rank.handle;
+  call.alpha = gradient.data_alpha;
+  call.beta = gradient.data_beta;
+  call.x = gradient.dx;
+  call.y = const_cast<void*>(gradient.dy);
+  call.gradient = &gradient;
+  const cudnnStatus_t status = RunNorm(rank, problem, call);
+  EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
+  return status;
+}
+
+enum class Step { kTraining, kGradient };
+
+NormResult Undivided(const NormCase& whole, Step step) {
+  CUcontext context = nullptr;
+  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  const OwnHandle own;
+  std::mt19937 random(1);
+  const NormTensors tensors(whole, random);
+  EXPECT_EQ(step == Step::kTraining ? cudnn::Normalize(StandIn(), tensors.Training(own.handle))
+                                    : cudnn::Normalize(StandIn(), tensors.Gradient(own.handle)),
+            kFine);
+  EXPECT_EQ(cuStreamSynchronize(own.stream), CUDA_SUCCESS);
+  return tensors.Read();
+}
+
+std::vector<NormResult> RunSlices(RankJob& job, const NormCase& whole, Step step) {
+  std::vector<NormResult> results(static_cast<size_t>(job.size()));
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    std::mt19937 random(17 + static_cast<unsigned>(at));
+    const NormTensors tensors(SliceOf(whole, at), random);
+    EXPECT_EQ(step == Step::kTraining ? Train(rank, tensors) : Differentiate(rank, tensors), kFine);
+    results[at] = tensors.Read();
+  });
+  return results;
+}
+
+void ExpectNear(const HostTensor& one, const HostTensor& other, double bound, const char* what) {
+  ASSERT_EQ(one.extents, other.extents);
+  for (size_t i = 0; i < one.values.size(); ++i) {
+    ASSERT_NEAR(one.values[i], other.values[i], bound) << what << " " << i;
+  }
+}
+
+// Near the whole's, and the same on all ranks.
+void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
+                  HostTensor NormResult::*numbers, double bound, const char* what) {
+  for (const NormResult& rank : ranks) {
+    EXPECT_EQ(rank.*numbers, ranks[0].*numbers) << what;
+    ExpectNear(rank.*numbers, whole.*numbers, bound, what);
+  }
+}
+
+void ExpectTrained(RankJob& job, const NormCase& whole) {
+  const NormResult expected = Undivided(whole, Step::kTraining);
+  const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kTraining);
+  const NormBounds bounds(whole, expected.saved_inverse);
+  ExpectShared(ranks, expected, &NormResult::mean, bounds.running_mean, "running mean");
+  ExpectShared(ranks, expected, &NormResult::variance, bounds.running_variance, "running variance");
+  ExpectShared(ranks, expected, &NormResult::saved_mean, bounds.mean, "saved mean");
+  ExpectShared(ranks, expected, &NormResult::saved_inverse, bounds.inverse, "saved inverse");
+  for (size_t slice = 0; slice < ranks.size(); ++slice) {
+    ExpectNear(ranks[slice].y, whole.Slice(expected.y, slice), bounds.y, "y");
+  }
+}
+
+void ExpectDifferentiated(RankJob& job, NormCase whole) {
+  const NormResult trained = Undivided(whole, Step::kTraining);
+  whole.saved_mean = trained.saved_mean;
+  whole.saved_inverse = trained.saved_inverse;
+  const NormResult expected = Undivided(whole, Step::kGradient);
+  const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kGradient);
+  const NormBounds bounds(whole, whole.saved_inverse);
+  ExpectShared(ranks, expected, &NormResult::dscale, bounds.dscale, "dscale");
+  ExpectShared(ranks, expected, &NormResult::dbias, bounds.dbias, "dbias");
+  for (size_t slice = 0; slice < ranks.size(); ++slice) {
+    ExpectNear(ranks[slice].dx, whole.Slice(expected.dx, slice), bounds.dx, "dx");
+  }
+}
+
+NormCase RandomCase(int ranks, std::mt19937& random) {
+  constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
+                                 DataType::kDouble};
+  std::vector<int64_t> heights;
+  int64_t height = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    heights.push_back(Draw(rank == 0 ? 2 : 1, 4, random));
+    height += heights.back();
+  }
+  const Spatial extents = {Draw(0, 3, random) == 0 ? 2 : 1, static_cast<int32_t>(height),
+                           Draw(1, 4, random)};
+  NormCase made(kTypes[static_cast<size_t>(Draw(0, 3, random))], Draw(1, 3, random),
+                Draw(1, 4, random), extents, heights, random);
+  made.mode =
+      Draw(0, 1, random) == 0 ? CUDNN_BATCHNORM_SPATIAL : CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
+  made.alpha = Draw(0, 2, random) == 0 ? 0.5 : 1;
+  made.beta = Draw(0, 2, random) == 0 ? 1 : 0;
+  made.parameter_alpha = Draw(0, 2, random) == 0 ? 2 : 1;
+  made.parameter_beta = Draw(0, 2, random) == 0 ? 1 : 0;
+  made.factor = Draw(0, 1, random) == 0 ? 1 : 0.25;
+  made.is_in_place = made.beta == 0 && Draw(0, 3, random) == 0;
+  made.is_saved = Draw(0, 3, random) != 0;
+  return made;
+}
+
+class SplitNorm : public testing::TestWithParam<const char*> {};
+
+TEST_P(SplitNorm, IsThatOfTheWholeImage) {
+  RankJob job({.grid = GetParam(), .agrees_each_time = true});
+  const unsigned seed = 20261125;
+  std::mt19937 random(seed);
+  for (int i = 0; i < 40 && !HasFailure(); ++i) {
+    const NormCase whole = RandomCase(job.size(), random);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
+    ExpectTrained(job, whole);
+    ExpectDifferentiated(job, whole);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Grids, SplitNorm, testing::Values("h2", "h3", "h5"),
+                         [](const auto& grid) { return grid.param; });
+
+NormCase Plain(std::vector<int64_t> heights) {
+  std::mt19937 random(5);
+  int64_t height = 0;
+  for (const int64_t rows : heights) height += rows;
+  return NormCase(DataType::kFloat, 2, 3, {1, static_cast<int32_t>(height), 4}, heights, random);
+}
+
+// Two numbers of each channel to each other rank, once a call, however large the image.
+TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
+  Traffic traffic;
+  RankJob job(Counted({.grid = "h3"}, traffic));
+  const NormCase whole = Plain({4, 6, 5});
+  RunSlices(job, whole, Step::kTraining);
+  EXPECT_EQ(traffic.exchanges, 3);
+  const int64_t once = traffic.sent;
+  EXPECT_EQ(traffic.received, once);
+  EXPECT_LE(once, 3 * 2 * 2 * 256);
+  RunSlices(job, whole, Step::kGradient);
+  EXPECT_EQ(traffic.exchanges, 6);
+  EXPECT_EQ(traffic.sent, 2 * once);
+}
+
+// Where the program sums gradients itself, each rank has its own part of dscale and dbias, and the
+// dx of the whole.
+TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
+  RankJob job({.grid = "h2", .sums_gradients = false});
+  NormCase whole = Plain({4, 3});
+  const NormResult trained = Undivided(whole, Step::kTraining);
+  whole.saved_mean = trained.saved_mean;
+  whole.saved_inverse = trained.saved_inverse;
+  const NormResult expected = Undivided(whole, Step::kGradient);
+  const std::vector<NormResult> ranks = RunSlices(job, whole, Step::kGradient);
+  const NormBounds bounds(whole, whole.saved_inverse);
+  for (HostTensor NormResult::*const numbers : {&NormResult::dscale, &NormResult::dbias}) {
+    HostTensor sum = ranks[0].*numbers;
+    for (size_t i = 0; i < sum.values.size(); ++i) {
+      sum.values[i] += (ranks[1].*numbers).values[i];
+    }
+    ExpectNear(sum, expected.*numbers, 2 * std::max(bounds.dscale, bounds.dbias), "a sum");
+    EXPECT_NE(ranks[0].*numbers, ranks[1].*numbers);
+  }
+  for (size_t slice = 0; slice < 2; ++slice) {
+    ExpectNear(ranks[slice].dx, whole.Slice(expected.dx, slice), bounds.dx, "dx");
+  }
+}
+
+// What maps of one row on every rank are has to be said: copies have no statistics in common.
+TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
+  for (const auto ones : {std::optional<spatial::Ones>(), std::optional(spatial::Ones::kStripes),
+                          std::optional(spatial::Ones::kCopies)}) {
+    RankJob job({.grid = "h2", .ones = ones});
+    const NormCase whole = Plain({1, 1});
+    std::vector<NormResult> results(2);
+    Statuses statuses(2);
+    testing::internal::CaptureStderr();
+    job.OnAll([&](RankState& rank) {
+      const auto at = static_cast<size_t>(rank.rank);
+      std::mt19937 random(3);
+      const NormTensors tensors(SliceOf(whole, at), random);
+      statuses[at] = Train(rank, tensors);
+      results[at] = tensors.Read();
+    });
+    const std::string told = testing::internal::GetCapturedStderr();
+    if (!ones) {
+      EXPECT_EQ(statuses, Statuses({kRefused, kRefused}));
+      ExpectContains(told, {"batch normalisation", "UCUDNN_SPATIAL_ONE"});
+      continue;
+    }
+    EXPECT_EQ(statuses, Statuses({kFine, kFine}));
+    for (size_t slice = 0; slice < 2; ++slice) {
+      const bool copies = *ones == spatial::Ones::kCopies;
+      const NormCase of = copies ? SliceOf(whole, slice) : whole;
+      const NormResult expected = Undivided(of, Step::kTraining);
+      const NormBounds bounds(of, expected.saved_inverse);
+      ExpectNear(results[slice].mean, expected.mean, bounds.running_mean, "running mean");
+      ExpectNear(results[slice].y, copies ? expected.y : whole.Slice(expected.y, slice), bounds.y,
+                 "y");
+    }
+  }
+}
+
+// Statistics that never came are NaN, and so is what is normalised by them.
+TEST(SplitNormFault, IsNanWhereNothingCame) {
+  class Silent : public CountingChannel {
+   public:
+    using CountingChannel::CountingChannel;
+    Status Exchange(std::span<const transport::Message>, std::span<const transport::Message>,
+                    CUstream) override {
+      return Status::Ok();
+    }
+  };
+  Traffic traffic;
+  JobOptions options{.grid = "h2"};
+  options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
+    return std::make_unique<Silent>(std::move(channel), traffic);
+  };
+  RankJob job(options);
+  for (const NormResult& result : RunSlices(job, Plain({4, 3}), Step::kTraining)) {
+    EXPECT_TRUE(IsNan(result.y));
+    EXPECT_TRUE(IsNan(result.mean));
+    EXPECT_TRUE(IsNan(result.saved_inverse));
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test

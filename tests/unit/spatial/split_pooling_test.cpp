@@ -1,0 +1,562 @@
+// Poolings cut over the ranks of a job, against the undivided library.
+#include <array>
+#include <numeric>
+
+#include "cudnn/pooling_call.h"
+#include "tests/unit/spatial/random_layers.h"
+
+namespace ucudnn::test {
+namespace {
+
+using cudnn::PoolingKind;
+
+constexpr PoolingKind kMax = {CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN};
+constexpr PoolingKind kKinds[] = {
+    kMax,
+    {CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN},
+    {CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, CUDNN_NOT_PROPAGATE_NAN},
+    {CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_NOT_PROPAGATE_NAN},
+    {CUDNN_POOLING_MAX_DETERMINISTIC, CUDNN_PROPAGATE_NAN}};
+
+// A scale as cuDNN reads it.
+struct Scalar {
+  double wide;
+  float narrow;
+  explicit Scalar(double value) : wide(value), narrow(static_cast<float>(value)) {}
+  const void* Of(DataType type) const {
+    return type == DataType::kDouble ? static_cast<const void*>(&wide) : &narrow;
+  }
+};
+
+// A pooling of a whole image: x, what it gives, and in a gradient dy.
+struct WholePooling {
+  ConvolutionProblem problem;  // of the whole, in its operation
+  PoolingKind kind = kMax;
+  double alpha = 1, beta = 0;
+  HostTensor x, y, dy, before;  // before: what beta reads
+
+  WholePooling(const ConvolutionProblem& of, const PoolingKind& kind_of, std::mt19937& random,
+               int most)
+      : problem(of), kind(kind_of) {
+    const Spatial out = OutputExtents(problem);
+    const Extents5 y_extents = {problem.n, problem.c, out[0], out[1], out[2]};
+    x = RandomTensor({problem.n, problem.c, problem.x[0], problem.x[1], problem.x[2]}, most,
+                     random);
+    y = HostTensor(y_extents);
+    dy = RandomTensor(y_extents, 2, random);
+    before = RandomTensor(is_forward() ? y_extents : x.extents, 4, random);
+  }
+  bool is_forward() const { return problem.operation == Operation::kForward; }
+};
+
+// The rank's own call, of the tensors that lie as its problem says.
+class OwnPooling : public spatial::LocalCall {
+ public:
+  OwnPooling(const ConvolutionProblem& problem, const PoolingKind& kind)
+      : functions_(StandIn()), pooling_(functions_) {
+    EXPECT_TRUE(pooling_.Create(problem, kind).ok());
+  }
+  cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
+    return cudnn::Pool(functions_, pooling_.get(), call);
+  }
+
+ private:
+  const cudnn::Functions functions_;
+  cudnn::OwnedPooling pooling_;
+};
+
+struct PoolingResult {
+  cudnnStatus_t status = kFine;
+  HostTensor output;
+  bool is_intact = true;
+};
+
+using RunPooling = std::function<cudnnStatus_t(const cudnn::ConvolutionCall&, spatial::LocalCall&)>;
+
+// The part of `whole` that `stripe` has, made by `run` on `handle`.
+PoolingResult RunPart(const WholePooling& whole, const Stripe& stripe, cudnnHandle_t handle,
+                      const RunPooling& run) {
+  const ConvolutionProblem& p = stripe.problem;
+  const HostTensor x_part = whole.x.Box(stripe.elements);
+  const Box3& of_result = whole.is_forward() ? stripe.windows : stripe.elements;
+  const DeviceTensor x(x_part, p.x_strides, p.type);
+  const DeviceTensor y(
+      whole.is_forward() ? whole.before.Box(stripe.windows) : whole.y.Box(stripe.windows),
+      p.y_strides, p.type);
+  const DeviceTensor dy(whole.dy.Box(stripe.windows), p.y_strides, p.type);
+  const DeviceTensor dx(whole.is_forward() ? x_part : whole.before.Box(of_result), p.x_strides,
+                        p.type);
+  const Scalar alpha(whole.alpha), beta(whole.beta);
+  const cudnn::PoolingOperands operands = {x.data(), y.data()};
+  cudnn::ConvolutionCall call;
+  call.operation = p.operation;
+  call.handle = handle;
+  call.alpha = alpha.Of(p.type);
+  call.beta = beta.Of(p.type);
+  call.x = whole.is_forward() ? x.data() : dx.data();
+  call.y = whole.is_forward() ? y.data() : dy.data();
+  if (!whole.is_forward()) call.pooling = &operands;
+  OwnPooling own(p, whole.kind);
+  PoolingResult result;
+  result.status = run(call, own);
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudnnGetStream(handle, &stream), kFine);
+  EXPECT_EQ(cuStreamSynchronize(reinterpret_cast<CUstream>(stream)), CUDA_SUCCESS);
+  result.output = whole.is_forward() ? y.Read() : dx.Read();
+  result.is_intact = x.IsIntact() && y.IsIntact() && dy.IsIntact() && dx.IsIntact() &&
+                     x.Read() == x_part && dy.Read() == whole.dy.Box(stripe.windows);
+  return result;
+}
+
+HostTensor UndividedPooling(const WholePooling& whole) {
+  cudnnHandle_t handle = nullptr;
+  EXPECT_EQ(cudnnCreate(&handle), kFine);
+  const Spatial out = OutputExtents(whole.problem);
+  Stripe stripe = {whole.problem, {}, {}};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    stripe.elements[axis] = {0, whole.problem.x[axis]};
+    stripe.windows[axis] = {0, out[axis]};
+  }
+  const PoolingResult result =
+      RunPart(whole, stripe, handle,
+              [](const auto& call, spatial::LocalCall& own) { return own.Run(call); });
+  EXPECT_EQ(result.status, kFine);
+  EXPECT_EQ(cudnnDestroy(handle), kFine);
+  return result.output;
+}
+
+PoolingResult RunOnRank(RankState& rank, const WholePooling& whole, const Stripe& stripe) {
+  return RunPart(whole, stripe, rank.handle,
+                 [&](const cudnn::ConvolutionCall& call, spatial::LocalCall& own) {
+                   spatial::SplitCall split{stripe.problem, call, rank.context, rank.stream};
+                   split.work = spatial::SplitWork::kPooling;
+                   split.pooling = whole.kind;
+                   split.declared = rank.declared;
+                   return rank.calls->Run(split, own);
+                 });
+}
+
+// A pooling's gradient needs what the pooling gave.
+void FillResult(WholePooling& whole) {
+  WholePooling forward = whole;
+  forward.problem.operation = Operation::kForward;
+  forward.alpha = 1;
+  forward.beta = 0;
+  forward.before = HostTensor(whole.y.extents);
+  whole.y = UndividedPooling(forward);
+}
+
+// A random window that keeps its place under the cuts of `grid`.
+ConvolutionProblem RandomWindow(const SpatialGrid& grid, std::mt19937& random) {
+  ConvolutionProblem p;
+  p.operation = Draw(0, 1, random) == 0 ? Operation::kForward : Operation::kBackwardData;
+  p.spatial_rank = grid.d > 1 || Draw(0, 3, random) == 0 ? 3 : 2;
+  p.n = Draw(1, 3, random);
+  p.c = p.k = p.groups = Draw(1, 3, random);
+  SetType(p, static_cast<DataType>(Draw(0, 3, random)));
+  for (size_t axis = 3 - static_cast<size_t>(p.spatial_rank); axis < 3; ++axis) {
+    const bool is_cut = grid.Parts()[axis] > 1;
+    do {
+      p.w[axis] = Draw(1, 6, random);
+      p.stride[axis] = Draw(1, 4, random);
+      p.pad[axis] = Draw(0, p.w[axis] - 1, random);
+    } while (is_cut &&
+             (p.w[axis] - p.stride[axis] > 2 * p.pad[axis] || 2 * p.pad[axis] > p.w[axis] - 1));
+    p.x[axis] = std::max(p.w[axis], Draw(3, 7, random));
+  }
+  return p;
+}
+
+struct CutPooling {
+  WholePooling whole;
+  std::vector<Stripe> stripes;
+};
+
+std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKind& kind,
+                                        std::mt19937& random) {
+  ConvolutionProblem problem = RandomWindow(grid, random);
+  const AxisExtents parts = PartsOf(grid, problem, 1, 4, random);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    problem.x[axis] =
+        static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
+    if (problem.x[axis] + 2 * problem.pad[axis] < problem.w[axis]) return std::nullopt;
+  }
+  SetPackedStrides(problem);
+  CutPooling made = {{problem, kind, random, Draw(0, 1, random) == 0 ? 2 : 50}, {}};
+  made.whole.alpha = Draw(0, 2, random) == 0 ? 2 : 1;
+  made.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
+  WholeCase whole;
+  whole.problem = problem;
+  auto cut = CutInto(whole, grid, parts);
+  if (!cut) return std::nullopt;
+  made.stripes = std::move(*cut);
+  for (Stripe& stripe : made.stripes) {
+    ConvolutionProblem& p = stripe.problem;
+    const Spatial out = OutputExtents(p);
+    // How one rank's tensors lie is its own business.
+    const Layout layout = Draw(0, 1, random) == 0 ? Layout::kNchw : Layout::kNhwc;
+    p.x_strides = WithGaps(layout, {p.n, p.c, p.x[0], p.x[1], p.x[2]}, random);
+    p.y_strides = WithGaps(layout, {p.n, p.c, out[0], out[1], out[2]}, random);
+  }
+  return made;
+}
+
+class SplitPooling : public testing::TestWithParam<const char*> {};
+
+TEST_P(SplitPooling, IsThatOfTheWholeImage) {
+  // The rows of one rank may be new where another one's are not.
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kStripes});
+  const unsigned seed = 20261125;
+  std::mt19937 random(seed);
+  int cases = 0;
+  for (int i = 0; cases < 60 && !HasFailure(); ++i) {
+    const PoolingKind& kind = kKinds[static_cast<size_t>(i) % std::size(kKinds)];
+    std::optional<CutPooling> cut = RandomPooling(job.grid(), kind, random);
+    if (!cut) continue;
+    ++cases;
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i) + ": " +
+                 cudnn::PoolingName(kind) + " " + Describe(cut->whole.problem));
+    if (!cut->whole.is_forward()) FillResult(cut->whole);
+    const HostTensor expected = UndividedPooling(cut->whole);
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = cut->stripes[static_cast<size_t>(rank.rank)];
+      for (int again = 0; again < 2; ++again) {
+        const PoolingResult result = RunOnRank(rank, cut->whole, stripe);
+        EXPECT_EQ(result.status, kFine);
+        EXPECT_TRUE(result.is_intact);
+        EXPECT_EQ(result.output,
+                  expected.Box(cut->whole.is_forward() ? stripe.windows : stripe.elements))
+            << "rank " << rank.rank;
+      }
+    });
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
+                         testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2"),
+                         [](const auto& grid) { return grid.param; });
+
+// With little room images are exchanged some at a time; with none for one the call is refused.
+TEST(SplitPoolingRoom, DividesTheImages) {
+  for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+    for (const size_t bytes : {size_t{1} << 10, size_t{40} << 10, size_t{1} << 20}) {
+      Traffic traffic;
+      RankJob job(Counted({.grid = "h2", .most_buffer_bytes = bytes}, traffic));
+      std::mt19937 random(9);
+      ConvolutionProblem problem;
+      problem.operation = operation;
+      problem.n = 7;
+      problem.c = problem.k = problem.groups = 24;
+      problem.x = {1, 12, 9};
+      problem.w = {1, 3, 3};
+      problem.pad = {0, 1, 1};
+      SetPackedStrides(problem);
+      WholePooling pooling(problem, kMax, random, 9);
+      pooling.beta = 1;
+      if (!pooling.is_forward()) FillResult(pooling);
+      const HostTensor expected = UndividedPooling(pooling);
+      WholeCase whole;
+      whole.problem = problem;
+      const auto stripes = CutInto(whole, job.grid(), {{{1}, {7, 5}, {9}}});
+      ASSERT_TRUE(stripes.has_value());
+      const bool is_refused = bytes == size_t{1} << 10;
+      job.OnAll([&](RankState& rank) {
+        const Stripe& stripe = (*stripes)[static_cast<size_t>(rank.rank)];
+        const PoolingResult result = RunOnRank(rank, pooling, stripe);
+        EXPECT_EQ(result.status, is_refused ? kRefused : kFine);
+        if (is_refused) return;
+        EXPECT_EQ(result.output,
+                  expected.Box(pooling.is_forward() ? stripe.windows : stripe.elements));
+      });
+      if (bytes == size_t{40} << 10) {
+        EXPECT_GT(traffic.exchanges, 2);
+      }
+    }
+  }
+}
+
+// A pooling of the whole image: each rank's window covers its stripe.
+struct GlobalCase {
+  WholePooling whole;
+  std::vector<Stripe> stripes;
+
+  GlobalCase(const ConvolutionProblem& local, const PoolingKind& kind, const SpatialGrid& grid,
+             const AxisExtents& parts, std::mt19937& random)
+      : whole(WholeOf(local, parts), kind, random, 100) {
+    for (int rank = 0; rank < grid.Ranks(); ++rank) {
+      const GridCell cell = grid.CellOf(rank);
+      const std::array<int, 3> part = {cell.d, cell.h, cell.w};
+      Stripe stripe = {local, {}, {}};
+      const Spatial out = OutputExtents(whole.problem);
+      for (size_t axis = 0; axis < 3; ++axis) {
+        const auto at = static_cast<size_t>(part[axis]);
+        const int64_t begin = std::accumulate(
+            parts[axis].begin(), parts[axis].begin() + static_cast<std::ptrdiff_t>(at), int64_t{0});
+        stripe.elements[axis] = {begin, begin + parts[axis][at]};
+        stripe.windows[axis] = {0, out[axis]};
+        stripe.problem.x[axis] = static_cast<int32_t>(parts[axis][at]);
+        if (parts[axis].size() > 1) {
+          stripe.problem.w[axis] = stripe.problem.stride[axis] = stripe.problem.x[axis];
+        }
+      }
+      SetPackedStrides(stripe.problem);
+      stripes.push_back(stripe);
+    }
+  }
+  static ConvolutionProblem WholeOf(ConvolutionProblem problem, const AxisExtents& parts) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      problem.x[axis] =
+          static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
+      if (parts[axis].size() > 1) problem.w[axis] = problem.stride[axis] = problem.x[axis];
+    }
+    SetPackedStrides(problem);
+    return problem;
+  }
+};
+
+// Sums in another order, and a division for each rank: (ranks + 2) roundings of the largest.
+void ExpectNear(const HostTensor& actual, const HostTensor& expected, double error) {
+  ASSERT_EQ(actual.extents, expected.extents);
+  double largest = 0;
+  for (const double value : expected.values) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < expected.values.size(); ++i) {
+    EXPECT_NEAR(actual.values[i], expected.values[i], error * largest);
+  }
+}
+
+double RoundingOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat:
+      return 0x1p-24;
+    case DataType::kHalf:
+      return 0x1p-11;
+    case DataType::kBfloat16:
+      return 0x1p-8;
+    case DataType::kDouble:
+      break;
+  }
+  return 0x1p-53;
+}
+
+class GlobalPooling : public testing::TestWithParam<const char*> {};
+
+TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
+  RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  testing::internal::CaptureStderr();
+  const unsigned seed = 7;
+  std::mt19937 random(seed);
+  for (int i = 0; i < 40 && !HasFailure(); ++i) {
+    const PoolingKind& kind = kKinds[static_cast<size_t>(i) % std::size(kKinds)];
+    ConvolutionProblem local;
+    local.operation = i / 5 % 2 == 0 ? Operation::kForward : Operation::kBackwardData;
+    local.spatial_rank = job.grid().d > 1 ? 3 : 2;
+    local.n = Draw(1, 3, random);
+    local.c = local.k = local.groups = Draw(1, 4, random);
+    local.x = {1, 5, 4};
+    SetType(local, static_cast<DataType>(Draw(0, 3, random)));
+    // Along an axis that is not cut: rows of their own, or all of them.
+    for (size_t axis = 1; axis < 3; ++axis) {
+      if (job.grid().Parts()[axis] == 1 && Draw(0, 1, random) == 0) local.w[axis] = local.x[axis];
+    }
+    const AxisExtents parts = PartsOf(job.grid(), local, 2, 5, random);
+    GlobalCase global(local, kind, job.grid(), parts, random);
+    // Distinct numbers: which of two equal maxima has the gradient differs between cuts.
+    std::iota(global.whole.x.values.begin(), global.whole.x.values.end(), -100);
+    std::shuffle(global.whole.x.values.begin(), global.whole.x.values.end(), random);
+    // Of which each type holds so many.
+    const size_t most = local.type == DataType::kBfloat16 ? 250
+                        : local.type == DataType::kHalf   ? 2000
+                                                          : 100000;
+    if (global.whole.x.values.size() > most) continue;
+    global.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
+    if (!global.whole.is_forward()) FillResult(global.whole);
+    const HostTensor expected = UndividedPooling(global.whole);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i) + ": " +
+                 cudnn::PoolingName(kind) + " " + Describe(global.whole.problem));
+    std::vector<HostTensor> results(static_cast<size_t>(job.size()));
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = global.stripes[static_cast<size_t>(rank.rank)];
+      const PoolingResult result = RunOnRank(rank, global.whole, stripe);
+      EXPECT_EQ(result.status, kFine);
+      EXPECT_TRUE(result.is_intact);
+      results[static_cast<size_t>(rank.rank)] = result.output;
+      const HostTensor part = global.whole.is_forward() ? expected : expected.Box(stripe.elements);
+      if (kind.is_maximum()) {
+        EXPECT_EQ(result.output, part) << "rank " << rank.rank;
+      } else {
+        ExpectNear(result.output, part, (job.size() + 2) * 2 * RoundingOf(local.type));
+      }
+    });
+    for (const HostTensor& result : results) {
+      if (global.whole.is_forward()) {
+        EXPECT_EQ(result, results[0]);
+      }
+    }
+  }
+  // That dy is the same on all ranks is as it should be.
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+INSTANTIATE_TEST_SUITE_P(Grids, GlobalPooling, testing::Values("h2", "h3", "w2", "h2w2", "d2h2"),
+                         [](const auto& grid) { return grid.param; });
+
+ConvolutionProblem Window(int height, int window, int stride, int pad = 0) {
+  ConvolutionProblem p;
+  p.n = 2;
+  p.c = p.k = p.groups = 2;
+  p.x = {1, height, 4};
+  p.w = {1, window, 1};
+  p.stride = {1, stride, 1};
+  p.pad = {0, pad, 0};
+  SetPackedStrides(p);
+  return p;
+}
+
+std::vector<cudnnStatus_t> RunWindows(RankJob& job, const std::vector<ConvolutionProblem>& locals,
+                                      const PoolingKind& kind) {
+  std::vector<cudnnStatus_t> statuses(locals.size());
+  job.OnAll([&](RankState& rank) {
+    const auto at = static_cast<size_t>(rank.rank);
+    std::mt19937 random(3);
+    WholePooling whole(locals[at], kind, random, 3);
+    Stripe stripe = {locals[at], {}, {}};
+    const Spatial out = OutputExtents(locals[at]);
+    for (size_t axis = 0; axis < 3; ++axis) {
+      stripe.elements[axis] = {0, locals[at].x[axis]};
+      stripe.windows[axis] = {0, out[axis]};
+    }
+    statuses[at] = RunOnRank(rank, whole, stripe).status;
+  });
+  return statuses;
+}
+
+// What a case's ranks say, each with its own window over its own rows.
+struct Refusal {
+  const char* name;
+  std::optional<spatial::Ones> ones;
+  std::vector<ConvolutionProblem> locals;
+  std::vector<std::string> words;
+};
+
+TEST(SplitPoolingRefusal, NamesWhatCannotBeTold) {
+  const std::vector<Refusal> refusals = {
+      {"global or not", std::nullopt, {Window(2, 2, 2), Window(2, 2, 2)}, {"UCUDNN_SPATIAL_ONE"}},
+      {"one row, global or copies",
+       spatial::Ones::kCopies,
+       {Window(1, 1, 1), Window(1, 1, 1)},
+       {"a window of 1 over one row"}},
+      {"unequal windows of stripes",
+       spatial::Ones::kStripes,
+       {Window(3, 3, 3), Window(4, 4, 4)},
+       {"unequal windows", "1x3x1", "1x4x1"}},
+      {"one covers, the other does not",
+       spatial::Ones::kCopies,
+       {Window(3, 3, 3), Window(6, 4, 4)},
+       {"unequal windows"}},
+      {"a stride that a stripe breaks",
+       std::nullopt,
+       {Window(5, 2, 2), Window(4, 2, 2)},
+       {"which the stride 2 does not divide"}},
+      {"too little padding", std::nullopt, {Window(6, 3, 2), Window(6, 3, 2)}, {"pad"}},
+  };
+  for (const Refusal& refusal : refusals) {
+    SCOPED_TRACE(refusal.name);
+    RankJob job({.grid = "h2", .ones = refusal.ones});
+    for (const PoolingKind& kind : kKinds) {
+      testing::internal::CaptureStderr();
+      const Statuses statuses = RunWindows(job, refusal.locals, kind);
+      const std::string told = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(statuses, Statuses({kRefused, kRefused}));
+      ExpectContains(told, refusal.words);
+      ExpectContains(told, {cudnn::PoolingName(kind)});
+    }
+    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(job.rank(rank).ranks->Failure());
+  }
+}
+
+// Each row beside a cut travels once: of x forward, of dy backward, and of a maximum's gradient of
+// both.
+TEST(SplitPoolingTraffic, IsTheLeast) {
+  struct Row {
+    PoolingKind kind;
+    Operation operation;
+    int64_t rows;  // that each of two ranks receives, of 4 columns, 2 channels and 2 images
+  };
+  // 3 rows, stride 1, pad 1: x of one row; dy of one; and with a maximum x of two.
+  for (const Row& row :
+       {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
+        Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {
+    Traffic traffic;
+    RankJob job(Counted({.grid = "h2"}, traffic));
+    ConvolutionProblem local = Window(4, 3, 1, 1);
+    local.operation = row.operation;
+    EXPECT_EQ(RunWindows(job, {local, local}, row.kind), Statuses({kFine, kFine}));
+    const int64_t arrivals = row.kind.is_maximum() ? 2 * 4 : 0;
+    EXPECT_EQ(traffic.received, 2 * row.rows * 4 * 2 * 2 * 4 + arrivals);
+    EXPECT_EQ(traffic.sent, traffic.received);
+  }
+}
+
+// Calls that have run: no allocation, and one exchange each.
+TEST(SplitPoolingTraffic, OfAWindowPerStrideIsNone) {
+  Traffic traffic;
+  RankJob job(Counted({.grid = "h2"}, traffic));
+  for (const PoolingKind& kind : kKinds) {
+    EXPECT_EQ(RunWindows(job, {Window(4, 2, 2), Window(6, 2, 2)}, kind), Statuses({kFine, kFine}));
+  }
+  EXPECT_EQ(traffic.exchanges, 0);
+}
+
+// A rank that dies leaves NaN, also behind a maximum that does not propagate it.
+TEST(SplitPoolingFault, IsNanOnceTheJobHasFailed) {
+  RankJob job({.grid = "h2"});
+  EXPECT_EQ(RunWindows(job, {Window(4, 3, 1, 1), Window(4, 3, 1, 1)}, kMax),
+            Statuses({kFine, kFine}));
+  job.OnAll([&](RankState& rank) {
+    if (rank.rank == 1) rank.calls->Fail("a test says so");
+  });
+  EXPECT_NE(FailureOf(job), "");
+  EXPECT_EQ(RunWindows(job, {Window(4, 3, 1, 1), Window(4, 3, 1, 1)}, kMax),
+            Statuses({kBroken, kBroken}));
+}
+
+// A channel over which nothing comes, as when the other rank dies behind its call.
+class SilentChannel : public CountingChannel {
+ public:
+  using CountingChannel::CountingChannel;
+  Status Exchange(std::span<const transport::Message>, std::span<const transport::Message>,
+                  CUstream) override {
+    return Status::Ok();
+  }
+};
+
+TEST(SplitPoolingFault, RowsThatNeverCameAreNan) {
+  for (const bool is_global : {false, true}) {
+    for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
+      Traffic traffic;
+      JobOptions options{.grid = "h2"};
+      if (is_global) options.ones = spatial::Ones::kCopies;
+      options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
+        return std::make_unique<SilentChannel>(std::move(channel), traffic);
+      };
+      RankJob job(options);
+      ConvolutionProblem local = is_global ? Window(4, 4, 4) : Window(4, 3, 1, 1);
+      local.operation = operation;
+      job.OnAll([&](RankState& rank) {
+        std::mt19937 random(3);
+        WholePooling whole(local, kMax, random, 3);
+        Stripe stripe = {local, {}, {}};
+        const Spatial out = OutputExtents(local);
+        for (size_t axis = 0; axis < 3; ++axis) {
+          stripe.elements[axis] = {0, local.x[axis]};
+          stripe.windows[axis] = {0, out[axis]};
+        }
+        const PoolingResult result = RunOnRank(rank, whole, stripe);
+        EXPECT_EQ(result.status, kFine);
+        EXPECT_TRUE(std::any_of(result.output.values.begin(), result.output.values.end(),
+                                [](double value) { return std::isnan(value); }));
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
