@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 from plain_geometry import PlainGeometry  # noqa: E402
 from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
 from ucudnn.spatial.errors import NotSupported  # noqa: E402
-from ucudnn.spatial.grid import Grid, divided, owned  # noqa: E402
+from ucudnn.spatial.grid import Grid, divided, owned, stripes  # noqa: E402
 from ucudnn.spatial.layout import Extents, Layout  # noqa: E402
 from ucudnn.spatial.waiting import Waiting, late, patience  # noqa: E402
 
@@ -41,6 +41,13 @@ class Grids(unittest.TestCase):
     def test_first_stripes_are_the_larger_ones(self):
         self.assertEqual((4, 3, 3), divided(10, 3))
         self.assertEqual([(0, 4), (4, 7), (7, 10)], owned((4, 3, 3)))
+
+    def test_stripes_of_multiples_leave_the_rest_to_the_last(self):
+        self.assertEqual((26, 26, 24, 23), stripes(1, 99, 4, multiple=2))
+        self.assertEqual((64, 64, 32, 32), stripes(1, 192, 4, multiple=32))
+        self.assertEqual((2, 1), stripes(1, 3, 2))
+        with self.assertRaisesRegex(NotSupported, "h: 15 rows are not 4 stripes of multiples of 5"):
+            stripes(1, 15, 4, multiple=5)
 
 
 class Layouts(unittest.TestCase):
