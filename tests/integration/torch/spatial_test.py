@@ -337,11 +337,24 @@ class Waits(unittest.TestCase):
 
 
 class Importing(unittest.TestCase):
-    def test_torch_is_not_imported_before_it_is_needed(self):
-        program = "import sys, ucudnn, ucudnn.spatial; assert 'torch' not in sys.modules; print(ucudnn.COMMAND)"
-        result = subprocess.run([sys.executable, "-B", "-c", program], env=os.environ | {
+    def run_python(self, program):
+        return subprocess.run([sys.executable, "-B", "-c", program], env=os.environ | {
             "PYTHONPATH": os.path.join(ROOT, "python")}, capture_output=True, text=True)
+
+    def test_torch_is_not_imported_before_it_is_needed(self):
+        result = self.run_python("import sys, ucudnn, ucudnn.spatial; assert 'torch' not in sys.modules; print(ucudnn.COMMAND)")
         self.assertEqual(0, result.returncode, result.stderr)
+
+    def test_what_needs_torch_says_so_where_there_is_none(self):
+        result = self.run_python("import sys; sys.modules['torch'] = None\n"
+                                 "from ucudnn import spatial\nspatial.NotSupported, spatial.RankLost\nspatial.shard")
+        self.assertRegex(result.stderr, r"\nImportError: ucudnn\.spatial\.shard needs torch, and this Python \(.+\) has none")
+
+    def test_what_another_module_lacks_is_no_word_about_torch(self):
+        result = self.run_python("import sys; sys.modules['ucudnn.spatial.vouched'] = None\n"
+                                 "from ucudnn.spatial import verdict")
+        self.assertNotIn("needs torch", result.stderr)
+        self.assertIn("ModuleNotFoundError", result.stderr)
 
 
 if __name__ == "__main__":
