@@ -76,18 +76,24 @@ class Ranks:
                            f"(UCUDNN_SPATIAL_TIMEOUT is {self._waiting.seconds:g} s; {error})") from error
         self._waiting.end()
 
+    def _travels(self, tensor):
+        """Whether torch.distributed takes it as it is. gloo has host memory alone, as ranks have that share a GPU."""
+        return tensor.device.type == self._device()
+
     def all_reduce(self, tensor, axes, operation=dist.ReduceOp.SUM):
         """In place, over the ranks that differ along `axes`."""
+        there = tensor if self._travels(tensor) else tensor.cpu()
         with self._with("a sum", self.members[tuple(axes)]):
-            dist.all_reduce(tensor, operation, group=self._groups[tuple(axes)])
-        return tensor
+            dist.all_reduce(there, operation, group=self._groups[tuple(axes)])
+        return tensor if there is tensor else tensor.copy_(there)
 
     def all_gather(self, tensor, axes):
         """Those of all these ranks, of one shape, stacked in their order."""
-        found = [torch.empty_like(tensor) for _ in self.members[tuple(axes)]]
+        there = tensor if self._travels(tensor) else tensor.cpu()
+        found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with("values", self.members[tuple(axes)]):
-            dist.all_gather(found, tensor.contiguous(), group=self._groups[tuple(axes)])
-        return torch.stack(found)
+            dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
+        return torch.stack(found).to(tensor.device)
 
     def told(self, axis, value):
         """The `value` of every part along an axis: for what a program may have chosen by its own stripe."""
@@ -119,11 +125,17 @@ class Ranks:
     def swap(self, axis, sent, received):
         """Sends the tensors `sent` and receives into `received`, both by part along `axis`."""
         members, group = self.members[(axis,)], self._groups[(axis,)]
-        transfers = [dist.P2POp(dist.isend, tensor.contiguous(), members[part], group) for part, tensor in sent.items()]
-        transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in received.items()]
+        there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
+                 for part, tensor in received.items()}
+        transfers = [dist.P2POp(dist.isend, tensor.to(self._device()).contiguous(), members[part], group)
+                     for part, tensor in sent.items()]
+        transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in there.items()]
         if transfers:
             with self._with("rows", [members[part] for part in (*sent, *received)]):
                 self._await(dist.batch_isend_irecv(transfers))
+        for part, tensor in there.items():
+            if tensor is not received[part]:
+                received[part].copy_(tensor)
 
     def _await(self, works):
         """gloo has no time-out of its own for what goes from one rank to another; NCCL has, and must not be waited for here."""
