@@ -13,6 +13,7 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
