@@ -22,8 +22,8 @@ RUN_ON_THE_STAND_IN = {"test alexnet", "test differential", "test memory", "test
 RUN_WITH = {
     "torch": {"test torch graph", "test torch training UNet3d", "test torch training ResNet50",
               "test torch training Deterministic", "test torch training UNet3dCompiled",
-              "test torch training ResNet50Compiled", "test torch samples", "PyTorch unet NCHW", "PyTorch unet channels_last",
-              "iterations resnet50 2 64 MiB"},
+              "test torch training ResNet50Compiled", "test torch samples", "test torch spatial", "PyTorch unet NCHW",
+              "PyTorch unet channels_last", "iterations resnet50 2 64 MiB"},
     "jax": {"test jax"}, "tensorflow": {"test tensorflow"}, "onnxruntime": {"test onnxruntime"}}
 HERE = {framework for framework in RUN_WITH if importlib.util.find_spec(framework)}
 RUN = RUN_ON_THE_STAND_IN.union(*(RUN_WITH[framework] for framework in HERE))

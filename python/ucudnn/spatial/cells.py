@@ -1,6 +1,8 @@
 """The ranks of torch.distributed as a spatial grid: who holds which stripe, who sums with whom."""
 import contextlib
+import datetime
 import os
+import time
 import zlib
 
 import torch
@@ -9,8 +11,10 @@ import torch.distributed as dist
 from .errors import NotSupported, RankLost
 from .geometry import Library
 from .grid import Grid
+from .waiting import Waiting, named, patience
 
 _current = None
+_made = 0  # grids so far, which is the same on every rank
 
 
 class Ranks:
@@ -21,13 +25,27 @@ class Ranks:
         self.group, self.place = grid.place_of(self.rank)
         self._uses = 0
         self._sums_alone = False
+        self._waiting = self._met()
+        timeout = datetime.timedelta(seconds=self._waiting.seconds)
         # Every rank makes every group, in the same order.
         self.members, self._groups = {}, {}
         for axes, lines in grid.lines().items():
             for members in lines:
-                group = dist.new_group(members)
+                group = dist.new_group(members, timeout=timeout)
                 if self.rank in members:
                     self.members[axes], self._groups[axes] = members, group
+
+    def _met(self):
+        """Once all ranks are here, which may start at different times: exchanges have less patience."""
+        global _made
+        _made += 1
+        store, prefix, count = dist.distributed_c10d._get_default_store(), f"ucudnn/{_made}", dist.get_world_size()
+        store.set(f"{prefix}/came/{self.rank}", "")
+        store.wait([f"{prefix}/came/{rank}" for rank in range(count)])
+        return Waiting(self.rank, count, store, prefix, patience())
+
+    def close(self):
+        self._waiting.close()
 
     @property
     def geometry(self):
@@ -46,27 +64,36 @@ class Ranks:
         return self.place[axis]
 
     @contextlib.contextmanager
-    def _with(self, what, axes):
+    def _with(self, what, members):
         """Says what was under way, and with whom, where torch.distributed fails: a rank died, or came too late."""
+        members = sorted(set(members) - {self.rank})
+        wait = self._waiting.begin(what, members)
         try:
             yield
         except RuntimeError as error:
-            members = [member for member in self.members[tuple(axes)] if member != self.rank]
-            raise RankLost(f"rank {self.rank} waited for {what} with ranks {members}, of which one ended, failed or came too "
-                           f"late: {error}") from error
+            why = self._waiting.why(wait) or "one ended, failed or came too late"
+            raise RankLost(f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members)}: {why} "
+                           f"(UCUDNN_SPATIAL_TIMEOUT is {self._waiting.seconds:g} s; {error})") from error
+        self._waiting.end()
+
+    def _travels(self, tensor):
+        """Whether torch.distributed takes it as it is. gloo has host memory alone, as ranks have that share a GPU."""
+        return tensor.device.type == self._device()
 
     def all_reduce(self, tensor, axes, operation=dist.ReduceOp.SUM):
         """In place, over the ranks that differ along `axes`."""
-        with self._with("a sum", axes):
-            dist.all_reduce(tensor, operation, group=self._groups[tuple(axes)])
-        return tensor
+        there = tensor if self._travels(tensor) else tensor.cpu()
+        with self._with("a sum", self.members[tuple(axes)]):
+            dist.all_reduce(there, operation, group=self._groups[tuple(axes)])
+        return tensor if there is tensor else tensor.copy_(there)
 
     def all_gather(self, tensor, axes):
         """Those of all these ranks, of one shape, stacked in their order."""
-        found = [torch.empty_like(tensor) for _ in self.members[tuple(axes)]]
-        with self._with("values", axes):
-            dist.all_gather(found, tensor.contiguous(), group=self._groups[tuple(axes)])
-        return torch.stack(found)
+        there = tensor if self._travels(tensor) else tensor.cpu()
+        found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
+        with self._with("values", self.members[tuple(axes)]):
+            dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
+        return torch.stack(found).to(tensor.device)
 
     def told(self, axis, value):
         """The `value` of every part along an axis: for what a program may have chosen by its own stripe."""
@@ -98,12 +125,26 @@ class Ranks:
     def swap(self, axis, sent, received):
         """Sends the tensors `sent` and receives into `received`, both by part along `axis`."""
         members, group = self.members[(axis,)], self._groups[(axis,)]
-        transfers = [dist.P2POp(dist.isend, tensor.contiguous(), members[part], group) for part, tensor in sent.items()]
-        transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in received.items()]
+        there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
+                 for part, tensor in received.items()}
+        transfers = [dist.P2POp(dist.isend, tensor.to(self._device()).contiguous(), members[part], group)
+                     for part, tensor in sent.items()]
+        transfers += [dist.P2POp(dist.irecv, tensor, members[part], group) for part, tensor in there.items()]
         if transfers:
-            with self._with("rows", (axis,)):
-                for work in dist.batch_isend_irecv(transfers):
-                    work.wait()
+            with self._with("rows", [members[part] for part in (*sent, *received)]):
+                self._await(dist.batch_isend_irecv(transfers))
+        for part, tensor in there.items():
+            if tensor is not received[part]:
+                received[part].copy_(tensor)
+
+    def _await(self, works):
+        """gloo has no time-out of its own for what goes from one rank to another; NCCL has, and must not be waited for here."""
+        ends = time.monotonic() + self._waiting.seconds
+        for work in works:
+            if self._device() == "cuda":
+                work.wait()
+            else:
+                work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
 
 
 def init(grid=None, geometry=None):
@@ -120,6 +161,8 @@ def init(grid=None, geometry=None):
     grid = Grid(text)
     if grid.ranks != count:
         raise NotSupported(f"the grid {text} has {grid.ranks} ranks, but torch.distributed has {count}")
+    if _current:
+        _current.close()
     _current = Ranks(grid, geometry) if grid.cut_axes else None
     return _current
 

@@ -6,5 +6,5 @@ class NotSupported(RuntimeError):
 
 
 class RankLost(RuntimeError):
-    """torch.distributed failed in an exchange, because a rank ended, say: the message has what was waited for, with whom, and
-    the reason given. There is no result."""
+    """torch.distributed failed in an exchange, because a rank ended, or lives and did not come within UCUDNN_SPATIAL_TIMEOUT: the
+    message has what was waited for, with whom, who did not come, and the reason given. There is no result."""

@@ -3,6 +3,8 @@ Axes are 0 (d), 1 (h) and 2 (w); parts of an axis follow one another from 0; w r
 import re
 from itertools import combinations
 
+from .errors import NotSupported
+
 AXES = "dhw"
 
 
@@ -58,6 +60,15 @@ class Grid:
 def divided(extent, parts):
     """`extent` rows in `parts` stripes, the first ones the larger by one."""
     return tuple(extent // parts + (part < extent % parts) for part in range(parts))
+
+
+def stripes(axis, extent, parts, multiple=1):
+    """`extent` rows in `parts` stripes of multiples of `multiple` rows, but the last, which may have less."""
+    blocks = -(-extent // multiple)
+    if blocks < parts:
+        raise NotSupported(f"{AXES[axis]}: {extent} rows are not {parts} stripes of multiples of {multiple}")
+    rows = [multiple * each for each in divided(blocks, parts)]
+    return (*rows[:-1], rows[-1] - (blocks * multiple - extent))
 
 
 def owned(extents):

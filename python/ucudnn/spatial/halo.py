@@ -45,7 +45,7 @@ class _Fetch(torch.autograd.Function):
                 received[part] = _empty(x, dim, wanted)
                 pieces.append(received[part])
         ranks().swap(axis, sent, received)
-        return torch.cat(pieces, dim)
+        return torch.cat(pieces, dim) if pieces else _empty(x, dim, (0, 0))
 
     @staticmethod
     def backward(ctx, gradient):

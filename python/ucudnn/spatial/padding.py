@@ -20,14 +20,15 @@ def _pad(function, x, pad, mode="constant", value=None):
         rows = list(x.cut.extents[axis])
         if front < 0 or back < 0:
             raise NotSupported(f"{AXES[axis]}: a pad of {front} and {back} rows takes rows away")
-        if mode == "circular":
-            raise NotSupported(f"{AXES[axis]}: circular padding along a cut axis")
+        if mode == "circular" and max(front, back) > sum(rows):
+            raise NotSupported(f"{AXES[axis]}: {front} and {back} rows of circular padding go around {sum(rows)} rows more than "
+                               "once")
         if mode == "reflect" and max(front, back) >= sum(rows):
             raise NotSupported(f"{AXES[axis]}: {front} and {back} rows of reflection reach beyond {sum(rows)} rows")
         part = ranks().part(axis)
         own[at] = front if part == 0 else 0
         own[at + 1] = back if part == len(rows) - 1 else 0
-        if mode == "reflect" and (front >= rows[0] or back >= rows[-1]):
+        if mode == "circular" or mode == "reflect" and (front >= rows[0] or back >= rows[-1]):
             far.append((dim, axis, front, back))
             own[at] = own[at + 1] = 0
         rows[0] += front
@@ -38,7 +39,8 @@ def _pad(function, x, pad, mode="constant", value=None):
     arguments = (own, mode) if value is None or mode != "constant" else (own, mode, value)
     result = x if far and not any(own) else torch.nn.functional.pad(x, *arguments)
     for dim, axis, front, back in far:
-        result = _reflected(result, dim, axis, x.cut.extents[axis], front, back)
+        put = _wrapped if mode == "circular" else _reflected
+        result = put(result, dim, axis, x.cut.extents[axis], front, back)
     return striped(result, x.cut.with_extents(changed, pads))
 
 
@@ -52,3 +54,12 @@ def _reflected(x, dim, axis, extents, front, back):
     rows = torch.arange(own[part][0] - (front if part == 0 else 0), own[part][1] + (back if part == len(extents) - 1 else 0))
     rows = torch.where(rows < 0, -rows, torch.where(rows >= total, 2 * total - 2 - rows, rows))
     return x.index_select(dim, (rows - needed[part][0]).to(x.device))
+
+
+def _wrapped(x, dim, axis, extents, front, back):
+    """The last rows before the first part's, and the first ones behind the last part's."""
+    part, total = ranks().part(axis), sum(extents)
+    needed = [(begin, begin) for begin, _ in owned(extents)]
+    needed[0], needed[-1] = (total - front, total), (0, back)
+    rows = fetch(x, dim, axis, extents, needed)  # none of the parts between, whose gradients come through it all the same
+    return torch.cat([rows, x] if part == 0 else [x, rows], dim)

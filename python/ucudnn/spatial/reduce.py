@@ -2,7 +2,7 @@
 import torch
 
 from .errors import NotSupported
-from .grid import AXES, divided, owned
+from .grid import owned, stripes
 from .halo import fetch
 from .layout import Extents, Layout
 from .cells import ranks
@@ -43,7 +43,8 @@ class _Gather(torch.autograd.Function):
 def shard(x, dim=None, multiple=1):
     """This rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension that is cut, or several;
     of the last three, which are d, h and w, those that the grid cuts, by default. Stripes are multiples of `multiple`
-    rows, by which the strides of a network multiply, and differ by no more than that. On one rank x itself."""
+    rows, by which the strides of a network multiply, but the last, which has the rest, and differ by no more than that. On one
+    rank x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -57,9 +58,7 @@ def shard(x, dim=None, multiple=1):
         layout_dims, extents = [()] * x.ndim, {}
         for axis in axes:
             d, parts = axis + x.ndim - 3, grid.parts[axis]
-            if x.shape[d] % multiple or x.shape[d] // multiple < parts:
-                raise NotSupported(f"{AXES[axis]}: {x.shape[d]} rows are not {parts} stripes of multiples of {multiple}")
-            rows = tuple(multiple * rows for rows in divided(x.shape[d] // multiple, parts))
+            rows = stripes(axis, x.shape[d], parts, multiple)
             extents[axis] = Extents(rows, rows)
             x = _Cut.apply(x, d, axis, extents[axis])
             layout_dims[d] = ((axis, x.shape[d]),)

@@ -17,7 +17,8 @@ Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d M
 AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
 BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm Upsample UpsamplingNearest2d
 UpsamplingBilinear2d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d
-ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d PixelShuffle PixelUnshuffle
+ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d CircularPad2d CircularPad3d PixelShuffle
+PixelUnshuffle
 """.split()
 _DROPOUT = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
 
@@ -45,7 +46,6 @@ _WHY = {
     "LSTM": "recurrent", "GRU": "recurrent", "RNN": "recurrent", "LSTMCell": "recurrent", "GRUCell": "recurrent",
     "SyncBatchNorm": "it sums over ranks by itself: use BatchNorm, which is made to count all positions",
     "MultiheadAttention": "its attention is not scaled_dot_product_attention of stripes alone",
-    "CircularPad1d": "the first rows would need the last", "CircularPad2d": "the first rows would need the last",
     "Fold": "it flattens windows into channels", "Unfold": "it flattens windows into channels",
     "MaxUnpool2d": "its indices count the rank's own rows", "FractionalMaxPool2d": "its windows are drawn at random",
     "LocalResponseNorm": "not known", "ScriptModule": "a script's calls cannot be seen",

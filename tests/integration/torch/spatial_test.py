@@ -1,8 +1,11 @@
 """The parts of ucudnn.spatial that need no torch: grids, layouts, geometry, which backend goes where, what is refused; and
 that libucudnn, where it was built, answers as the module expects."""
+import contextlib
+import io
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -11,8 +14,9 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 from plain_geometry import PlainGeometry  # noqa: E402
 from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
 from ucudnn.spatial.errors import NotSupported  # noqa: E402
-from ucudnn.spatial.grid import Grid, divided, owned  # noqa: E402
+from ucudnn.spatial.grid import Grid, divided, owned, stripes  # noqa: E402
 from ucudnn.spatial.layout import Extents, Layout  # noqa: E402
+from ucudnn.spatial.waiting import Waiting, late, patience  # noqa: E402
 
 
 class Grids(unittest.TestCase):
@@ -37,6 +41,13 @@ class Grids(unittest.TestCase):
     def test_first_stripes_are_the_larger_ones(self):
         self.assertEqual((4, 3, 3), divided(10, 3))
         self.assertEqual([(0, 4), (4, 7), (7, 10)], owned((4, 3, 3)))
+
+    def test_stripes_of_multiples_leave_the_rest_to_the_last(self):
+        self.assertEqual((26, 26, 24, 23), stripes(1, 99, 4, multiple=2))
+        self.assertEqual((64, 64, 32, 32), stripes(1, 192, 4, multiple=32))
+        self.assertEqual((2, 1), stripes(1, 3, 2))
+        with self.assertRaisesRegex(NotSupported, "h: 15 rows are not 4 stripes of multiples of 5"):
+            stripes(1, 15, 4, multiple=5)
 
 
 class Layouts(unittest.TestCase):
@@ -253,12 +264,97 @@ class Verdicts(unittest.TestCase):
         self.assertIn("not equal to one process", vouched.reason(name, is_dropping=True))
 
 
+class Store(dict):
+    """As torch.distributed has one."""
+    set = dict.__setitem__
+
+    def check(self, keys):
+        return all(key in self for key in keys)
+
+
+class Waits(unittest.TestCase):
+    def waiting(self, rank, store, seconds=0.1):
+        return Waiting(rank, 3, store, "test", seconds)
+
+    def failed(self, rank, store, members, after):
+        """What is said of a wait that failed after that time."""
+        waiting = self.waiting(rank, store)
+        self.addCleanup(waiting.close)
+        wait = waiting.begin("rows", members)
+        wait.began -= after
+        return waiting.why(wait)
+
+    def test_time_is_in_seconds_above_0(self):
+        self.assertEqual(2.5, patience(" 2.5 "))
+        for text in ("0", "-1", "soon", "10s", "inf", "nan", "1e9", ""):
+            with self.assertRaisesRegex(ValueError, "UCUDNN_SPATIAL_TIMEOUT", msg=text):
+                patience(text)
+
+    def test_who_is_late_is_found_behind_those_who_wait(self):
+        self.assertEqual([1], late(0, {0: [1]}))
+        self.assertEqual([2], late(0, {0: [1], 1: [0, 2]}))
+        self.assertEqual([2, 3], late(0, {0: [1, 3], 1: [0, 2]}))
+        self.assertEqual([], late(0, {0: [1], 1: [0]}))
+
+    def test_each_rank_says_who_did_not_come(self):
+        store = Store()
+        self.assertEqual("rank 1 did not come", self.failed(0, store, [1], after=0.1))
+        self.assertEqual("rank 1 did not come", self.failed(2, store, [0, 1], after=0.04))
+        self.assertEqual("rank 1 came too late, ranks [0, 2] had waited for it", self.failed(1, store, [0, 2], after=0))
+
+    def test_ranks_that_wait_for_each_other_are_told_so(self):
+        store = Store()
+        self.failed(0, store, [1], after=0.1)
+        self.assertIn("rank 0 waited for something else", self.failed(1, store, [0], after=0.1))
+
+    def test_nobody_is_named_where_all_fail_at_once(self):
+        self.assertEqual("", self.failed(0, Store(), [1], after=0))
+
+    def test_a_store_that_ended_is_no_error(self):
+        class Ended(Store):
+            def check(self, keys):
+                raise RuntimeError("Broken pipe")
+        self.assertEqual("rank 1 did not come", self.failed(0, Ended(), [1], after=0.1))
+
+    def test_a_long_wait_is_told_to_the_others_until_it_ends(self):
+        store = Store()
+        waiting = self.waiting(0, store)
+        self.addCleanup(waiting.close)
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            waiting.begin("rows", [1])
+            self.until(lambda: "rank 1 did not come yet" in told.getvalue())
+            self.assertIn("[1]", store["test/waits/0"])
+            waiting.end()
+            self.until(lambda: store["test/waits/0"] == "")
+        self.assertRegex(told.getvalue(), r"\Aucudnn.spatial: rank 0 has waited 0\.[0-9] s for rows with rank 1: .*\n\Z")
+
+    def until(self, happened):
+        ends = time.monotonic() + 10
+        while not happened():
+            self.assertLess(time.monotonic(), ends)
+            time.sleep(0.005)
+
+
 class Importing(unittest.TestCase):
-    def test_torch_is_not_imported_before_it_is_needed(self):
-        program = "import sys, ucudnn, ucudnn.spatial; assert 'torch' not in sys.modules; print(ucudnn.COMMAND)"
-        result = subprocess.run([sys.executable, "-B", "-c", program], env=os.environ | {
+    def run_python(self, program):
+        return subprocess.run([sys.executable, "-B", "-c", program], env=os.environ | {
             "PYTHONPATH": os.path.join(ROOT, "python")}, capture_output=True, text=True)
+
+    def test_torch_is_not_imported_before_it_is_needed(self):
+        result = self.run_python("import sys, ucudnn, ucudnn.spatial; assert 'torch' not in sys.modules; print(ucudnn.COMMAND)")
         self.assertEqual(0, result.returncode, result.stderr)
+
+    def test_what_needs_torch_says_so_where_there_is_none(self):
+        result = self.run_python("import sys; sys.modules['torch'] = None\n"
+                                 "from ucudnn import spatial\nspatial.NotSupported, spatial.RankLost\nspatial.shard")
+        self.assertRegex(result.stderr, r"\nImportError: ucudnn\.spatial\.shard needs torch, and this Python \(.+\) has none")
+
+    def test_what_another_module_lacks_is_no_word_about_torch(self):
+        result = self.run_python("import sys; sys.modules['ucudnn.spatial.vouched'] = None\n"
+                                 "from ucudnn.spatial import verdict")
+        self.assertNotIn("needs torch", result.stderr)
+        self.assertIn("ModuleNotFoundError", result.stderr)
 
 
 if __name__ == "__main__":

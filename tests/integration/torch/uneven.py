@@ -26,6 +26,8 @@ def exact(rows):
         yield f"reflection {pad}", lambda pad=pad: nn.Sequential(nn.ReflectionPad2d(pad), nn.Tanh())
     yield "reflection, conv", lambda: nn.Sequential(nn.ReflectionPad2d(2), nn.Conv2d(4, 4, 5))
     yield "reflecting conv", lambda: nn.Conv2d(4, 4, 5, 1, 2, padding_mode="reflect")
+    yield "circular conv", lambda: nn.Conv2d(4, 4, 5, 1, 2, padding_mode="circular")
+    yield "circular all the way", lambda: nn.Sequential(nn.CircularPad2d((0, 0, rows, rows)), nn.Tanh())
     yield "positions", lambda: Call(lambda x: x.flatten(2).transpose(1, 2).tanh().transpose(1, 2).view(x.shape))
     yield "attention", Attention
     yield "groups", lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.PixelShuffle(2))

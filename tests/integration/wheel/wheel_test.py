@@ -104,11 +104,29 @@ class Wheel(unittest.TestCase):
         self.assertEqual(("True\n", 0), (result.stdout, result.returncode), result.stderr)
         self.assertRegex(result.stderr, r"\A(ucudnn run: there is no CUDA driver .*\n)?\Z")
 
-    def test_spatial_module_comes_along_and_needs_no_torch_to_be_found(self):
-        result = run(self.environment / "bin/python", "-c",
-                     "import ucudnn.spatial.geometry as g; print(g._path() == g.pathlib.Path(g.__file__).parents[1] / "
-                     "'lib/libucudnn.so.1')")
+    def python(self, program):
+        return run(self.environment / "bin/python", "-c", program)
+
+    def test_spatial_module_comes_along_whole(self):
+        files = {path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python/ucudnn").rglob("*.py")}
+        self.assertIn("ucudnn/spatial/conversion.py", files)
+        with zipfile.ZipFile(self.wheel) as wheel:
+            self.assertEqual(files, {name for name in wheel.namelist() if name.endswith(".py")})
+            metadata = wheel.read(next(name for name in wheel.namelist() if name.endswith("METADATA"))).decode()
+        self.assertIn("Requires-Dist: torch; extra == 'spatial'\n", metadata)
+
+    def test_spatial_module_finds_its_library_without_torch(self):
+        result = self.python("import ucudnn.spatial.geometry as g; print(g._path() == g.pathlib.Path(g.__file__).parents[1] / "
+                             "'lib/libucudnn.so.1')")
         self.assertEqual(("True\n", 0), (result.stdout, result.returncode), result.stderr)
+
+    def test_package_needs_no_torch_and_names_what_does(self):
+        result = self.python("import sys, ucudnn, ucudnn.spatial as s; print(s.NotSupported.__name__, 'torch' in sys.modules)")
+        self.assertEqual(("NotSupported False\n", 0), (result.stdout, result.returncode), result.stderr)
+        for name in ("shard", "gather", "convert", "init"):
+            result = self.python(f"from ucudnn.spatial import {name}")
+            self.assertIn(f"ImportError: ucudnn.spatial.{name} needs torch, and this Python", result.stderr)
+            self.assertEqual(1, result.returncode)
 
     def test_bad_usage_keeps_its_exit_code(self):
         self.assertEqual(2, run(self.command, "no-such-command").returncode)

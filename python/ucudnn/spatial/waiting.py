@@ -1,0 +1,137 @@
+"""How long a rank waits for another one, and what is said of it. Without torch.
+
+A rank that waits long puts that on the store of torch.distributed, with the ranks that it waits with. Who has put nothing
+there is late. So an error names the rank that did not come, also where others stand between, and where torch.distributed
+knows only that a connection broke."""
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+
+LONGEST = 1e6  # seconds, as libucudnn has it
+STORE_SECONDS = 5  # a store whose process is stopped does not answer
+
+
+def patience(text=None):
+    """Seconds until a rank that lives and does not come is an error, as UCUDNN_SPATIAL_TIMEOUT has them."""
+    if text is None:
+        text = os.environ.get("UCUDNN_SPATIAL_TIMEOUT", "600")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= LONGEST:
+        raise ValueError(f"UCUDNN_SPATIAL_TIMEOUT='{text}': accepted are seconds above 0, up to a million")
+    return seconds
+
+
+def late(rank, waits):
+    """Who has not come, of those that `rank` waits for, or those for whom these wait, and so on. `waits`: by rank, the
+    ranks that it waits with, of all that wait."""
+    found, seen, todo = [], {rank}, list(waits[rank])
+    while todo:
+        other = todo.pop()
+        if other not in seen:
+            seen.add(other)
+            found += [] if other in waits else [other]
+            todo += waits.get(other, ())
+    return sorted(found)
+
+
+def named(ranks):
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks}"
+
+
+class _Wait:
+    def __init__(self, what, members):
+        self.what, self.members, self.began = what, members, time.monotonic()
+
+    def seconds(self):
+        return time.monotonic() - self.began
+
+
+class Waiting:
+    """Of one rank. `store` is that of torch.distributed, `prefix` begins its keys there, which are the same on all ranks and
+    new for each grid. A thread looks every now and then; a wait that is short costs two assignments."""
+
+    def __init__(self, rank, count, store, prefix, seconds):
+        self.rank, self.seconds = rank, seconds
+        self._count, self._store, self._prefix = count, store, prefix
+        self._told_after, self._said_after = min(60.0, seconds) / 10, min(60.0, seconds / 2)
+        self._current = self._thread = None
+        self._closed = threading.Event()
+
+    def close(self):
+        self._closed.set()
+
+    def begin(self, what, members):
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="ucudnn.spatial", daemon=True)
+            self._thread.start()
+        self._current = _Wait(what, members)
+        return self._current
+
+    def end(self):
+        """Of a wait that came to an end. One that failed stays on the store, for whoever comes later."""
+        self._current = None
+
+    def why(self, wait):
+        """Of a wait that failed: who has not come, as far as anybody knows. Empty where all failed at once."""
+        told = {self.rank: (wait.seconds(), wait.members)} | self._others(wait)
+        if max(seconds for seconds, _ in told.values()) < self._told_after:
+            return ""
+        if missing := late(self.rank, {rank: members for rank, (_, members) in told.items()}):
+            return f"{named(missing)} did not come"
+        others = named(sorted(set(told) - {self.rank}))
+        if wait.seconds() < self.seconds / 2:
+            return f"rank {self.rank} came too late, {others} had waited for it"
+        return f"{others} waited for something else meanwhile: ranks do not make the same calls in the same order"
+
+    def _key(self, rank):
+        return f"{self._prefix}/waits/{rank}"
+
+    def _tell(self, wait):
+        self._store.set(self._key(self.rank), json.dumps([wait.seconds(), wait.members]) if wait else "")
+
+    def _read(self):
+        found = {}
+        for rank in range(self._count):
+            if rank != self.rank and self._store.check([self._key(rank)]):
+                if text := self._store.get(self._key(rank)):
+                    found[rank] = tuple(json.loads(text))
+        return found
+
+    def _others(self, wait):
+        """Of the ranks that wait or have given up: for how long, with whom. This one has given up, too."""
+        found = {}
+
+        def ask():
+            with contextlib.suppress(RuntimeError):  # the store ended with its process
+                self._tell(wait)
+                time.sleep(min(0.2, self._told_after))  # where all give up at once, each reads what all say
+                found.update(self._read())
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(STORE_SECONDS)
+        return dict(found)
+
+    def _watch(self):
+        told = said = None
+        while not self._closed.wait(min(1.0, self._told_after / 2)):
+            wait = self._current
+            with contextlib.suppress(RuntimeError):  # the store ended with its process: who waits will hear it
+                if told and wait is not told:
+                    self._tell(None)
+                    told = None
+                if wait and not told and wait.seconds() >= self._told_after:
+                    self._tell(wait)
+                    told = wait
+                if wait and said is not wait and wait.seconds() >= self._said_after:
+                    said = wait
+                    missing = late(self.rank, {rank: members for rank, (_, members) in self._read().items()} |
+                                   {self.rank: wait.members})
+                    print(f"ucudnn.spatial: rank {self.rank} has waited {wait.seconds():.1f} s for {wait.what} with "
+                          f"{named(wait.members)}" + (f": {named(missing)} did not come yet" if missing else ""),
+                          file=sys.stderr, flush=True)

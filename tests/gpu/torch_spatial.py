@@ -1,0 +1,135 @@
+"""ucudnn.spatial on one GPU, which the ranks share: exchanges under cuDNN's calls go by loopback, torch.distributed's own by
+gloo and the host. Prints JSON. `--device cpu` tries it out.
+
+    torch_spatial.py backends         which backend torch takes for convolutions on the device, and what the module makes of it
+    torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights, in fp64 and fp32, and leaves it there
+    torch_spatial.py rank FOLDER      one rank of the same in stripes: how far they are from the whole in fp64
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from ucudnn import spatial
+from ucudnn.spatial.backends import route
+
+DEVICE = "cpu" if sys.argv[-2:] == ["--device", "cpu"] else "cuda"
+ROWS, ROUNDS = (16, 1) if DEVICE == "cpu" else (64, 5)  # of the latent, which has as many columns
+
+# By name: dimensions, channels, filters, filter size, stride, padding, dilation, groups, whether it is transposed.
+CONVOLUTIONS = {
+    "1-D": (1, 8, 16, 3, 1, 1, 1, 1, False), "2-D": (2, 8, 16, 3, 1, 1, 1, 1, False), "3-D": (3, 8, 16, 3, 1, 1, 1, 1, False),
+    "1x1": (2, 8, 16, 1, 1, 0, 1, 1, False), "stride 2": (2, 8, 16, 3, 2, 1, 1, 1, False),
+    "7x7 stride 2": (2, 3, 16, 7, 2, 3, 1, 1, False), "dilated": (2, 8, 16, 3, 1, 2, 2, 1, False),
+    "dilated 3-D": (3, 8, 16, 3, 1, 2, 2, 1, False), "grouped": (2, 8, 16, 3, 1, 1, 1, 4, False),
+    "depthwise": (2, 16, 16, 3, 1, 1, 1, 16, False), "depthwise 3-D": (3, 16, 16, 3, 1, 1, 1, 16, False),
+    "depthwise 1-D": (1, 16, 16, 3, 1, 1, 1, 16, False), "even": (2, 8, 16, 4, 2, 1, 1, 1, False),
+    "transposed": (2, 8, 16, 2, 2, 0, 1, 1, True), "transposed 4x4": (2, 8, 16, 4, 2, 1, 1, 1, True),
+    "transposed 3-D": (3, 8, 16, 2, 2, 0, 1, 1, True), "transposed depthwise": (2, 16, 16, 2, 2, 0, 1, 16, True),
+}
+LAYOUTS = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def backend(shape, dtype, is_last):
+    dims, channels, filters, size, stride, pad, dilation, groups, transposed = shape
+    x = torch.empty(2, channels, *[32] * dims, dtype=dtype, device=DEVICE)
+    if is_last:
+        x = x.contiguous(memory_format=LAYOUTS[dims])
+    outer = (channels, filters // groups) if transposed else (filters, channels // groups)
+    weight = torch.empty(*outer, *[size] * dims, dtype=dtype, device=DEVICE)
+    return torch._C._select_conv_backend(x, weight, None, [stride] * dims, [pad] * dims, [dilation] * dims, transposed,
+                                         [0] * dims, groups).name
+
+
+def backends():
+    """{convolution: {type and layout: [backend, what becomes of it]}}."""
+    found = {}
+    for name, shape in CONVOLUTIONS.items():
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+            for is_last in (False, True) if shape[0] in LAYOUTS else (False,):
+                chosen = backend(shape, dtype, is_last)
+                found.setdefault(name, {})[f"{str(dtype)[6:]}{' channels_last' * is_last}"] = [
+                    chosen, route(chosen, DEVICE == "cuda")]
+    return {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "backends": found}
+
+
+def vae(dtype):
+    from diffusers import AutoencoderKL
+    torch.manual_seed(0)
+    widths = (32, 32, 32) if DEVICE == "cpu" else (64, 128, 128)
+    model = AutoencoderKL(latent_channels=4, block_out_channels=widths, norm_num_groups=16,
+                          down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3)
+    latent = torch.randn(1, 4, ROWS, ROWS, dtype=torch.float64)
+    return model.eval().to(DEVICE, dtype), latent.to(DEVICE, dtype)
+
+
+def timed(decode):
+    """(what it gives, the median of the milliseconds that it takes)."""
+    with torch.no_grad():
+        result, taken = decode(), []
+        for _ in range(ROUNDS):
+            begin = mark()
+            decode()
+            taken.append(1000 * (mark() - begin))
+    return result, statistics.median(taken)
+
+
+def mark():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def distance(found, exact):
+    """The largest difference, relative to the largest value."""
+    exact = exact.to(found.device)
+    return ((found.double() - exact).abs().max() / exact.abs().max()).item()
+
+
+def whole(folder):
+    figures, exact = {}, None
+    for dtype in (torch.float64, torch.float32):
+        model, latent = vae(dtype)
+        picture, ms = timed(lambda: model.decode(latent).sample)
+        if exact is None:
+            exact = picture
+            torch.save(exact.cpu(), folder / "whole.pt")
+        figures[str(dtype)[6:]] = {"ms": ms, "distance": distance(picture, exact)}
+    return {"torch": torch.__version__, "shape": list(exact.shape), "decoded": figures}
+
+
+def rank(folder):
+    """Ranks that share a GPU have torch.distributed over gloo."""
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=int(os.environ["RANK"]),
+                            world_size=int(os.environ["WORLD_SIZE"]))
+    exact, figures = torch.load(folder / "whole.pt"), {}
+    for dtype in (torch.float64, torch.float32):
+        model, latent = vae(dtype)
+        model, stripe = spatial.convert(model), spatial.shard(latent, 2)
+        rows, ms = timed(lambda: model.decode(stripe).sample)
+        with torch.no_grad():
+            picture = spatial.gather(rows)
+        assert rows.shape[2] < exact.shape[2], f"{tuple(rows.shape)} is no stripe of {tuple(exact.shape)}"
+        figures[str(dtype)[6:]] = {"ms": ms, "distance": distance(picture, exact)}
+    dist.barrier()  # nobody ends while another one waits
+    return {"rank": dist.get_rank(), "decoded": figures}
+
+
+def main():
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    if DEVICE == "cpu":
+        torch.set_num_threads(1)
+    modes = {"backends": backends, "whole": whole, "rank": rank}
+    print(json.dumps(modes[sys.argv[1]](*(pathlib.Path(word) for word in sys.argv[2:3] if not word.startswith("--")))),
+          flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The module ucudnn.spatial with CUDA tensors: every backend that torch takes for a convolution is known to it, and a VAE that
+decodes in stripes, on ranks that share the GPU, gives the picture that it gives whole."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import frameworks
+import machine
+
+MISSING = frameworks.missing("torch")
+PROGRAM = machine.FOLDER / "torch_spatial.py"
+WITHOUT_CUDNN = {"CudaDepthwise2d", "CudaDepthwise3d"}  # what torch itself computes on a GPU
+EPSILON = 2.0 ** -23
+RANKS = (2,) if machine.HOST else (2, 4)
+
+
+def no_diffusers():
+    """Why the VAE cannot be tried here, or None."""
+    if MISSING:
+        return MISSING
+    probe = [sys.executable, "-c", "from diffusers import AutoencoderKL"]
+    code, _, errors = machine.call(probe, machine.python_environment(), 150)
+    return None if code == 0 else f"no diffusers: {errors.strip().splitlines()[-1] if errors.strip() else code}"
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Backends(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        told, _ = frameworks.start("torch", "torch_spatial.py", ["backends"])
+        cls.backends = told["backends"]
+        machine.record("backends", told)
+
+    def test_every_backend_is_known(self):
+        self.assertGreater(len(self.backends), 10)
+        for name, kinds in self.backends.items():
+            for kind, (backend, route) in kinds.items():
+                with self.subTest(name=name, kind=kind, backend=backend):
+                    self.assertIn(route, ("exchange",) if machine.HOST else ("ucudnn", "exchange"))
+
+    def test_what_is_no_depthwise_convolution_reaches_cudnn(self):
+        if machine.HOST:
+            self.skipTest("a CPU has no cuDNN")
+        for name, kinds in self.backends.items():
+            for kind, (backend, route) in kinds.items():
+                with self.subTest(name=name, kind=kind):
+                    if backend in WITHOUT_CUDNN:
+                        self.assertIn("depthwise", name)
+                        self.assertEqual("exchange", route)
+                    elif "depthwise" not in name:
+                        self.assertEqual("ucudnn", route, backend)
+
+
+class Decoding(unittest.TestCase):
+    """A test without a GPU starts ranks by itself: under ucudnn the CPU's PyTorch would find no cuDNN."""
+
+    @classmethod
+    def setUpClass(cls):
+        if reason := no_diffusers():
+            raise unittest.SkipTest(reason)
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
+        cls.whole, _ = frameworks.start("torch", "torch_spatial.py", ["whole", str(cls.folder)])
+        machine.record("whole", cls.whole)
+
+    def variables(self, grid):
+        return frameworks.VARIABLES["torch"] | frameworks.TUNE | {"UCUDNN_LIBRARY": str(machine.BUILD / "lib/libucudnn.so.1"),
+                                                                 "UCUDNN_SPATIAL_TIMEOUT": "120"} | (
+            {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": "loopback"})
+
+    def ranks(self, count):
+        """What each printed, and the reports of ucudnn."""
+        (self.folder / "meeting").unlink(missing_ok=True)  # of another number of ranks
+        program, grid = [sys.executable, "-B", PROGRAM, "rank", self.folder], f"h{count}"
+        if machine.HOST:
+            return self.on_the_cpu([*program, "--device", "cpu"], count, grid), []
+        with tempfile.TemporaryDirectory() as reports:
+            words = [machine.UCUDNN, "run", "--ranks", count, "--spatial", grid, "--db", "none", "--", "env", "LOCAL_RANK=0"]
+            output = machine.run([*words, *program], machine.python_environment(
+                **self.variables(grid), UCUDNN_REPORT=f"{reports}/%p.json"), machine.seconds_left())
+            told = [json.loads(path.read_text()) for path in pathlib.Path(reports).glob("*.json")]
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")], told
+
+    def on_the_cpu(self, program, count, grid):
+        processes = []
+        for rank in range(count):
+            environment = machine.python_environment(**self.variables(grid), RANK=str(rank), WORLD_SIZE=str(count))
+            processes.append(subprocess.Popen([str(word) for word in program], env=environment, text=True,
+                                              stdout=subprocess.PIPE, preexec_fn=machine.die_with_parent))
+        outputs = [process.communicate(timeout=machine.seconds_left())[0] for process in processes]
+        self.assertEqual([0] * count, [process.returncode for process in processes])
+        return [json.loads(output.splitlines()[-1]) for output in outputs]
+
+    def test_stripes_give_the_whole_picture(self):
+        plain = self.whole["decoded"]
+        for count in RANKS:
+            with self.subTest(ranks=count):
+                told, reports = self.ranks(count)
+                self.assertEqual(set(range(count)), {each["rank"] for each in told})
+                machine.record(f"h{count}", {"ranks": sorted(told, key=lambda each: each["rank"]), "exchanged_bytes": [
+                    report["spatial"]["exchanged_bytes"] for report in reports]})
+                for each in told:
+                    self.assertLess(each["decoded"]["float64"]["distance"], 1e-7)
+                    # As near to fp64 as the whole in fp32, whose sums have another order.
+                    allowed = 2 * plain["float32"]["distance"] + 16 * EPSILON
+                    self.assertLess(each["decoded"]["float32"]["distance"], allowed)
+                if not machine.HOST:
+                    self.assertEqual(count, len(reports))
+                    for report in reports:
+                        self.assertGreater(report["spatial"]["calls"], 0, "nothing was exchanged under cuDNN's calls")
+
+    def test_the_whole_is_a_picture(self):
+        self.assertEqual(0, self.whole["decoded"]["float64"]["distance"])
+        self.assertLess(0, self.whole["decoded"]["float32"]["distance"])
+        self.assertEqual([1, 3], self.whole["shape"][:2])
+
+
+if __name__ == "__main__":
+    machine.main()

@@ -1,0 +1,57 @@
+"""A rank that sleeps in the middle of a model, in forward or in backward, for some seconds: `late.py PLACE SECONDS`. Run by
+late_test.py."""
+import os
+import sys
+import time
+
+import torch
+from torch import nn
+
+import gloo
+from ucudnn import spatial
+
+
+class _Sleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, place, seconds):
+        ctx.arguments = place, seconds
+        _sleep("forward", place, seconds)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _sleep("backward", *ctx.arguments)
+        return gradient, None, None
+
+
+def _sleep(here, place, seconds):
+    if here == place and os.environ["RANK"] == "1":
+        time.sleep(seconds)
+
+
+class Sleep(nn.Module):
+    def forward(self, x):
+        from ucudnn.spatial.stripe import layout_of, striped
+        with torch._C.DisableTorchFunctionSubclass():
+            return striped(_Sleep.apply(x, sys.argv[1], float(sys.argv[2])), layout_of(x))
+
+
+def run(model, stripe):
+    y = model(stripe)
+    y.square().sum().backward()
+    return spatial.gather(y)
+
+
+if __name__ == "__main__":
+    gloo.join(seconds=60)
+    torch.manual_seed(0)
+    between = nn.GroupNorm(2, 4) if sys.argv[3:] == ["sum"] else nn.Conv2d(4, 4, 3, 1, 1)
+    model = spatial.convert(nn.Sequential(between, Sleep(), between), trust=["Sleep"])
+    stripe = spatial.shard(torch.randn(1, 4, 16, 16))
+    began = time.monotonic()
+    try:
+        whole = run(model, stripe)
+    except spatial.RankLost as error:
+        print(f"after {time.monotonic() - began:.1f} s: {error}", flush=True)
+        sys.exit(3)
+    print(f"a result: {whole.sum()}", flush=True)

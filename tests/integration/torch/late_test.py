@@ -1,0 +1,56 @@
+"""A rank that lives and does not come is an error on all ranks within UCUDNN_SPATIAL_TIMEOUT, which names it; one that comes
+within that time is waited for."""
+import os
+import pathlib
+import re
+import unittest
+from unittest import mock
+
+import gloo
+
+LATE = pathlib.Path(__file__).resolve().parent / "late.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Late(unittest.TestCase):
+    def sleeping(self, place, seconds, *kind, ranks=2):
+        with mock.patch.dict(os.environ, UCUDNN_SPATIAL_TIMEOUT="2"):
+            return gloo.start(LATE, ranks, f"h{ranks}", place, str(seconds), *kind, patience=30)
+
+    def is_an_error(self, place, what, *kind, ranks=2):
+        found = self.sleeping(place, 6, *kind, ranks=ranks)
+        for rank, (code, output) in enumerate(found):
+            self.assertEqual(3, code, f"rank {rank}:\n{output}")
+            self.assertNotIn("a result", output)
+            if rank != 1:
+                self.assertRegex(output, f"rank {rank} waited [0-9.]+ s for {what} with .*: rank 1 did not come ")
+                self.assertLess(float(re.search("after ([0-9.]+) s", output)[1]), 5, output)
+        self.assertRegex(found[1][1], "rank 1 came too late, ranks? .*had waited for it")
+        self.assertRegex(found[0][1], f"ucudnn.spatial: rank 0 has waited 1.* s for {what} with .*: rank 1 did not come yet")
+
+    def test_forward(self):
+        self.is_an_error("forward", "rows")
+
+    def test_backward(self):
+        self.is_an_error("backward", "(rows|a sum)")
+
+    def test_statistics(self):
+        self.is_an_error("forward", "(values|a sum)", "sum")
+
+    def test_a_rank_behind_another_one_is_named(self):
+        self.is_an_error("forward", "(rows|a sum)", ranks=4)  # rank 3 goes on until a sum of gradients
+
+    def test_late_within_the_time_goes_on(self):
+        for place in ("forward", "backward"):
+            results = set()
+            for rank, (code, output) in enumerate(self.sleeping(place, 1)):
+                self.assertEqual(0, code, f"rank {rank}:\n{output}")
+                results.add(re.search("a result: .*", output)[0])
+            self.assertEqual(1, len(results), results)
+
+
+if __name__ == "__main__":
+    unittest.main()

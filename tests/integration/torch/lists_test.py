@@ -1,0 +1,70 @@
+"""The published parameter lists of other systems: as long as they are, as many required as their rules say, and of each as many
+that we do as docs/spatial.md says. By the geometry alone, of the tests and of libucudnn; published_test.py runs a sample."""
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "python"))
+
+import published  # noqa: E402
+from plain_geometry import PlainGeometry  # noqa: E402
+from ucudnn.spatial import geometry  # noqa: E402
+
+
+def geometries():
+    yield PlainGeometry()
+    path = os.environ.get("UCUDNN_TEST_LIBRARY")
+    if path and os.path.exists(path):
+        yield geometry.Library(path)
+
+
+def counted(library, cases):
+    """(cases, required by their own rules, done by an unchanged program, done through convert, required and not done)."""
+    done = {}
+    for case in cases:
+        if case.key not in done:
+            done[case.key] = [not decide(library, case) for decide in (published.unchanged, published.converted)]
+    return (len(cases), sum(not case.excused for case in cases), sum(done[case.key][0] for case in cases),
+            sum(done[case.key][1] for case in cases), sum(not case.excused and not done[case.key][1] for case in cases))
+
+
+def documented():
+    """The rows of the table, by the list's name."""
+    text = (ROOT / "docs/spatial.md").read_text()
+    rows = re.findall(r"^\| ([^|]+?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+|none) \| ([\d,]+) \|", text, re.MULTILINE)
+    return {name: tuple(int(number.replace(",", "").replace("none", "0")) for number in numbers) for name, *numbers in rows}
+
+
+class Lists(unittest.TestCase):
+    def test_lists_are_as_long_as_published(self):
+        """Of physicsnemo and DistConv also as counted there by pytest."""
+        lengths = {name: len(make()) for name, make in published.LISTS.items()}
+        self.assertEqual({"DistConv": 18 + 18 + 72 + 18 + 18 + 25 + 144 + 9 + 4 + 2 + 2 + 3, "DiHydrogen 2-D": 34 * 216,
+                          "DiHydrogen 3-D": 94 * 216, "DiHydrogen pooling": 15, "physicsnemo": 208,
+                          "physicsnemo pooling": 160}, lengths)
+
+    def test_their_own_rules_require_so_many(self):
+        required = {name: sum(not case.excused for case in make()) for name, make in published.LISTS.items()}
+        self.assertEqual((321, 15, 55, 80), tuple(required[name] for name in (
+            "DistConv", "DiHydrogen pooling", "physicsnemo", "physicsnemo pooling")))
+
+    def test_table_says_how_many_we_do(self):
+        table = documented()
+        for library in geometries():
+            for name, make in published.LISTS.items():
+                *numbers, missed = counted(library, make())
+                self.assertEqual(tuple(numbers), table.get(name), f"{name}: docs/spatial.md")
+                self.assertEqual(0, missed, f"{name}: required there, and not done here")
+
+    def test_a_refusal_has_a_reason(self):
+        reasons = {re.sub(r"\d+", "N", published.converted(PlainGeometry(), case)) for case in published.physicsnemo()} - {""}
+        self.assertEqual(2, len(reasons), reasons)
+        for words in ("transposed convolution", "go on across a cut"):
+            self.assertTrue(any(words in reason for reason in reasons), words)
+
+
+if __name__ == "__main__":
+    unittest.main()

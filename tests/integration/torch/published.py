@@ -1,0 +1,216 @@
+"""The parameter lists by which other systems for split images are tested, and what their own rules say of each case: numbers
+read in their tests, at LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551. What this module does
+with a case is libucudnn's geometry. Without torch."""
+import itertools
+import math
+from dataclasses import dataclass
+
+from ucudnn.spatial import geometry
+from ucudnn.spatial.errors import NotSupported
+from ucudnn.spatial.geometry import FORWARD, Window
+from ucudnn.spatial.grid import AXES, stripes
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer on one grid. Tuples go along the spatial dimensions, of which the last is w."""
+    list: str
+    kind: str  # conv, transposed, max, average
+    size: tuple
+    kernel: tuple
+    stride: tuple
+    pad: tuple
+    grid: tuple  # parts
+    images: int = 1
+    groups: int = 1  # of ranks, each with images of its own
+    circular: bool = False
+    backward: bool = True
+    excused: str = ""  # why their own rules do not require it
+
+    @property
+    def key(self):
+        """What the verdict depends on."""
+        return self.kind, self.size, self.kernel, self.stride, self.pad, self.grid, self.circular
+
+    def grid_text(self):
+        axes = AXES[3 - len(self.grid):]
+        return (f"n{self.groups}" if self.groups > 1 else "") + "".join(
+            f"{axis}{parts}" for axis, parts in zip(axes, self.grid) if parts > 1)
+
+
+def _cube(list, kind, dims, size, kernel, stride, pad, cuts, **more):
+    """`cuts`: {dimension: parts}."""
+    grid = tuple(cuts.get(i, 1) for i in range(dims))
+    def along(value):
+        return (value,) * dims if isinstance(value, int) else tuple(value)
+    return Case(list, kind, along(size), along(kernel), along(stride), along(pad), grid, **more)
+
+
+# LBANN/DistConv, four ranks: nothing is excused but what needs eight.
+
+
+def distconv():
+    name = "DistConv"
+    def one(dims, dim, k, parts=4, stride=1, **more):
+        return _cube(name, "conv", dims, 64, k, stride, k // 2, {dim: parts}, **more)
+    each = [(dims, dim, k) for dims in (1, 2, 3) for dim in range(dims) for k in (1, 3, 5)]
+    yield from (one(*case) for case in each)
+    yield from (_cube(name, "conv", dims, 64, k, stride, int(k == 3), {0: 4})
+                for dims in (1, 2, 3) for k in (1, 2, 3) for stride in (2, 4))
+    yield from (one(*case, parts, stride, circular=True, groups=4 // parts, images=4 // parts)
+                for case in each for stride in (1, 2) for parts in (2, 4))
+    yield from (one(*case, parts=1, groups=4, images=4) for case in each)
+    yield from (one(*case, parts=2, groups=2, images=2) for case in each)
+    # channels_last, and the same with circular padding
+    yield from (one(dims, dim, k) for dims, dim, k in each if dims > 1)
+    yield from (one(dims, dim, k, circular=True) for dims, dim, k in each if dims > 1 and k > 1)
+    yield from (_cube(name, "conv", dims, 64, k, stride, k // 2, {i: 2, j: 2}, circular=circular)
+                for dims in (2, 3) for i, j in itertools.permutations(range(dims), 2)
+                for k in (1, 3, 5) for stride in (1, 2, 4) for circular in (False, True))
+    both = {0: 2, 1: 2}
+    for k in ((3, 5), (5, 3), (1, 3), (3, 1)):
+        yield _cube(name, "conv", 2, 64, k, 1, [each // 2 for each in k], both)
+    for k in ((3, 5), (5, 3)):
+        yield _cube(name, "conv", 2, 64, k, 1, [each // 2 for each in k], both, circular=True)
+    for stride in (1, 2):
+        yield _cube(name, "conv", 2, 64, (3, 5), stride, (1, 2), both)
+    eight = {"cuts": {0: 2, 1: 2, 2: 2}, "excused": "skipped on fewer than eight ranks"}
+    for k, stride in itertools.product((1, 3, 5), (1, 2, 4)):
+        yield _cube(name, "conv", 3, 64, k, stride, k // 2, **eight)
+    for k in ((3, 5, 7), (1, 3, 5), (7, 3, 1)):
+        yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
+
+
+# LLNL/DiHydrogen's distconv: `test_distconv.sh --long`, in two and in three dimensions, and test_pooling.sh.
+
+
+def _factors(count, places):
+    if places == 1:
+        return [(count,)]
+    return [(first, *rest) for first in range(1, count + 1) if count % first == 0
+            for rest in _factors(count // first, places - 1)]
+
+
+def _skipped(size, k, stride, is_padded, parts):
+    if not is_padded and stride > 1:
+        return "skipped: stride without padding"
+    if len(parts) == 3 and parts[-1] > 1:
+        return "skipped: innermost dimension cut"
+    for each in parts:
+        own = size // each + (k // 2 if is_padded else 0)
+        outputs = math.trunc((own - k + 1) / stride)
+        if each > size or size // each < k // 2 or outputs == 0 or outputs < k // 2:
+            return "skipped: stripes too small"
+    if not is_padded and size < k:
+        return "skipped: image too small"
+    return ""
+
+
+def dihydrogen(dims):
+    for ranks, images, size, k, stride, is_padded, _ in itertools.product(
+            (4, 64), (4, 1, 16), (16, 15, 63), (3, 5, 7), (1, 2), (True, False), ("overlap", "no overlap")):
+        for groups, *parts in _factors(ranks, dims + 1):
+            yield _cube(f"DiHydrogen {dims}-D", "conv", dims, size, k, stride, k // 2 if is_padded else 0,
+                        dict(enumerate(parts)), images=images, groups=groups,
+                        excused=_skipped(size, k, stride, is_padded, parts))
+
+
+def dihydrogen_pooling():
+    grids = [(1, 1, 1), (1, 1, 2), (1, 2, 1), (1, 2, 2), (2, 1, 1), (2, 1, 2), (2, 2, 1)]
+    grids += [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 2, 1), (1, 1, 2, 2), (2, 1, 1, 1), (2, 1, 1, 2), (2, 1, 2, 1), (2, 2, 1, 1)]
+    for groups, *parts in grids:
+        yield _cube("DiHydrogen pooling", "max", len(parts), 32, 3, 1, 1, dict(enumerate(parts)), images=8, groups=groups)
+
+
+# NVIDIA/physicsnemo's ShardTensor, on four ranks: a mesh of four, or of two by two.
+
+
+def _expected_to_fail(kind, k, stride, pad, is_backward, is_mesh):
+    if kind == "transposed" and k % 2:
+        return "xfail: odd kernel, transposed"
+    if k % 2 == 0 and stride != k:
+        return "xfail: even kernel, another stride"
+    if pad and stride > 1:
+        return "xfail: padding and stride"
+    if stride > 1 and stride != k:
+        return "xfail: stride is not the kernel"
+    return "xfail: backward on a 2-D mesh" if is_backward and is_mesh else ""
+
+
+def physicsnemo():
+    sizes = {("conv", 1, 1): (32, 256), ("conv", 2, 1): (128, 256), ("conv", 2, 2): (128, 256), ("conv", 3, 1): (64,),
+             ("conv", 3, 2): (64,), ("transposed", 1, 1): (32, 256), ("transposed", 2, 1): (128, 256),
+             ("transposed", 2, 2): (64, 256), ("transposed", 3, 1): (32, 64), ("transposed", 3, 2): (32, 64)}
+    for (kind, dims, mesh), heights in sizes.items():
+        for size, k, pad, stride, backward in itertools.product(
+                heights, (2, 3), (0, 1) if kind == "conv" else (0,), (1, 2), (False, True)):
+            # of a transposed one the image is twice as high, and on a mesh as wide
+            shape = ((2 * size, size * mesh) if (kind, dims) == ("transposed", 2) else (size,) * dims)
+            yield _cube("physicsnemo", kind, dims, shape, k, stride, pad, {0: 4} if mesh == 1 else {0: 2, 1: 2},
+                        images=2, backward=backward, excused=_expected_to_fail(kind, k, stride, pad, backward, mesh == 2))
+
+
+def physicsnemo_pooling():
+    for kind, (dims, mesh, larger), k, stride, backward in itertools.product(
+            ("average", "max"), ((1, 1, 256), (2, 1, 256), (2, 2, 256), (3, 1, 128), (3, 2, 128)), (2, 4), (2, 4),
+            (False, True)):
+        cuts = {dims - 1: 4} if mesh == 1 else {dims - 2: 2, dims - 1: 2}
+        for size in (32, larger):
+            yield _cube("physicsnemo pooling", kind, dims, size, k, stride, 0, cuts, images=2, backward=backward,
+                        excused="" if k == stride else "xfail: stride is not the window")
+
+
+LISTS = {
+    "DistConv": lambda: list(distconv()),
+    "DiHydrogen 2-D": lambda: list(dihydrogen(2)),
+    "DiHydrogen 3-D": lambda: list(dihydrogen(3)),
+    "DiHydrogen pooling": lambda: list(dihydrogen_pooling()),
+    "physicsnemo": lambda: list(physicsnemo()),
+    "physicsnemo pooling": lambda: list(physicsnemo_pooling()),
+}
+
+
+# What this module does with a case.
+
+
+def _cut(case):
+    for i, parts in enumerate(case.grid):
+        if parts > 1:
+            yield i, parts
+
+
+def _refusal(decide):
+    """decide(geometry, case) as the reason why not, in a few words."""
+    def reason(library, case):
+        try:
+            return decide(library, case) or ""
+        except NotSupported as refusal:
+            return str(refusal)
+    return reason
+
+
+@_refusal
+def converted(library, case):
+    """Through convert."""
+    for i, parts in _cut(case):
+        k, s, p = case.kernel[i], case.stride[i], case.pad[i]
+        if case.kind == "transposed":
+            geometry.transposed_windows(library, 1, Window(k, s, p), stripes(1, case.size[i], parts), 0)
+        else:
+            geometry.windows(library, 1, Window(k, s), stripes(1, case.size[i], parts, s), p, p)
+
+
+@_refusal
+def unchanged(library, case):
+    """Of a program that knows nothing: its own calls of cuDNN, on its stripes. Circular padding is the framework's, in front of
+    a convolution without. So is pooling, on the rank's stripe alone."""
+    if case.kind in ("max", "average"):
+        return "pooling"
+    for i, parts in _cut(case):
+        if case.kind == "transposed":
+            return "" if case.kernel[i] == case.stride[i] and not case.pad[i] else "more rows than the stripe's"
+        window = Window(case.kernel[i], case.stride[i], 0 if case.circular else case.pad[i])
+        geometry.all_rows(library, FORWARD, window, stripes(1, case.size[i], parts, case.stride[i]))
+        if case.circular and case.pad[i]:
+            return "circular padding"
+    return ""

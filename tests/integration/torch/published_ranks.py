@@ -1,0 +1,76 @@
+"""A sample of the published lists, really run on four ranks against the whole image, forward and backward: exact, or refused,
+as published.py says by the geometry alone. Run by published_test.py."""
+import itertools
+import math
+import sys
+import traceback
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+import gloo
+import published
+from comparison import striped_like_whole
+from plain_geometry import PlainGeometry
+from ucudnn import spatial
+from ucudnn.spatial.grid import divided
+
+RANKS, EACH = 4, 15  # cases of each list
+
+
+def smaller(case):
+    """The same layer on the same grid: uncut dimensions of 8, and no cut one of more than 64."""
+    return replace(case, size=tuple(min(size, 64) if parts > 1 else 8 for size, parts in zip(case.size, case.grid)))
+
+
+def sample(cases):
+    distinct = list({(case.key, case.groups, case.images): case for case in map(smaller, cases)
+                     if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS}.values())
+    return distinct[::max(1, len(distinct) // EACH)]
+
+
+def layer(case):
+    dims, mode = len(case.size), "circular" if case.circular else "zeros"
+    if case.kind == "conv":
+        return getattr(nn, f"Conv{dims}d")(2, 3, case.kernel, case.stride, case.pad, padding_mode=mode)
+    if case.kind == "transposed":
+        return getattr(nn, f"ConvTranspose{dims}d")(2, 3, case.kernel, case.stride, case.pad)
+    kind = {"max": nn.MaxPool1d, "average": nn.AvgPool1d}[case.kind].__name__.replace("1", str(dims))
+    if dims == 1:
+        return getattr(nn, kind)(case.kernel[0], case.stride[0], case.pad[0])
+    return getattr(nn, kind)(case.kernel, case.stride, case.pad)
+
+
+def failure(case):
+    """Why it is not as published.py says; none if it is."""
+    torch.manual_seed(3)
+    group = spatial.ranks().group
+    images = divided(case.images, case.groups)[group]  # none for some groups: those have nothing to do
+    x = torch.randn(images, 2, *case.size, generator=torch.Generator().manual_seed(group))
+    cuts = [stride for stride, parts in zip(case.stride, case.grid) if parts > 1]
+    multiple = 1 if case.kind == "transposed" or not cuts else max(cuts)
+    wanted = published.converted(PlainGeometry(), case)
+    try:
+        striped_like_whole(layer(case), x, multiple=multiple)
+    except spatial.NotSupported as refusal:
+        return None if wanted else f"refused: {refusal}"
+    except Exception:
+        return traceback.format_exc()
+    return f"exact, not refused: {wanted}" if wanted else None
+
+
+if __name__ == "__main__":
+    gloo.join()
+    failed = count = 0
+    cases = [case for make in published.LISTS.values() for case in sample(make())]
+    for grid, found in itertools.groupby(sorted(cases, key=published.Case.grid_text), published.Case.grid_text):
+        print(grid, flush=True)
+        spatial.init(grid, PlainGeometry())
+        for case in found:
+            count += 1
+            if why := failure(case):
+                failed += 1
+                print(f"=== {case}\n{why}", flush=True)
+    print(f"{count} cases, {failed} failed")
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,22 @@
+"""Of each published list a sample runs on four ranks as published.py says: exact, or refused."""
+import pathlib
+import unittest
+
+import gloo
+
+RANKS = pathlib.Path(__file__).resolve().parent / "published_ranks.py"
+
+
+def setUpModule():
+    gloo.need("torch")
+
+
+class Published(unittest.TestCase):
+    def test_a_sample_is_exact_or_refused_as_the_geometry_says(self):
+        for rank, (code, output) in enumerate(gloo.start(RANKS, 4, "h4")):
+            self.assertEqual(0, code, f"rank {rank}:\n{output}")
+            self.assertRegex(output, r"[6-9]\d cases, 0 failed")
+
+
+if __name__ == "__main__":
+    unittest.main()
