@@ -60,7 +60,7 @@ OrderedJson NextJson(const ExactSize& next, int spatial_rank) {
 
 }  // namespace
 
-std::string FormatStriping(const Striping& striping, const std::optional<ExactSize>& next) {
+std::string FormatStriping(const Striping& striping, const NextExact& next) {
   const int rank = striping.input.spatial_rank;
   OrderedJson json = {{"format", "ucudnn-spatial"},
                       {"version", 1},
@@ -68,10 +68,14 @@ std::string FormatStriping(const Striping& striping, const std::optional<ExactSi
                       {"batch", striping.batch},
                       {"grid", striping.grid.Text()},
                       {"ranks", striping.grid.Ranks()},
+                      {"multiple", striping.multiple},
                       {"size", SizeJson(striping.input.extents, rank)},
                       {"verdict", VerdictName(striping.Worst())}};
   const bool refused = striping.Count(Verdict::kRefused) > 0;
-  if (refused) json["next"] = next ? NextJson(*next, rank) : OrderedJson();
+  if (refused) {
+    json["next"] = next.size ? NextJson(*next.size, rank) : OrderedJson();
+    json["next_multiple"] = next.multiple ? OrderedJson(*next.multiple) : OrderedJson();
+  }
   AddTraffic(json["forward"], striping.Traffic(true));
   AddTraffic(json["step"], striping.Traffic(false));
   json["device_activation_bytes"] = striping.device_activation_bytes;

@@ -2,7 +2,6 @@
 // Pure function.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "planner/striping/exact_size.h"
@@ -10,7 +9,7 @@
 
 namespace ucudnn::planner {
 
-// `next` is the next size at which nothing is refused, where something is now.
-std::string FormatStriping(const Striping& striping, const std::optional<ExactSize>& next);
+// Where something is refused, `next` says when nothing is.
+std::string FormatStriping(const Striping& striping, const NextExact& next);
 
 }  // namespace ucudnn::planner

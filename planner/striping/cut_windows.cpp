@@ -1,6 +1,7 @@
 #include "planner/striping/cut_windows.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "convolution/axis_cut.h"
@@ -8,7 +9,7 @@
 namespace ucudnn::planner {
 namespace {
 
-int64_t Sum(const std::vector<int64_t>& extents) {
+int64_t SumOf(const std::vector<int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t{0});
 }
 
@@ -61,10 +62,17 @@ Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
   return Reading(padded, extents, std::move(outputs));
 }
 
+// Whether own calls are those of the whole in parts of some extents.
+bool OwnCallsGoOn(const SlidingWindow& window) {
+  const int64_t large = window.stride * (window.Extent() + window.pad);
+  const std::array<int64_t, 2> extents = {large, large};
+  return CutAxis('h', window, extents).ok();
+}
+
 Result<CutWindows> Fetched(char axis, const PaddedWindow& padded,
                            const std::vector<int64_t>& extents) {
   const SlidingWindow& window = padded.window;
-  const int64_t total = Sum(extents);
+  const int64_t total = SumOf(extents);
   const int64_t room = total + window.pad + padded.back - window.Extent();
   const int64_t count = FloorDivide(room, window.stride) + 1;
   Status refused;
@@ -86,8 +94,9 @@ Result<CutWindows> Fetched(char axis, const PaddedWindow& padded,
     return Reading(padded, extents, std::move(outputs));
   }
   Result<CutWindows> less = LessInTheLastPart(axis, padded, extents, count);
-  if (less.ok() || refused.ok()) return less;
-  return refused;
+  const bool is_too_much = window.pad + padded.back > window.Extent() - 1;
+  if (is_too_much && !less.ok() && !refused.ok()) return refused;
+  return less;
 }
 
 }  // namespace
@@ -105,7 +114,11 @@ Result<CutWindows> CutWindowsOf(char axis, const PaddedWindow& padded,
           " behind it, and a program would pad each part so";
   }
   Result<CutWindows> fetched = Fetched(axis, padded, extents);
-  if (!fetched.ok()) return padded.window.pad == padded.back ? Status::Error(why) : fetched;
+  if (!fetched.ok()) {
+    // Where only fetching could help, why it does not is the reason.
+    const bool has_own = padded.window.pad == padded.back && OwnCallsGoOn(padded.window);
+    return has_own ? Status::Error(why) : fetched;
+  }
   fetched->is_own_call = false;
   fetched->why = why;
   return fetched;

@@ -22,7 +22,8 @@ struct Outcome {
 };
 
 // With `as_it_is` or without: stops at the first operator that decides against it. Unset: at none.
-Outcome Try(const Graph& graph, const SpatialGrid& grid, std::optional<bool> as_it_is) {
+Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
+            std::optional<bool> as_it_is) {
   Outcome outcome;
   std::vector<Judgement> made;
   made.reserve(graph.nodes.size());
@@ -35,7 +36,7 @@ Outcome Try(const Graph& graph, const SpatialGrid& grid, std::optional<bool> as_
     }
     const Result<Shape> shape = OutputShape(node.op, shapes, 1);
     if (!shape.ok()) return {false, false, false, false};
-    made.push_back(Judge(node.op, inputs, *shape, grid));
+    made.push_back(Judge(node.op, inputs, *shape, grid, multiple));
     const Judgement& judgement = made.back();
     if (judgement.verdict == Verdict::kRefused) outcome.is_exact = outcome.as_it_is = false;
     if (judgement.verdict == Verdict::kConvert) outcome.as_it_is = false;
@@ -47,7 +48,7 @@ Outcome Try(const Graph& graph, const SpatialGrid& grid, std::optional<bool> as_
 }
 
 // The smallest extent along `axis`, at least what it is.
-std::optional<int32_t> NextExtent(Graph graph, const SpatialGrid& grid, size_t axis,
+std::optional<int32_t> NextExtent(Graph graph, const SpatialGrid& grid, int multiple, size_t axis,
                                   bool as_it_is) {
   SpatialGrid along;
   along.*kPartsAlong[axis] = grid.*kPartsAlong[axis];
@@ -58,11 +59,12 @@ std::optional<int32_t> NextExtent(Graph graph, const SpatialGrid& grid, size_t a
   const int64_t most =
       std::min<int64_t>(int64_t{first} + int64_t{kMostStride} * grid.*kPartsAlong[axis],
                         std::numeric_limits<int32_t>::max());
-  for (int64_t extent = first; extent <= most; ++extent) {
+  const int step = multiple > 1 ? multiple : grid.*kPartsAlong[axis];
+  for (int64_t extent = CeilDivide(first, step) * step; extent <= most; extent += step) {
     Spatial extents = {0, 0, 0};
     extents[axis] = static_cast<int32_t>(extent);
     if (!SetInputExtents(graph, extents).ok()) return std::nullopt;
-    const Outcome outcome = Try(graph, along, as_it_is);
+    const Outcome outcome = Try(graph, along, multiple, as_it_is);
     if (as_it_is ? outcome.as_it_is : outcome.is_exact) return extents[axis];
   }
   return std::nullopt;
@@ -106,23 +108,23 @@ Status SetInputExtents(Graph& graph, const Spatial& extents) {
   return Status::Ok();
 }
 
-std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid) {
+std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid, int multiple) {
   SpatialGrid group = grid;
   group.n = 1;
-  const Outcome now = Try(graph, group, std::nullopt);
+  const Outcome now = Try(graph, group, multiple, std::nullopt);
   for (const bool as_it_is : {true, false}) {
     if (as_it_is ? now.never_own : now.never) continue;
     Spatial extents = {0, 0, 0};
     bool found = true;
     for (size_t axis = 0; axis < kMaxSpatial && found; ++axis) {
       if (group.*kPartsAlong[axis] == 1) continue;
-      const std::optional<int32_t> extent = NextExtent(graph, group, axis, as_it_is);
+      const std::optional<int32_t> extent = NextExtent(graph, group, multiple, axis, as_it_is);
       found = extent.has_value();
       if (found) extents[axis] = *extent;
     }
     Graph larger = graph;
     if (!found || !SetInputExtents(larger, extents).ok()) continue;
-    const Outcome then = Try(larger, group, std::nullopt);
+    const Outcome then = Try(larger, group, multiple, std::nullopt);
     if (!(as_it_is ? then.as_it_is : then.is_exact)) continue;
     ExactSize size;
     for (const Node& node : larger.nodes) {
@@ -131,6 +133,18 @@ std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& gr
     size.as_it_is = as_it_is;
     size.other_weights = OtherWeights(graph, larger);
     return size;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> NextExactMultiple(const Graph& graph, const SpatialGrid& grid) {
+  SpatialGrid group = grid;
+  group.n = 1;
+  for (const bool as_it_is : {true, false}) {
+    for (int multiple = 2; multiple <= kMostStride; ++multiple) {
+      const Outcome outcome = Try(graph, group, multiple, as_it_is);
+      if (as_it_is ? outcome.as_it_is : outcome.is_exact) return multiple;
+    }
   }
   return std::nullopt;
 }

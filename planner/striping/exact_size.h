@@ -23,10 +23,22 @@ struct ExactSize {
   std::vector<std::string> other_weights;
 };
 
-// The smallest extents along the axes that `grid` cuts, each at least what it is, such that no
-// operator is refused: as a program's own calls where there are such extents, else through convert.
-// Sizes are tried one after the other, as far as strides that multiply to 256 need; none where
-// there is none. REQUIRES: the grid cuts axes that the network has.
-std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid);
+// The smallest extents along the axes that `grid` cuts, each at least what it is, that make equal
+// stripes (or, with `multiple`, are multiples of that) of which no operator is refused: as a
+// program's own calls where there are such extents, else through convert. Sizes are tried one after
+// the other, as far as strides that multiply to 256 need; none where there is none. REQUIRES: the
+// grid cuts axes that the network has.
+std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid,
+                                       int multiple = 1);
+
+// What to do where something is refused.
+struct NextExact {
+  std::optional<ExactSize> size;
+  std::optional<int> multiple;  // at the size that the images have
+};
+
+// The smallest multiple, to 256, with which no operator is refused at the size that the images have
+// (see StripeNetwork): as a program's own calls where there is one, else through convert.
+std::optional<int> NextExactMultiple(const Graph& graph, const SpatialGrid& grid);
 
 }  // namespace ucudnn::planner

@@ -10,12 +10,12 @@ namespace ucudnn::planner {
 namespace {
 
 // Elements of one image and channel, by cell.
-struct Rows {
+struct RowCounts {
   std::vector<int64_t> sent;
   std::vector<int64_t> received;
 };
 
-Rows NoRows(const SpatialGrid& cut) {
+RowCounts NoRows(const SpatialGrid& cut) {
   const auto cells = static_cast<size_t>(cut.GroupSize());
   return {std::vector<int64_t>(cells), std::vector<int64_t>(cells)};
 }
@@ -33,8 +33,9 @@ ConvolutionProblem WindowsOf(const Layer& layer) {
 
 // What the library exchanges under a rank's own call. `elements` are the parts of the tensor that
 // windows slide over. Along axes that are not cut nothing is exchanged, whatever lies there.
-Rows UnderOwnCalls(ConvolutionProblem problem, const Placement& elements, const SpatialGrid& cut) {
-  Rows rows = NoRows(cut);
+RowCounts UnderOwnCalls(ConvolutionProblem problem, const Placement& elements,
+                        const SpatialGrid& cut) {
+  RowCounts rows = NoRows(cut);
   AxisExtents extents;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (elements.axes[axis].IsCut()) {
@@ -74,8 +75,8 @@ std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
 }
 
 // What a rank fetches before its call: the box of all that it reads.
-Rows FetchedRows(const Placement& input, const Judgement& judgement, const SpatialGrid& cut) {
-  Rows rows = NoRows(cut);
+RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const SpatialGrid& cut) {
+  RowCounts rows = NoRows(cut);
   std::array<std::vector<Interval>, kMaxSpatial> owned, needed;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const bool windows = judgement.windows[axis].has_value();
@@ -105,7 +106,7 @@ Rows FetchedRows(const Placement& input, const Judgement& judgement, const Spati
 
 // `factor`: bytes of one element of all images and channels, and of all rows along axes that are
 // not cut.
-Exchange OfRanks(Pass pass, const Rows& rows, int64_t factor, const SpatialGrid& cut,
+Exchange OfRanks(Pass pass, const RowCounts& rows, int64_t factor, const SpatialGrid& cut,
                  const SpatialGrid& grid) {
   Exchange exchange{pass, {}, {}, 0};
   const bool travels = std::any_of(rows.sent.begin(), rows.sent.end(),
@@ -119,7 +120,7 @@ Exchange OfRanks(Pass pass, const Rows& rows, int64_t factor, const SpatialGrid&
   return exchange;
 }
 
-Rows Returned(const Rows& rows) { return {rows.received, rows.sent}; }
+RowCounts Returned(const RowCounts& rows) { return {rows.received, rows.sent}; }
 
 int64_t FactorOf(const Placement& tensor) {
   int64_t factor = int64_t{tensor.shape.n} * tensor.shape.c * kElementBytes;
@@ -129,9 +130,9 @@ int64_t FactorOf(const Placement& tensor) {
 
 // Forward, and the gradients, of a layer with windows.
 struct WindowRows {
-  Rows forward;
-  Rows data;    // of the data gradient
-  Rows filter;  // of the filter gradient
+  RowCounts forward;
+  RowCounts data;    // of the data gradient
+  RowCounts filter;  // of the filter gradient
 };
 
 // A convolution exchanges x, then dy for both gradients; a transposed one is the gradient of the
@@ -145,19 +146,19 @@ WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& j
   if (const auto* layer = std::get_if<TransposedConvolution>(&op)) {
     const ConvolutionProblem problem = WindowsOf(*layer);
     const Placement& elements = judgement.output;
-    const Rows windows = UnderOwnCalls(with(problem, Operation::kBackwardData), elements, cut);
+    const RowCounts windows = UnderOwnCalls(with(problem, Operation::kBackwardData), elements, cut);
     return {windows, UnderOwnCalls(with(problem, Operation::kForward), elements, cut), windows};
   }
   if (judgement.verdict != Verdict::kExact) {
-    const Rows rows = FetchedRows(input, judgement, cut);
+    const RowCounts rows = FetchedRows(input, judgement, cut);
     return {rows, Returned(rows), NoRows(cut)};
   }
   if (const auto* layer = std::get_if<Convolution>(&op)) {
     const ConvolutionProblem problem = WindowsOf(*layer);
-    const Rows windows = UnderOwnCalls(with(problem, Operation::kBackwardData), input, cut);
+    const RowCounts windows = UnderOwnCalls(with(problem, Operation::kBackwardData), input, cut);
     return {UnderOwnCalls(with(problem, Operation::kForward), input, cut), windows, windows};
   }
-  const Rows rows = UnderOwnCalls(WindowsOf(std::get<Pooling>(op)), input, cut);
+  const RowCounts rows = UnderOwnCalls(WindowsOf(std::get<Pooling>(op)), input, cut);
   return {rows, Returned(rows), NoRows(cut)};
 }
 
@@ -182,7 +183,7 @@ std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
 }
 
 // Every rank of those that hold other parts gets the whole; its gradient is the same on all.
-std::vector<Exchange> Gathered(const Placement& input, const SpatialGrid& grid) {
+std::vector<Exchange> GatheredWhole(const Placement& input, const SpatialGrid& grid) {
   const int64_t others = input.CutGrid(grid).GroupSize() - 1;
   const int64_t whole = int64_t{input.shape.n} * input.shape.Features() * kElementBytes;
   Exchange exchange{Pass::kForward, {}, {}, 0};
@@ -200,7 +201,7 @@ std::vector<Exchange> Sums(Pass pass, int64_t numbers) {
 
 std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Judgement& judgement,
                             const SpatialGrid& grid, int64_t parameters) {
-  if (judgement.verdict == Verdict::kGather) return Gathered(input, grid);
+  if (judgement.verdict == Verdict::kGather) return GatheredWhole(input, grid);
   // Sums, or maxima, of each image's channels.
   if (judgement.pools_over_ranks) {
     return Sums(Pass::kForward, int64_t{input.shape.n} * input.shape.c);

@@ -8,7 +8,7 @@
 namespace ucudnn::planner {
 namespace {
 
-std::string At(size_t axis) { return std::string(1, kAxisLetters[axis]) + ": "; }
+std::string On(size_t axis) { return std::string(1, kAxisLetters[axis]) + ": "; }
 
 // Keeps the worst verdict and the first reason for it.
 void Worsen(Judgement& judgement, Verdict verdict, const std::string& why) {
@@ -35,7 +35,7 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {
     NeverAsItIs(judgement,
-                At(axis) + "every rank has the same " + std::to_string(placed.Whole()) +
+                On(axis) + "every rank has the same " + std::to_string(placed.Whole()) +
                     " rows, which a call takes for stripes unless it is told that they are copies");
   } else {
     judgement.ones = OnesAre::kReplicated;
@@ -80,12 +80,12 @@ void JudgeCutAxis(const Operator& op, size_t axis, const AxisPlacement& placed, 
   out = {cut->outputs};
   if (out.Whole() != outputs) {
     return Worsen(judgement, Verdict::kRefused,
-                  At(axis) + "rounding up adds a window behind the last of " +
+                  On(axis) + "rounding up adds a window behind the last of " +
                       std::to_string(placed.Whole()) + " rows");
   }
   judgement.windows[axis] = *cut;
   if (stands) {
-    NeverAsItIs(judgement, At(axis) + "padding stands at the image's ends alone");
+    NeverAsItIs(judgement, On(axis) + "padding stands at the image's ends alone");
   } else if (!cut->is_own_call) {
     Worsen(judgement, Verdict::kConvert, cut->why);
   }
@@ -119,7 +119,7 @@ void JudgeTransposed(const TransposedConvolution& layer, const Placement& input,
     const int64_t more =
         window.Extent() - 2 * window.pad + layer.extra_extent[axis] - window.stride;
     if (more != 0) {
-      Never(judgement, At(axis) + "a transposed convolution with windows of extent " +
+      Never(judgement, On(axis) + "a transposed convolution with windows of extent " +
                            std::to_string(window.Extent()) + ", stride " +
                            std::to_string(window.stride) + " and pad " +
                            std::to_string(window.pad) + " gives each part " + std::to_string(more) +
@@ -127,7 +127,7 @@ void JudgeTransposed(const TransposedConvolution& layer, const Placement& input,
       continue;
     }
     if (placed.before > 0 || placed.after > 0) {
-      Never(judgement, At(axis) + "a transposed convolution of what was padded");
+      Never(judgement, On(axis) + "a transposed convolution of what was padded");
       continue;
     }
     AxisPlacement out;
@@ -159,11 +159,11 @@ void JudgePadding(const Padding& padding, const Placement& input, Judgement& jud
       continue;
     }
     if (before < 0 || after < 0) {
-      Never(judgement, At(axis) + "a pad of " + std::to_string(before) + " and " +
+      Never(judgement, On(axis) + "a pad of " + std::to_string(before) + " and " +
                            std::to_string(after) + " rows takes rows away");
       continue;
     }
-    NeverAsItIs(judgement, At(axis) + "a program would pad each part, and not the image");
+    NeverAsItIs(judgement, On(axis) + "a program would pad each part, and not the image");
     out.extents.front() += before;
     out.extents.back() += after;
     out.before += before;
@@ -178,7 +178,7 @@ void JudgeUpsampling(const Upsampling& upsampling, const Placement& input, Judge
     for (int64_t& extent : out.extents) extent *= upsampling.factor[axis];
     judgement.output.axes[axis] = out;
     if (out.IsCut() && upsampling.factor[axis] > 1) {
-      NeverAsItIs(judgement, At(axis) + "other interpolation than of nearest rows reads across " +
+      NeverAsItIs(judgement, On(axis) + "other interpolation than of nearest rows reads across " +
                                  "the cut, and which one it is the network does not say");
     }
   }
@@ -201,7 +201,7 @@ void JudgeJoin(const std::vector<Placement>& inputs, Judgement& judgement) {
       if (!placed.IsCut() && placed.Whole() == 1 && input.shape != judgement.output.shape) continue;
       if (found != nullptr && found->extents != placed.extents) {
         Worsen(judgement, Verdict::kRefused,
-               At(axis) + "its inputs lie in " + RowsText(*found) + " and in " + RowsText(placed));
+               On(axis) + "its inputs lie in " + RowsText(*found) + " and in " + RowsText(placed));
         break;
       }
       if (found == nullptr) found = &placed;
@@ -211,11 +211,18 @@ void JudgeJoin(const std::vector<Placement>& inputs, Judgement& judgement) {
   }
 }
 
-void JudgeInput(const SpatialGrid& grid, Judgement& judgement) {
+void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   const std::array<int, kMaxSpatial> parts = grid.Parts();
-  judgement.output = EqualStripes(judgement.output.shape, grid);
+  judgement.output = EqualStripes(judgement.output.shape, grid, multiple);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (parts[axis] == 1) continue;
+    const int32_t rows = judgement.output.shape.extents[axis];
+    if (rows % multiple != 0) {
+      Worsen(judgement, Verdict::kRefused,
+             On(axis) + std::to_string(rows) + " rows are not " + std::to_string(parts[axis]) +
+                 " stripes of multiples of " + std::to_string(multiple));
+      continue;
+    }
     // One tap reads every row: refused is what has none.
     const auto cut =
         CutAxis(kAxisLetters[axis], SlidingWindow(), judgement.output.axes[axis].extents);
@@ -267,11 +274,11 @@ std::vector<int64_t> RowsOfImage(const AxisPlacement& axis) {
 }
 
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
-                const SpatialGrid& grid) {
+                const SpatialGrid& grid, int multiple) {
   Judgement judgement;
   judgement.output = Whole(output);
   if (std::holds_alternative<Input>(op)) {
-    JudgeInput(grid, judgement);
+    JudgeInput(grid, multiple, judgement);
     return judgement;
   }
   const Placement& input = inputs.front();

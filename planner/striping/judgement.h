@@ -36,9 +36,10 @@ struct Judgement {
   Placement output;  // of a refused operator: equal stripes, so that what follows can be judged
 };
 
-// `inputs` are those of `op`, of which `output` is the whole result's shape.
+// `inputs` are those of `op`, of which `output` is the whole result's shape. The network's own
+// inputs lie in equal stripes of multiples of `multiple` rows.
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
-                const SpatialGrid& grid);
+                const SpatialGrid& grid, int multiple = 1);
 
 // The window of a convolution or pooling along an axis; none of other operators.
 std::optional<PaddedWindow> WindowAlong(const Operator& op, size_t axis);

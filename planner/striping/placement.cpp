@@ -82,14 +82,17 @@ Placement Whole(const Shape& shape) {
   return placement;
 }
 
-Placement EqualStripes(const Shape& shape, const SpatialGrid& grid) {
+Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple) {
   Placement placement;
   placement.shape = shape;
   const std::array<int, kMaxSpatial> parts = grid.Parts();
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    std::vector<int64_t>& extents = placement.axes[axis].extents;
     for (int part = 0; part < parts[axis]; ++part) {
-      placement.axes[axis].extents.push_back(Part(shape.extents[axis], parts[axis], part).Length());
+      extents.push_back(multiple *
+                        Part(shape.extents[axis] / multiple, parts[axis], part).Length());
     }
+    extents.back() += shape.extents[axis] % multiple;
   }
   return placement;
 }

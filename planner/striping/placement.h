@@ -48,8 +48,9 @@ int CellIn(const SpatialGrid& cut, const SpatialGrid& grid, int rank);
 // The same on every rank.
 Placement Whole(const Shape& shape);
 
-// As a framework cuts a tensor into equal parts: the first ones are the larger by one row. A part
-// may have none.
-Placement EqualStripes(const Shape& shape, const SpatialGrid& grid);
+// As a framework cuts a tensor into equal parts of multiples of `multiple` rows: the first ones are
+// the larger by one multiple, and the last one has the rows that are left over. A part may have
+// none.
+Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple = 1);
 
 }  // namespace ucudnn::planner

@@ -75,7 +75,8 @@ StripeTraffic Striping::Traffic(bool forward_only) const {
   return TrafficOf(all, grid, forward_only);
 }
 
-Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch) {
+Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch,
+                               int multiple) {
   UCUDNN_RETURN_IF_ERROR(CheckGrid(graph, grid, batch));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch / grid.n));
   UCUDNN_ASSIGN_OR_RETURN(const LayerGraph planned, BuildLayerGraph(graph, batch));
@@ -84,6 +85,7 @@ Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int 
   striping.network = graph.name;
   striping.grid = grid;
   striping.batch = batch;
+  striping.multiple = multiple;
   striping.unknown = graph.passed_through;
   striping.parameter_bytes = parameters * kElementBytes;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -92,8 +94,10 @@ Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int 
     for (const NodeId input : node.inputs) {
       inputs.push_back(striping.operators[static_cast<size_t>(input)].judgement.output);
     }
-    StripedOperator made{
-        node.name, kOperatorNames[node.op.index()], Judge(node.op, inputs, shapes[id], grid), {}};
+    StripedOperator made{node.name,
+                         kOperatorNames[node.op.index()],
+                         Judge(node.op, inputs, shapes[id], grid, multiple),
+                         {}};
     if (node.inputs.empty()) {
       if (striping.operators.empty()) striping.input = shapes[id];
     } else {

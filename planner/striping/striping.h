@@ -27,7 +27,8 @@ struct Striping {
   std::string network;
   SpatialGrid grid;
   int batch = 1;  // of all groups together
-  Shape input;    // of one group
+  int multiple = 1;
+  Shape input;  // of one group
   std::vector<StripedOperator> operators;
   // Those of a file that nobody knows, and that were passed through: they have no verdict.
   std::vector<std::string> unknown;
@@ -42,8 +43,9 @@ struct Striping {
   StripeTraffic Traffic(bool forward_only) const;
 };
 
-// Images are cut into equal stripes. An error: the grid cuts an axis that the network lacks, groups
-// do not divide the batch, or shapes do not fit.
-Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch);
+// Images are cut into equal stripes of multiples of `multiple` rows. An error: the grid cuts an
+// axis that the network lacks, groups do not divide the batch, or shapes do not fit.
+Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch,
+                               int multiple = 1);
 
 }  // namespace ucudnn::planner

@@ -1,7 +1,6 @@
 // `ucudnn spatial`: what splitting a network's images over a grid of ranks would do, without a run.
 #include <charconv>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,8 @@
 namespace ucudnn::command {
 namespace {
 
-using planner::ExactSize;
 using planner::Graph;
+using planner::NextExact;
 using planner::Striping;
 
 struct SpatialWords {
@@ -29,6 +28,7 @@ struct SpatialWords {
   std::string net;
   std::string batch;
   std::string size;
+  std::string multiple;
   bool pass_through = false;
   bool json = false;
 };
@@ -63,24 +63,41 @@ Status ChangeSize(const std::string& text, Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
+// --multiple: 1 where it is not given.
+Result<int> ParseMultiple(const std::string& text) {
+  if (text.empty()) return 1;
+  int multiple = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), multiple);
+  constexpr int kMost = 1 << 20;
+  if (error == std::errc() && end == text.data() + text.size() && multiple >= 1 &&
+      multiple <= kMost) {
+    return multiple;
+  }
+  return Status::Error("--multiple " + Quoted(text) + ": not a number of rows (accepted: 1 to " +
+                       std::to_string(kMost) + ")");
+}
+
 int TellSpatial(const CLI::App& app, const SpatialWords& words) {
   const Result<SpatialGrid> grid = SpatialGrid::Parse(words.grid);
   if (!grid.ok()) return Refuse(app, grid.message());
   const Result<int> batch = ParseBatch(words.batch);
   if (!batch.ok()) return Refuse(app, batch.message());
+  const Result<int> multiple = ParseMultiple(words.multiple);
+  if (!multiple.ok()) return Refuse(app, multiple.message());
   Result<Graph> graph = planner::LoadNetwork(words.net, {.pass_through = words.pass_through});
   if (!graph.ok()) return Refuse(app, "--net " + graph.message());
   if (Status status = ChangeSize(words.size, *graph); !status.ok()) {
     return Refuse(app, status.message());
   }
-  const Result<Striping> striping = planner::StripeNetwork(*graph, *grid, *batch);
+  const Result<Striping> striping = planner::StripeNetwork(*graph, *grid, *batch, *multiple);
   if (!striping.ok()) {
     return Refuse(app, (words.size.empty() ? "" : "--size " + Quoted(words.size) + ": ") +
                            striping.message());
   }
-  std::optional<ExactSize> next;
+  NextExact next;
   if (striping->Count(planner::Verdict::kRefused) > 0) {
-    next = planner::NextExactSize(*graph, *grid);
+    next.size = planner::NextExactSize(*graph, *grid, *multiple);
+    if (*multiple == 1) next.multiple = planner::NextExactMultiple(*graph, *grid);
   }
   if (words.json) return WriteOutput(app, FormatStriping(*striping, next), "");
   PrintStriping(*striping, next);

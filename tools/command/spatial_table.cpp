@@ -12,14 +12,14 @@
 namespace ucudnn::command {
 namespace {
 
-using planner::ExactSize;
+using planner::NextExact;
 using planner::OnesAre;
 using planner::StripedOperator;
 using planner::StripeTraffic;
 using planner::Striping;
 using planner::Verdict;
 
-std::string Bytes(int64_t bytes) {
+std::string BytesText(int64_t bytes) {
   return bytes == 0 ? "-" : FormatByteSize(static_cast<size_t>(bytes));
 }
 
@@ -66,18 +66,19 @@ void PrintOperators(const Striping& striping) {
     int64_t summed = 0;
     for (const planner::Exchange& exchange : made.exchanges) summed += exchange.summed;
     const auto received = [&](bool forward_only) {
-      return Bytes(planner::TrafficOf(made.exchanges, striping.grid, forward_only).most_received);
+      return BytesText(
+          planner::TrafficOf(made.exchanges, striping.grid, forward_only).most_received);
     };
     std::printf("%-*s  %-22s %-18s %-*s  %-9s %10s %10s %10s\n", name_width,
                 made.name.substr(0, static_cast<size_t>(name_width)).c_str(), made.kind,
                 Describe(made.judgement.output.shape).c_str(), stripes_width,
                 Stripes(made).substr(0, static_cast<size_t>(stripes_width)).c_str(),
                 VerdictName(made.judgement.verdict), received(true).c_str(),
-                received(false).c_str(), Bytes(summed).c_str());
+                received(false).c_str(), BytesText(summed).c_str());
   }
   std::printf(
       "forward, step: what the rank that receives most receives, in a forward pass and in a "
-      "training step\n");
+      "training step; summed: what ranks add up\n");
   if (local.empty()) return;
   std::vector<std::string> counts;
   for (const auto& [kind, count] : local) counts.push_back(std::to_string(count) + " " + kind);
@@ -120,7 +121,7 @@ void PrintReasons(const Striping& striping) {
   }
 }
 
-void PrintConclusion(const Striping& striping, const std::optional<ExactSize>& next) {
+void PrintConclusion(const Striping& striping) {
   const std::string grid = striping.grid.Text();
   const int refused = striping.Count(Verdict::kRefused);
   const int converted = striping.Count(Verdict::kConvert);
@@ -139,18 +140,27 @@ void PrintConclusion(const Striping& striping, const std::optional<ExactSize>& n
   if (gathered > 0) line += "; " + Operators(gathered) + " behind a gather of all positions";
   if (unvouched > 0) line += "; nobody vouches for " + Operators(unvouched);
   std::printf("%s\n", line.c_str());
-  if (refused == 0) return;
-  if (!next) {
+}
+
+// When nothing is refused.
+void PrintNext(const Striping& striping, const NextExact& next) {
+  if (next.size) {
+    std::printf("the next size at which nothing is refused: %s%s",
+                SizeText(next.size->extents, striping.input.spatial_rank).c_str(),
+                next.size->as_it_is ? "" : ", through ucudnn.spatial.convert");
+    if (!next.size->other_weights.empty()) {
+      std::printf("; %s then needs other weights", Join(next.size->other_weights, ", ").c_str());
+    }
+    std::printf("\n");
+  } else {
     std::printf("no larger size was found at which nothing is refused\n");
-    return;
   }
-  std::printf("the next size at which nothing is refused: %s%s",
-              SizeText(next->extents, striping.input.spatial_rank).c_str(),
-              next->as_it_is ? "" : ", through ucudnn.spatial.convert");
-  if (!next->other_weights.empty()) {
-    std::printf("; %s then needs other weights", Join(next->other_weights, ", ").c_str());
+  if (next.multiple) {
+    std::printf(
+        "at this size nothing is refused in stripes of multiples of %d rows, as "
+        "shard(..., multiple=%d) makes them: --multiple %d\n",
+        *next.multiple, *next.multiple, *next.multiple);
   }
-  std::printf("\n");
 }
 
 // Maps of one row on every rank are stripes or copies, and a call does not say which.
@@ -182,14 +192,15 @@ void PrintTraffic(const char* what, const StripeTraffic& traffic) {
 
 }  // namespace
 
-void PrintStriping(const Striping& striping, const std::optional<ExactSize>& next) {
+void PrintStriping(const Striping& striping, const NextExact& next) {
   std::printf("%s, batch %d, images of %s, on %s (%d ranks); bytes are of fp32\n",
               striping.network.c_str(), striping.batch,
               SizeText(striping.input.extents, striping.input.spatial_rank).c_str(),
               striping.grid.Text().c_str(), striping.grid.Ranks());
   PrintOperators(striping);
   PrintReasons(striping);
-  PrintConclusion(striping, next);
+  PrintConclusion(striping);
+  if (striping.Count(Verdict::kRefused) > 0) PrintNext(striping, next);
   PrintOnes(striping);
   if (striping.Count(Verdict::kRefused) > 0) std::printf("without what is refused:\n");
   PrintTraffic("forward pass:", striping.Traffic(true));

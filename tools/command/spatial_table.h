@@ -2,15 +2,12 @@
 // from main's thread only.
 #pragma once
 
-#include <optional>
-
 #include "planner/striping/exact_size.h"
 #include "planner/striping/striping.h"
 
 namespace ucudnn::command {
 
-// `next` is the next size at which nothing is refused, where something is now.
-void PrintStriping(const planner::Striping& striping,
-                   const std::optional<planner::ExactSize>& next);
+// Where something is refused, `next` says when nothing is.
+void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
 
 }  // namespace ucudnn::command

@@ -159,6 +159,7 @@ MISTAKES = [
     (f"{SPATIAL} --size 256,256", 2, "--size '256,256': expected rows and columns, as in 256x256, or one number for all of them"),
     (f"{SPATIAL} --size 1x2x3", 2, "--size '1x2x3': expected rows and columns, as in 256x256, or one number for all of them"),
     (f"{SPATIAL} --size 0", 2, "--size '0': expected rows and columns, …"),
+    (f"{SPATIAL} --multiple 0", 2, "--multiple '0': not a number of rows (accepted: 1 to 1048576)"),
     (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool2': a window of 3 over an image of …"),
     ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),

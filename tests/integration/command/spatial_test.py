@@ -26,8 +26,19 @@ class Spatial(CommandTest):
         self.assertRegex(text, r"(?m)^layer4\.0\.conv2 +convolution +32x512x7x7 +4\+3 +refused +- +- +-$")
         self.assertIn("\nrefused: layer4.0.downsample, layer4.0.conv2: h: part 0 of 2 has extent 7, which the stride 2 does not "
                       "divide\n", text)
-        self.assertIn("\nnot exact on h2: 2 operators refused\nthe next size at which nothing is refused: 256x224\n", text)
+        self.assertIn("\nnot exact on h2: 2 operators refused\nthe next size at which nothing is refused: 256x224\n"
+                      "at this size nothing is refused in stripes of multiples of 32 rows, as shard(..., multiple=32) makes them: "
+                      "--multiple 32\n", text)
         self.assertIn("\nwithout what is refused:\nforward pass: ", text)
+
+    def test_stripes_of_multiples_are_those_of_shard(self):
+        text = self.spatial("h2", "--net", "resnet50", "--batch", "32", "--multiple", "32")
+        self.assertRegex(text, r"(?m)^conv1 .+ 64\+48 +exact ")
+        self.assertIn("\nexact on h2\n", text)
+        document = self.document("h2", "--net", "resnet50", "--batch", "32", "--multiple", "48")
+        self.assertEqual((48, "refused", None), tuple(document[key] for key in ("multiple", "verdict", "next_multiple")))
+        self.assertEqual("h: 224 rows are not 2 stripes of multiples of 48", document["operators"][0]["why"])
+        self.assertEqual(32, self.document("h2", "--net", "resnet50", "--batch", "32")["next_multiple"])
 
     def test_what_is_exact_says_what_travels(self):
         text = self.spatial("h4", "--net", "resnet50", "--batch", "1", "--size", "256")

@@ -45,6 +45,8 @@ TEST(CutWindows, PaddingAtOneEndIsThatOfTheImage) {
 TEST(CutWindows, RefusalsAreTheLibrarysWords) {
   EXPECT_EQ(CutWindowsOf('h', Window(3, 2, 1, 1), {7, 7}).message(),
             "h: part 0 of 2 has extent 7, which the stride 2 does not divide");
+  EXPECT_EQ(CutWindowsOf('h', Window(11, 4, 0, 0), {114, 113}).message(),
+            "h: part 0 of 2 has extent 114, which the stride 4 does not divide");
   EXPECT_EQ(CutWindowsOf('h', Window(1, 1, 0, 0), {1, 0}).message(), "h: part 1 of 2 has extent 0");
 }
 

@@ -77,8 +77,18 @@ TEST(Striping, ResNetIsRefusedAt224AndExactAt256) {
   }
 }
 
-TEST(Striping, OneSizeBelowTheNextIsRefused) {
-  for (int32_t extent = 225; extent < 256; ++extent) {
+TEST(Striping, StripesOfMultiplesSplitWhatEqualOnesDoNot) {
+  const Graph resnet = *BuildNetwork("resnet50");
+  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h2w2")), 32);
+  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);  // of 7 times 32
+  const auto striping = StripeNetwork(resnet, *SpatialGrid::Parse("h4"), 1, 32);
+  ASSERT_TRUE(striping.ok()) << striping.message();
+  EXPECT_EQ(striping->Worst(), Verdict::kExact);
+  EXPECT_THAT(RowsOf(striping->operators.front()), ElementsAre(64, 64, 64, 32));
+}
+
+TEST(Striping, EqualStripesBelowTheNextSizeAreRefused) {
+  for (int32_t extent = 226; extent < 256; extent += 2) {
     EXPECT_NE(Stripe(At("resnet18", extent), "h2").Worst(), Verdict::kExact) << extent;
   }
 }
