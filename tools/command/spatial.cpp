@@ -127,6 +127,10 @@ Command AddSpatial(CLI::App& ucudnn) {
   app->add_option("--size", words->size,
                   "the images' size in place of the network's: 256x256, or 256 for all axes")
       ->type_name("SIZE");
+  app->add_option(
+         "--multiple", words->multiple,
+         "stripes are multiples of N rows, as ucudnn.spatial.shard(..., multiple=N) makes them")
+      ->type_name("N");
   app->add_flag(
          "--pass-through", words->pass_through,
          "operators of a file that are not known pass their input through: they get no verdict")

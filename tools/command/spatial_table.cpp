@@ -202,13 +202,14 @@ void PrintStriping(const Striping& striping, const NextExact& next) {
   PrintConclusion(striping);
   if (striping.Count(Verdict::kRefused) > 0) PrintNext(striping, next);
   PrintOnes(striping);
-  if (striping.Count(Verdict::kRefused) > 0) std::printf("without what is refused:\n");
+  if (striping.Count(Verdict::kRefused) > 0)
+    std::printf("without what is refused, and as if its results lay in equal stripes:\n");
   PrintTraffic("forward pass:", striping.Traffic(true));
   PrintTraffic("training step:", striping.Traffic(false));
   const double share = static_cast<double>(striping.rank_activation_bytes) /
                        static_cast<double>(striping.device_activation_bytes);
   std::printf(
-      "activations:   %s on one device, %s on the rank with most (%.3f); weights %s on each; "
+      "activations:   %s on one device, %s on the rank with most (%.3g); weights %s on each; "
       "at most %s received at a time\n",
       FormatByteSize(static_cast<size_t>(striping.device_activation_bytes)).c_str(),
       FormatByteSize(static_cast<size_t>(striping.rank_activation_bytes)).c_str(), share,

@@ -29,7 +29,7 @@ class Spatial(CommandTest):
         self.assertIn("\nnot exact on h2: 2 operators refused\nthe next size at which nothing is refused: 256x224\n"
                       "at this size nothing is refused in stripes of multiples of 32 rows, as shard(..., multiple=32) makes them: "
                       "--multiple 32\n", text)
-        self.assertIn("\nwithout what is refused:\nforward pass: ", text)
+        self.assertIn("\nwithout what is refused, and as if its results lay in equal stripes:\nforward pass: ", text)
 
     def test_stripes_of_multiples_are_those_of_shard(self):
         text = self.spatial("h2", "--net", "resnet50", "--batch", "32", "--multiple", "32")
@@ -50,7 +50,7 @@ class Spatial(CommandTest):
         self.assertIn("\nexact from each rank's own stripe alone: 49 activation, 16 add\n", text)
         self.assertIn("\nas calls of cuDNN, pool5 needs UCUDNN_SPATIAL_ONE=replicated\n", text)
         self.assertNotIn("refused", text)
-        self.assertRegex(text, r"(?m)^activations: .+ on one device, .+ on the rank with most \(0\.250\); weights 97\.5 MiB on each")
+        self.assertRegex(text, r"(?m)^activations: .+ on one device, .+ on the rank with most \(0\.25\); weights 97\.5 MiB on each")
 
     def test_what_goes_through_the_module_alone_says_so(self):
         text = self.spatial("h2", "--net", "alexnet", "--batch", "4")
