@@ -83,7 +83,7 @@ MISTAKES = [
     ("spatial --net alexnet --batch 4", 2, "GRID is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     ("spatial h2 --batch 4", 2, "--net is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     ("spatial h2 --net alexnet", 2, "--batch is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
-    ("spatial alexnet h2 --batch 4", 2, "'h2' is not expected; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    ("spatial h2 alexnet --net alexnet --batch 4", 2, "'alexnet' is not expected; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     (f"{SPATIAL} --jsn", 2, "--jsn is not an option; did you mean --json?"),
     (f"{SPATIAL} -- true", 2, "takes no program; -- belongs to run and doctor"),
     ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
@@ -160,7 +160,7 @@ MISTAKES = [
     (f"{SPATIAL} --size 1x2x3", 2, "--size '1x2x3': expected rows and columns, as in 256x256, or one number for all of them"),
     (f"{SPATIAL} --size 0", 2, "--size '0': expected rows and columns, …"),
     (f"{SPATIAL} --multiple 0", 2, "--multiple '0': not a number of rows (accepted: 1 to 1048576)"),
-    (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool2': a window of 3 over an image of …"),
+    (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool5': a window of 3 over an image of 1 …"),
     ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
     # Options that do not go together.

@@ -78,9 +78,10 @@ TEST(CutWindows, AreThoseOfTheWhole) {
     int64_t at = 0, begin = 0;
     bool is_own_call = window.pad == padded.back;
     for (size_t part = 0; part < extents.size(); ++part) {
-      is_own_call = is_own_call && at * window.stride == begin &&
-                    (extents[part] + 2 * window.pad - window.Extent()) / window.stride + 1 ==
-                        cut->outputs[part];
+      is_own_call =
+          is_own_call && at * window.stride == begin &&
+          FloorDivide(extents[part] + 2 * window.pad - window.Extent(), window.stride) + 1 ==
+              cut->outputs[part];
       Interval needed = {begin, begin + extents[part]};
       ASSERT_GE(cut->outputs[part], 1);
       for (int64_t output = 0; output < cut->outputs[part]; ++output, ++at) {
@@ -93,7 +94,7 @@ TEST(CutWindows, AreThoseOfTheWhole) {
       // From a window's first tap to its last, what lies between taps included.
       EXPECT_LE(cut->needed[part].begin, needed.begin);
       EXPECT_GE(cut->needed[part].end, needed.end);
-      EXPECT_LE(needed.begin - cut->needed[part].begin, window.dilation * window.stride);
+      EXPECT_LE(needed.begin - cut->needed[part].begin, window.dilation + window.stride);
       begin += extents[part];
     }
     ASSERT_EQ(at, (total + window.pad + padded.back - window.Extent()) / window.stride + 1);
