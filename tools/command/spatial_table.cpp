@@ -132,8 +132,9 @@ void PrintConclusion(const Striping& striping) {
   if (refused > 0) {
     line = "not exact on " + grid + ": " + Operators(refused) + " refused";
   } else if (converted > 0) {
-    line = "exact on " + grid + " through ucudnn.spatial.convert alone: as a program's own calls " +
-           Operators(converted) + " would be changed by the cut, and refused";
+    line = "exact on " + grid +
+           " through ucudnn.spatial.convert alone: as it is, the cut would change " +
+           Operators(converted);
   } else {
     line = "exact on " + grid;
   }

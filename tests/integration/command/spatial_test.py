@@ -59,6 +59,10 @@ class Spatial(CommandTest):
                       "but the pad is 2\n", text)
         self.assertRegex(text, r"(?m)^unvouched: drop6, drop7: ranks draw other numbers")
 
+        larger = self.spatial("h2", "--net", "alexnet", "--batch", "4", "--size", "256")
+        self.assertIn("\nexact on h2 through ucudnn.spatial.convert alone: as it is, the cut would change 4 operators; 1 operator "
+                      "behind a gather of all positions; nobody vouches for 2 operators\n", larger)
+
     def test_other_weights_are_named(self):
         text = self.spatial("h2w2", "--net", "vgg16", "--batch", "4")
         self.assertIn("\nthe next size at which nothing is refused: 256x256; fc6 then needs other weights\n", text)
