@@ -118,6 +118,8 @@ struct Node {
 struct Graph {
   std::string name;
   std::vector<Node> nodes;  // every node after its inputs
+  // Operators of a file that are not known and were passed through, each with its nodes, in words.
+  std::vector<std::string> passed_through;
 
   // The node called `name`, or null.
   const Node* Find(const std::string& node_name) const;

@@ -27,14 +27,18 @@ void ImportedGraph::NoteUnsupported(const std::string& type, const std::string& 
   unsupported_[Quoted(type)].push_back(Quoted(node) + (why.empty() ? "" : ": " + why));
 }
 
-Status ImportedGraph::UnsupportedFault() const {
-  std::string list;
+std::vector<std::string> ImportedGraph::UnsupportedTexts() const {
+  std::vector<std::string> texts;
   for (const auto& [type, nodes] : unsupported_) {
-    list += (list.empty() ? "" : "; ") + type + " (node " + nodes.front();
-    if (nodes.size() > 1) list += " and " + std::to_string(nodes.size() - 1) + " more";
-    list += ")";
+    texts.push_back(type + " (node " + nodes.front());
+    if (nodes.size() > 1) texts.back() += " and " + std::to_string(nodes.size() - 1) + " more";
+    texts.back() += ")";
   }
-  return Status::Error(file_ + ": unsupported operators: " + list);
+  return texts;
+}
+
+Status ImportedGraph::UnsupportedFault() const {
+  return Status::Error(file_ + ": unsupported operators: " + Join(UnsupportedTexts(), "; "));
 }
 
 Status ImportedGraph::Fault(const std::string& node, const std::string& what) const {
@@ -56,6 +60,7 @@ Result<Graph> ImportedGraph::Finish(const std::string& name) const {
   UCUDNN_ASSIGN_OR_RETURN(Graph graph, builder.Build());
   UCUDNN_RETURN_IF_ERROR(CheckConnected(graph));
   graph.name = name;
+  graph.passed_through = UnsupportedTexts();
   return graph;
 }
 

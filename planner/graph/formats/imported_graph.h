@@ -48,6 +48,7 @@ class ImportedGraph {
   Result<Graph> Finish(const std::string& name) const;
 
  private:
+  std::vector<std::string> UnsupportedTexts() const;
   Status UnsupportedFault() const;
 
   const std::string file_;

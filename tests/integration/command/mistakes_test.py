@@ -24,12 +24,14 @@ SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.js
 WRITTEN_REPORT = "expected what --report or `ucudnn workspace --json` wrote"
 BENCH, WORKSPACE = "bench --layers layers.csv", "workspace --layers layers.csv --ops forward --db s.db"
 PLAN = "plan alexnet --machine k80x16 --batch 32"
+SPATIAL = "spatial h2 --net alexnet --batch 4"
+GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
 # What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
 MISTAKES = [
     # Words that are no command, or stand in the wrong place.
-    ("", 2, "which command? One of run, bench, plan, cache, workspace, report and doctor; see --help"),
-    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, cache, workspace, report and doctor"),
+    ("", 2, "which command? One of run, bench, plan, spatial, cache, workspace, report and doctor; see --help"),
+    ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, plan, spatial, cache, workspace, report and doctor"),
     ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
     ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),
@@ -78,6 +80,12 @@ MISTAKES = [
     ("plan alexnet", 2, "--machine is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
     ("plan", 2, "NET is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
     ("plan '' --machine k80x16 --batch 4", 2, "NET '' is empty; it needs a value: FILE.onnx, FILE.prototxt (Caffe), FILE.json …"),
+    ("spatial --net alexnet --batch 4", 2, "GRID is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    ("spatial h2 --batch 4", 2, "--net is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    ("spatial h2 --net alexnet", 2, "--batch is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    ("spatial h2 alexnet --net alexnet --batch 4", 2, "'alexnet' is not expected; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    (f"{SPATIAL} --jsn", 2, "--jsn is not an option; did you mean --json?"),
+    (f"{SPATIAL} -- true", 2, "takes no program; -- belongs to run and doctor"),
     ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
     ("report report.json -o a -o b", 2, "-o is given twice; give it once"),
     ("cache import", 2, "FILE.csv is required; usage: ucudnn cache import FILE.csv [--device NAME] [--db PATH]"),
@@ -138,6 +146,21 @@ MISTAKES = [
     (f"{PLAN} --pin fc6=c4 --pin fc6=c2", 2, "--pin: fc6 is pinned twice; pin a layer once"),
     (f"{PLAN} --what-if everything", 2, "--what-if 'everything': alexnet has no such layer; its layers are conv1, pool1, …"),
     (f"{PLAN} --best 0", 2, "--best '0': accepted: 1 to 1000"),
+    ("spatial 4 --net alexnet --batch 4", 2, f"'4' is not a spatial grid: '4' is no axis; {GRID_FORM}"),
+    ("spatial h1 --net alexnet --batch 4", 2, f"'h1' is not a spatial grid: it cuts no image, as d, h or w of 2 parts do; {GRID_FORM}"),
+    ("spatial n2 --net alexnet --batch 4", 2, f"'n2' is not a spatial grid: it cuts no image, as d, h or w of 2 parts do; {GRID_FORM}"),
+    ("spatial d2h2 --net alexnet --batch 4", 2, "the grid d2h2 cuts d, which 'alexnet', of two axes, does not have"),
+    ("spatial n2h2 --net alexnet --batch 3", 2, "a batch of 3 is not divided by the 2 groups of the grid n2h2"),
+    ("spatial h2 --net alexnet --batch 0", 2, "--batch '0': not a mini-batch (accepted: 1 or more)"),
+    ("spatial h2 --net alexnot --batch 4", 2, f"--net 'alexnot' is no network; {NETWORKS}"),
+    ("spatial h2 --net gone.onnx --batch 4", 2, "--net gone.onnx: cannot be read: No such file or directory"),
+    ("spatial h2 --net foreign.json --batch 4", 2, "--net foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
+    ("spatial h2 --net text --batch 4", 2, f"--net 'text' is no network; {NETWORKS}"),
+    (f"{SPATIAL} --size 256,256", 2, "--size '256,256': expected rows and columns, as in 256x256, or one number for all of them"),
+    (f"{SPATIAL} --size 1x2x3", 2, "--size '1x2x3': expected rows and columns, as in 256x256, or one number for all of them"),
+    (f"{SPATIAL} --size 0", 2, "--size '0': expected rows and columns, …"),
+    (f"{SPATIAL} --multiple 0", 2, "--multiple '0': not a number of rows (accepted: 1 to 1048576)"),
+    (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool5': a window of 3 over an image of 1 …"),
     ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
     # Options that do not go together.
@@ -292,7 +315,7 @@ class Mistakes(CommandTest):
                 self.assertRegex(result.stderr[len(names[0]):], rf"\A{pattern}\n\Z")
                 self.assertEqual((code, ""), (result.returncode, result.stdout))
         self.assertEqual(before, self.files())
-        self.assertLessEqual({"", "run", "bench", "workspace", "plan", "report", "doctor", "cache", "cache show", "cache import",
+        self.assertLessEqual({"", "run", "bench", "workspace", "plan", "spatial", "report", "doctor", "cache", "cache show", "cache import",
                               "cache export", "cache merge", "cache verify", "cache prune"}, commands)
 
     def test_there_are_many(self):
@@ -301,7 +324,7 @@ class Mistakes(CommandTest):
 
     def test_what_cannot_be_printed_is_not_lost_without_a_word(self):
         for typed in ("cache show --db s.db", "cache show --db s.db --json", WORKSPACE, f"{WORKSPACE} --json", PLAN, f"{PLAN} --json",
-                      "report report.json", "doctor --json", "run --help", "--version"):
+                      SPATIAL, f"{SPATIAL} --json", "report report.json", "doctor --json", "run --help", "--version"):
             with self.subTest(typed=typed), open("/dev/full", "w", encoding="utf-8") as full:
                 result = subprocess.run([self.command, *shlex.split(typed)], cwd=self.folder, stdout=full, stderr=subprocess.PIPE,
                                         text=True, timeout=60)

@@ -1,0 +1,265 @@
+#include "planner/striping/exchanges.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "convolution/problem.h"
+#include "planner/cost/cost_model.h"
+
+namespace ucudnn::planner {
+namespace {
+
+// Elements of one image and channel, by cell.
+struct RowCounts {
+  std::vector<int64_t> sent;
+  std::vector<int64_t> received;
+};
+
+RowCounts NoRows(const SpatialGrid& cut) {
+  const auto cells = static_cast<size_t>(cut.GroupSize());
+  return {std::vector<int64_t>(cells), std::vector<int64_t>(cells)};
+}
+
+template <typename Layer>
+ConvolutionProblem WindowsOf(const Layer& layer) {
+  ConvolutionProblem problem;
+  problem.spatial_rank = kMaxSpatial;
+  problem.w = layer.window;
+  problem.stride = layer.stride;
+  problem.pad = layer.pad;
+  if constexpr (requires { layer.dilation; }) problem.dilation = layer.dilation;
+  return problem;
+}
+
+// What the library exchanges under a rank's own call. `elements` are the parts of the tensor that
+// windows slide over. Along axes that are not cut nothing is exchanged, whatever lies there.
+RowCounts UnderOwnCalls(ConvolutionProblem problem, const Placement& elements,
+                        const SpatialGrid& cut) {
+  RowCounts rows = NoRows(cut);
+  AxisExtents extents;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (elements.axes[axis].IsCut()) {
+      extents[axis] = elements.axes[axis].extents;
+      continue;
+    }
+    // One tap, so that whatever this axis is, its rows count once.
+    problem.w[axis] = problem.stride[axis] = problem.dilation[axis] = 1;
+    problem.pad[axis] = 0;
+    extents[axis] = {1};
+  }
+  for (int cell = 0; cell < cut.GroupSize(); ++cell) {
+    const GridCell at = cut.CellOf(cell);
+    const std::array<int, kMaxSpatial> part = {at.d, at.h, at.w};
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      problem.x[axis] = static_cast<int32_t>(extents[axis][static_cast<size_t>(part[axis])]);
+    }
+    const Result<Stripes> stripes = Stripes::Make(problem, cut, cell, extents);
+    if (!stripes.ok()) continue;  // judged before
+    for (const HaloMessage& message : stripes->Received()) {
+      rows.received[static_cast<size_t>(cell)] += message.ElementsPerImage();
+      rows.sent[static_cast<size_t>(message.peer)] += message.ElementsPerImage();
+    }
+  }
+  return rows;
+}
+
+// Parts of one axis that own some of `needed`, and how much.
+std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
+                                              const std::vector<Interval>& owned) {
+  std::vector<std::pair<int, int64_t>> owners;
+  for (size_t part = 0; part < owned.size(); ++part) {
+    const int64_t rows = Overlap(needed, owned[part]);
+    if (rows > 0) owners.emplace_back(static_cast<int>(part), rows);
+  }
+  return owners;
+}
+
+// What a rank fetches before its call: the box of all that it reads.
+RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const SpatialGrid& cut) {
+  RowCounts rows = NoRows(cut);
+  std::array<std::vector<Interval>, kMaxSpatial> owned, needed;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const bool windows = judgement.windows[axis].has_value();
+    owned[axis] = windows ? OwnedRows(RowsOfImage(input.axes[axis])) : std::vector{Interval{0, 1}};
+    needed[axis] = windows ? judgement.windows[axis]->needed : owned[axis];
+  }
+  for (int cell = 0; cell < cut.GroupSize(); ++cell) {
+    const GridCell at = cut.CellOf(cell);
+    const std::array<int, kMaxSpatial> part = {at.d, at.h, at.w};
+    std::array<std::vector<std::pair<int, int64_t>>, kMaxSpatial> owners;
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+      owners[axis] = OwnersOf(needed[axis][static_cast<size_t>(part[axis])], owned[axis]);
+    }
+    for (const auto& [d, of_d] : owners[0]) {
+      for (const auto& [h, of_h] : owners[1]) {
+        for (const auto& [w, of_w] : owners[2]) {
+          const int peer = cut.RankOf({0, d, h, w});
+          if (peer == cell) continue;
+          rows.received[static_cast<size_t>(cell)] += of_d * of_h * of_w;
+          rows.sent[static_cast<size_t>(peer)] += of_d * of_h * of_w;
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+// `factor`: bytes of one element of all images and channels, and of all rows along axes that are
+// not cut.
+Exchange OfRanks(Pass pass, const RowCounts& rows, int64_t factor, const SpatialGrid& cut,
+                 const SpatialGrid& grid) {
+  Exchange exchange{pass, {}, {}, 0};
+  const bool travels = std::any_of(rows.sent.begin(), rows.sent.end(),
+                                   [](int64_t elements) { return elements > 0; });
+  if (!travels) return exchange;
+  for (int rank = 0; rank < grid.GroupSize(); ++rank) {
+    const auto cell = static_cast<size_t>(CellIn(cut, grid, rank));
+    exchange.sent.push_back(rows.sent[cell] * factor);
+    exchange.received.push_back(rows.received[cell] * factor);
+  }
+  return exchange;
+}
+
+RowCounts Returned(const RowCounts& rows) { return {rows.received, rows.sent}; }
+
+int64_t FactorOf(const Placement& tensor) {
+  int64_t factor = int64_t{tensor.shape.n} * tensor.shape.c * kElementBytes;
+  for (const AxisPlacement& axis : tensor.axes) factor *= axis.IsCut() ? 1 : axis.Whole();
+  return factor;
+}
+
+// Forward, and the gradients, of a layer with windows.
+struct WindowRows {
+  RowCounts forward;
+  RowCounts data;    // of the data gradient
+  RowCounts filter;  // of the filter gradient
+};
+
+// A convolution exchanges x, then dy for both gradients; a transposed one is the gradient of the
+// convolution that its output would be the input of.
+WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
+                  const SpatialGrid& cut) {
+  const auto with = [](ConvolutionProblem problem, Operation operation) {
+    problem.operation = operation;
+    return problem;
+  };
+  if (const auto* layer = std::get_if<TransposedConvolution>(&op)) {
+    const ConvolutionProblem problem = WindowsOf(*layer);
+    const Placement& elements = judgement.output;
+    const RowCounts windows = UnderOwnCalls(with(problem, Operation::kBackwardData), elements, cut);
+    return {windows, UnderOwnCalls(with(problem, Operation::kForward), elements, cut), windows};
+  }
+  if (judgement.verdict != Verdict::kExact) {
+    const RowCounts rows = FetchedRows(input, judgement, cut);
+    return {rows, Returned(rows), NoRows(cut)};
+  }
+  if (const auto* layer = std::get_if<Convolution>(&op)) {
+    const ConvolutionProblem problem = WindowsOf(*layer);
+    const RowCounts windows = UnderOwnCalls(with(problem, Operation::kBackwardData), input, cut);
+    return {UnderOwnCalls(with(problem, Operation::kForward), input, cut), windows, windows};
+  }
+  const RowCounts rows = UnderOwnCalls(WindowsOf(std::get<Pooling>(op)), input, cut);
+  return {rows, Returned(rows), NoRows(cut)};
+}
+
+std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
+                                const Judgement& judgement, const SpatialGrid& grid) {
+  const SpatialGrid cut = input.CutGrid(grid);
+  const WindowRows rows = RowsOf(op, input, judgement, cut);
+  const bool is_transposed = std::holds_alternative<TransposedConvolution>(op);
+  const bool by_own_calls = is_transposed || judgement.verdict == Verdict::kExact;
+  const bool is_pooling = std::holds_alternative<Pooling>(op);
+  const int64_t in = FactorOf(input);
+  const int64_t out = FactorOf(judgement.output);
+  std::vector<Exchange> exchanges = {OfRanks(Pass::kForward, rows.forward, in, cut, grid)};
+  if (is_pooling) {
+    exchanges.push_back(OfRanks(Pass::kBackward, rows.data, in, cut, grid));
+    return exchanges;
+  }
+  exchanges.push_back(OfRanks(Pass::kBackwardData, rows.data, by_own_calls ? out : in, cut, grid));
+  exchanges.push_back(
+      OfRanks(Pass::kBackwardFilter, rows.filter, is_transposed ? in : out, cut, grid));
+  return exchanges;
+}
+
+// Every rank of those that hold other parts gets the whole; its gradient is the same on all.
+std::vector<Exchange> GatheredWhole(const Placement& input, const SpatialGrid& grid) {
+  const int64_t others = input.CutGrid(grid).GroupSize() - 1;
+  const int64_t whole = int64_t{input.shape.n} * input.shape.Features() * kElementBytes;
+  Exchange exchange{Pass::kForward, {}, {}, 0};
+  for (int rank = 0; rank < grid.GroupSize(); ++rank) {
+    const int64_t own = input.Elements(grid, rank) * kElementBytes;
+    exchange.sent.push_back(own * others);
+    exchange.received.push_back(whole - own);
+  }
+  return {exchange};
+}
+
+std::vector<Exchange> Sums(Pass pass, int64_t numbers) {
+  return {{pass, {}, {}, numbers * kElementBytes}};
+}
+
+std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Judgement& judgement,
+                            const SpatialGrid& grid, int64_t parameters) {
+  if (judgement.verdict == Verdict::kGather) return GatheredWhole(input, grid);
+  // Sums, or maxima, of each image's channels.
+  if (judgement.pools_over_ranks) {
+    return Sums(Pass::kForward, int64_t{input.shape.n} * input.shape.c);
+  }
+  if (WindowAlong(op, 0) || std::holds_alternative<TransposedConvolution>(op)) {
+    std::vector<Exchange> exchanges = OfWindows(op, input, judgement, grid);
+    if (parameters > 0) exchanges.back().summed = parameters * kElementBytes;
+    return exchanges;
+  }
+  if (std::holds_alternative<BatchNormalization>(op)) {
+    // Mean and variance; the sums of dy and of dy times x, which are also the parameters'
+    // gradients.
+    std::vector<Exchange> exchanges = Sums(Pass::kForward, 2 * int64_t{input.shape.c});
+    exchanges.push_back(Sums(Pass::kBackward, 2 * int64_t{input.shape.c}).front());
+    return exchanges;
+  }
+  return parameters > 0 ? Sums(Pass::kBackward, parameters) : std::vector<Exchange>();
+}
+
+}  // namespace
+
+const char* PassName(Pass pass) {
+  constexpr std::array<const char*, 4> kNames = {"forward", "backward_data", "backward_filter",
+                                                 "backward"};
+  return kNames[static_cast<size_t>(pass)];
+}
+
+StripeTraffic TrafficOf(const std::vector<Exchange>& exchanges, const SpatialGrid& grid,
+                        bool forward_only) {
+  std::vector<int64_t> sent(static_cast<size_t>(grid.GroupSize()));
+  std::vector<int64_t> received = sent;
+  for (const Exchange& exchange : exchanges) {
+    if (forward_only && exchange.pass != Pass::kForward) continue;
+    for (size_t rank = 0; rank < exchange.sent.size(); ++rank) {
+      sent[rank] += exchange.sent[rank];
+      received[rank] += exchange.received[rank];
+    }
+  }
+  StripeTraffic traffic;
+  for (size_t rank = 0; rank < sent.size(); ++rank) {
+    traffic.most_sent = std::max(traffic.most_sent, sent[rank]);
+    traffic.most_received = std::max(traffic.most_received, received[rank]);
+    traffic.all += received[rank] * grid.n;
+  }
+  return traffic;
+}
+
+std::vector<Exchange> ExchangesOf(const Operator& op, const Placement& input,
+                                  const Judgement& judgement, const SpatialGrid& grid,
+                                  int64_t parameters, bool has_gradient) {
+  if (judgement.verdict == Verdict::kRefused || !input.IsCut()) return {};
+  std::vector<Exchange> exchanges = AllOf(op, input, judgement, grid, parameters);
+  std::erase_if(exchanges, [&](const Exchange& exchange) {
+    const bool is_data = exchange.pass == Pass::kBackwardData ||
+                         (exchange.pass == Pass::kBackward && parameters == 0);
+    return (is_data && !has_gradient) || (exchange.sent.empty() && exchange.summed == 0);
+  });
+  return exchanges;
+}
+
+}  // namespace ucudnn::planner

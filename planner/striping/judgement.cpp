@@ -1,0 +1,310 @@
+#include "planner/striping/judgement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "convolution/axis_cut.h"
+
+namespace ucudnn::planner {
+namespace {
+
+std::string On(size_t axis) { return std::string(1, kAxisLetters[axis]) + ": "; }
+
+// Keeps the worst verdict and the first reason for it.
+void Worsen(Judgement& judgement, Verdict verdict, const std::string& why) {
+  if (verdict <= judgement.verdict) return;
+  judgement.verdict = verdict;
+  judgement.why = why;
+}
+
+void NeverAsItIs(Judgement& judgement, const std::string& why) {
+  Worsen(judgement, Verdict::kConvert, why);
+  judgement.never_as_it_is = true;
+}
+
+void Never(Judgement& judgement, const std::string& why) {
+  Worsen(judgement, Verdict::kRefused, why);
+  judgement.never_as_it_is = judgement.never_converted = true;
+}
+
+bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis) {
+  return grid.Parts()[axis] > 1 && !placed.IsCut();
+}
+
+// Copies of more than one row look like stripes to a library that is not told otherwise.
+void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
+  if (placed.Whole() > 1) {
+    NeverAsItIs(judgement,
+                On(axis) + "every rank has the same " + std::to_string(placed.Whole()) +
+                    " rows, which a call takes for stripes unless it is told that they are copies");
+  } else {
+    judgement.ones = OnesAre::kReplicated;
+  }
+}
+
+bool IsOneEverywhere(const std::vector<int64_t>& extents) {
+  return std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent == 1; });
+}
+
+// A window over stripes that it covers, one each: to a library that sees one stripe, this is
+// pooling over all positions.
+bool CoversEachStripe(const PaddedWindow& padded, const std::vector<int64_t>& extents) {
+  return padded.window.pad == 0 && padded.back == 0 &&
+         std::all_of(extents.begin(), extents.end(),
+                     [&](int64_t extent) { return extent == padded.window.Extent(); });
+}
+
+void JudgeCutAxis(const Operator& op, size_t axis, const AxisPlacement& placed, int32_t outputs,
+                  Judgement& judgement) {
+  PaddedWindow padded = *WindowAlong(op, axis);
+  const bool is_pooling = std::holds_alternative<Pooling>(op);
+  AxisPlacement& out = judgement.output.axes[axis];
+  if (is_pooling && padded.window.pad == 0 && padded.back == 0 &&
+      padded.window.Extent() == placed.Whole()) {
+    judgement.pools_over_ranks = true;
+    judgement.ones = OnesAre::kReplicated;
+    out = {{1}};
+    return;
+  }
+  const std::vector<int64_t> extents = RowsOfImage(placed);
+  const bool stands = placed.before > 0 || placed.after > 0;
+  padded.window.pad += placed.before;
+  padded.back += placed.after;
+  const Result<CutWindows> cut = CutWindowsOf(kAxisLetters[axis], padded, extents);
+  if (!cut.ok() || !cut->is_own_call) {
+    const int parts = static_cast<int>(extents.size());
+    if (!CanBeCut(padded, parts, true)) judgement.never_as_it_is = true;
+    if (!CanBeCut(padded, parts, false)) judgement.never_converted = true;
+  }
+  if (!cut.ok()) return Worsen(judgement, Verdict::kRefused, cut.message());
+  out = {cut->outputs};
+  if (out.Whole() != outputs) {
+    return Worsen(judgement, Verdict::kRefused,
+                  On(axis) + "rounding up adds a window behind the last of " +
+                      std::to_string(placed.Whole()) + " rows");
+  }
+  judgement.windows[axis] = *cut;
+  if (stands) {
+    NeverAsItIs(judgement, On(axis) + "padding stands at the image's ends alone");
+  } else if (!cut->is_own_call) {
+    Worsen(judgement, Verdict::kConvert, cut->why);
+  }
+  const bool covers =
+      is_pooling ? CoversEachStripe(padded, extents) : IsOneEverywhere(placed.extents);
+  if (covers) judgement.ones = OnesAre::kSplit;
+}
+
+void JudgeWindows(const Operator& op, const Placement& input, const SpatialGrid& grid,
+                  Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const AxisPlacement& placed = input.axes[axis];
+    if (placed.IsCut()) {
+      JudgeCutAxis(op, axis, placed, judgement.output.shape.extents[axis], judgement);
+    } else if (IsCopied(placed, grid, axis)) {
+      JudgeCopies(placed, axis, judgement);
+    }
+  }
+}
+
+void JudgeTransposed(const TransposedConvolution& layer, const Placement& input,
+                     const SpatialGrid& grid, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const AxisPlacement& placed = input.axes[axis];
+    if (!placed.IsCut()) {
+      if (IsCopied(placed, grid, axis)) JudgeCopies(placed, axis, judgement);
+      continue;
+    }
+    const SlidingWindow window = {layer.window[axis], layer.dilation[axis], layer.stride[axis],
+                                  layer.pad[axis]};
+    const int64_t more =
+        window.Extent() - 2 * window.pad + layer.extra_extent[axis] - window.stride;
+    if (more != 0) {
+      Never(judgement, On(axis) + "a transposed convolution with windows of extent " +
+                           std::to_string(window.Extent()) + ", stride " +
+                           std::to_string(window.stride) + " and pad " +
+                           std::to_string(window.pad) + " gives each part " + std::to_string(more) +
+                           " rows beside " + std::to_string(window.stride) + " for each row");
+      continue;
+    }
+    if (placed.before > 0 || placed.after > 0) {
+      Never(judgement, On(axis) + "a transposed convolution of what was padded");
+      continue;
+    }
+    AxisPlacement out;
+    for (const int64_t extent : placed.extents) out.extents.push_back(extent * window.stride);
+    const Result<AxisCut> cut = CutAxis(kAxisLetters[axis], window, out.extents);
+    if (!cut.ok()) {
+      if (!CanBeCut({window, window.pad}, static_cast<int>(placed.extents.size()), true)) {
+        judgement.never_as_it_is = judgement.never_converted = true;
+      }
+      Worsen(judgement, Verdict::kRefused, cut.message());
+      continue;
+    }
+    judgement.output.axes[axis] = out;
+    judgement.windows[axis] = CutWindows{placed.extents, cut->elements, true, ""};
+    if (IsOneEverywhere(out.extents)) judgement.ones = OnesAre::kSplit;
+  }
+}
+
+void JudgePadding(const Padding& padding, const Placement& input, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const int64_t before = padding.before[axis], after = padding.after[axis];
+    AxisPlacement out = input.axes[axis];
+    if (before == 0 && after == 0) {
+      judgement.output.axes[axis] = out;
+      continue;
+    }
+    if (!out.IsCut()) {
+      judgement.output.axes[axis] = {{judgement.output.shape.extents[axis]}};
+      continue;
+    }
+    if (before < 0 || after < 0) {
+      Never(judgement, On(axis) + "a pad of " + std::to_string(before) + " and " +
+                           std::to_string(after) + " rows takes rows away");
+      continue;
+    }
+    NeverAsItIs(judgement, On(axis) + "a program would pad each part, and not the image");
+    out.extents.front() += before;
+    out.extents.back() += after;
+    out.before += before;
+    out.after += after;
+    judgement.output.axes[axis] = out;
+  }
+}
+
+void JudgeUpsampling(const Upsampling& upsampling, const Placement& input, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    AxisPlacement out = {input.axes[axis].extents};
+    for (int64_t& extent : out.extents) extent *= upsampling.factor[axis];
+    judgement.output.axes[axis] = out;
+    if (out.IsCut() && upsampling.factor[axis] > 1) {
+      NeverAsItIs(judgement, On(axis) + "other interpolation than of nearest rows reads across " +
+                                 "the cut, and which one it is the network does not say");
+    }
+  }
+}
+
+std::string RowsText(const AxisPlacement& axis) {
+  Placement placement;
+  placement.axes[0] = axis;
+  return axis.IsCut() ? "stripes of " + placement.Text() + " rows"
+                      : std::to_string(axis.Whole()) + " rows that all ranks have";
+}
+
+// Operators that combine tensors position by position.
+void JudgeJoin(const std::vector<Placement>& inputs, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const AxisPlacement* found = nullptr;
+    for (const Placement& input : inputs) {
+      const AxisPlacement& placed = input.axes[axis];
+      // A gate of one pixel meets every position.
+      if (!placed.IsCut() && placed.Whole() == 1 && input.shape != judgement.output.shape) continue;
+      if (found != nullptr && found->extents != placed.extents) {
+        Worsen(judgement, Verdict::kRefused,
+               On(axis) + "its inputs lie in " + RowsText(*found) + " and in " + RowsText(placed));
+        break;
+      }
+      if (found == nullptr) found = &placed;
+    }
+    if (found == nullptr) found = &inputs.front().axes[axis];
+    judgement.output.axes[axis] = {found->extents};
+  }
+}
+
+void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
+  const std::array<int, kMaxSpatial> parts = grid.Parts();
+  judgement.output = EqualStripes(judgement.output.shape, grid, multiple);
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    if (parts[axis] == 1) continue;
+    const int32_t rows = judgement.output.shape.extents[axis];
+    if (rows % multiple != 0) {
+      Worsen(judgement, Verdict::kRefused,
+             On(axis) + std::to_string(rows) + " rows are not " + std::to_string(parts[axis]) +
+                 " stripes of multiples of " + std::to_string(multiple));
+      continue;
+    }
+    // One tap reads every row: refused is what has none.
+    const auto cut =
+        CutAxis(kAxisLetters[axis], SlidingWindow(), judgement.output.axes[axis].extents);
+    if (!cut.ok()) Worsen(judgement, Verdict::kRefused, cut.message());
+  }
+}
+
+// What keeps its input's positions, and computes each by itself or from sums over all of them.
+void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    judgement.output.axes[axis] = {input.axes[axis].extents};
+    // Rows of zeros stay rows of zeros.
+    if (std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op)) {
+      judgement.output.axes[axis] = input.axes[axis];
+    }
+  }
+  if (std::holds_alternative<Dropout>(op)) {
+    Worsen(judgement, Verdict::kUnvouched,
+           "ranks draw other numbers than one process does; nothing is dropped in inference");
+  }
+}
+
+}  // namespace
+
+const char* VerdictName(Verdict verdict) {
+  constexpr std::array<const char*, 5> kNames = {"exact", "gather", "convert", "unvouched",
+                                                 "refused"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+std::optional<PaddedWindow> WindowAlong(const Operator& op, size_t axis) {
+  if (const auto* layer = std::get_if<Convolution>(&op)) {
+    return PaddedWindow{
+        {layer->window[axis], layer->dilation[axis], layer->stride[axis], layer->pad[axis]},
+        int64_t{layer->pad[axis]} + layer->extra_pad[axis]};
+  }
+  if (const auto* layer = std::get_if<Pooling>(&op)) {
+    return PaddedWindow{{layer->window[axis], 1, layer->stride[axis], layer->pad[axis]},
+                        int64_t{layer->pad[axis]} + layer->extra_pad[axis]};
+  }
+  return std::nullopt;
+}
+
+std::vector<int64_t> RowsOfImage(const AxisPlacement& axis) {
+  std::vector<int64_t> rows = axis.extents;
+  rows.front() -= axis.before;
+  rows.back() -= axis.after;
+  return rows;
+}
+
+Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
+                const SpatialGrid& grid, int multiple) {
+  Judgement judgement;
+  judgement.output = Whole(output);
+  if (std::holds_alternative<Input>(op)) {
+    JudgeInput(grid, multiple, judgement);
+    return judgement;
+  }
+  const Placement& input = inputs.front();
+  if (WindowAlong(op, 0)) {
+    JudgeWindows(op, input, grid, judgement);
+  } else if (const auto* transposed = std::get_if<TransposedConvolution>(&op)) {
+    JudgeTransposed(*transposed, input, grid, judgement);
+  } else if (std::holds_alternative<GlobalPooling>(op)) {
+    judgement.pools_over_ranks = input.IsCut();
+    if (input.IsCut()) judgement.ones = OnesAre::kReplicated;
+  } else if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op)) {
+    if (input.IsCut()) {
+      Worsen(judgement, Verdict::kGather,
+             "it needs all positions: the program gathers them before it");
+    }
+  } else if (const auto* padding = std::get_if<Padding>(&op)) {
+    JudgePadding(*padding, input, judgement);
+  } else if (const auto* upsampling = std::get_if<Upsampling>(&op)) {
+    JudgeUpsampling(*upsampling, input, judgement);
+  } else if (inputs.size() > 1) {
+    JudgeJoin(inputs, judgement);
+  } else {
+    JudgeByPosition(op, input, judgement);
+  }
+  if (judgement.verdict == Verdict::kRefused) judgement.output = EqualStripes(output, grid);
+  return judgement;
+}
+
+}  // namespace ucudnn::planner

@@ -1,0 +1,56 @@
+// How a tensor lies on the ranks of one group: in stripes, or the same on each. Plain values and
+// pure functions. Axes are d, h, w.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/spatial_grid.h"
+#include "convolution/stripes.h"
+#include "planner/graph/shapes.h"
+
+namespace ucudnn::planner {
+
+constexpr std::array<char, kMaxSpatial> kAxisLetters = {'d', 'h', 'w'};
+
+struct AxisPlacement {
+  // Of each part of the grid, in order. One extent: every rank has the whole axis, because the grid
+  // does not cut it or because the ranks hold copies.
+  std::vector<int64_t> extents;
+  // Rows of padding that stand in the first and the last part, and count as theirs.
+  int64_t before = 0;
+  int64_t after = 0;
+
+  bool operator==(const AxisPlacement&) const = default;
+  bool IsCut() const { return extents.size() > 1; }
+  int64_t Whole() const;  // rows of all parts together
+};
+
+struct Placement {
+  Shape shape;  // of the whole tensor, with the images of one group
+  std::array<AxisPlacement, kMaxSpatial> axes;
+
+  bool IsCut() const;
+  // The grid of the axes that are cut: `grid` without groups, and without those of which ranks hold
+  // copies.
+  SpatialGrid CutGrid(const SpatialGrid& grid) const;
+  // Elements that the rank of number `rank` in its group has.
+  int64_t Elements(const SpatialGrid& grid, int rank) const;
+  // "56+56" or "56+56 x 112+112"; empty where nothing is cut.
+  std::string Text() const;
+};
+
+// The number in `cut`, a CutGrid of `grid`, of the cell that a rank of the group holds.
+int CellIn(const SpatialGrid& cut, const SpatialGrid& grid, int rank);
+
+// The same on every rank.
+Placement Whole(const Shape& shape);
+
+// As a framework cuts a tensor into equal parts of multiples of `multiple` rows: the first ones are
+// the larger by one multiple, and the last one has the rows that are left over. A part may have
+// none.
+Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple = 1);
+
+}  // namespace ucudnn::planner

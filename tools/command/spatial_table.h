@@ -1,0 +1,13 @@
+// What `ucudnn spatial` prints: a table of operators, and what follows from it in sentences. Used
+// from main's thread only.
+#pragma once
+
+#include "planner/striping/exact_size.h"
+#include "planner/striping/striping.h"
+
+namespace ucudnn::command {
+
+// Where something is refused, `next` says when nothing is.
+void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
+
+}  // namespace ucudnn::command
