@@ -1,6 +1,5 @@
 #include "spatial/norm_statistics.h"
 
-#include <array>
 #include <utility>
 
 #include "cudnn/convolution_call.h"

@@ -81,6 +81,10 @@ cudnn::ConvolutionCall CallOf(const cudnn::NormGradient& call) {
   return made;
 }
 
+// A gradient is corrected by x once its own part is there.
+bool OverwritesX(const cudnn::NormTraining&) { return false; }
+bool OverwritesX(const cudnn::NormGradient& call) { return call.x == call.dx; }
+
 cudnnTensorDescriptor_t OutputLayout(const cudnn::NormTraining& call) { return call.y_layout; }
 cudnnTensorDescriptor_t OutputLayout(const cudnn::NormGradient& call) { return call.dy_layout; }
 
@@ -99,6 +103,8 @@ cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpac
   ConvolutionProblem problem;
   const char* const unreadable = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN
                                      ? "an activation or an addition is fused behind it"
+                                 : OverwritesX(call)
+                                     ? "dx is x"
                                      : cudnn::ReadNorm(process.functions, call, problem);
   if (unreadable != nullptr) {
     return splitter.RefuseCall(own.operation, call.handle, *session,

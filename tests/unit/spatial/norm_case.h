@@ -205,9 +205,11 @@ struct NormRank {
       EXPECT_EQ(cuMemFree(scratch), CUDA_SUCCESS);
     }
   }
-  // What any call before may have left there.
+  // What any call before may have left there. The default stream does it, for which others do not
+  // wait.
   void SpoilScratch() const {
     EXPECT_EQ(cuMemsetD8(scratch, 0xFF, statistics->scratch_bytes()), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   }
 };
 
@@ -299,6 +301,7 @@ class NormJob {
         EXPECT_EQ(cuMemcpy(ranks_[other].scratch + place, message, bytes), CUDA_SUCCESS);
       }
     }
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   }
 
   const cudnnHandle_t handle_;
