@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convolution/pooled_boxes.h"
 #include "convolution/problem.h"
 #include "planner/cost/cost_model.h"
 
@@ -31,11 +32,11 @@ ConvolutionProblem WindowsOf(const Layer& layer) {
   return problem;
 }
 
-// What the library exchanges under a rank's own call. `elements` are the parts of the tensor that
+// Calls visit(cell, its stripes) for every cell. `elements` are the parts of the tensor that
 // windows slide over. Along axes that are not cut nothing is exchanged, whatever lies there.
-RowCounts UnderOwnCalls(ConvolutionProblem problem, const Placement& elements,
-                        const SpatialGrid& cut) {
-  RowCounts rows = NoRows(cut);
+template <typename Visit>
+void ForEachCell(ConvolutionProblem problem, const Placement& elements, const SpatialGrid& cut,
+                 const Visit& visit) {
   AxisExtents extents;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (elements.axes[axis].IsCut()) {
@@ -54,12 +55,34 @@ RowCounts UnderOwnCalls(ConvolutionProblem problem, const Placement& elements,
       problem.x[axis] = static_cast<int32_t>(extents[axis][static_cast<size_t>(part[axis])]);
     }
     const Result<Stripes> stripes = Stripes::Make(problem, cut, cell, extents);
-    if (!stripes.ok()) continue;  // judged before
-    for (const HaloMessage& message : stripes->Received()) {
-      rows.received[static_cast<size_t>(cell)] += message.ElementsPerImage();
+    if (stripes.ok()) visit(static_cast<size_t>(cell), *stripes);  // else it was judged before
+  }
+}
+
+// What the library exchanges under a rank's own call.
+RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elements,
+                        const SpatialGrid& cut) {
+  RowCounts rows = NoRows(cut);
+  ForEachCell(problem, elements, cut, [&](size_t cell, const Stripes& stripes) {
+    for (const HaloMessage& message : stripes.Received()) {
+      rows.received[cell] += message.ElementsPerImage();
       rows.sent[static_cast<size_t>(message.peer)] += message.ElementsPerImage();
     }
-  }
+  });
+  return rows;
+}
+
+// The same of a pooling's gradient: of x, which tells where maxima are, or of dy.
+RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
+                       const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
+  problem.operation = Operation::kBackwardData;
+  RowCounts rows = NoRows(cut);
+  ForEachCell(problem, elements, cut, [&](size_t cell, const Stripes& stripes) {
+    for (const PooledMessage& message : PooledReceives(stripes)) {
+      rows.received[cell] += Elements(message.boxes.*of);
+      rows.sent[static_cast<size_t>(message.peer)] += Elements(message.boxes.*of);
+    }
+  });
   return rows;
 }
 
@@ -159,7 +182,31 @@ WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& j
     return {UnderOwnCalls(with(problem, Operation::kForward), input, cut), windows, windows};
   }
   const RowCounts rows = UnderOwnCalls(WindowsOf(std::get<Pooling>(op)), input, cut);
-  return {rows, Returned(rows), NoRows(cut)};
+  return {rows, NoRows(cut), NoRows(cut)};
+}
+
+// Both of one exchange.
+Exchange Together(const Exchange& one, const Exchange& other) {
+  if (other.sent.empty()) return one;
+  if (one.sent.empty()) return other;
+  Exchange sum = one;
+  for (size_t rank = 0; rank < sum.sent.size(); ++rank) {
+    sum.sent[rank] += other.sent[rank];
+    sum.received[rank] += other.received[rank];
+  }
+  return sum;
+}
+
+Exchange PoolingGradient(const Pooling& layer, const Placement& input, const Placement& output,
+                         const SpatialGrid& cut, const SpatialGrid& grid) {
+  const ConvolutionProblem problem = WindowsOf(layer);
+  const Exchange dy =
+      OfRanks(Pass::kBackward, UnderPooling(problem, input, cut, &PooledBoxPair::windows),
+              FactorOf(output), cut, grid);
+  if (layer.kind != PoolingKind::kMaximum) return dy;
+  return Together(
+      dy, OfRanks(Pass::kBackward, UnderPooling(problem, input, cut, &PooledBoxPair::elements),
+                  FactorOf(input), cut, grid));
 }
 
 std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
@@ -173,7 +220,9 @@ std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
   const int64_t out = FactorOf(judgement.output);
   std::vector<Exchange> exchanges = {OfRanks(Pass::kForward, rows.forward, in, cut, grid)};
   if (is_pooling) {
-    exchanges.push_back(OfRanks(Pass::kBackward, rows.data, in, cut, grid));
+    exchanges.push_back(
+        by_own_calls ? PoolingGradient(std::get<Pooling>(op), input, judgement.output, cut, grid)
+                     : OfRanks(Pass::kBackward, rows.data, in, cut, grid));
     return exchanges;
   }
   exchanges.push_back(OfRanks(Pass::kBackwardData, rows.data, by_own_calls ? out : in, cut, grid));

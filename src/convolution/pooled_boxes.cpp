@@ -84,7 +84,9 @@ AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   box.read_windows = part.forward ? result : part.Over(result);
   box.read_elements = part.Under(box.read_windows);
   const int64_t before = CeilDivide(window.pad, window.stride);
-  const int64_t first = std::max<int64_t>(0, box.read_windows.begin - before);
+  const bool is_read = box.read_windows.Length() > 0;  // else its elements lie between windows
+  const int64_t begin = is_read ? box.read_windows.begin : result.begin / window.stride;
+  const int64_t first = std::max<int64_t>(0, begin - before);
   box.elements = {first * window.stride, box.read_elements.end};
   if (!part.forward) box.elements.end = std::max(box.elements.end, result.end);
   const int64_t count =
@@ -160,14 +162,6 @@ std::vector<PooledMessage> PooledReceives(const Stripes& stripes) {
   return MessagesOf(stripes, false);
 }
 std::vector<PooledMessage> PooledSends(const Stripes& stripes) { return MessagesOf(stripes, true); }
-
-bool PoolsAlone(const Stripes& stripes) {
-  Stripes other = stripes;
-  for (other.cell = 0; other.cell < stripes.grid.GroupSize(); ++other.cell) {
-    if (!PooledReceives(other).empty()) return false;
-  }
-  return true;
-}
 
 std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   std::array<AxisRuns, kMaxSpatial> runs;

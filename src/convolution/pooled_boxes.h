@@ -30,9 +30,6 @@ struct PooledMessage {
 std::vector<PooledMessage> PooledReceives(const Stripes& stripes);
 std::vector<PooledMessage> PooledSends(const Stripes& stripes);
 
-// Whether no cell reads what another owns.
-bool PoolsAlone(const Stripes& stripes);
-
 // A box of the result, windows of y or elements of dx, and the pooling that computes it, as a call
 // of its own with the caller's window, stride and pad: over `elements`, which give `windows`. Of
 // both it reads, for the result's sake, what `read` has; whatever lies elsewhere is not in it.

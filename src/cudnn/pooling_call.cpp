@@ -35,7 +35,7 @@ const char* ReadPooling(const Functions& functions, Operation operation,
   const int first = kMaxSpatial - axes;
   for (int i = 0; i < axes; ++i) {
     if (window[i] < 1 || stride[i] < 1 || pad[i] < 0 || pad[i] >= window[i]) {
-      return "the window reaches beyond the padding";
+      return "the padding is not less than the window";
     }
     problem.w[first + i] = window[i];
     problem.pad[first + i] = pad[i];

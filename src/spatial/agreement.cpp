@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <type_traits>
 
 #include "base/text.h"
 #include "spatial/call_record.h"
@@ -52,7 +53,13 @@ std::string Difference(std::span<const Claim> claims, std::string Claim::*member
   return "";
 }
 
+std::string WindowText(const OwnWindow& window) {
+  return ExtentsText(window.extents) + " with stride " + ExtentsText(window.stride);
+}
+
 }  // namespace
+
+static_assert(std::has_unique_object_representations_v<OwnWindow>);
 
 std::string EncodeClaim(const Claim& claim) {
   std::string text;
@@ -119,7 +126,8 @@ std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] == 1) continue;
     common.x[axis] = 0;
-    if (form.work == SplitWork::kPooling) common.w[axis] = common.stride[axis] = 0;
+    const bool is_own = form.work == SplitWork::kPooling && !form.is_replicated;
+    if (is_own) common.w[axis] = common.stride[axis] = 0;
   }
   if (form.work == SplitWork::kPooling) common.layout = Layout::kNchw;
   std::string text = form.is_replicated ? "replicated " : "";
@@ -138,8 +146,10 @@ uint64_t HashOf(std::string_view bytes) {
   return hash;
 }
 
-uint64_t ExtentsHash(std::span<const Spatial> extents) {
-  return HashOf({reinterpret_cast<const char*>(extents.data()), extents.size_bytes()});
+uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows) {
+  std::string bytes(reinterpret_cast<const char*>(extents.data()), extents.size_bytes());
+  bytes.append(reinterpret_cast<const char*>(windows.data()), windows.size_bytes());
+  return HashOf(bytes);
 }
 
 Result<Agreed> Agree(std::span<const Claim> claims, int first) {
@@ -147,8 +157,7 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first) {
     return Status::Error("the ranks' options differ: " + other);
   }
   if (std::string other = Difference(claims, &Claim::kernel, first); !other.empty()) {
-    return Status::Error("the ranks do not call the same convolution: " + other + ". " +
-                         kPrivateCalls);
+    return Status::Error("the ranks do not call the same kernel: " + other + ". " + kPrivateCalls);
   }
   for (size_t rank = 0; rank < claims.size(); ++rank) {
     if (claims[rank].sequence != claims[0].sequence) {
@@ -169,7 +178,7 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first) {
       agreed.refusal = RankName(rank, first) + " cannot run its part: " + claims[rank].not_ready;
     }
   }
-  const uint64_t hash = ExtentsHash(agreed.extents);
+  const uint64_t hash = ExtentsHash(agreed.extents, agreed.windows);
   agreed.is_prepared = std::all_of(claims.begin(), claims.end(), [&](const Claim& claim) {
     return std::find(claim.prepared.begin(), claim.prepared.end(), hash) != claim.prepared.end();
   });
@@ -243,7 +252,10 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                                  std::span<const OwnWindow> windows, std::optional<Ones> declared) {
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    if (grid.Parts()[axis] == 1) continue;
+    // That a pooling of two axes cannot be cut along d, its stripes say.
+    if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
+      continue;
+    }
     const std::string letter(1, kLetters[axis]);
     const bool is_one = IsOneOnAll(grid, extents, axis);
     bool covers = problem.pad[axis] == 0;
@@ -262,6 +274,14 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                              ": a window of 1 over one row on every rank, which may be pooling of "
                              "the whole image or of copies; stripes of two rows tell");
       }
+      for (size_t other = 0; other < kMaxSpatial; ++other) {
+        if (grid.Parts()[other] > 1 || problem.w[other] == problem.x[other]) continue;
+        return Status::Error(
+            letter + ": the window covers the stripe of every rank, but not the image along " +
+            std::string(1, kLetters[other]) +
+            ": whether it pools strips of the whole image or one row of each rank "
+            "nothing tells");
+      }
       axes.pooled[axis] = true;
       continue;
     }
@@ -276,9 +296,8 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
           windows[rank].stride[axis] == windows[0].stride[axis]) {
         continue;
       }
-      return Status::Error(letter + ": ranks pool with unequal windows, " +
-                           ExtentsText(windows[0].extents) + " and " +
-                           ExtentsText(windows[rank].extents) +
+      return Status::Error(letter + ": ranks pool with unequal windows, " + WindowText(windows[0]) +
+                           " and " + WindowText(windows[rank]) +
                            ", which do not cover the stripe of every rank");
     }
   }

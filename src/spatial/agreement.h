@@ -56,8 +56,8 @@ std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
 
 // FNV-1a.
 uint64_t HashOf(std::string_view bytes);
-// Of the extents of every rank's x.
-uint64_t ExtentsHash(std::span<const Spatial> extents);
+// Of the extents of every rank's x, and of every rank's window.
+uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows);
 
 // What the ranks agreed on.
 struct Agreed {

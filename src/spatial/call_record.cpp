@@ -62,7 +62,7 @@ std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& thei
            " differ: ";
   };
   if (theirs.kernel != mine.kernel || theirs.operation != mine.operation) {
-    return both() + "they are not the same convolution. " + kPrivateCalls;
+    return both() + "they are not the same kernel. " + kPrivateCalls;
   }
   const Spatial& agreed =
       own.extents != nullptr ? (*own.extents)[static_cast<size_t>(rank)] : mine.extents;

@@ -22,7 +22,6 @@ class ChannelNumbers {
   ChannelNumbers(const ChannelNumbers&) = delete;
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
-  DataType type() const { return type_; }
   // Of all channels' numbers, rounded up so that others begin behind them where any kernel of
   // cuDNN's may read.
   size_t bytes() const;

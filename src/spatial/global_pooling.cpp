@@ -1,7 +1,6 @@
 #include "spatial/global_pooling.h"
 
 #include "base/byte_size.h"
-#include "convolution/pooled_boxes.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
@@ -46,11 +45,6 @@ Result<int> GlobalPooling::FittingImages(const PlanContext& context, const Group
 Result<std::unique_ptr<SplitKernel>> GlobalPooling::Make(const PlanContext& context,
                                                          const GroupStripes& group,
                                                          const CallForm& form) {
-  if (!PoolsAlone(group.stripes)) {
-    return Status::Error(
-        "a window that covers the whole image along one axis and rows of other ranks along another "
-        "is not split");
-  }
   std::unique_ptr<GlobalPooling> kernel(new GlobalPooling(context, group, form));
   ConvolutionProblem stripe = kernel->problem_;
   const BoxExtents result = ResultExtents(stripe);
@@ -114,11 +108,8 @@ void GlobalPooling::PlanPlaces() {
 }
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
-  // The average of what comes of all stripes then is that of all positions.
-  const double share = form_.pooling.is_maximum()
-                           ? 1
-                           : ranks_.shares[ranks_.own] * static_cast<double>(ranks_.ranks.size());
-  const Scale alpha(share, problem_.type);
+  // The sum of what comes of all stripes then is the average of all positions.
+  const Scale alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own], problem_.type);
   cudnn::ConvolutionCall own = call.call;
   own.operation = Operation::kForward;
   own.alpha = alpha.get();
@@ -137,8 +128,11 @@ Status GlobalPooling::PoolGrid(const KernelCall& call, CUdeviceptr buffer) const
     UCUDNN_RETURN_IF_ERROR(assemble_[rank].Enqueue(
         *driver_, PartialOf(rank, buffer), buffer + grid_place_ + assembled_[rank], call.stream));
   }
+  const double count = form_.pooling.is_maximum() ? 1 : static_cast<double>(ranks_.ranks.size());
+  const Scale alpha(count * cudnn::ScaleOf(call.call.alpha, problem_.type), problem_.type);
   cudnn::ConvolutionCall grid = call.call;
   grid.operation = Operation::kForward;
+  grid.alpha = alpha.get();
   if (!is_forward()) {
     grid.alpha = OneOf(problem_.type);
     grid.beta = ZeroOf(problem_.type);
@@ -202,18 +196,23 @@ Status GlobalPooling::FinishGradient(const KernelCall& call, ExchangeResources& 
                             "the gradient of a stripe's pooling");
 }
 
-Status GlobalPooling::Try(const KernelCall& call, ExchangeResources& device) {
-  if (!exchanges()) return Status::Ok();
+Status GlobalPooling::TryAll(const KernelCall& call, ExchangeResources& device) const {
   const CUdeviceptr buffer = device.buffer.address();
-  UCUDNN_RETURN_IF_ERROR(device.read.HoldBack(call.stream));
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(*driver_, driver_->cuMemsetD8Async(buffer, 0, buffer_bytes_, call.stream),
                          "clearing the buffer"));
   UCUDNN_RETURN_IF_ERROR(PoolStripe(call, buffer));
   UCUDNN_RETURN_IF_ERROR(PoolGrid(call, buffer));
   if (!is_forward()) UCUDNN_RETURN_IF_ERROR(PoolGridBack(call, buffer));
-  UCUDNN_RETURN_IF_ERROR(AddArrivals(call, device, buffer + result_place_));
-  return LeaveBehind(call, device);
+  return AddArrivals(call, device, buffer + result_place_);
+}
+
+Status GlobalPooling::Try(const KernelCall& call, ExchangeResources& device) {
+  if (!exchanges()) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(device.read.HoldBack(call.stream));
+  const Status tried = TryAll(call, device);
+  const Status left = LeaveBehind(call, device);
+  return tried.ok() ? left : tried;
 }
 
 KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& device,
@@ -230,7 +229,8 @@ KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& devi
   outcome.exact = device.read.HoldBack(call.stream);
   if (outcome.exact.ok()) outcome.exact = PoolStripe(call, device.buffer.address());
   // Whatever became of that, the others get their message.
-  const Status sent = slots_->Run(device.buffer.address(), call.stream, device, channel);
+  const Status sent =
+      slots_->Run(device.buffer.address(), call.stream, outcome.exact.ok(), device, channel);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.exact.ok()) {
     outcome.exact = is_forward() ? Finish(call, device) : FinishGradient(call, device);

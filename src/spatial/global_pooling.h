@@ -48,6 +48,7 @@ class GlobalPooling : public SplitKernel {
   Status PoolGrid(const KernelCall& call, CUdeviceptr buffer) const;
   Status PoolGridBack(const KernelCall& call, CUdeviceptr buffer) const;
   Status AddArrivals(const KernelCall& call, ExchangeResources& device, CUdeviceptr to) const;
+  Status TryAll(const KernelCall& call, ExchangeResources& device) const;
   // What the others told, and what follows from that.
   Status Finish(const KernelCall& call, ExchangeResources& device) const;
   Status FinishGradient(const KernelCall& call, ExchangeResources& device) const;

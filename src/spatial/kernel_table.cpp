@@ -35,7 +35,10 @@ std::span<AgreedKernel> KernelTable::Find(const KernelKey& key) {
 AgreedKernel& KernelTable::Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel) {
   const uint64_t number = ++count_;
   for (const AgreedKernel& other : Find(key)) {
-    if (other.first().extents() != kernel->extents()) continue;
+    if (other.first().extents() != kernel->extents() ||
+        other.first().windows() != kernel->windows()) {
+      continue;
+    }
     Forget(key, other.number());
     break;
   }

@@ -60,7 +60,7 @@ class KernelTable {
 
   // None where nothing was agreed on yet. Valid until the next Add.
   std::span<AgreedKernel> Find(const KernelKey& key);
-  // Takes the place of what was agreed on for the same extents.
+  // Takes the place of what was agreed on for the same extents and windows.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);
   // Forgets all gradients of parameters, which are then agreed on again.
   void ForgetGradients();

@@ -156,7 +156,7 @@ Status PoolingSlice::PlanStep(const Stripes& stripes, std::span<const PooledMess
   if (reads_image()) {
     step.x = Assemble(Exchange::kImage, stripes, receives, box, places, step);
   } else {
-    step.x = {places.Take(bytes(box.elements)), bytes(box.elements), false};
+    step.x = {places.Take(bytes(box.elements)), bytes(box.elements), true};
   }
   if (!is_forward()) {
     step.y = places.Take(bytes(box.windows));

@@ -11,9 +11,15 @@ SlotExchange::SlotExchange(std::vector<int> ranks, size_t own, size_t slot_bytes
       sends_(ranks_.size() - 1),
       receives_(ranks_.size() - 1) {}
 
-Status SlotExchange::Run(CUdeviceptr slots, CUstream stream, ExchangeResources& device,
-                         transport::Channel& channel) {
+Status SlotExchange::Run(CUdeviceptr slots, CUstream stream, bool has_own,
+                         ExchangeResources& device, transport::Channel& channel) {
   const CUstream exchanges = device.stream.get();
+  if (!has_own) {
+    UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
+        device.driver,
+        device.driver.cuMemsetD8Async(slots + slot_place(own_), kNanByte, message_bytes_, stream),
+        "clearing what is sent"));
+  }
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(exchanges));
   size_t at = 0;

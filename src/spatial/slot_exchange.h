@@ -17,7 +17,6 @@ class SlotExchange {
   SlotExchange(std::vector<int> ranks, size_t own, size_t slot_bytes, size_t message_bytes);
 
   size_t size() const { return ranks_.size(); }
-  size_t own() const { return own_; }
   size_t slot_place(size_t rank) const { return rank * slot_bytes_; }
   size_t slots_bytes() const { return size() * slot_bytes_; }
   size_t message_bytes() const { return size() > 1 ? message_bytes_ : 0; }
@@ -25,8 +24,9 @@ class SlotExchange {
   uint64_t exchanged_bytes() const { return 2 * (size() - 1) * message_bytes_; }
 
   // Enqueues: sends what the caller's stream has put into the own slot of `slots`, and holds that
-  // stream back until all others' messages lie in theirs. One that never comes is NaN.
-  Status Run(CUdeviceptr slots, CUstream stream, ExchangeResources& device,
+  // stream back until all others' messages lie in theirs. One that never comes is NaN, and so is
+  // what is sent where `has_own` is false: the rank could not make it.
+  Status Run(CUdeviceptr slots, CUstream stream, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 
  private:

@@ -1,6 +1,8 @@
 // The first execution of a kernel: what each rank says of it, and what all of them make of that.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdio>
 
 #include "base/byte_size.h"
 #include "base/log.h"
@@ -48,6 +50,12 @@ void SetNorm(const SplitCall& call, CallForm& form) {
 bool MayBeEqual(const SplitCall& call) {
   const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
   return is_channelwise && call.problem.operation == Operation::kBackwardData;
+}
+
+std::string EpsilonText(double epsilon) {
+  std::array<char, 48> text;
+  std::snprintf(text.data(), text.size(), " epsilon %.17g", epsilon);
+  return text.data();
 }
 
 bool HasParameterGradient(const SplitCall& call) {
@@ -168,10 +176,10 @@ std::string SplitCalls::TextOf(const SplitCall& call) const {
   }
   text += FusionOf(call);
   if (const auto* const gradient = call.call.gradient) {
-    text += " epsilon " + std::to_string(gradient->epsilon);
+    text += EpsilonText(gradient->epsilon);
     if (gradient->saved_mean == nullptr) text += " without statistics";
   } else if (const auto* const training = call.call.training) {
-    text += " epsilon " + std::to_string(training->epsilon);
+    text += EpsilonText(training->epsilon);
   }
   if (HasParameterGradient(call) && sums_gradients_) {
     text += *sums_gradients_ ? ", summed over ranks" : ", not summed over ranks";
@@ -215,7 +223,7 @@ Claim SplitCalls::ClaimOf(const SplitCall& call, LocalCall& local,
   claim.sequence = sequence_;
   bool has_run = false;
   for (const AgreedKernel& kernel : made) {
-    claim.prepared.push_back(ExtentsHash(kernel.first().extents()));
+    claim.prepared.push_back(ExtentsHash(kernel.first().extents(), kernel.first().windows()));
     has_run = has_run || kernel.first().refusal().empty();
   }
   if (has_run) return claim;
@@ -256,7 +264,8 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
     return nullptr;
   }
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
-    return kernel.first().extents() == agreed->extents;
+    return kernel.first().extents() == agreed->extents &&
+           kernel.first().windows() == agreed->windows;
   });
   if (agreed->equal_inputs && HoldsStripes(*agreed)) {
     WarnOnce("equal inputs " + claim.kernel,
@@ -268,6 +277,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   if (agreed->is_prepared && found != kernels.end()) return ForTensorsOf(call, local, *found);
   auto made = MakeKernel(call, local, *agreed);
   if (made == nullptr) return nullptr;
+  made->set_windows(agreed->windows);
   made->set_common_hash(HashOf(claim.kernel));
   if (!made->refusal().empty()) {
     Log(LogLevel::kError, name + " cannot be split: " + made->refusal());
@@ -455,7 +465,6 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   if (!reserved.ok()) return refused(OfChannel(reserved));
   owned_bytes_ = device_->buffer.size() + channel_->device_bytes();
   (*made)->set_extents(agreed.extents);
-  if (call.work == SplitWork::kPooling) (*made)->set_windows(agreed.windows);
   return std::move(*made);
 }
 

@@ -223,7 +223,7 @@ void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
                  ", but not on " + RankName() + suspect);
   }
   if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
-    return Break(call + ", and another convolution" +
+    return Break(call + ", and another kernel" +
                  (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") + other +
                  ". " + kPrivateCalls + suspect);
   }
@@ -247,7 +247,14 @@ cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
 void SplitCalls::FillOutput(const SplitCall& call) const {
   const cuda::ContextScope scope(driver_, call.context);
   // What cannot even be filled belongs to a device that is lost.
-  const Status filled = Fill(driver_, OutputOf(call), kNanByte, call.stream);
+  Status filled = Fill(driver_, OutputOf(call), kNanByte, call.stream);
+  if (const cudnn::NormGradient* const gradient = call.call.gradient) {
+    const size_t number = call.problem.type == DataType::kDouble ? sizeof(double) : sizeof(float);
+    for (void* const numbers : {gradient->dscale, gradient->dbias}) {
+      driver_.cuMemsetD8Async(ToDevice(numbers), kNanByte,
+                              static_cast<size_t>(call.problem.c) * number, call.stream);
+    }
+  }
   if (!filled.ok() && LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, filled.message());
 }
 
@@ -289,7 +296,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   }
   if (call.is_captured) {
     PostRefused(call);
-    WarnOnce("spatial capture", "a split convolution inside a CUDA graph capture is not supported");
+    WarnOnce("spatial capture", "a split call inside a CUDA graph capture is not supported");
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   bool agreed_now = false;
@@ -325,9 +332,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
-    Break(RankName() + ", call " + std::to_string(sequence_) +
-          ": its own convolution failed with " + functions_.cudnnGetErrorString(outcome.status) +
-          SuspectFrom(sequence_));
+    Break(RankName() + ", call " + std::to_string(sequence_) + ": its own call failed with " +
+          functions_.cudnnGetErrorString(outcome.status) + SuspectFrom(sequence_));
     return outcome.status;
   }
   if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {

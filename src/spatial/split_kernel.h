@@ -119,7 +119,8 @@ class SplitKernel {
   // What lies in the buffer as it came from other ranks is in its first bytes.
   virtual size_t received_end() const { return 0; }
 
-  // Makes its calls beside the rank's own once; an error is that the library refuses one.
+  // Makes those of its calls beside the rank's own once that leave the program's memory alone; an
+  // error is that the library refuses one.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
                             transport::Channel& channel) = 0;

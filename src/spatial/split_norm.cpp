@@ -69,9 +69,10 @@ Status SplitNorm::Try(const KernelCall& call, ExchangeResources& device) {
     return Status::Ok();
   }
   UCUDNN_RETURN_IF_ERROR(device.read.HoldBack(call.stream));
-  UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(*functions_, RunOwn(call, device.buffer.address()),
-                                            "batch normalisation of a stripe"));
-  return LeaveBehind(call, device);
+  const Status tried = cudnn::CudnnStatus(*functions_, RunOwn(call, device.buffer.address()),
+                                          "batch normalisation of a stripe");
+  const Status left = LeaveBehind(call, device);
+  return tried.ok() ? left : tried;
 }
 
 KernelOutcome SplitNorm::FindStatistics(const KernelCall& call, ExchangeResources& device,
@@ -79,7 +80,8 @@ KernelOutcome SplitNorm::FindStatistics(const KernelCall& call, ExchangeResource
   const CUdeviceptr buffer = device.buffer.address();
   KernelOutcome outcome;
   outcome.status = statistics_->RunOwnStatistics(*call.call.gradient, buffer);
-  outcome.exact = slots_->Run(buffer, call.stream, device, channel);
+  outcome.exact =
+      slots_->Run(buffer, call.stream, outcome.status == CUDNN_STATUS_SUCCESS, device, channel);
   if (outcome.exact.ok()) {
     outcome.exact = statistics_->FinishStatistics(*call.call.gradient, buffer);
   }
@@ -96,7 +98,8 @@ KernelOutcome SplitNorm::Run(const KernelCall& call, ExchangeResources& device,
   if (form_.recomputes && outcome.exact.ok()) outcome = FindStatistics(call, device, channel);
   const cudnnStatus_t status = RunOwn(call, buffer);
   if (outcome.status == CUDNN_STATUS_SUCCESS) outcome.status = status;
-  const Status told = slots_->Run(buffer, call.stream, device, channel);
+  const bool has_own = outcome.status == CUDNN_STATUS_SUCCESS && outcome.exact.ok();
+  const Status told = slots_->Run(buffer, call.stream, has_own, device, channel);
   if (outcome.exact.ok()) outcome.exact = told;
   if (outcome.status != CUDNN_STATUS_SUCCESS || !outcome.exact.ok()) return outcome;
   outcome.exact = Finish(call, buffer);

@@ -32,6 +32,8 @@ class OwnNorm : public spatial::LocalCall {
     }
     cudnn::NormGradient gradient = *call.gradient;
     gradient.dx = call.x;
+    // A channel that is constant here would be NaN, of which 0 times is.
+    if (gradient.saved_mean == nullptr && gradient.epsilon == 0) gradient.epsilon = 1;
     gradient.parameter_alpha = spatial::ZeroOf(type_);
     gradient.parameter_beta = spatial::OneOf(type_);
     return Normalize(functions_, gradient, spaces_);

@@ -35,6 +35,10 @@ const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
        !cudnn::SameTensor(functions, call.y_descriptor, call.dy_descriptor))) {
     return "a gradient does not lie as its tensor does";
   }
+  // Which rows at the cuts are computed from again, behind the rank's own call.
+  if (call.operation == Operation::kBackwardData && (call.dx == call.x || call.dx == call.dy)) {
+    return "dx lies where x or dy does";
+  }
   return cudnn::ReadPooling(functions, call.operation,
                             {call.pooling, call.x_descriptor, call.y_descriptor}, problem, kind);
 }

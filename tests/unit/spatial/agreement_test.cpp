@@ -114,13 +114,17 @@ TEST(Agreement, OnlyWhatAllRanksHavePreparedIsPrepared) {
   std::vector<Claim> claims = {SomeClaim(8), SomeClaim(7)};
   const std::vector<Spatial> extents = {claims[0].extents, claims[1].extents};
   const std::vector<Spatial> swapped = {extents[1], extents[0]};
-  EXPECT_NE(ExtentsHash(extents), ExtentsHash(swapped));
+  const std::vector<OwnWindow> windows(extents.size());
+  std::vector<OwnWindow> others = windows;
+  others[1].extents = {1, 2, 2};
+  EXPECT_NE(ExtentsHash(extents, windows), ExtentsHash(swapped, windows));
+  EXPECT_NE(ExtentsHash(extents, windows), ExtentsHash(extents, others));
   EXPECT_FALSE(Agree(claims)->is_prepared);
-  claims[0].prepared.push_back(ExtentsHash(extents));
+  claims[0].prepared.push_back(ExtentsHash(extents, windows));
   EXPECT_FALSE(Agree(claims)->is_prepared);
-  claims[1].prepared = {ExtentsHash(swapped)};
+  claims[1].prepared = {ExtentsHash(swapped, windows)};
   EXPECT_FALSE(Agree(claims)->is_prepared);
-  claims[1].prepared = {ExtentsHash(extents)};
+  claims[1].prepared = {ExtentsHash(extents, windows)};
   EXPECT_TRUE(Agree(claims)->is_prepared);
 }
 
@@ -258,9 +262,8 @@ TEST(Records, EveryDifferenceIsNamed) {
   const std::string both = "call 1 of rank 0 and of rank 1 differ";
   ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }),
                    {"what was computed from split call 1 on may be wrong"});
-  ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }), {both, "not the same convolution"});
-  ExpectDifference(mine, with([](auto& r) { r.operation = 2; }),
-                   {both, "not the same convolution"});
+  ExpectDifference(mine, with([](auto& r) { r.kernel = 78; }), {both, "not the same kernel"});
+  ExpectDifference(mine, with([](auto& r) { r.operation = 2; }), {both, "not the same kernel"});
   ExpectDifference(mine, with([](auto& r) { r.extents[1] = 9; }),
                    {both, "1x9x6", "1x7x6", "UCUDNN_SPATIAL_AGREE=each"});
   ExpectDifference(mine, with([](auto& r) { r.thread = 1; }), {both, "another thread"});

@@ -66,7 +66,7 @@ TEST(SplitRefusals, CallThatOneRankCannotRunIsRefusedOnAll) {
       job, SplitLayer(Layer(Operation::kBackwardData, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}}));
 }
 
-// Ranks that do not call the same convolution cannot go on together.
+// Ranks that do not call the same kernel cannot go on together.
 void ExpectDifferent(const std::vector<ConvolutionProblem>& problems,
                      const std::vector<std::string>& words) {
   Traffic traffic;
@@ -178,7 +178,7 @@ TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
     EXPECT_EQ(result.status, kBroken);
     EXPECT_TRUE(IsNan(result.output));
   }
-  ExpectContains(FailureOf(job), {"call 11", "not the same convolution",
+  ExpectContains(FailureOf(job), {"call 11", "not the same kernel",
                                   "what was computed from split call 11 on may be wrong"});
 }
 
@@ -421,7 +421,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
         EXPECT_TRUE(std::isnan(result.output.values.front()));
       }
     }
-    ExpectContains(FailureOf(job), {"rank 1", "its own convolution failed", "ALLOCATION_FAILED"});
+    ExpectContains(FailureOf(job), {"rank 1", "its own call failed", "ALLOCATION_FAILED"});
     EXPECT_LT(TestClock::now() - begin, kSoon);
     ExpectAllFailFromNowOn(job);
   }

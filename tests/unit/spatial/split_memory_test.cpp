@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
-#include "cuda/driver.h"
 #include "convolution/partial_sums.h"
+#include "cuda/driver.h"
 #include "spatial/convolution_slice.h"
 #include "spatial/group_stripes.h"
 #include "spatial/split_kernel.h"

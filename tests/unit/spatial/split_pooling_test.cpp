@@ -353,9 +353,8 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
     local.c = local.k = local.groups = Draw(1, 4, random);
     local.x = {1, 5, 4};
     SetType(local, static_cast<DataType>(Draw(0, 3, random)));
-    // Along an axis that is not cut: rows of their own, or all of them.
     for (size_t axis = 1; axis < 3; ++axis) {
-      if (job.grid().Parts()[axis] == 1 && Draw(0, 1, random) == 0) local.w[axis] = local.x[axis];
+      if (job.grid().Parts()[axis] == 1) local.w[axis] = local.x[axis];
     }
     const AxisExtents parts = PartsOf(job.grid(), local, 2, 5, random);
     GlobalCase global(local, kind, job.grid(), parts, random);
@@ -451,6 +450,10 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeTold) {
        spatial::Ones::kCopies,
        {Window(3, 3, 3), Window(6, 4, 4)},
        {"unequal windows"}},
+      {"strips",
+       spatial::Ones::kCopies,
+       {Window(3, 3, 3), Window(3, 3, 3)},
+       {"but not the image along w"}},
       {"a stride that a stripe breaks",
        std::nullopt,
        {Window(5, 2, 2), Window(4, 2, 2)},
@@ -470,6 +473,74 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeTold) {
     }
     for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(job.rank(rank).ranks->Failure());
   }
+}
+
+// A pooling of the whole image, and one of two rows, of the same stripes: on the rank whose stripe
+// has two rows both are the same call.
+TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
+  RankJob job({.grid = "h2", .agrees_each_time = true, .ones = spatial::Ones::kCopies});
+  const PoolingKind average = kKinds[2];
+  std::mt19937 random(4);
+  ConvolutionProblem local = Window(1, 1, 1);
+  local.x[2] = local.w[2] = 2;
+  const AxisExtents rows = {{{1}, {4, 2}, {2}}};
+  const GlobalCase global(local, average, job.grid(), rows, random);
+  GlobalCase windows = global;
+  windows.whole.problem.w = windows.whole.problem.stride = {1, 2, 2};
+  const Spatial out = OutputExtents(windows.whole.problem);
+  windows.whole.y = windows.whole.before = HostTensor({2, 2, 1, out[1], out[2]});
+  SetPackedStrides(windows.whole.problem);
+  for (int rank = 0; rank < 2; ++rank) {
+    Stripe& stripe = windows.stripes[static_cast<size_t>(rank)];
+    stripe.problem.w = stripe.problem.stride = {1, 2, 2};
+    SetPackedStrides(stripe.problem);
+    stripe.windows[1] = rank == 0 ? Interval{0, 2} : Interval{2, 3};
+  }
+  for (const GlobalCase* const made :
+       std::array<const GlobalCase*, 4>{&global, &windows, &global, &windows}) {
+    const HostTensor expected = UndividedPooling(made->whole);
+    job.OnAll([&](RankState& rank) {
+      const Stripe& stripe = made->stripes[static_cast<size_t>(rank.rank)];
+      const PoolingResult result = RunOnRank(rank, made->whole, stripe);
+      EXPECT_EQ(result.status, kFine);
+      ExpectNear(result.output, expected.Box(stripe.windows), 8 * RoundingOf(DataType::kFloat));
+    });
+  }
+}
+
+// Where one rank's library fails, the others have NaN.
+TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
+  RankJob job({.grid = "h2", .ones = spatial::Ones::kCopies});
+  ConvolutionProblem local = Window(4, 4, 4);
+  local.w[2] = local.x[2];
+  SetPackedStrides(local);
+  std::mt19937 random(3);
+  const WholePooling whole(local, kMax, random, 3);
+  const auto run = [&](RankState& rank, const void* alpha) {
+    Stripe stripe = {local, {}, {}};
+    const Spatial out = OutputExtents(local);
+    for (size_t axis = 0; axis < 3; ++axis) {
+      stripe.elements[axis] = {0, local.x[axis]};
+      stripe.windows[axis] = {0, out[axis]};
+    }
+    return RunPart(whole, stripe, rank.handle,
+                   [&](cudnn::ConvolutionCall call, spatial::LocalCall& own) {
+                     if (alpha == nullptr) call.x = nullptr;
+                     spatial::SplitCall split{local, call, rank.context, rank.stream};
+                     split.work = spatial::SplitWork::kPooling;
+                     split.pooling = kMax;
+                     return rank.calls->Run(split, own);
+                   });
+  };
+  const float one = 1;
+  job.OnAll([&](RankState& rank) { EXPECT_EQ(run(rank, &one).status, kFine); });
+  job.OnAll([&](RankState& rank) {
+    const PoolingResult result = run(rank, rank.rank == 1 ? nullptr : &one);
+    if (rank.rank == 0) {
+      EXPECT_TRUE(IsNan(result.output));
+    }
+  });
+  EXPECT_NE(FailureOf(job), "");
 }
 
 // Each row beside a cut travels once: of x forward, of dy backward, and of a maximum's gradient of
@@ -539,6 +610,8 @@ TEST(SplitPoolingFault, RowsThatNeverCameAreNan) {
       };
       RankJob job(options);
       ConvolutionProblem local = is_global ? Window(4, 4, 4) : Window(4, 3, 1, 1);
+      if (is_global) local.w[2] = local.x[2];
+      SetPackedStrides(local);
       local.operation = operation;
       job.OnAll([&](RankState& rank) {
         std::mt19937 random(3);
