@@ -13,9 +13,10 @@ _EMPTY = {"Empty", "MkldnnEmpty"}
 def route(backend, is_cuda=False, is_aligned=True):
     """`is_aligned`: the same padding stands before and behind every cut axis, in the call itself: what ucudnn expects of
     a call of cuDNN. Returns UCUDNN (the call stays plain), EXCHANGE (rows are fetched first, and a call that would reach
-    cuDNN is declared the rank's own), LOCAL (there is nothing to compute) or REFUSE."""
+    cuDNN is declared the rank's own), LOCAL (there is nothing to compute) or REFUSE: of what is not known on a GPU, where it
+    may be a call of cuDNN. Elsewhere none is; torch does not even name all (of transposed ones with oneDNN it says "???")."""
     if backend in _EMPTY:
         return LOCAL
     if backend in _CUDNN:
         return UCUDNN if is_cuda and is_aligned else EXCHANGE
-    return EXCHANGE if backend in _OTHERS else REFUSE
+    return EXCHANGE if backend in _OTHERS or not is_cuda else REFUSE

@@ -238,6 +238,10 @@ class Backends(unittest.TestCase):
         for backend in ("Miopen", "MiopenDepthwise", "MiopenTranspose", "Mps", "SomethingNew"):
             self.assertEqual("refuse", backends.route(backend, is_cuda=True))
 
+    def test_without_a_gpu_nothing_is_cudnns(self):
+        for backend in ("???", "MkldnnTranspose", "SomethingNew"):  # torch has no name for transposed ones of oneDNN
+            self.assertEqual("exchange", backends.route(backend, is_cuda=False))
+
     def test_nothing_to_compute_is_nothing_to_exchange(self):
         self.assertEqual("local", backends.route("Empty"))
 
