@@ -221,6 +221,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   } else if (call.problem.operation == Operation::kBackwardFilter) {
     has_gradients_ = true;
   }
+  made->set_log_number(log_.Add(FactsOf(call, *made)));
   return &kernels_.Add(key, std::move(made)).first();
 }
 
@@ -236,6 +237,7 @@ Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCal
   UCUDNN_RETURN_IF_ERROR(GrowAndTry(call, local, *made));
   made->set_extents(agreed.shared_extents());
   made->set_common_hash(agreed.common_hash());
+  made->set_log_number(agreed.log_number());
   return made;
 }
 

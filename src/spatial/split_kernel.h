@@ -13,6 +13,8 @@
 #include "cuda/resources.h"
 #include "cudnn/partial_sum.h"
 #include "spatial/call_record.h"
+#include "spatial/exchange_times.h"
+#include "spatial/kernel_log.h"
 #include "spatial/slice_plan.h"
 #include "spatial/tensor_add.h"
 #include "transport/channel.h"
@@ -58,6 +60,7 @@ struct KernelCall {
   LocalCall& local;
   bool has_rows = false;     // the call before received them, and they are still in the buffer
   bool is_deferred = false;  // `stream` does not wait for the sum of gradients
+  ExchangeTimes* times = nullptr;  // null: the call is not timed
 };
 
 // What became of a call.
@@ -93,6 +96,9 @@ class SplitKernel {
   }
   uint64_t common_hash() const { return common_hash_; }
   void set_common_hash(uint64_t hash) { common_hash_ = hash; }
+  // In the log of kernels.
+  int log_number() const { return log_number_; }
+  void set_log_number(int number) { log_number_ = number; }
   size_t buffer_bytes() const { return buffer_bytes_; }
   // And those of the channel.
   size_t device_bytes() const;
@@ -109,7 +115,9 @@ class SplitKernel {
   size_t received_end() const { return full_ == nullptr ? 0 : full_->received_end(); }
   const CallForm& form() const { return form_; }
   // That this rank receives and sends in one call.
-  uint64_t exchanged_bytes() const { return exchanged_bytes_; }
+  uint64_t exchanged_bytes() const { return sent_bytes_ + received_bytes_; }
+  uint64_t sent_bytes() const { return sent_bytes_; }
+  uint64_t received_bytes() const { return received_bytes_; }
 
   // Runs the small convolutions once; an error is that the library refuses one.
   Status Try(const KernelCall& call, ExchangeResources& device);
@@ -150,7 +158,8 @@ class SplitKernel {
   CallForm form_;
   std::string refusal_;
   AllExtents extents_;  // null before they are set
-  uint64_t common_hash_ = 0, exchanged_bytes_ = 0;
+  uint64_t common_hash_ = 0, sent_bytes_ = 0, received_bytes_ = 0;
+  int log_number_ = KernelLog::kUnlisted;
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // of slice_ images, and of what is left over
   // Of the buffer, each for one slice, and their size: with two, the next slice's rows travel while
