@@ -91,21 +91,6 @@ TEST(SplitFigures, ARefusedKernelHasItsReason) {
   }
 }
 
-TEST(SplitFigures, TheSecondCallOfAPairSendsNothing) {
-  RankJob job;
-  const SplitLayer data(Operation::kBackwardData, 4, 4), filter(Operation::kBackwardFilter, 4, 4);
-  for (int step = 0; step < 2; ++step) {
-    job.OnAll([&](RankState& rank) {
-      // The same dy for both, which lies where it lay.
-      EXPECT_EQ(data.RunOn(rank).status, kFine);
-      EXPECT_EQ(filter.RunOn(rank).status, kFine);
-    });
-  }
-  for (const RankFigures& rank : FiguresOf(job)) {
-    for (const KernelFigures& kernel : rank.kernels) EXPECT_EQ(kernel.paired_calls, 0u);
-  }
-}
-
 double LengthOf(const RankFigures& rank, const spatial::StepTimes::Call& call, size_t begin,
                 Span span) {
   double length = 0;
