@@ -94,8 +94,8 @@ Command AddReport(CLI::App& ucudnn) {
       AddSubcommand(ucudnn, "report", "report FILE.json... [-o report.html] [--db PATH]",
                     "show a report as an HTML page");
   app->add_option("FILE.json", options->files,
-                  "what --report wrote, or `ucudnn workspace --json` printed; of a job that splits "
-                  "images, the reports of several ranks, which share one page, a track each")
+                  "what --report wrote, or `ucudnn workspace --json` printed; reports of a split "
+                  "job's ranks share a page, a track each")
       ->required()
       ->type_name("");
   app->add_option("-o", options->page, "write the page to a file, not to the terminal")

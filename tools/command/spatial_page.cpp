@@ -36,8 +36,8 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   std::string text;
   const auto add = [&](const char* axis, int part, int parts) {
     if (parts == 1) return;
-    text += (text.empty() ? "" : ", ") + std::string(axis) + " " + std::to_string(part + 1) +
-            " of " + std::to_string(parts);
+    text += (text.empty() ? "" : ", ") + std::string(axis) + " " + std::to_string(part + 1) + "/" +
+            std::to_string(parts);
   };
   add("group", cell.n, grid.n);
   add("d", cell.d, grid.d);

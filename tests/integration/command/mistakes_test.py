@@ -38,7 +38,7 @@ MISTAKES = [
     ("cache show s.db", 2, "'s.db' is not expected; usage: ucudnn cache show [--device NAME] [--db PATH] [--json]"),
     ("bench layers.csv", 2, "'layers.csv' is not expected; usage: ucudnn bench (--layers FILE.csv | --net …"),
     ("plan alexnet vgg16 --machine k80x16 --batch 8", 2, "'vgg16' is not expected; usage: ucudnn plan NET --machine FILE|NAME …"),
-    ("report report.json report.json", 2, "'report.json' is not expected; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
+    ("report report.json report.json", 2, "'report.json': splits nothing; several reports are those of the ranks of one job"),
     ("report report.json -- true", 2, "takes no program; -- belongs to run and doctor"),
     # The program.
     ("run", 2, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`"),
@@ -78,7 +78,7 @@ MISTAKES = [
     ("plan alexnet", 2, "--machine is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
     ("plan", 2, "NET is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
     ("plan '' --machine k80x16 --batch 4", 2, "NET '' is empty; it needs a value: FILE.onnx, FILE.prototxt (Caffe), FILE.json …"),
-    ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
+    ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json... [-o report.html] [--db PATH]"),
     ("report report.json -o a -o b", 2, "-o is given twice; give it once"),
     ("cache import", 2, "FILE.csv is required; usage: ucudnn cache import FILE.csv [--device NAME] [--db PATH]"),
     ("cache import rows.csv --device --db s.db", 2, "--device has no value, but --db behind it; it needs a value: device of rows …"),

@@ -324,7 +324,7 @@ class Report(CommandTest):
                 self.assertNotIn("There is no report here", page.text())
                 rows = self.rows(page, "rank-table")
                 self.assertEqual([f"rank {rank}" for rank in range(ranks)], [row["rank"] for row in rows])
-                self.assertEqual(f"h {ranks} of {ranks}", rows[-1]["part"])
+                self.assertEqual(f"h {ranks}/{ranks}", rows[-1]["part"])
                 self.assertIn("transport nccl library NCCL 2.28.9, /lib", " ".join(page.text().split()))
                 self.assertLessEqual({"report": f"rank{ranks - 1}.json", "calls": "9", "sent": "11.7 KiB",
                                       "received": "11.7 KiB", "minimum": "23.4 KiB", "step": "23 ms", "exchange": "10.5 ms",
