@@ -2,133 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <cstdio>
 #include <utility>
 
 #include "base/byte_size.h"
-#include "planner/report/page.h"
+#include "planner/report/figure.h"
 
 namespace ucudnn::planner {
 namespace {
-
-constexpr double kChartWidth = 960;
-constexpr double kBarHeight = 18;
-constexpr double kBarPitch = 24;
-// Widths of most characters of 12 px text, and of capitals.
-constexpr double kCharacter = 6.6;
-constexpr double kCapital = 8.4;
-constexpr size_t kLongestLabel = 44;
-
-double TextWidth(const std::string& text) {
-  double width = 0;
-  for (const char c : text) width += (c >= 'A' && c <= 'Z') || c == '_' ? kCapital : kCharacter;
-  return width;
-}
-
-// Bytes of a character that is cut in two are shown as one unknown character.
-std::string Cut(const std::string& text) {
-  return text.size() <= kLongestLabel ? text : text.substr(0, kLongestLabel - 3) + "...";
-}
-
-Element TextAt(double x, double y, const std::string& text, const char* classes = "") {
-  Element element("text", text);
-  element.Set("x", x).Set("y", y);
-  if (*classes != '\0') element.Set("class", classes);
-  return element;
-}
-
-Element Line(double x1, double y1, double x2, double y2, const char* classes) {
-  return Element("line").Set("x1", x1).Set("y1", y1).Set("x2", x2).Set("y2", y2).Set("class",
-                                                                                     classes);
-}
-
-Element Rectangle(double x, double y, double width, double height, const std::string& classes) {
-  return Element("rect")
-      .Set("x", x)
-      .Set("y", y)
-      .Set("width", width)
-      .Set("height", height)
-      .Set("class", classes);
-}
-
-struct AxisScale {
-  double unit = 1;  // of the numbers that ticks show
-  const char* name = "ms";
-  double step = 1;  // between ticks, in units
-  double most = 1;  // at the end of the axis, in the quantity itself
-};
-
-// At most six steps of 1, 2 or 5 times a power of ten.
-AxisScale ScaleTo(double most, Unit unit) {
-  AxisScale scale;
-  if (unit == Unit::kBytes) {
-    constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    size_t at = 0;
-    while (at < 4 && most >= scale.unit * 1024) {
-      scale.unit *= 1024;
-      ++at;
-    }
-    scale.name = kNames[at];
-  }
-  const double units = most > 0 ? most / scale.unit : 1;
-  scale.step = std::pow(10, std::floor(std::log10(units)));
-  for (const double smaller : {10.0, 5.0, 2.0}) {
-    if (units * smaller / scale.step <= 6) {
-      scale.step /= smaller;
-      break;
-    }
-  }
-  while (units / scale.step > 6) scale.step *= 2;
-  scale.most = std::max(units, scale.step) * scale.unit;
-  return scale;
-}
-
-std::string TickText(const AxisScale& scale, int tick) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", tick * scale.step);
-  return text;
-}
-
-int Ticks(const AxisScale& scale) {
-  return static_cast<int>(std::floor(scale.most / scale.unit / scale.step + 1e-9));
-}
-
-Element Canvas(const char* id, const std::string& title, double width, double height) {
-  const std::string name = std::string(id) + "-title";
-  Element svg("svg");
-  svg.Set("viewBox", "0 0 " + Coordinate(width) + " " + Coordinate(height));
-  svg.Set("width", width).Set("height", height).Set("role", "img").Set("aria-labelledby", name);
-  svg.Add(Element("title", title).Set("id", name));
-  return svg;
-}
-
-Element Figure(const char* id, const char* classes, const std::string& title, Element svg) {
-  Element figure("figure");
-  figure.Set("id", id).Set("class", classes);
-  figure.Add(Element("figcaption", title));
-  figure.Add(Element("div").Set("class", "scroll").Add(std::move(svg)));
-  return figure;
-}
-
-// Names beside their colours, in lines; gives where the next thing begins.
-double AddLegend(const std::vector<std::string>& names, double left, Element& svg) {
-  if (names.empty()) return 4;
-  double x = left;
-  double y = 4;
-  for (size_t at = 0; at < names.size(); ++at) {
-    const std::string name = Cut(names[at]);
-    const double width = 18 + TextWidth(name) + 16;
-    if (x + width > kChartWidth && x > left) {
-      x = left;
-      y += 20;
-    }
-    svg.Add(Rectangle(x, y, 12, 12, "box " + ColourClass(static_cast<int>(at))));
-    svg.Add(TextAt(x + 18, y + 10, name));
-    x += width;
-  }
-  return y + 24;
-}
 
 double LengthOf(const Bar& bar) {
   double length = 0;
@@ -148,13 +28,13 @@ Extent ExtentOf(const BarChart& chart) {
   double end = 0;
   Extent extent;
   for (const Bar& bar : chart.bars) {
-    label = std::max(label, TextWidth(Cut(bar.label)));
+    label = std::max(label, TextWidth(CutLabel(bar.label)));
     end = std::max(end, TextWidth(bar.end));
     extent.most = std::max(extent.most, LengthOf(bar));
   }
   if (chart.limit) extent.most = std::max(extent.most, *chart.limit);
   extent.left = label + 12;
-  extent.width = std::max(200.0, kChartWidth - extent.left - end - 14);
+  extent.width = std::max(200.0, kFigureWidth - extent.left - end - 14);
   return extent;
 }
 
@@ -164,7 +44,7 @@ void AddSegments(const Bar& bar, double left, double y, double per_unit, Element
     const double width = segment.length * per_unit;
     Element group("g");
     group.Add(Element("title", segment.tip));
-    group.Add(Rectangle(x, y, width, kBarHeight, "box " + ColourClass(segment.colour)));
+    group.Add(RectangleOf(x, y, width, kBarHeight, "box " + ColourClass(segment.colour)));
     if (!segment.label.empty() && TextWidth(segment.label) + 4 <= width) {
       group.Add(TextAt(x + width / 2, y + 13, segment.label, "middle"));
     }
@@ -176,11 +56,6 @@ void AddSegments(const Bar& bar, double left, double y, double per_unit, Element
 
 }  // namespace
 
-std::string ColourClass(int number) {
-  const std::string name = "k" + std::to_string(number % 10);
-  return number < 10 ? name : name + " again";
-}
-
 std::string Bytes(double bytes) {
   const double most = std::clamp(bytes, 0.0, 9e18);
   return FormatByteSize(static_cast<size_t>(std::llround(most)));
@@ -191,30 +66,30 @@ Element Draw(const BarChart& chart) {
   const AxisScale scale = ScaleTo(extent.most, chart.unit);
   const double per_unit = extent.width / scale.most;
   Element marks("g");
-  const double top = AddLegend(chart.legend, extent.left, marks);
+  const double top = AddLegend(chart.legend, extent.left, kFigureWidth, marks);
   const double bottom = top + kBarPitch * static_cast<double>(chart.bars.size());
   for (int tick = 0; tick <= Ticks(scale); ++tick) {
     const double x = extent.left + tick * scale.step * scale.unit * per_unit;
-    marks.Add(Line(x, top, x, bottom + 4, "axis"));
+    marks.Add(LineOf(x, top, x, bottom + 4, "axis"));
     const std::string text =
         TickText(scale, tick) + (tick == 0 ? std::string(" ") + scale.name : "");
     marks.Add(TextAt(x, bottom + 17, text, tick == 0 ? "faint" : "faint middle"));
   }
   double y = top + 2;
   for (const Bar& bar : chart.bars) {
-    marks.Add(TextAt(extent.left - 8, y + 13, Cut(bar.label), "end"));
+    marks.Add(TextAt(extent.left - 8, y + 13, CutLabel(bar.label), "end"));
     AddSegments(bar, extent.left, y, per_unit, marks);
     y += kBarPitch;
   }
   double height = bottom + 24;
   if (chart.limit) {
     const double x = extent.left + *chart.limit * per_unit;
-    marks.Add(Line(x, top - 2, x, bottom + 5, "limit"));
+    marks.Add(LineOf(x, top - 2, x, bottom + 5, "limit"));
     marks.Add(TextAt(x, bottom + 34, chart.limit_label,
-                     x > kChartWidth * 0.7 ? "mark end" : "mark middle"));
+                     x > kFigureWidth * 0.7 ? "mark end" : "mark middle"));
     height += 18;
   }
-  Element svg = Canvas(chart.id, chart.title, kChartWidth, height);
+  Element svg = Canvas(chart.id, chart.title, kFigureWidth, height);
   svg.Add(std::move(marks));
   return Figure(chart.id, "bars", chart.title, std::move(svg));
 }
@@ -241,19 +116,19 @@ Element Draw(const PointChart& chart) {
   Element svg = Canvas(chart.id, chart.title, kLeft + kPlotWidth + kPlotRight, bottom + 40);
   for (int tick = 0; tick <= Ticks(x_scale); ++tick) {
     const double x = x_of(tick * x_scale.step * x_scale.unit);
-    svg.Add(Line(x, kTop, x, bottom, "axis"));
+    svg.Add(LineOf(x, kTop, x, bottom, "axis"));
     svg.Add(TextAt(x, bottom + 15, TickText(x_scale, tick), "faint middle"));
   }
   for (int tick = 0; tick <= Ticks(y_scale); ++tick) {
     const double y = y_of(tick * y_scale.step);
-    svg.Add(Line(kLeft, y, kLeft + kPlotWidth, y, "axis"));
+    svg.Add(LineOf(kLeft, y, kLeft + kPlotWidth, y, "axis"));
     svg.Add(TextAt(kLeft - 6, y + 4, TickText(y_scale, tick), "faint end"));
   }
   svg.Add(TextAt(kLeft + kPlotWidth / 2, bottom + 32, std::string("workspace, ") + x_scale.name,
                  "faint middle"));
   svg.Add(TextAt(4, kTop - 2, "ms", "faint"));
   if (chart.limit_x) {
-    svg.Add(Line(x_of(*chart.limit_x), kTop, x_of(*chart.limit_x), bottom, "limit"));
+    svg.Add(LineOf(x_of(*chart.limit_x), kTop, x_of(*chart.limit_x), bottom, "limit"));
   }
   std::string path;
   for (size_t at = 0; at < chart.points.size(); ++at) {

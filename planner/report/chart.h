@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/report/figure.h"
 #include "planner/report/markup.h"
 
 namespace ucudnn::planner {
-
-enum class Unit { kMilliseconds, kBytes };
 
 // Numbers are finite and not negative.
 struct Segment {
@@ -56,8 +55,34 @@ struct PointChart {
 
 Element Draw(const PointChart& chart);
 
-// The class that fills with colour `number`.
-std::string ColourClass(int number);
+// A time axis with what runs when, as rows of boxes that may lie over each other.
+struct TimelineSpan {
+  double begin_ms = 0;
+  double length_ms = 0;
+  int colour = 0;
+  std::string label;
+  std::string tip;
+};
+
+struct TimelineLane {
+  std::string label;
+  std::vector<TimelineSpan> spans;  // later ones over earlier ones
+};
+
+struct TimelineTrack {
+  std::string label;
+  std::vector<TimelineLane> lanes;
+};
+
+struct TimelineChart {
+  const char* id = "";
+  std::string title;
+  std::vector<std::string> legend;
+  std::vector<TimelineTrack> tracks;
+  double width = kFigureWidth;  // wider ones scroll
+};
+
+Element Draw(const TimelineChart& chart);
 
 // "205.8 MiB" of a number that may be no whole one.
 std::string Bytes(double bytes);

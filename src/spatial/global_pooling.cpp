@@ -104,7 +104,7 @@ void GlobalPooling::PlanPlaces() {
     part_place_ = take(bytes);
   }
   buffer_bytes_ = end;
-  exchanged_bytes_ = slots_->exchanged_bytes();
+  sent_bytes_ = received_bytes_ = slots_->received_bytes();
 }
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
@@ -227,10 +227,12 @@ KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& devi
   }
   KernelOutcome outcome;
   outcome.exact = device.read.HoldBack(call.stream);
-  if (outcome.exact.ok()) outcome.exact = PoolStripe(call, device.buffer.address());
+  if (outcome.exact.ok()) {
+    const SpanScope span(call.times, Span::kOwn, call.stream);
+    outcome.exact = PoolStripe(call, device.buffer.address());
+  }
   // Whatever became of that, the others get their message.
-  const Status sent =
-      slots_->Run(device.buffer.address(), call.stream, outcome.exact.ok(), device, channel);
+  const Status sent = slots_->Run(call, outcome.exact.ok(), device, channel);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.exact.ok()) {
     outcome.exact = is_forward() ? Finish(call, device) : FinishGradient(call, device);

@@ -135,14 +135,14 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context
 
 Status HaloKernel::MakePlans(const PlanContext& context, const GroupStripes& group) {
   UCUDNN_ASSIGN_OR_RETURN(full_, PlanOf(context, group, form_, slice_));
-  const auto exchanged = [](const SlicePlan& plan) {
-    return plan.received_bytes() + plan.sent_bytes();
-  };
-  exchanged_bytes_ = exchanged(*full_) * static_cast<uint64_t>(problem_.n / slice_);
+  const auto count = static_cast<uint64_t>(problem_.n / slice_);
+  sent_bytes_ = full_->sent_bytes() * count;
+  received_bytes_ = full_->received_bytes() * count;
   const int left = problem_.n % slice_;
   if (left == 0) return Status::Ok();
   UCUDNN_ASSIGN_OR_RETURN(rest_, PlanOf(context, group, form_, left));
-  exchanged_bytes_ += exchanged(*rest_);
+  sent_bytes_ += rest_->sent_bytes();
+  received_bytes_ += rest_->received_bytes();
   return Status::Ok();
 }
 
@@ -198,6 +198,7 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   // Behind what computed the rows, and behind the slice that was in this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
+  const SpanScope span(call.times, Span::kExchange, stream);
   UCUDNN_RETURN_IF_ERROR(plan.Pack(SliceAt(image, call, sliced.get(), device), stream));
   const CUdeviceptr room = device.buffer.address() + RoomOf(image) * room_bytes_;
   UCUDNN_RETURN_IF_ERROR(channel.Exchange(plan.Sends(room), plan.Receives(room), stream));
@@ -221,7 +222,10 @@ KernelOutcome HaloKernel::RunOwn(const KernelCall& call, const cudnn::Convolutio
   if (writes_buffer) outcome.exact = device.read.HoldBack(call.stream);
   if (outcome.exact.ok() && full_->kept_bytes() > 0) outcome.exact = KeepAll(call, own, device);
   // What cannot be kept cannot be corrected, but the caller gets its own call's status.
-  outcome.status = call.local.Run(own);
+  {
+    const SpanScope span(call.times, Span::kOwn, call.stream);
+    outcome.status = call.local.Run(own);
+  }
   if (outcome.status != CUDNN_STATUS_SUCCESS || !outcome.exact.ok() || sum_ == nullptr) {
     return outcome;
   }
@@ -236,7 +240,10 @@ Status HaloKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionCa
   for (int64_t image = 0; image < problem_.n; image += slice_) {
     SlicePlan& plan = PlanAt(image);
     if (!plan.exchanges()) continue;
-    UCUDNN_RETURN_IF_ERROR(device.exchanged[RoomOf(image)].HoldBack(call.stream));
+    {
+      const SpanScope span(call.times, Span::kAwaitExchange, call.stream);
+      UCUDNN_RETURN_IF_ERROR(device.exchanged[RoomOf(image)].HoldBack(call.stream));
+    }
     const ImageCall sliced(own, problem_, image);
     UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), device)));
     // Into the same room.
@@ -312,11 +319,17 @@ Status HaloKernel::FinishGradient(const KernelCall& call, ExchangeResources& dev
   if (sums_) {
     UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
     UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(device.stream.get()));
-    UCUDNN_RETURN_IF_ERROR(channel.AllReduce(
-        gradient, count, wide ? transport::Element::kFloat64 : transport::Element::kFloat32,
-        device.stream.get()));
+    {
+      const SpanScope span(call.times, Span::kSum, device.stream.get());
+      UCUDNN_RETURN_IF_ERROR(channel.AllReduce(
+          gradient, count, wide ? transport::Element::kFloat64 : transport::Element::kFloat32,
+          device.stream.get()));
+    }
     UCUDNN_RETURN_IF_ERROR(device.summed.Record(device.stream.get()));
-    if (!IsDeferred(call)) UCUDNN_RETURN_IF_ERROR(device.summed.HoldBack(call.stream));
+    if (!IsDeferred(call)) {
+      const SpanScope span(call.times, Span::kAwaitSum, call.stream);
+      UCUDNN_RETURN_IF_ERROR(device.summed.HoldBack(call.stream));
+    }
   }
   const cudnnHandle_t handle = IsDeferred(call) ? device.handle : call.call.handle;
   if (sum_ != nullptr) {

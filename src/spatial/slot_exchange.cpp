@@ -11,9 +11,10 @@ SlotExchange::SlotExchange(std::vector<int> ranks, size_t own, size_t slot_bytes
       sends_(ranks_.size() - 1),
       receives_(ranks_.size() - 1) {}
 
-Status SlotExchange::Run(CUdeviceptr slots, CUstream stream, bool has_own,
-                         ExchangeResources& device, transport::Channel& channel) {
-  const CUstream exchanges = device.stream.get();
+Status SlotExchange::Run(const KernelCall& call, bool has_own, ExchangeResources& device,
+                         transport::Channel& channel) {
+  const CUdeviceptr slots = device.buffer.address();
+  const CUstream stream = call.stream, exchanges = device.stream.get();
   if (!has_own) {
     UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
         device.driver,
@@ -32,8 +33,12 @@ Status SlotExchange::Run(CUdeviceptr slots, CUstream stream, bool has_own,
     sends_[at] = {ranks_[rank], slots + slot_place(own_), message_bytes_};
     receives_[at++] = {ranks_[rank], slot, message_bytes_};
   }
-  UCUDNN_RETURN_IF_ERROR(channel.Exchange(sends_, receives_, exchanges));
+  {
+    const SpanScope span(call.times, Span::kExchange, exchanges);
+    UCUDNN_RETURN_IF_ERROR(channel.Exchange(sends_, receives_, exchanges));
+  }
   UCUDNN_RETURN_IF_ERROR(device.exchanged[0].Record(exchanges));
+  const SpanScope span(call.times, Span::kAwaitExchange, stream);
   return device.exchanged[0].HoldBack(stream);
 }
 

@@ -20,13 +20,13 @@ class SlotExchange {
   size_t slot_place(size_t rank) const { return rank * slot_bytes_; }
   size_t slots_bytes() const { return size() * slot_bytes_; }
   size_t message_bytes() const { return size() > 1 ? message_bytes_ : 0; }
-  // That this rank receives and sends.
-  uint64_t exchanged_bytes() const { return 2 * (size() - 1) * message_bytes_; }
+  // That this rank receives, and as many that it sends.
+  uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
-  // Enqueues: sends what the caller's stream has put into the own slot of `slots`, and holds that
-  // stream back until all others' messages lie in theirs. One that never comes is NaN, and so is
-  // what is sent where `has_own` is false: the rank could not make it.
-  Status Run(CUdeviceptr slots, CUstream stream, bool has_own, ExchangeResources& device,
+  // Enqueues: sends what the caller's stream has put into the own slot of the buffer, and holds
+  // that stream back until all others' messages lie in theirs. One that never comes is NaN, and so
+  // is what is sent where `has_own` is false: the rank could not make it.
+  Status Run(const KernelCall& call, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 
  private:

@@ -284,6 +284,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   } else if (HasParameterGradient(call)) {
     has_gradients_ = true;
   }
+  made->set_log_number(log_.Add(FactsOf(call, *made)));
   return &kernels_.Add(key, std::move(made)).first();
 }
 
@@ -301,6 +302,7 @@ Result<std::unique_ptr<SplitKernel>> SplitCalls::MakeForTensorsOf(const SplitCal
   made->set_extents(agreed.shared_extents());
   made->set_windows(agreed.windows());
   made->set_common_hash(agreed.common_hash());
+  made->set_log_number(agreed.log_number());
   return made;
 }
 

@@ -67,6 +67,7 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       open_(std::move(open)),
       records_(ranks_->membership().group_rank, ranks_->membership().group_size,
                settings_.grid.RankInGroup(ranks_->membership().group, 0)),
+      times_(settings_.times_exchanges ? std::make_unique<ExchangeTimes>(driver_) : nullptr),
       sums_gradients_(settings_.sums_gradients),
       left_(static_cast<size_t>(ranks_->membership().group_size)) {
   for (std::atomic<uint64_t>& last : left_) last = kHere;
@@ -312,6 +313,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
                                      : CallKind::kExchanged,
        has_rows);
   if (refused) {
+    log_.Count(kernel->log_number(), false);
     // The trial may have left the rank's own result there, which looks like one.
     if (agreed_now && !FormOf(functions_, call).reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
@@ -323,8 +325,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   }
   if (!AwaitIfChecked()) return Broken(call);
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
-  const KernelOutcome outcome = kernel->Run(
-      {call.call, call.stream, local, has_rows, call.declared.is_deferred}, *device_, *channel_);
+  const KernelOutcome outcome = RunCounted(call, local, *kernel, has_rows);
   enqueued_.store(sequence_, std::memory_order_release);
   if (!outcome.exact.ok()) {
     Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact) +

@@ -28,6 +28,8 @@
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
+#include "spatial/exchange_times.h"
+#include "spatial/kernel_log.h"
 #include "spatial/kernel_table.h"
 #include "spatial/patience.h"
 #include "spatial/split_kernel.h"
@@ -49,6 +51,7 @@ struct SplitSettings {
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
   bool waits_for_records = false;             // each call waits until all ranks have posted theirs
+  bool times_exchanges = false;               // for a report
   std::chrono::milliseconds warning{60000};   // after which a rank that does not come is told of
   std::chrono::milliseconds timeout{600000};  // and after which it is an error on all
 };
@@ -121,6 +124,8 @@ class SplitCalls {
   // All ranks' calls fail from now on, because of `why` on this one.
   void Fail(const std::string& why);
   SplitFigures figures() const;
+  // The same by kernel, as far as it is known by now.
+  RankFigures kernel_figures() const;
   // The rank makes no more calls. Returns a line where the ranks of the group did not make equally
   // many; waits for them for a bounded time.
   std::optional<std::string> Leave();
@@ -169,6 +174,13 @@ class SplitCalls {
   Result<GroupStripes> PooledStripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
+
+  // In split_figures.cpp. What the report tells of a kernel that was agreed on for the call.
+  KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel) const
+      UCUDNN_REQUIRES(mutex_);
+  // Runs the kernel, counted and timed for the report.
+  KernelOutcome RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
+                           bool has_rows) UCUDNN_REQUIRES(mutex_);
 
   CUcontext CurrentContext() const;
   // The call's kernel is new here and not to `rank`.
@@ -248,6 +260,8 @@ class SplitCalls {
   std::atomic<bool> broken_ = false;
   std::atomic<bool> told_ = false;  // the line of the failure was written
   std::atomic<uint64_t> exchanged_bytes_ = 0;
+  KernelLog log_;
+  const std::unique_ptr<ExchangeTimes> times_;  // null: no call is timed
   std::atomic<size_t> owned_bytes_ = 0;
   std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
   std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams

@@ -13,6 +13,8 @@
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
+#include "spatial/exchange_times.h"
+#include "spatial/kernel_log.h"
 #include "spatial/slice_plan.h"
 #include "spatial/tensor_add.h"
 #include "transport/channel.h"
@@ -60,6 +62,7 @@ struct KernelCall {
   LocalCall& local;
   bool has_rows = false;     // the call before received them, and they are still in the buffer
   bool is_deferred = false;  // `stream` does not wait for the sum of gradients
+  ExchangeTimes* times = nullptr;  // null: the call is not timed
 };
 
 // What became of a call.
@@ -100,13 +103,18 @@ class SplitKernel {
   void set_windows(std::vector<OwnWindow> windows) { windows_ = std::move(windows); }
   uint64_t common_hash() const { return common_hash_; }
   void set_common_hash(uint64_t hash) { common_hash_ = hash; }
+  // In the log of kernels.
+  int log_number() const { return log_number_; }
+  void set_log_number(int number) { log_number_ = number; }
   size_t buffer_bytes() const { return buffer_bytes_; }
   // And those of the channel.
   size_t device_bytes() const {
     return buffer_bytes_ + transport::ReductionScratchBytes(reduced_bytes());
   }
   // That this rank receives and sends in one call.
-  uint64_t exchanged_bytes() const { return exchanged_bytes_; }
+  uint64_t exchanged_bytes() const { return sent_bytes_ + received_bytes_; }
+  uint64_t sent_bytes() const { return sent_bytes_; }
+  uint64_t received_bytes() const { return received_bytes_; }
   // Whether a call waits for other ranks.
   bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
 
@@ -134,7 +142,7 @@ class SplitKernel {
   const cuda::Driver* driver_ = nullptr;
   ConvolutionProblem problem_;
   CallForm form_;
-  uint64_t exchanged_bytes_ = 0;
+  uint64_t sent_bytes_ = 0, received_bytes_ = 0;
   size_t buffer_bytes_ = 0;
 
  private:
@@ -142,6 +150,7 @@ class SplitKernel {
   AllExtents extents_;  // null before they are set
   std::vector<OwnWindow> windows_;
   uint64_t common_hash_ = 0;
+  int log_number_ = KernelLog::kUnlisted;
 };
 
 }  // namespace ucudnn::spatial

@@ -40,7 +40,7 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
   kernel->slots_.emplace(group.ranks, slices.own, message, message);
   kernel->buffer_bytes_ = kernel->statistics_->scratch_bytes();
   const uint64_t exchanges = form.recomputes ? 2 : 1;
-  kernel->exchanged_bytes_ = exchanges * kernel->slots_->exchanged_bytes();
+  kernel->sent_bytes_ = kernel->received_bytes_ = exchanges * kernel->slots_->received_bytes();
   return std::unique_ptr<SplitKernel>(std::move(kernel));
 }
 
@@ -80,8 +80,7 @@ KernelOutcome SplitNorm::FindStatistics(const KernelCall& call, ExchangeResource
   const CUdeviceptr buffer = device.buffer.address();
   KernelOutcome outcome;
   outcome.status = statistics_->RunOwnStatistics(*call.call.gradient, buffer);
-  outcome.exact =
-      slots_->Run(buffer, call.stream, outcome.status == CUDNN_STATUS_SUCCESS, device, channel);
+  outcome.exact = slots_->Run(call, outcome.status == CUDNN_STATUS_SUCCESS, device, channel);
   if (outcome.exact.ok()) {
     outcome.exact = statistics_->FinishStatistics(*call.call.gradient, buffer);
   }
@@ -96,10 +95,13 @@ KernelOutcome SplitNorm::Run(const KernelCall& call, ExchangeResources& device,
   KernelOutcome outcome;
   outcome.exact = device.read.HoldBack(call.stream);
   if (form_.recomputes && outcome.exact.ok()) outcome = FindStatistics(call, device, channel);
-  const cudnnStatus_t status = RunOwn(call, buffer);
+  const cudnnStatus_t status = [&] {
+    const SpanScope span(call.times, Span::kOwn, call.stream);
+    return RunOwn(call, buffer);
+  }();
   if (outcome.status == CUDNN_STATUS_SUCCESS) outcome.status = status;
   const bool has_own = outcome.status == CUDNN_STATUS_SUCCESS && outcome.exact.ok();
-  const Status told = slots_->Run(buffer, call.stream, has_own, device, channel);
+  const Status told = slots_->Run(call, has_own, device, channel);
   if (outcome.exact.ok()) outcome.exact = told;
   if (outcome.status != CUDNN_STATUS_SUCCESS || !outcome.exact.ok()) return outcome;
   outcome.exact = Finish(call, buffer);

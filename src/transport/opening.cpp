@@ -6,6 +6,7 @@
 #include "cuda/resources.h"
 #include "transport/loopback.h"
 #include "transport/nccl.h"
+#include "transport/nccl_functions.h"
 #include "transport/peer.h"
 
 namespace ucudnn::transport {
@@ -41,6 +42,11 @@ Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
   OpenedChannel opened;
   UCUDNN_ASSIGN_OR_RETURN(opened.choice, ChooseTransport(ranks));
   UCUDNN_ASSIGN_OR_RETURN(opened.channel, OpenOver(opened.choice, setup, cudnn_file));
+  if (opened.choice.transport == Transport::kNccl) {
+    if (const auto loaded = nccl::Load(cudnn_file); loaded.ok()) {
+      opened.library = "NCCL " + nccl::VersionText(loaded->version) + ", " + loaded->file;
+    }
+  }
   return opened;
 }
 

@@ -11,7 +11,8 @@ namespace ucudnn::transport {
 
 struct OpenedChannel {
   std::unique_ptr<Channel> channel;
-  Choice choice;  // its note is for the user, from one rank
+  Choice choice;        // its note is for the user, from one rank
+  std::string library;  // NCCL's version and file; empty: another transport
 };
 
 // All ranks of the group call it, with setup.context current or not; fails on all alike, save that

@@ -17,6 +17,7 @@
 #include "command/process_check.h"
 #include "command/program.h"
 #include "command/report_check.h"
+#include "command/spatial_check.h"
 
 namespace ucudnn::command {
 namespace {
@@ -132,6 +133,8 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words,
   const Options parsed = CheckVariables(OwnVariables(), diagnosis);
   const FoundMachine machine = CheckMachine(installation, parsed, options.launch.host, diagnosis);
   CheckStores(parsed, diagnosis);
+  CheckSplitting(parsed, options.launch.host ? installation.host_cudnn : machine.real_file,
+                 diagnosis);
   if (!machine.driver.ok()) {
     diagnosis.Add(Severity::kFault, "there is no CUDA driver that works", machine.driver.message(),
                   DriverAdvice());
@@ -202,6 +205,7 @@ void DiagnoseProcess(pid_t pid, Diagnosis& diagnosis) {
   const Installation installation = FindInstallation();
   const Options options = CheckVariables(view->variables, diagnosis);
   if (view->root.empty()) CheckStores(options, diagnosis);
+  if (view->root.empty()) CheckSplitting(options, "", diagnosis);
   std::string report = options.report.empty() ? "" : ReportPath(options.report, pid);
   if (!report.empty() && report[0] != '/') report = view->folder + "/" + report;
   if (!report.empty()) report = view->root + report;
@@ -221,6 +225,7 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   const Options options = CheckVariables(OwnVariables(), diagnosis);
   const FoundMachine machine = CheckMachine(installation, options, false, diagnosis);
   CheckStores(options, diagnosis);
+  CheckSplitting(options, machine.real_file, diagnosis);
   Status run = machine.drop_in;
   if (run.ok() && !machine.driver.ok()) run = Status::Error("there is no driver");
   if (run.ok() && !machine.real.ok()) run = Status::Error("there is no real cuDNN");

@@ -39,9 +39,10 @@ std::string InitFailure(int error) {
   }
 }
 
-// Where a program without a run path of its own finds the real cuDNN, with its version.
+// Where a program without a run path of its own finds the real cuDNN, with its version; `file` is
+// its path alone.
 Result<std::string> FindRealCudnn(const Options& options, const std::string& drop_in,
-                                  Diagnosis& diagnosis) {
+                                  std::string& file, Diagnosis& diagnosis) {
   const cudnn::RealSearch search = cudnn::FindReal(options.real_cudnn.c_str(), nullptr);
   for (const std::string& why : search.ignored) {
     diagnosis.Add(Severity::kWarning, "UCUDNN_REAL_CUDNN is ignored: " + why,
@@ -58,6 +59,7 @@ Result<std::string> FindRealCudnn(const Options& options, const std::string& dro
   const auto get_version = reinterpret_cast<GetVersion>(library.Symbol("cudnnGetVersion"));
   if (get_version == nullptr) return Status::Error(search.path + " has no cudnnGetVersion");
   CheckExports(drop_in, search.path, diagnosis);
+  file = search.path;
   return CudnnVersion(get_version()) + ", " + search.path;
 }
 
@@ -238,7 +240,8 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
   }
   fact("drop-in", machine.drop_in, installation.drop_in);
   if (!host) {
-    const Result<std::string> real = FindRealCudnn(options, installation.drop_in, diagnosis);
+    const Result<std::string> real =
+        FindRealCudnn(options, installation.drop_in, machine.real_file, diagnosis);
     const Result<std::string> driver = FindDriver(machine.cuda_driver);
     machine.real = real.status();
     machine.driver = driver.status();

@@ -34,9 +34,10 @@ Result<std::string> FindDriver(int& cuda_driver);
 struct FoundMachine {
   Status drop_in;  // this installation's libraries
   Status stand_ins;
-  Status driver;        // a driver with a device
-  Status real;          // where a program without a run path of its own finds cuDNN
-  int cuda_driver = 0;  // cuDriverGetVersion; 0: unknown
+  Status driver;          // a driver with a device
+  Status real;            // where a program without a run path of its own finds cuDNN
+  std::string real_file;  // that one; empty: none
+  int cuda_driver = 0;    // cuDriverGetVersion; 0: unknown
 };
 
 // For the stand-ins (`host`) driver and real library are not looked for.

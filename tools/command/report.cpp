@@ -1,8 +1,14 @@
-// `ucudnn report`: a run's report, or an offline plan, as a page for people.
+// `ucudnn report`: a run's report, those of a split job's ranks, or an offline plan, as a page for
+// people.
+#include <algorithm>
+#include <climits>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/options.h"
+#include "base/text.h"
 #include "command/command.h"
 #include "command/offline_kernels.h"
 #include "command/output_file.h"
@@ -13,7 +19,7 @@ namespace ucudnn::command {
 namespace {
 
 struct ReportOptions {
-  std::string file;
+  std::vector<std::string> files;
   std::string page;
   VariableOptions variables;
 };
@@ -30,10 +36,42 @@ Status AddDesirableSets(const Options& options, RunReport& report) {
   return Status::Ok();
 }
 
+int FirstRankOf(const RunReport& report) {
+  return report.split->ranks.empty() ? INT_MAX : report.split->ranks.front().rank;
+}
+
+// The reports of a split job's ranks as one, the first rank's, with what all of them say of the
+// job. `files` become those of the reports, the first rank's first.
+Result<RunReport> ReadReports(std::vector<std::string>& files) {
+  std::vector<std::pair<RunReport, std::string>> reports;
+  for (const std::string& file : files) {
+    UCUDNN_ASSIGN_OR_RETURN(RunReport report, ReadReport(file));
+    if (files.size() > 1 && !report.split) {
+      return Status::Error(Quoted(file) +
+                           ": splits nothing; several reports are those of the ranks of one job");
+    }
+    reports.emplace_back(std::move(report), file);
+  }
+  if (reports.size() == 1) return std::move(reports.front().first);
+  std::stable_sort(reports.begin(), reports.end(), [](const auto& a, const auto& b) {
+    return FirstRankOf(a.first) < FirstRankOf(b.first);
+  });
+  RunReport joined = std::move(reports.front().first);
+  for (size_t at = 1; at < reports.size(); ++at) {
+    auto& [report, file] = reports[at];
+    if (Status status = JoinSplitJob(std::move(*report.split), *joined.split); !status.ok()) {
+      return Status::Error(Quoted(file) + ": " + status.message());
+    }
+  }
+  for (size_t at = 0; at < reports.size(); ++at) files[at] = reports[at].second;
+  return joined;
+}
+
 int Report(const CLI::App& app, const ReportOptions& words) {
   const auto refuse = [&](const Status& status) { return Refuse(app, status.message()); };
   if (Status status = words.variables.Check(); !status.ok()) return refuse(status);
-  Result<RunReport> report = ReadReport(words.file);
+  std::vector<std::string> files = words.files;
+  Result<RunReport> report = ReadReports(files);
   if (!report.ok()) return refuse(report.status());
   if (words.variables.Given("UCUDNN_DATABASE")) {
     if (report->offline) {
@@ -45,17 +83,19 @@ int Report(const CLI::App& app, const ReportOptions& words) {
     for (const std::string& warning : warnings) Tell(app, warning);
     if (Status status = AddDesirableSets(options, *report); !status.ok()) return refuse(status);
   }
-  return WriteOutput(app, FormatReportPage(*report, words.file), words.page);
+  return WriteOutput(app, FormatReportPage(*report, files), words.page);
 }
 
 }  // namespace
 
 Command AddReport(CLI::App& ucudnn) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* app = AddSubcommand(ucudnn, "report", "report FILE.json [-o report.html] [--db PATH]",
-                                "show a report as an HTML page");
-  app->add_option("FILE.json", options->file,
-                  "what --report wrote, or `ucudnn workspace --json` printed")
+  CLI::App* app =
+      AddSubcommand(ucudnn, "report", "report FILE.json... [-o report.html] [--db PATH]",
+                    "show a report as an HTML page");
+  app->add_option("FILE.json", options->files,
+                  "what --report wrote, or `ucudnn workspace --json` printed; reports of a split "
+                  "job's ranks share a page, a track each")
       ->required()
       ->type_name("");
   app->add_option("-o", options->page, "write the page to a file, not to the terminal")

@@ -13,6 +13,8 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "command/report_file.h"
+#include "command/spatial_check.h"
 #include "convolution/columns.h"
 #include "convolution/engine_name.h"
 #include "db/sqlite_store.h"
@@ -209,6 +211,9 @@ Result<ReportSummary> CheckReport(const std::string& path, const Options& option
     diagnosis.Add(Severity::kWarning, TextOf(fallback, "kernel") + ": " + TextOf(fallback, "cause"),
                   "it happened " + std::to_string(count) + (count == 1 ? " time" : " times") +
                       "; such calls run as the program asked");
+  }
+  if (const Result<RunReport> read = ReadReport(path); read.ok() && read->split) {
+    CheckSplitJob(*read->split, diagnosis);
   }
   return summary;
 }

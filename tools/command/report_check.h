@@ -14,7 +14,8 @@ struct ReportSummary {
   int divided = 0;
 };
 
-// Adds every kernel of the report at `path` with what runs and why, and every fallback. The stores
+// Adds every kernel of the report at `path` with what runs and why, every fallback, and what was
+// split. The stores
 // of `options` say what an engine needs undivided. The error says what the file is instead of a
 // report.
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,

@@ -165,6 +165,7 @@ Result<RunReport> ParseReport(const std::string& json) {
     report.fallbacks.push_back({place.Member("kernel").Text(), place.Member("cause").Text(),
                                 place.Member("count").Integer(0, kMostJsonBytes)});
   }
+  if (!report.offline) report.split = ReadSplitJob(root.Member("spatial"));
   if (!fault.ok()) return fault;
   return report;
 }
@@ -173,6 +174,12 @@ Result<RunReport> ReadReport(const std::string& path) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   Result<RunReport> report = ParseReport(text);
   if (!report.ok()) return Status::Error(Quoted(path) + ": " + report.message());
+  if (report->split) {
+    for (RankEntry& rank : report->split->ranks) {
+      rank.source = path;
+      rank.device = report->device;
+    }
+  }
   return report;
 }
 

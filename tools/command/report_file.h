@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "command/spatial_report.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
 
@@ -70,6 +71,7 @@ struct RunReport {
   std::optional<size_t> reserved_bytes;         // what the division takes
   std::vector<ReportedKernel> kernels;
   std::vector<ReportedFallback> fallbacks;
+  std::optional<SplitJob> split;  // none: nothing was split, or an older ucudnn wrote it
 };
 
 // Members of other kinds are ignored where nothing here reads them. The error names the value that

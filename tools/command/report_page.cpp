@@ -11,6 +11,7 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "command/plan_output.h"
+#include "command/spatial_page.h"
 #include "command/versions.h"
 #include "convolution/engine_name.h"
 #include "planner/report/chart.h"
@@ -24,13 +25,6 @@ using namespace ucudnn::planner;
 std::string Extents(const ConvolutionProblem& problem, const Spatial& extents) {
   std::string text = problem.spatial_rank == 3 ? std::to_string(extents[0]) + "x" : "";
   return text + std::to_string(extents[1]) + "x" + std::to_string(extents[2]);
-}
-
-std::string ShapeText(const ConvolutionProblem& problem) {
-  std::string text = std::to_string(problem.c) + "x" + Extents(problem, problem.x) + " -> " +
-                     std::to_string(problem.k) + ", " + Extents(problem, problem.w);
-  if (problem.stride != Spatial{1, 1, 1}) text += " stride " + Extents(problem, problem.stride);
-  return text;
 }
 
 std::string GainText(double gain) {
@@ -252,6 +246,13 @@ Element FallbacksSection(const RunReport& report) {
 
 }  // namespace
 
+std::string ShapeText(const ConvolutionProblem& problem) {
+  std::string text = std::to_string(problem.c) + "x" + Extents(problem, problem.x) + " -> " +
+                     std::to_string(problem.k) + ", " + Extents(problem, problem.w);
+  if (problem.stride != Spatial{1, 1, 1}) text += " stride " + Extents(problem, problem.stride);
+  return text;
+}
+
 std::string KernelLabel(const RunReport& report, size_t at) {
   const ReportedKernel& kernel = report.kernels[at];
   return std::to_string(at + 1) + ": " +
@@ -259,9 +260,18 @@ std::string KernelLabel(const RunReport& report, size_t at) {
          OperationName(kernel.problem.operation);
 }
 
-std::string FormatReportPage(const RunReport& report, const std::string& source) {
+std::string FormatReportPage(const RunReport& report, const std::vector<std::string>& sources) {
   std::vector<Element> content;
+  const std::string& source = sources.front();
   content.push_back(Element("h1", "ucudnn: micro-batched convolutions"));
+  if (report.split) {
+    for (Element& section : SpatialSections(*report.split)) content.push_back(std::move(section));
+    content.push_back(Element("h2", "This rank's own calls").Set("id", "own-calls"));
+    if (sources.size() > 1) {
+      content.push_back(Paragraph("From here on the page is of one report of " +
+                                  std::to_string(sources.size()) + ": " + source + "."));
+    }
+  }
   content.push_back(Head(report, source));
   content.push_back(TotalsSection(report));
   content.push_back(KernelsSection(report));
@@ -270,7 +280,7 @@ std::string FormatReportPage(const RunReport& report, const std::string& source)
   content.push_back(LayerMemorySection(report));
   content.push_back(WorkspaceDivisionSection(report));
   content.push_back(FallbacksSection(report));
-  return FormatPage("ucudnn: " + source, std::move(content));
+  return FormatPage("ucudnn: " + Join(sources, ", "), std::move(content));
 }
 
 }  // namespace ucudnn::command

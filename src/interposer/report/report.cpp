@@ -9,14 +9,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/file_size_limit.h"
 #include "base/folders.h"
 #include "base/version.h"
-#include "convolution/columns.h"
+#include "interposer/report/json_text.h"
 #include "interposer/session/lanes.h"
 
 namespace ucudnn::interposer {
@@ -27,51 +26,10 @@ namespace {
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
-// JSON text is assembled by hand: destructors of nlohmann's arrays and objects allocate, and would
-// end the application's process when memory is out. Single values do not.
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
-template <typename Value>
-std::string Scalar(const Value& value) {
-  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::string Join(const std::vector<std::string>& members, char open, char close, int depth) {
-  if (members.empty()) return {open, close};
-  const std::string indent(2 * (depth + 1), ' ');
-  std::string text(1, open);
-  for (const std::string& member : members) {
-    text += (text.size() > 1 ? ",\n" : "\n") + indent + member;
-  }
-  return text + "\n" + std::string(2 * depth, ' ') + close;
-}
-
-// An object at nesting depth `depth`, whose values are JSON text already.
-std::string Object(const Fields& fields, int depth) {
-  std::vector<std::string> members;
-  for (const auto& [name, value] : fields) members.push_back(Scalar(name) + ": " + value);
-  return Join(members, '{', '}', depth);
-}
-
-std::string Array(const std::vector<std::string>& values, int depth) {
-  return Join(values, '[', ']', depth);
-}
-
-// The value of a layer column as JSON: a number where it is one, else text.
-std::string ColumnText(const std::string& text) {
-  const bool number = text.find_first_not_of("-0123456789") == std::string::npos;
-  return number ? text : Scalar(text);
-}
-
-std::string ProblemText(const ConvolutionProblem& problem, int depth) {
-  Fields fields = {{"n", Scalar(problem.n)}};
-  for (const auto& [column, text] : ToColumns(problem)) {
-    if (!text.empty() && column != "op" && column != "n") {
-      fields.emplace_back(column, ColumnText(text));
-    }
-  }
-  return Object(fields, depth);
-}
+using json::Array;
+using json::Fields;
+using json::Object;
+using json::Scalar;
 
 std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
 
@@ -122,7 +80,7 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                        uint64_t lanes, int depth) {
   const KernelRecord& record = kernel.record;
   Fields fields = {{"op", Scalar(OperationName(record.problem.operation))},
-                   {"problem", ProblemText(record.problem, depth + 1)},
+                   {"problem", json::Problem(record.problem, depth + 1)},
                    {"api", Scalar(record.api)},
                    {"calls", Scalar(kernel.calls.load())},
                    {"undivided_calls", Scalar(kernel.undivided_calls.load())},
@@ -311,16 +269,7 @@ std::string Report::Json(const char* mode, long measured) {
                    {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
                    {"measured", Scalar(measured)}};
   if (!budgets_.empty()) fields.emplace_back("total_workspace", BudgetsText(budgets_));
-  if (spatial_) {
-    fields.emplace_back("spatial",
-                        Object({{"grid", Scalar(spatial_->grid)},
-                                {"rank", Scalar(spatial_->rank)},
-                                {"ranks", Scalar(spatial_->ranks)},
-                                {"calls", Scalar(spatial_->calls)},
-                                {"exchanged_bytes", Scalar(spatial_->exchanged_bytes)},
-                                {"owned_workspace_bytes", Scalar(spatial_->owned_bytes)}},
-                               1));
-  }
+  if (spatial_) fields.emplace_back("spatial", SpatialText(*spatial_));
   fields.emplace_back("kernels", Array(kernels, 1));
   fields.emplace_back("fallbacks", Array(fallbacks, 1));
   return Object(fields, 0) + "\n";

@@ -17,6 +17,7 @@
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
 #include "interposer/report/layer_names.h"
+#include "interposer/report/spatial_record.h"
 #include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
 #include "planning/promise.h"
@@ -76,15 +77,6 @@ struct BudgetRecord {
   const char* solver = "";           // static text; empty: nothing was solved
   std::optional<bool>
       optimal;  // proven by the solver, or not; none: a workspace plan says the shares
-};
-
-// What splitting over ranks did so far.
-struct SpatialRecord {
-  std::string grid;
-  int rank = 0, ranks = 1;       // rank -1: the ranks are threads of this process, all together
-  uint64_t calls = 0;            // split, refused and replicated ones
-  uint64_t exchanged_bytes = 0;  // that this rank received and sent, without sums of gradients
-  size_t owned_bytes = 0;        // device memory of ucudnn's for exchanges
 };
 
 class Report {

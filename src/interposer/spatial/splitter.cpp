@@ -21,6 +21,8 @@ namespace {
 // exchanged one slice after the other.
 constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
+constexpr size_t kMostRefused = 256;  // names of what was refused that the report has
+
 transport::Transport WantedOf(SpatialTransport transport) {
   switch (transport) {
     case SpatialTransport::kAuto:
@@ -64,6 +66,8 @@ Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
 
 cudnnStatus_t Splitter::Refuse(const std::string& what) const {
   WarnOnce("split " + what, what);
+  MutexLock lock(refused_mutex_);
+  if (refused_.size() < kMostRefused || refused_.contains(what)) ++refused_[what];
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
@@ -130,18 +134,22 @@ Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
   settings.most_buffer_bytes = [this] { return MostBufferBytes(); };
   settings.deterministic = options_.deterministic;
   settings.waits_for_records = options_.check;
+  settings.times_exchanges = !options_.report.empty();
   settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
   const transport::Transport wanted = WantedOf(spatial.transport);
   // NCCL of the program's own wheels lies beside its cuDNN.
   const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
   const auto open =
-      [cudnn_file, wanted](
+      [cudnn_file, wanted, own = &At(rank)](
           const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
     UCUDNN_ASSIGN_OR_RETURN(auto opened, transport::OpenChannel(setup, wanted, cudnn_file));
     if (setup.rank == 0 && !opened.choice.note.empty()) {
       WarnOnce("transport", opened.choice.note);
     }
+    MutexLock lock(own->mutex);
+    own->transport = transport::NameOf(opened.choice.transport);
+    own->library = opened.library;
     return std::move(opened.channel);
   };
   return std::make_unique<spatial::SplitCalls>(std::move(settings), functions_, *driver_,
@@ -317,17 +325,30 @@ void Splitter::Forget(cudnnHandle_t handle) {
 
 void Splitter::Note(Report& report) const {
   SpatialRecord record;
-  bool any = false;
-  for (const auto& rank : ranks_) {
-    const spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
+  {
+    MutexLock lock(refused_mutex_);
+    record.refused.assign(refused_.begin(), refused_.end());
+  }
+  for (size_t at = 0; at < ranks_.size(); ++at) {
+    Rank& rank = *ranks_[at];
+    const spatial::SplitCalls* const calls = rank.calls.load(std::memory_order_acquire);
     if (calls == nullptr) continue;
     const spatial::SplitFigures figures = calls->figures();
-    any = true;
+    RankRecord& track = record.tracks.emplace_back();
+    track.rank = options_.spatial.in_process ? static_cast<int>(at) : options_.spatial.rank;
+    track.calls = figures.calls;
+    track.owned_bytes = figures.owned_bytes;
+    track.figures = calls->kernel_figures();
+    {
+      MutexLock lock(rank.mutex);
+      track.transport = rank.transport;
+      track.library = rank.library;
+    }
     record.calls += figures.calls;
     record.exchanged_bytes += figures.exchanged_bytes;
     record.owned_bytes += figures.owned_bytes;
   }
-  if (!any) return;
+  if (!options_.spatial.grid || (record.tracks.empty() && record.refused.empty())) return;
   record.grid = options_.spatial.grid->Text();
   record.rank = options_.spatial.rank;
   record.ranks = options_.spatial.size;

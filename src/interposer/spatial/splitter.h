@@ -99,6 +99,8 @@ class Splitter {
     std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
     std::atomic<spatial::SplitCalls*> calls = nullptr;
     std::atomic<bool> enabled = true;
+    std::string transport UCUDNN_GUARDED_BY(mutex);  // empty: no exchange was opened yet
+    std::string library UCUDNN_GUARDED_BY(mutex);    // of the transport; empty: none
   };
   size_t MostBufferBytes() const;
   // The number of the rank whose call comes on `handle`, in `context`.
@@ -134,6 +136,9 @@ class Splitter {
   mutable Mutex replicated_mutex_;
   std::set<cudnnTensorDescriptor_t> replicated_ UCUDNN_GUARDED_BY(replicated_mutex_);
   std::atomic<bool> any_replicated_ = false;
+  mutable Mutex refused_mutex_;
+  // What was refused by name, and how often.
+  mutable std::map<std::string, uint64_t> refused_ UCUDNN_GUARDED_BY(refused_mutex_);
   std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // of OwnPlace; empty: none
 };
 

@@ -2,12 +2,15 @@
 gets their calls, what became of their kernels, and each cause that keeps it from working."""
 
 import contextlib
+import copy
 import json
 import os
 import shutil
 import subprocess
 import tempfile
 import unittest
+
+from report_test import split_reports
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
@@ -263,6 +266,26 @@ class DoctorRun(unittest.TestCase):
             _, report, findings = self.doctor("--pid", str(pid))
         self.assertIn(f"report.{pid} is a report of version 1; expected 2", findings["warning"])
         self.assertEqual([], report["kernels"])
+
+    def test_running_rank_says_how_it_exchanges_and_what_would_be_faster(self):
+        document = split_reports(2)[1]
+        kernels = document["spatial"]["tracks"][0]["kernels"]
+        data = copy.deepcopy(kernels[1]) | {"op": "backward_data", "slices": 5, "common": "its twin"}
+        kernels.append(data)
+        with self.running(COMMAND, "run", "--host", "--report", "rank.%p", "--", self.linked, "wait") as pid:
+            with open(f"{self.folder}/rank.{pid}", "w") as file:
+                json.dump(document, file)
+            code, report, findings = self.doctor("--pid", str(pid))
+        self.assertEqual(0, code, findings)
+        self.assertEqual("rank 1 of h2: nccl (NCCL 2.28.9, /lib)\n"
+                         "rank 1: a step takes 23 ms, exchanges 9 ms, of which 2.4 ms are waited for", self.facts(report, "exchanges"))
+        for text in ("rank 1 waits for exchanges in 10 % of a step, most in 64x8x27 -> 192, 3x5 forward",
+                     "to be faster, use fewer and larger stripes", "rank 1 waits for sums of gradients in 7 % of a step",
+                     "ucudnnSpatialDefer(1)", "a call exchanges its images in up to 5 slices", "raise UCUDNN_WORKSPACE_LIMIT",
+                     "rows of dy travel twice", "ucudnnSpatialSameGradient()"):
+            self.assertIn(text, findings["note"])
+        self.assertIn("is refused on all ranks\nh: the window is too large for pad 0", findings["warning"])
+        self.assertIn("cudnnSomething is not split\nit was called 2 times", findings["warning"])
 
     def test_report_that_is_none_is_no_end(self):
         """A report is a file like any other: whatever it holds, the doctor answers."""

@@ -184,6 +184,85 @@ class Doctor(CommandTest):
         self.assertEqual("does not work: there is no CUDA driver that works", lines["verdict"])
         self.assertRegex(text, r"  do +(start the container with its GPUs|install NVIDIA's driver)")
 
+    def with_nccl(self):
+        """Settings of rank 1 of 4, beside whose cuDNN is an NCCL."""
+        folder = f"{self.folder}/with_nccl"
+        if not os.path.isdir(folder):
+            os.makedirs(folder)
+            self.build("unsigned long cudnnGetVersion(void) { return 91900; }", f"{folder}/libcudnn.so.9", "-shared",
+                       "-Wl,-soname,libcudnn.so.9")
+            others = ("GetErrorString", "GetLastError", "GetUniqueId", "CommInitRankConfig", "CommDestroy", "CommAbort",
+                      "CommGetAsyncError", "GroupStart", "GroupEnd", "Send", "Recv", "AllReduce")
+            source = "int ncclGetVersion(int* version) { *version = 22809; return 0; }" + "".join(
+                f"int nccl{name}(void) {{ return 1; }}" for name in others)
+            self.build(source, f"{folder}/libnccl.so.2", "-shared", "-Wl,-soname,libnccl.so.2")
+        return {"UCUDNN_REAL_CUDNN": f"{folder}/libcudnn.so.9", "UCUDNN_SPATIAL": "h4", "RANK": "1", "WORLD_SIZE": "4",
+                "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+    def test_a_split_job_has_launcher_rendezvous_transport_and_nccl(self):
+        settings = self.with_nccl()
+        code, lines, text = self.diagnose(**settings)
+        self.assertEqual(0, code, text)
+        self.assertEqual("h4, 4 ranks, this process is rank 1", lines["split over"])
+        self.assertEqual("torchrun, or one that sets its variables: RANK=1, WORLD_SIZE=4, 4 of them on this host", lines["launcher"])
+        self.assertRegex(lines["rendezvous"], r"^tcp://127.0.0.1:\d+ \(as the launcher says, without a token\)$")
+        self.assertTrue(lines["transport"].startswith("auto: nccl where each rank has a GPU of its own"), lines["transport"])
+        self.assertEqual(f"2.28.9, {self.folder}/with_nccl/libnccl.so.2", lines["NCCL"])
+        # Nothing of that where nothing is split.
+        _, lines, _ = self.diagnose()
+        self.assertNotIn("launcher", lines)
+
+    def test_a_split_job_under_other_launchers(self):
+        settings = {name: value for name, value in self.with_nccl().items() if name.startswith("UCUDNN_")}
+        for launcher, variables in (
+                ("Open MPI: OMPI_COMM_WORLD_RANK=3, OMPI_COMM_WORLD_SIZE=4",
+                 {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}),
+                ("MPICH or one of its kind: PMI_RANK=3, PMI_SIZE=4", {"PMI_RANK": "3", "PMI_SIZE": "4"}),
+                ("SLURM: SLURM_PROCID=3, SLURM_NTASKS=4", {"SLURM_PROCID": "3", "SLURM_NTASKS": "4"}),
+                ("none that says which rank this process is; those that the program starts may have one", {})):
+            _, lines, _ = self.diagnose(**settings, **variables, UCUDNN_RENDEZVOUS="file:/tmp/meeting")
+            self.assertEqual(launcher, lines["launcher"])
+            self.assertEqual("file:/tmp/meeting (UCUDNN_RENDEZVOUS, without a token)", lines["rendezvous"])
+        _, lines, _ = self.diagnose(**settings, UCUDNN_SPATIAL_TRANSPORT="peer")
+        self.assertEqual("none: the ranks are threads of the process", lines["launcher"])
+        self.assertEqual("a file in the folder for temporary ones", lines["rendezvous"])
+        self.assertTrue(lines["transport"].startswith("peer: "))
+
+    def test_what_keeps_ranks_from_meeting_is_told(self):
+        settings = self.with_nccl()
+        code, _, text = self.diagnose(**settings | {"LOCAL_WORLD_SIZE": "2"})
+        self.assertEqual(1, code)
+        self.assertRegex(text, r"ranks meet at tcp://127.0.0.1:\d+, but only 2 of 4 are on this host")
+        settings |= {"UCUDNN_RENDEZVOUS": "tcp://node7:4000", "LOCAL_WORLD_SIZE": "2"}
+        code, lines, text = self.diagnose(**settings)
+        self.assertEqual(0, code)
+        self.assertIn("ranks meet without a token", text)
+        _, lines, text = self.diagnose(**settings, UCUDNN_RENDEZVOUS_TOKEN="very-secret")
+        self.assertEqual("tcp://node7:4000 (UCUDNN_RENDEZVOUS, with a token)", lines["rendezvous"])
+        self.assertNotIn("without a token", text)
+        self.assertNotIn("very-secret", text)
+
+    def test_what_would_make_exchanges_faster_is_told(self):
+        settings = self.with_nccl()
+        flat = lambda text: " ".join(text.split())
+        _, _, text = self.diagnose(**settings)
+        self.assertNotIn("to be faster", text)
+        _, _, text = self.diagnose(**settings, UCUDNN_SPATIAL_TRANSPORT="loopback")
+        self.assertIn("rows travel through host memory", text)
+        self.assertIn("to be faster, give each rank a GPU of its own", flat(text))
+        _, _, text = self.diagnose(**settings, UCUDNN_SPATIAL_AGREE="each", UCUDNN_CHECK="1")
+        self.assertIn("UCUDNN_SPATIAL_AGREE=each: ranks wait for each other at every call", text)
+        self.assertIn("UCUDNN_CHECK=1: each call waits for all ranks' records", text)
+        os.rename(f"{self.folder}/with_nccl/libnccl.so.2", f"{self.folder}/with_nccl/none")
+        try:
+            self.build("int ncclGetVersion(int* version) { *version = 21000; return 0; }",
+                       f"{self.folder}/with_nccl/libnccl.so.2", "-shared", "-Wl,-soname,libnccl.so.2")
+            _, lines, text = self.diagnose(**settings)
+        finally:
+            os.rename(f"{self.folder}/with_nccl/none", f"{self.folder}/with_nccl/libnccl.so.2")
+        self.assertIn("is older than 2.18.0", lines["NCCL"])
+        self.assertIn("no NCCL was found", text)
+
     def test_json_says_the_same(self):
         result = self.run_command("doctor", "--json", "--host", "--", self.program, UCUDNN_TYPO="1")
         self.assertEqual(1, result.returncode)

@@ -40,7 +40,7 @@ MISTAKES = [
     ("cache show s.db", 2, "'s.db' is not expected; usage: ucudnn cache show [--device NAME] [--db PATH] [--json]"),
     ("bench layers.csv", 2, "'layers.csv' is not expected; usage: ucudnn bench (--layers FILE.csv | --net …"),
     ("plan alexnet vgg16 --machine k80x16 --batch 8", 2, "'vgg16' is not expected; usage: ucudnn plan NET --machine FILE|NAME …"),
-    ("report report.json report.json", 2, "'report.json' is not expected; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
+    ("report report.json report.json", 2, "'report.json': splits nothing; several reports are those of the ranks of one job"),
     ("report report.json -- true", 2, "takes no program; -- belongs to run and doctor"),
     # The program.
     ("run", 2, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`"),
@@ -86,7 +86,7 @@ MISTAKES = [
     ("spatial h2 alexnet --net alexnet --batch 4", 2, "'alexnet' is not expected; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
     (f"{SPATIAL} --jsn", 2, "--jsn is not an option; did you mean --json?"),
     (f"{SPATIAL} -- true", 2, "takes no program; -- belongs to run and doctor"),
-    ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json [-o report.html] [--db PATH]"),
+    ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json... [-o report.html] [--db PATH]"),
     ("report report.json -o a -o b", 2, "-o is given twice; give it once"),
     ("cache import", 2, "FILE.csv is required; usage: ucudnn cache import FILE.csv [--device NAME] [--db PATH]"),
     ("cache import rows.csv --device --db s.db", 2, "--device has no value, but --db behind it; it needs a value: device of rows …"),

@@ -6,7 +6,7 @@ import unittest
 
 import browser
 from command import CommandTest
-from report_test import MIB, OFFLINE, REPORT, Page, offline_kernel, run
+from report_test import MIB, OFFLINE, REPORT, Page, offline_kernel, run, split_reports
 
 # Leaves what it finds in the element that the test reads.
 TELL = """
@@ -194,6 +194,40 @@ class Pages(CommandTest):
             self.assertEqual(names, set(legend))
             self.assertEqual([[name, legend[name]] for name, _ in chart["bars"]], chart["bars"])
         self.assertEqual(len(document["layers"][8]["what_if"]), found["what_if"])
+
+    def split_page(self, ranks, calls=6):
+        names = [f"rank{rank}.json" for rank in range(ranks)]
+        for name, document in zip(names, split_reports(ranks, calls)):
+            with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+                json.dump(document, file)
+        self.make("report", *names)
+
+    def test_ranks_have_a_track_each_and_an_exchange_ends_at_one_time_on_all(self):
+        for ranks, calls in ((2, 6), (8, 100)):
+            with self.subTest(ranks=ranks):
+                self.split_page(ranks, calls)
+                found = self.told("""{
+                    cut: [...document.querySelectorAll("svg[role=img] text")].filter(text => {
+                        const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
+                        return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
+                    }).map(text => text.textContent),
+                    ends: [...document.querySelectorAll("#step-chart g > title")].filter(
+                        title => title.textContent.startsWith("1: ") && title.textContent.includes("exchange of rows")).map(title => {
+                        const box = title.parentNode.querySelector("rect");
+                        return [title.textContent.match(/rank \\d/)[0], Number(box.getAttribute("x")) + Number(box.getAttribute("width"))];
+                    }),
+                    wide: document.querySelector("#step-chart svg").viewBox.baseVal.width,
+                    cells: document.querySelectorAll("#halo-1 rect").length, figures: document.querySelectorAll("#halos figure").length,
+                }""")
+                self.assertEqual([], found["cut"])
+                first = {}
+                for rank, end in found["ends"]:
+                    first.setdefault(rank, end)
+                self.assertEqual(ranks, len(first))
+                self.assertLess(max(first.values()) - min(first.values()), 0.1)
+                self.assertEqual(960 if calls == 6 else 2600, found["wide"])
+                # Each rank's own part, and a row of each neighbour.
+                self.assertEqual((3 * ranks - 2, 2), (found["cells"], found["figures"]))
 
     def test_light_dark_and_paper(self):
         self.report_page()

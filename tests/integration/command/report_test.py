@@ -51,6 +51,44 @@ REPORT = {
 }
 
 
+def split_times(**changes):
+    return {"calls": 1, "call_ms": 3, "own_ms": 2, "exchange_ms": 1.5, "exposed_ms": 0.5, "hidden_ms": 1, "sum_ms": 0,
+            "exposed_sum_ms": 0} | changes
+
+
+def split_kernel(op, rank, ranks, halo, **changes):
+    """Of stripes of 8 rows; `halo` of them are read on either side, 1000 bytes each, in 4 calls."""
+    owned = [[8 * part, 8 * part + 8] for part in range(ranks)]
+    needed = [[max(begin - halo, 0), min(end + halo, 8 * ranks)] for begin, end in owned]
+    moved = 4 * 1000 * sum(halo for beside in (rank - 1, rank + 1) if 0 <= beside < ranks)
+    return {"kind": "convolution", "op": op, "problem": problem(h=8, r=2 * halo + 1, pad_h=halo), "common": f"{op} {halo}",
+            "verdict": "transparent", "reason": "", "calls": 4, "paired_calls": 0, "sent_bytes": moved, "received_bytes": moved,
+            "least_sent_bytes": moved, "least_received_bytes": moved, "summed_bytes": 0, "slices": 1,
+            "axes": {"h": {"owned": owned, "needed": needed}}, "times": split_times()} | changes
+
+
+def split_reports(ranks, calls=6):
+    """A report of each rank: three kernels, the last of which is refused, and one step of `calls` calls."""
+    documents = []
+    for rank in range(ranks):
+        late = 0.25 * rank  # its exchanges end so much later, counted from its own beginning
+        step = [{"kernel": i % 2, "spans": [
+            ["call", 4 * i + late, 3], ["exchange", 4 * i + 0.1 + late, 1.5], ["own", 4 * i + 0.2 + late, 1],
+            ["await_exchange", 4 * i + 1.2 + late, 0.4]] + ([["sum", 4 * i + 2 + late, 0.5], ["await_sum", 4 * i + 2 + late, 0.5]]
+                                                            if i % 2 else [])} for i in range(calls)]
+        kernels = [split_kernel("forward", rank, ranks, 1), split_kernel("backward_filter", rank, ranks, 2, summed_bytes=4096,
+                                                                         times=split_times(sum_ms=0.5, exposed_sum_ms=0.5)),
+                   split_kernel("forward", rank, ranks, 0, verdict="refused", reason="h: the window is too large for pad 0",
+                                axes={}, times=None, calls=1)]
+        documents.append(REPORT | {"spatial": {
+            "grid": f"h{ranks}", "rank": rank, "ranks": ranks, "calls": 9, "exchanged_bytes": 1, "owned_workspace_bytes": MIB,
+            "tracks": [{"rank": rank, "cell": {"n": 0, "d": 0, "h": rank, "w": 0}, "transport": "nccl", "library": "NCCL 2.28.9, /lib",
+                        "calls": 9, "owned_workspace_bytes": MIB, "unlisted_calls": 0, "kernels": kernels,
+                        "step": {"number": 2, "calls": step}}],
+            "refused": [{"what": "cudnnSomething is not split", "count": 2}]}})
+    return documents
+
+
 class Page(html.parser.HTMLParser):
     """What a page holds; fails on an element that is not closed where it was opened."""
 
@@ -264,6 +302,112 @@ class Report(CommandTest):
         document["total_workspace"] = [1]
         self.assert_refused(["report", self.write(document)], "total_workspace is an array of 1; expected an object")
 
+    def split_page(self, documents, *words):
+        names = [self.write(document, f"rank{at}.json") for at, document in enumerate(documents)]
+        result = self.run_command("report", *names, *words)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return Page(result.stdout)
+
+    def rows(self, page, table):
+        head, *rows = page.tables[table]
+        return [dict(zip(head, row)) for row in rows]
+
+    def test_ranks_of_a_split_job_share_a_page(self):
+        for ranks in (2, 4, 8):
+            with self.subTest(ranks=ranks):
+                # In any order.
+                page = self.split_page(list(reversed(split_reports(ranks))))
+                self.assertEqual(len(page.ids), len(set(page.ids)))
+                for section in ("spatial", "split-kernels", "step", "halos", "own-calls", "totals", "kernels"):
+                    self.assertIn(section, page.ids)
+                self.assertIn(f"From here on the page is of one report of {ranks}: rank{ranks - 1}.json.", page.text())
+                self.assertNotIn("There is no report here", page.text())
+                rows = self.rows(page, "rank-table")
+                self.assertEqual([f"rank {rank}" for rank in range(ranks)], [row["rank"] for row in rows])
+                self.assertEqual(f"h {ranks}/{ranks}", rows[-1]["part"])
+                self.assertIn("transport nccl library NCCL 2.28.9, /lib", " ".join(page.text().split()))
+                self.assertLessEqual({"report": f"rank{ranks - 1}.json", "calls": "9", "sent": "11.7 KiB",
+                                      "received": "11.7 KiB", "minimum": "23.4 KiB", "step": "23 ms", "exchange": "10.5 ms",
+                                      "exposed": "3.9 ms", "hidden": "6.6 ms"}.items(), rows[0].items())
+                rows = self.rows(page, "split-kernel-table")
+                sent = 4 * 1000 * 2 * (ranks - 1)
+                self.assertEqual(["transparent", "transparent", "refused"], [row["verdict"] for row in rows])
+                self.assertEqual(f"{sent / 1024:.1f} KiB", rows[0]["sent"])
+                self.assertLessEqual({"of the minimum": "1.000x", "own call": "2 ms", "exposed": "0.5 ms", "hidden": "1 ms",
+                                      "sum": "0 ms", "why": ""}.items(), rows[0].items())
+                self.assertEqual(("0.5 ms", "0.5 ms"), (rows[1]["sum"], rows[1]["exposed sum"]))
+                self.assertEqual(("", "h: the window is too large for pad 0"), (rows[2]["exposed"], rows[2]["why"]))
+                self.assertEqual([("cudnnSomething is not split", str(2 * ranks))],
+                                 [(row["what"], row["calls"]) for row in self.rows(page, "refused-table")])
+                self.assertIn("x of kernel 1", page.text())
+                self.assertIn("dy of kernel 2", page.text())
+                self.assertIn(f"rank {ranks - 1} needs 2 rows of rank {ranks - 2}", page.text())
+                self.assertIn(f"2: 64x8x27 -> 192, 5x5 backward_filter, rank {ranks - 1}: sum over ranks, 0.5 ms", page.text())
+
+    def test_one_report_of_a_split_job_says_which_are_missing(self):
+        documents = split_reports(4)
+        self.assertIn("There is no report here of ranks 0, 1, 3: give the reports of all ranks to one command.",
+                      self.split_page(documents[2:3]).text())
+        self.assertIn("There is no report here of rank 1: ", self.split_page(documents[:1] + documents[2:]).text())
+
+    def test_what_was_not_timed_is_said(self):
+        document = split_reports(2)[0]
+        track = document["spatial"]["tracks"][0]
+        track["step"] = track["transport"] = track["library"] = None
+        for one in track["kernels"]:
+            one["times"] = None
+        page = self.split_page([document])
+        self.assertIn("No step was timed", page.text())
+        self.assertEqual("not timed", self.rows(page, "rank-table")[0]["exposed"])
+        self.assertEqual("not timed", self.rows(page, "split-kernel-table")[0]["own call"])
+        # As an older ucudnn wrote it.
+        del document["spatial"]["tracks"]
+        self.assertNotIn("spatial", self.page(document).ids)
+
+    def test_grids_along_other_axes_are_drawn_with_their_corners(self):
+        document = split_reports(2)[0]
+        document["spatial"]["grid"] = "n2d2h2w2"
+        axis = {"owned": [[0, 4], [4, 8]], "needed": [[0, 5], [3, 8]]}
+        for one in document["spatial"]["tracks"][0]["kernels"]:
+            one["axes"] = {"d": axis, "h": axis, "w": axis}
+        text = self.split_page([document]).text()
+        self.assertIn("rank 0 needs 1 row of 1 column of rank 3", text)
+        self.assertIn("d part 2, 1 plane of part 1", text)
+        self.assertIn("Each group is like the first.", text)
+
+    def test_reports_that_are_not_of_one_job_are_refused(self):
+        two = [self.write(document, f"rank{at}.json") for at, document in enumerate(split_reports(2))]
+        other = self.write(split_reports(4)[3], "other.json")
+        plain = self.write(REPORT, "plain.json")
+        self.assert_refused(["report", *two, "rank1.json"], "'rank1.json': rank 1 is also in 'rank1.json'")
+        self.assert_refused(["report", *two, other], "'other.json': the grid is h4, and h2 in the reports before")
+        self.assert_refused(["report", *two, plain], "'plain.json': splits nothing; several reports are those of the ranks of one job")
+        self.assert_refused(["report", self.write(OFFLINE, "table.json"), two[0]], "'table.json': splits nothing")
+
+    def test_what_is_wrong_about_splitting_is_named(self):
+        track, first = ("spatial", "tracks", 0), ("spatial", "tracks", 0, "kernels", 0)
+        for path, value, expected in (
+                (("spatial",), [1], "spatial is an array of 1; expected an object"),
+                (("spatial", "grid"), "q4", "spatial.grid is 'q4'; expected n, d, h and w"),
+                ((*track, "rank"), 2, "spatial.tracks[0].rank is 2; expected a whole number from 0 to 1"),
+                ((*track, "step", "calls", 0, "kernel"), 3, "calls[0].kernel is 3; expected a whole number from 0 to 2"),
+                ((*track, "step", "calls", 0, "spans", 0, 0), "nap", "spans[0][0] is 'nap'; expected call, own, exchange"),
+                ((*track, "step", "calls", 0, "spans", 0), [1], "spans[0] is an array of 1; expected what, its beginning and its length"),
+                ((*first, "verdict"), 1, "kernels[0].verdict is 1; expected text"),
+                ((*first, "slices"), 0, "kernels[0].slices is 0"),
+                ((*first, "sent_bytes"), -1, "kernels[0].sent_bytes is -1"),
+                ((*first, "axes", "h", "owned"), [[0, 8]], "kernels[0].axes.h is an object; expected an entry for each of 2 parts"),
+                ((*first, "axes", "h", "needed", 0), [0], "needed[0] is an array of 1; expected two positions"),
+                ((*first, "times", "own_ms"), None, "kernels[0].times.own_ms is null; expected milliseconds"),
+                (("spatial", "refused", 0, "count"), "x", "spatial.refused[0].count is 'x'")):
+            document = copy.deepcopy(split_reports(2)[0])
+            *parents, last = path
+            place = document
+            for step in parents:
+                place = place[step]
+            place[last] = value
+            self.assert_refused(["report", self.write(document)], "ucudnn report: 'report.json': ", expected)
+
     def test_texts_of_the_report_never_become_markup(self):
         bad = "</td></title><script>alert(1)</script><b onclick='x'>\u0000\u202e\ud83d\ude00\"&"
         document = copy.deepcopy(REPORT)
@@ -349,10 +493,10 @@ class Report(CommandTest):
 
     def test_mutated_reports_are_shown_or_refused_in_one_line(self):
         rng = random.Random(20)
-        text = json.dumps(REPORT)
+        split = json.dumps(split_reports(2)[1])
         values = ["-1", "1e999", "null", "{}", "[]", "9223372036854775807", "18446744073709551615", '"x"', "0", "1e9"]
-        for _ in range(60):
-            mutated = text
+        for number in range(90):
+            mutated = json.dumps(REPORT) if number < 60 else split
             for _ in range(rng.randrange(1, 4)):
                 at = rng.randrange(len(mutated))
                 if rng.random() < 0.5:

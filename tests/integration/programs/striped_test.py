@@ -1,6 +1,7 @@
 """A program whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process with
 the whole image prints; and what cannot be exact is an error on all of them."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -98,6 +99,87 @@ class Striped(unittest.TestCase):
         for one in told:
             self.assertGreater(one["exchanged_bytes"], 0)
             self.assertGreater(one["owned_workspace_bytes"], 0)
+
+    def test_reports_tell_of_each_kernel_its_verdict_bytes_and_times(self):
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks), tempfile.TemporaryDirectory() as folder:
+                self.assert_like_the_whole(run("--ranks", str(ranks), "--spatial", f"h{ranks}", UCUDNN_REPORT=f"{folder}/%p.json"))
+                files = [f"{folder}/{name}" for name in os.listdir(folder)]
+                told = [json.loads(pathlib.Path(name).read_text())["spatial"] for name in files]
+                tracks = sorted((track for one in told for track in one["tracks"]), key=lambda track: track["rank"])
+                self.assertEqual(list(range(ranks)), [track["rank"] for track in tracks])
+                for one in told:
+                    self.assertEqual([], one["refused"])
+                    self.assert_whole_track(one, one["tracks"][0])
+                # The first layer, 3x3: a row of 12 numbers of 8 bytes, of 3 channels and 3 images, from each side, 4 times.
+                row = 12 * 8 * 3 * 3 * 4
+                self.assertEqual([row] + [2 * row] * (ranks - 2) + [row], [track["kernels"][0]["received_bytes"] for track in tracks])
+                for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
+                    self.assertEqual(1, len({kernel["common"] for kernel in kernels}))
+                    self.assertEqual(sum(kernel["sent_bytes"] for kernel in kernels), sum(kernel["received_bytes"] for kernel in kernels))
+                self.assert_page(files, ranks)
+
+    def assert_whole_track(self, told, track):
+        kernels = track["kernels"]
+        self.assertEqual("nccl", track["transport"])  # each has a device of the stand-in's
+        self.assertRegex(track["library"], r"^NCCL \d+\.\d+\.\d+, /.*libnccl\.so\.2$")
+        self.assertEqual(told["calls"], track["calls"])
+        self.assertEqual(64, sum(kernel["calls"] for kernel in kernels))
+        self.assertEqual(told["exchanged_bytes"], sum(kernel["sent_bytes"] + kernel["received_bytes"] for kernel in kernels))
+        for kernel in kernels:
+            self.assertEqual(("transparent", ""), (kernel["verdict"], kernel["reason"]))
+            self.assertEqual(kernel["least_sent_bytes"], kernel["sent_bytes"])
+            self.assertEqual(kernel["least_received_bytes"], kernel["received_bytes"])
+            exchanges = kernel["kind"] == "convolution" and kernel["problem"]["r"] > 1
+            self.assertEqual(exchanges, kernel["received_bytes"] > 0, kernel["common"])
+            self.assertEqual(kernel["op"] == "backward_filter", kernel["summed_bytes"] > 0)
+            times = kernel["times"]
+            self.assertEqual(1, times["calls"])  # of four steps the second
+            for name in ("exposed_ms", "hidden_ms", "exposed_sum_ms"):
+                self.assertGreaterEqual(times[name], 0)
+            self.assertGreater(times["call_ms"], 0)
+            self.assertEqual(exchanges, times["exchange_ms"] > 0)
+            self.assertEqual(kernel["summed_bytes"] > 0, times["sum_ms"] > 0)
+        step = track["step"]
+        self.assertEqual((2, 16), (step["number"], len(step["calls"])))
+        self.assertEqual({"call", "own", "exchange", "await_exchange", "sum", "await_sum"},
+                         {name for call in step["calls"] for name, _, _ in call["spans"]})
+
+    def assert_page(self, files, ranks):
+        page = subprocess.run([COMMAND, "report", *files], check=True, capture_output=True, text=True).stdout
+        for rank in range(ranks):
+            self.assertIn(f">rank {rank}</th>", page)  # of the table
+            self.assertGreaterEqual(page.count(f">rank {rank}</text>"), 2)  # its track, and its part of the grid
+        self.assertNotIn("There is no report here", page)
+        self.assertIn("There is no report here of rank" if ranks == 2 else "There is no report here of ranks",
+                      subprocess.run([COMMAND, "report", files[0]], check=True, capture_output=True, text=True).stdout)
+
+    def test_reports_tell_why_a_kernel_is_refused(self):
+        # Two rows on each rank are one behind a stride of two, which may be stripes or copies: 3x3 is refused there.
+        with tempfile.TemporaryDirectory() as folder:
+            script = f'UCUDNN_REPORT={folder}/$1.json RANK=$1 WORLD_SIZE=4 LOCAL_RANK=0 exec {STRIPED_CNN} 8 1'
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                results = list(pool.map(lambda rank: run(words=("bash", "-c", script, "sh", str(rank)), UCUDNN_SPATIAL="h4",
+                                                         UCUDNN_RENDEZVOUS=f"file:{folder}/meeting"), range(4)))
+            for rank, result in enumerate(results):
+                self.assertEqual(1, result.returncode, result.stderr)
+                kernels = json.loads(pathlib.Path(folder, f"{rank}.json").read_text())["spatial"]["tracks"][0]["kernels"]
+                refused = [kernel for kernel in kernels if kernel["verdict"] == "refused"]
+                self.assertEqual([("forward", 3)], [(kernel["op"], kernel["problem"]["r"]) for kernel in refused])
+                self.assertIn("UCUDNN_SPATIAL_ONE", refused[0]["reason"])
+                self.assertEqual((1, 0, None), (refused[0]["calls"], refused[0]["sent_bytes"], refused[0]["times"]))
+                self.assertEqual("transparent", kernels[0]["verdict"])
+
+    def test_reports_tell_what_was_refused_by_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--ranks", "2", "--spatial", "h2", words=(FRONTEND_WHOLE, "4"), UCUDNN_REPORT=f"{folder}/%p.json")
+            self.assert_refused(result, "operations before the convolution")
+            refused = [one for name in os.listdir(folder)
+                       for one in json.loads(pathlib.Path(folder, name).read_text())["spatial"]["refused"]]
+            self.assertGreater(len(refused), 0)
+            for one in refused:
+                self.assertIn("is not split", one["what"])
+                self.assertGreater(one["count"], 0)
 
     def test_a_call_more_on_one_rank_is_an_error_on_all(self):
         script = f'exec {STRIPED_CNN} {HEIGHT} $((4 + RANK))'

@@ -79,6 +79,7 @@ void OpenRank(RankState& rank, const SpatialGrid& grid, const JobOptions& option
   settings.warning = options.warning;
   settings.timeout = options.timeout;
   settings.waits_for_records = options.waits_for_records;
+  settings.times_exchanges = options.times_exchanges;
   const auto open =
       [&options, number = rank.rank](
           const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {

@@ -25,6 +25,7 @@ struct JobOptions {
   size_t most_buffer_bytes = size_t{64} << 20;
   std::chrono::milliseconds warning{60000}, timeout{20000};
   bool waits_for_records = false;
+  bool times_exchanges = false;
   transport::Transport transport = transport::Transport::kAuto;
   std::string cudnn_file;  // beside which NCCL is; empty: unknown
   // Puts a channel of the test before the rank's; empty: none.

@@ -120,6 +120,19 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
         }
         RunOnAll(job, pair, data_first, false);
         EXPECT_EQ(traffic.exchanges, (2 + 3 + 2) * job.size());
+        // The report counts the same.
+        int64_t told = 0;
+        for (int rank = 0; rank < job.size(); ++rank) {
+          const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
+          ASSERT_EQ(figures.kernels.size(), 2u);
+          EXPECT_EQ(figures.kernels[0].paired_calls, 0u);
+          EXPECT_EQ(figures.kernels[1].paired_calls, 3u);
+          for (const spatial::KernelFigures& kernel : figures.kernels) {
+            told += static_cast<int64_t>(kernel.facts.sent_bytes *
+                                         (kernel.calls - kernel.paired_calls));
+          }
+        }
+        EXPECT_EQ(told, traffic.sent);
       }
     }
   }

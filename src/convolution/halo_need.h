@@ -1,0 +1,33 @@
+// What the ranks of a group must exchange at least for one cut convolution: every position of x, or
+// of dy, that a rank reads and another one owns, once. Counted window by window from what a
+// convolution is, not from the messages that ranks send. Pure functions; thread-compatible. Axes
+// are d, h, w.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "convolution/partition.h"
+#include "convolution/stripes.h"
+
+namespace ucudnn {
+
+// One axis of the exchanged tensor, by part; positions are those of the whole axis.
+struct AxisNeed {
+  std::vector<Interval> owned;
+  std::vector<Interval> needed;  // from the first to the last position that the part reads
+
+  bool operator==(const AxisNeed&) const = default;
+};
+
+struct HaloNeed {
+  std::array<AxisNeed, kMaxSpatial> axes;
+  // Per image and channel: what the rank reads of others, and what all others read of it.
+  int64_t received = 0;
+  int64_t sent = 0;
+};
+
+HaloNeed HaloNeedOf(const Stripes& stripes);
+
+}  // namespace ucudnn

@@ -1,0 +1,36 @@
+// Counts the calls of each kernel that a rank has agreed on, for the report. Kernels keep their
+// number, also where the rank forgets and agrees on them again. Thread-safe: the rank's calls
+// count, and whoever writes the report reads. Counting allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "spatial/kernel_figures.h"
+
+namespace ucudnn::spatial {
+
+class KernelLog {
+ public:
+  static constexpr int kUnlisted = -1;
+
+  // The kernel's number; kUnlisted beyond kMost of them.
+  int Add(KernelFacts facts);
+  // Counts a call of the kernel of this number. Returns how many came before.
+  uint64_t Count(int number, bool is_paired);
+  // All but the times.
+  RankFigures Read() const;
+
+  static constexpr size_t kMost = 4096;
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<KernelFigures> kernels_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_multimap<std::string, int> numbers_ UCUDNN_GUARDED_BY(mutex_);  // by common words
+  uint64_t unlisted_calls_ UCUDNN_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ucudnn::spatial

@@ -1,0 +1,112 @@
+// What the report tells of the split calls of a rank.
+#include <algorithm>
+
+#include "convolution/pooled_boxes.h"
+#include "spatial/split_calls.h"
+
+namespace ucudnn::spatial {
+namespace {
+
+const char* KindOf(const CallForm& form) {
+  switch (form.work) {
+    case SplitWork::kConvolution:
+      break;
+    case SplitWork::kBiasGradient:
+      return "bias gradient";
+    case SplitWork::kRows:
+      return "rows";
+    case SplitWork::kPooling:
+      return cudnn::PoolingName(form.pooling);
+    case SplitWork::kNorm:
+      return "batch normalisation";
+  }
+  return "convolution";
+}
+
+int64_t ElementsInBoth(const SpatialBox& a, const SpatialBox& b) {
+  int64_t elements = 1;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) elements *= Overlap(a[axis], b[axis]);
+  return elements;
+}
+
+// What the gradient of a maximum needs beside dy: x under all windows over the rank's elements.
+HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
+  const SpatialBox own = OwnedByPooling(stripes, stripes.cell).elements;
+  const SpatialBox read = ReadByPooling(stripes, stripes.cell).elements;
+  need.received += Elements(read) - ElementsInBoth(read, own);
+  for (int other = 0; other < stripes.grid.GroupSize(); ++other) {
+    if (other == stripes.cell) continue;
+    need.sent += ElementsInBoth(ReadByPooling(stripes, other).elements, own);
+  }
+  return need;
+}
+
+}  // namespace
+
+KernelFacts SplitCalls::FactsOf(const SplitCall& call, const SplitKernel& kernel) const {
+  KernelFacts facts;
+  facts.kind = KindOf(FormOf(functions_, call));
+  facts.problem = call.problem;
+  facts.common = TextOf(call);
+  facts.refusal = kernel.refusal();
+  facts.extents = kernel.extents();
+  if (!kernel.refusal().empty()) {
+    facts.verdict = Verdict::kRefused;
+    return facts;
+  }
+  if (call.declared.is_replicated) {
+    facts.verdict = Verdict::kReplicated;
+    return facts;
+  }
+  facts.sent_bytes = kernel.sent_bytes();
+  facts.received_bytes = kernel.received_bytes();
+  facts.summed_bytes = kernel.reduced_bytes();
+  facts.slices = (call.problem.n - 1) / std::max(kernel.slice_images(), 1) + 1;
+  const Result<GroupStripes> group = StripesOf(call, kernel.extents(), kernel.windows());
+  if (!group.ok()) return facts;
+  const Stripes& stripes = group->stripes;
+  facts.need = HaloNeedOf(stripes);
+  if (group->pooled || call.work == SplitWork::kNorm) {
+    // Each number that a rank has of its stripe goes to each of the others once.
+    facts.least_sent_bytes = facts.sent_bytes;
+    facts.least_received_bytes = facts.received_bytes;
+    return facts;
+  }
+  if (call.work == SplitWork::kPooling && call.pooling.is_maximum() &&
+      call.problem.operation == Operation::kBackwardData) {
+    facts.need = WithMaxima(stripes, facts.need);
+  }
+  const auto bytes = [&](int64_t elements) {
+    return static_cast<uint64_t>(stripes.BytesPerImage(elements) * call.problem.n);
+  };
+  facts.least_sent_bytes = bytes(facts.need.sent);
+  facts.least_received_bytes = bytes(facts.need.received);
+  return facts;
+}
+
+KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
+                                     bool has_rows) {
+  const int number = kernel.log_number();
+  const bool is_first = log_.Count(number, has_rows) == 0;
+  ExchangeTimes* const times =
+      times_ != nullptr && !call.is_captured && times_->Begin(number, is_first, call.stream)
+          ? times_.get()
+          : nullptr;
+  KernelOutcome outcome;
+  {
+    const SpanScope span(times, Span::kCall, call.stream);
+    outcome =
+        kernel.Run({call.call, call.stream, local, has_rows, call.declared.is_deferred, times},
+                   *device_, *channel_);
+  }
+  if (times != nullptr) times->End();
+  return outcome;
+}
+
+RankFigures SplitCalls::kernel_figures() const {
+  RankFigures figures = log_.Read();
+  if (times_ != nullptr) times_->Read(figures);
+  return figures;
+}
+
+}  // namespace ucudnn::spatial

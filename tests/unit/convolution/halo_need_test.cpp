@@ -1,0 +1,121 @@
+// What ranks must exchange at least, against the boxes of Partition, what windows read, and the
+// messages of Stripes.
+#include "convolution/halo_need.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cut_convolution.h"
+#include "tests/support/problem.h"
+
+namespace ucudnn {
+namespace {
+
+TEST(HaloNeed, IsWhatPartitionSaysOfEvenCuts) {
+  for (const Operation operation : test::kOperations) {
+    for (const int filter : {1, 3, 5}) {
+      test::CutConvolution cut;
+      cut.whole.operation = operation;
+      cut.whole.x = {1, 24, 16};
+      cut.whole.w = {1, filter, filter};
+      cut.whole.pad = {0, filter / 2, filter / 2};
+      cut.grid = *SpatialGrid::Parse("h3w2");
+      cut.extents = {{{1}, {8, 8, 8}, {8, 8}}};
+      const Partition partition{{1, 1, 1, 3, 2}};
+      const std::vector<Stripes> cells = cut.Cells();
+      ASSERT_EQ(cells.size(), 6u);
+      for (int part = 0; part < 6; ++part) {
+        // Partition's backward_filter exchanges x; here dy travels for both gradients.
+        ConvolutionProblem whole = cut.whole;
+        if (operation == Operation::kBackwardFilter) whole.operation = Operation::kBackwardData;
+        int64_t received = 0, sent = 0;
+        for (int peer = 0; peer < 6; ++peer) {
+          received += Elements(partition.Received(whole, part, peer));
+          sent += Elements(partition.Sent(whole, part, peer));
+        }
+        const HaloNeed need = HaloNeedOf(cells[static_cast<size_t>(part)]);
+        EXPECT_EQ(need.received, received) << cut.Text() << ", rank " << part;
+        EXPECT_EQ(need.sent, sent) << cut.Text() << ", rank " << part;
+        const Box needed = partition.Needed(whole, part), owned = partition.Owned(whole, part);
+        EXPECT_EQ(need.axes[1].owned[static_cast<size_t>(part / 2)], owned[kAxisH]);
+        EXPECT_EQ(need.axes[1].needed[static_cast<size_t>(part / 2)], needed[kAxisH]);
+        EXPECT_EQ(need.axes[2].owned[static_cast<size_t>(part % 2)], owned[kAxisW]);
+        EXPECT_EQ(need.axes[2].needed[static_cast<size_t>(part % 2)], needed[kAxisW]);
+      }
+    }
+  }
+}
+
+// The positions of the exchanged tensor along one axis that `part` reads, looked at one by one.
+std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged) {
+  const bool forward = exchanged == Exchanged::kElements;
+  const Interval own = (forward ? cut.windows : cut.elements)[static_cast<size_t>(part)];
+  const int64_t all = (forward ? cut.elements : cut.windows).back().end;
+  std::vector<int64_t> positions;
+  for (int64_t position = 0; position < all; ++position) {
+    bool is_read = false;
+    for (int64_t result = own.begin; result < own.end; ++result) {
+      const int64_t window = forward ? result : position, element = forward ? position : result;
+      const int64_t from_first = element - (window * cut.window.stride - cut.window.pad);
+      is_read = is_read || (from_first >= 0 && from_first < cut.window.Extent() &&
+                            from_first % cut.window.dilation == 0);
+    }
+    if (is_read) positions.push_back(position);
+  }
+  return positions;
+}
+
+// What `reader` reads of what `owner` has.
+int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
+  const Exchanged exchanged = ExchangedBy(owner.local.operation);
+  int64_t product = 1;
+  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
+    const AxisCut& cut = owner.cuts[axis];
+    const auto& owned = exchanged == Exchanged::kElements ? cut.elements : cut.windows;
+    const Interval& own = owned[static_cast<size_t>(owner.part[axis])];
+    int64_t count = 0;
+    for (const int64_t position : ReadAlong(cut, reader.part[axis], exchanged)) {
+      if (position >= own.begin && position < own.end) ++count;
+    }
+    product *= count;
+  }
+  return product;
+}
+
+// Messages hold whole rows: where a window skips columns, these are sent, too.
+TEST(HaloNeed, OfAnyStripesIsWhatIsReadAndMessagesHoldIt) {
+  constexpr unsigned kSeed = 20261125;
+  constexpr int kRounds = 2000;
+  test::RandomCuts cuts(kSeed);
+  int exchanging = 0, least = 0;
+  for (int round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
+    const test::CutConvolution cut = cuts.Next(test::kOperations[round % 3]);
+    const std::vector<Stripes> cells = cut.Cells();
+    for (const Stripes& stripes : cells) {
+      SCOPED_TRACE(cut.Text() + "; seed " + std::to_string(kSeed) + ", " + std::to_string(round));
+      int64_t received = 0, sent = 0, read = 0, given = 0;
+      for (const HaloMessage& message : stripes.Received()) received += message.ElementsPerImage();
+      for (const HaloSend& send : stripes.Sent()) sent += send.ElementsPerImage();
+      for (const Stripes& other : cells) {
+        if (other.cell == stripes.cell) continue;
+        read += ReadOf(other, stripes);
+        given += ReadOf(stripes, other);
+      }
+      const HaloNeed need = HaloNeedOf(stripes);
+      EXPECT_EQ(need.received, read);
+      EXPECT_EQ(need.sent, given);
+      EXPECT_LE(need.received, received);
+      EXPECT_LE(need.sent, sent);
+      if (received == 0) continue;
+      ++exchanging;
+      if (need.received == received) ++least;
+    }
+  }
+  EXPECT_GT(exchanging, kRounds / 2);
+  EXPECT_GT(least, exchanging * 3 / 4);
+}
+
+}  // namespace
+}  // namespace ucudnn
